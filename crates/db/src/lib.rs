@@ -1,0 +1,2 @@
+//! db
+#![forbid(unsafe_code)]

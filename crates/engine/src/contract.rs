@@ -1,0 +1,213 @@
+//! What can be asked of an engine: capability traits, the one write primitive, the commit hook.
+//!
+//! A thread works on an engine through a session of its own. Capabilities are types: a session
+//! that implements [`Ordered`] can scan, one that does not has no scan to call.
+//!
+//! Invariants that every engine keeps (the conformance suite checks them):
+//! - **E1** `update` is atomic per key: the closure sees the latest committed value, and what it
+//!   decides is committed before any other writer of the key is shown a value.
+//! - **E2** Versions of one (tree, key) strictly increase (see [`crate::EpochClock`]).
+//! - **E3** The commit hook runs once per commit, under the lock that orders the key's writers, with
+//!   the value before and after. It must not block, allocate without bound or call the engine.
+//! - **E4** A scan yields keys in strict order, without duplicates, and every key that is present
+//!   from its start to its end.
+//! - **E5** A reader sees a whole value of one version, never a mixture.
+//!
+//! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{Deadline, EpochClock, Key, NewValue, TreeId, ValueRef, ValueVersion};
+
+/// Every session that the engine can serve is in use.
+#[derive(Debug, Error)]
+#[error("all {sessions_max} engine sessions are in use")]
+pub struct SessionLimit {
+    /// The engine's bound.
+    pub sessions_max: usize,
+}
+
+/// What an update does with a key, decided by its closure.
+#[derive(Debug)]
+pub enum Decision<'d> {
+    /// Leave the key as it is; no version is drawn.
+    Keep,
+    /// Store this value.
+    Write(NewValue<'d>),
+    /// Remove the key; removing an absent key is [`Decision::Keep`].
+    Remove,
+}
+
+/// What stands at a key, for WATCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Neither a value nor a tombstone.
+    Absent,
+    /// A tombstone of this version.
+    Removed(ValueVersion),
+    /// A value.
+    Present {
+        /// Its version.
+        version: ValueVersion,
+        /// Its deadline, if any.
+        deadline: Option<Deadline>,
+    },
+}
+
+/// The direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From lower keys to higher ones.
+    Forward,
+    /// From higher keys to lower ones.
+    Backward,
+}
+
+/// One figure that an engine reports about itself.
+#[derive(Clone, Debug)]
+pub struct Gauge {
+    /// Prometheus-style name without prefix, e.g. `tombstones`.
+    pub name: &'static str,
+    /// One sentence on what it counts, with its unit.
+    pub help: &'static str,
+    /// The figure.
+    pub value: f64,
+}
+
+/// Called once for every commit, under the lock that orders the key's writers (E3).
+pub trait CommitHook {
+    /// `old` and `new` are the values before and after; `None` is absence.
+    fn committed(
+        &mut self,
+        key: Key<'_>,
+        old: Option<ValueRef<'_>>,
+        new: Option<ValueRef<'_>>,
+        version: ValueVersion,
+    );
+}
+
+/// A hook that records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHook;
+
+impl CommitHook for NoHook {
+    #[inline]
+    fn committed(
+        &mut self,
+        _: Key<'_>,
+        _: Option<ValueRef<'_>>,
+        _: Option<ValueRef<'_>>,
+        _: ValueVersion,
+    ) {
+    }
+}
+
+/// A set of trees shared by all threads.
+pub trait Engine: Send + Sync + Sized + 'static {
+    /// What one thread works through.
+    type Session: Point + Send;
+
+    /// The name that `--engine` takes.
+    const NAME: &'static str;
+
+    /// An empty engine whose commits take their epochs from `clock`.
+    fn new(clock: Arc<EpochClock>) -> Arc<Self>;
+
+    /// Opens a session; it may be moved between threads, never shared.
+    fn session(self: &Arc<Self>) -> Result<Self::Session, SessionLimit>;
+
+    /// Makes an empty tree. O(1).
+    fn create_tree(&self) -> TreeId;
+
+    /// Forgets a tree: it reads as empty from now on, writes to it are lost, and its memory is
+    /// returned by later calls of [`Point::maintain`]. O(1).
+    fn drop_tree(&self, tree: TreeId);
+
+    /// Keys in a tree, expired ones included, tombstones not. O(sessions).
+    fn len(&self, tree: TreeId) -> u64;
+
+    /// Reports the engine's figures.
+    fn gauges(&self, report: &mut dyn FnMut(Gauge));
+}
+
+/// Point operations.
+///
+/// A key longer than [`crate::limits::KEY_BYTES_MAX`] is a broken invariant of the caller.
+pub trait Point {
+    /// Holds off reclamation until [`Self::unpin`]; a batch pins once. Reads and updates outside a
+    /// pin take one of their own.
+    fn pin(&mut self);
+
+    /// Ends what [`Self::pin`] began. No session sleeps or waits while it is pinned.
+    fn unpin(&mut self);
+
+    /// Shows the key's value to `read`. Takes no lock on lock-free engines.
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R;
+
+    /// Shows the values of `keys` in turn, their descents interleaved where the engine can.
+    fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        for (index, key) in keys.iter().enumerate() {
+            self.get(*key, |value| read(index, value));
+        }
+    }
+
+    /// Brings what operations on `keys` will touch into the cache; changes nothing.
+    fn warm(&mut self, keys: &[Key<'_>]);
+
+    /// What stands at the key, tombstones included.
+    fn probe(&mut self, key: Key<'_>) -> Probe;
+
+    /// The one write primitive: shows the key's value to `decide` and commits what it decides
+    /// (E1), returning the version drawn, or `None` when it kept the key.
+    ///
+    /// `decide` must be pure (no I/O, clock, randomness, reply) and may run more than once.
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion>;
+
+    /// Updates `keys` one at a time in their order, their descents interleaved where the engine
+    /// can; `decide` is told the index.
+    fn update_many<'d, H: CommitHook>(
+        &mut self,
+        keys: &[Key<'_>],
+        hook: &mut H,
+        mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
+    ) {
+        self.warm(keys);
+        for (index, key) in keys.iter().enumerate() {
+            self.update(*key, hook, |old| decide(index, old));
+        }
+    }
+
+    /// Shows some key of the tree, picked by `random`, to `read`; every key can be picked. `None`
+    /// when the tree is empty.
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R;
+
+    /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees);
+    /// returns the steps done, 0 when there is nothing to do.
+    fn maintain(&mut self, steps: usize) -> usize;
+}
+
+/// Scans in key order.
+pub trait Ordered: Point {
+    /// Shows entries to `visit` in key order, beginning at `from` (forward: the lower bound,
+    /// backward: the upper one), until it breaks or the tree ends (E4).
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    );
+}

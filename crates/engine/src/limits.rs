@@ -1,0 +1,30 @@
+//! Bounds of keys, values and sessions, with the relations between them.
+
+/// Longest key in bytes that any engine stores; a configuration may lower it.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest string, or hash field value, in bytes.
+pub const COLUMN_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Longest hash field name in bytes.
+pub const FIELD_BYTES_MAX: usize = 64 * 1024;
+
+/// Columns longer than this many bytes are stored as chunks.
+pub const COLUMN_FLAT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of one chunk of a large column.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A hash whose packed row would exceed this many bytes becomes a wide row.
+pub const PACKED_ROW_BYTES_MAX: usize = 4 * 1024;
+
+/// A leaf of a wide row splits when it exceeds this many bytes (or holds one entry only).
+pub const WIDE_LEAF_BYTES_MAX: usize = 2 * 1024;
+
+/// Most sessions that one engine serves at a time.
+pub const SESSIONS_MAX: usize = 1024;
+
+// A flat column must fit the copy-on-change cost of one chunk.
+const _: () = assert!(COLUMN_FLAT_BYTES_MAX <= CHUNK_BYTES);
+// A row becomes wide before a column of it becomes chunked, so packed rows hold flat columns only.
+const _: () = assert!(PACKED_ROW_BYTES_MAX < COLUMN_FLAT_BYTES_MAX);

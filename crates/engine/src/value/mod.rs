@@ -1,0 +1,162 @@
+//! Values: attributes, a type tag, and a string or a row of named columns.
+//!
+//! A reader sees a [`ValueRef`]; a writer hands the engine a [`NewValue`]. A Redis string is one
+//! unnamed column ([`StringRef`]), a hash is named columns in byte order of their names
+//! ([`HashRef`]). Small values are one block, copied on change (Masstree paper §4.7); columns above
+//! [`crate::limits::COLUMN_FLAT_BYTES_MAX`] are [`Chunked`], hashes above
+//! [`crate::limits::PACKED_ROW_BYTES_MAX`] are [`WideRow`]s. Both are persistent (path-copying)
+//! trees: a change copies O(log n) nodes and shares the rest with the version it replaces, so the
+//! cost of an operation never grows with what it does not touch.
+//!
+//! Invariants:
+//! - **D1** A body is in its smallest form when written: `Bytes` up to the flat bound, `Packed` up
+//!   to the packed bound. (A shrunk value may stay chunked or wide until half of the bound.)
+//! - **D2** Nodes of a chunked column or wide row are shared only between successive versions of
+//!   one value, or with the one value that took them over (RENAME); COPY copies.
+
+mod chunked;
+mod hash;
+mod row;
+mod string;
+mod wide;
+
+use crate::ValueVersion;
+
+pub use chunked::Chunked;
+pub use hash::{HashDraft, HashRef};
+pub use row::PackedRow;
+pub use string::StringRef;
+pub use wide::WideRow;
+
+/// A moment after which a value is expired: milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline(pub u64);
+
+/// The type of a value; the same number in memory, log and checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TypeTag {
+    /// A byte string.
+    String = 1,
+    /// Named columns.
+    Hash = 2,
+}
+
+/// What a writer chooses beside the body; an engine stores it and never looks at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// When the value expires, if ever.
+    pub deadline: Option<Deadline>,
+    /// memcached's client flags.
+    pub flags: u32,
+    /// What OBJECT ENCODING remembers of the value's history (see `db`), 0 by default.
+    pub encoding: u8,
+}
+
+/// A value as a reader sees it: whole and of one version (E5).
+#[derive(Clone, Copy, Debug)]
+pub struct ValueRef<'a> {
+    /// Drawn at commit.
+    pub version: ValueVersion,
+    /// Chosen by the writer.
+    pub attributes: Attributes,
+    /// The content.
+    pub body: BodyRef<'a>,
+}
+
+/// The content of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum BodyRef<'a> {
+    /// A string.
+    String(StringRef<'a>),
+    /// A hash.
+    Hash(HashRef<'a>),
+}
+
+/// A value to be stored.
+#[derive(Debug)]
+pub struct NewValue<'d> {
+    /// Stored as given.
+    pub attributes: Attributes,
+    /// The content.
+    pub body: Body<'d>,
+}
+
+/// The content of a value to be stored; a borrowed one is copied once, into the engine's block.
+#[derive(Debug)]
+pub enum Body<'d> {
+    /// A flat string, borrowed from the request.
+    Bytes(&'d [u8]),
+    /// A flat string made by the writer.
+    Owned(Vec<u8>),
+    /// A large string.
+    Chunked(Chunked),
+    /// A small hash.
+    Packed(PackedRow),
+    /// A large hash.
+    Wide(WideRow),
+}
+
+impl ValueRef<'_> {
+    /// The type.
+    #[must_use]
+    pub const fn tag(&self) -> TypeTag {
+        match self.body {
+            BodyRef::String(_) => TypeTag::String,
+            BodyRef::Hash(_) => TypeTag::Hash,
+        }
+    }
+}
+
+impl<'d> NewValue<'d> {
+    /// A value without attributes.
+    #[must_use]
+    pub fn new(body: Body<'d>) -> Self {
+        Self {
+            attributes: Attributes::default(),
+            body,
+        }
+    }
+
+    /// The same value with these attributes.
+    #[must_use]
+    pub fn with(mut self, attributes: Attributes) -> Self {
+        self.attributes = attributes;
+        self
+    }
+}
+
+impl<'d> Body<'d> {
+    /// A string of these bytes, in the form that its length asks for (D1). O(1) when flat, else
+    /// one copy.
+    #[must_use]
+    pub fn string(bytes: &'d [u8]) -> Self {
+        if bytes.len() <= crate::limits::COLUMN_FLAT_BYTES_MAX {
+            Body::Bytes(bytes)
+        } else {
+            Body::Chunked(Chunked::from_bytes(bytes))
+        }
+    }
+
+    /// A string of these bytes, taken over.
+    #[must_use]
+    pub fn string_owned(bytes: Vec<u8>) -> Body<'static> {
+        if bytes.len() <= crate::limits::COLUMN_FLAT_BYTES_MAX {
+            Body::Owned(bytes)
+        } else {
+            Body::Chunked(Chunked::from_bytes(&bytes))
+        }
+    }
+
+    /// The content as a reader will see it.
+    #[must_use]
+    pub fn as_ref(&self) -> BodyRef<'_> {
+        match self {
+            Body::Bytes(bytes) => BodyRef::String(StringRef::Flat(bytes)),
+            Body::Owned(bytes) => BodyRef::String(StringRef::Flat(bytes)),
+            Body::Chunked(chunked) => BodyRef::String(StringRef::Chunked(chunked)),
+            Body::Packed(row) => BodyRef::Hash(HashRef::Packed(row.as_bytes())),
+            Body::Wide(row) => BodyRef::Hash(HashRef::Wide(row)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Log epochs and value versions.
+//!
+//! A [`ValueVersion`] is 64 bits: the log epoch in the high 36, a sequence in the low 28. The
+//! versions of one (tree, key) strictly increase, over remove and re-insert too.
+//!
+//! | field | writer | ordering | readers |
+//! |---|---|---|---|
+//! | `current` | the maintenance thread ([`EpochClock::tick`]) | `AcqRel` | every commit, `Acquire` |
+//! | `horizon` | the maintenance thread ([`EpochClock::set_horizon`]) | `Release` | engines purging tombstones |
+//!
+//! Invariants:
+//! - **V1** A commit draws `max(old + 1, first of the current epoch)` under the lock of the key's
+//!   node or bucket; `old` is the version of the value or of its tombstone.
+//! - **V2** A tombstone is removed only when its epoch is below the horizon, and the horizon never
+//!   exceeds the current epoch. The next insert of the key then draws a version of a later epoch,
+//!   so versions increase although the tombstone is gone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SEQUENCE_BITS: u32 = 28;
+const SEQUENCE_MAX: u64 = (1 << SEQUENCE_BITS) - 1;
+const EPOCH_MAX: u64 = u64::MAX >> SEQUENCE_BITS;
+
+/// A period of the log; every committed write belongs to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogEpoch(pub u64);
+
+/// The version of one value: log epoch, then sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueVersion(u64);
+
+impl ValueVersion {
+    /// The first version of an epoch.
+    #[must_use]
+    pub const fn first_of(epoch: LogEpoch) -> Self {
+        assert!(epoch.0 <= EPOCH_MAX);
+        Self(epoch.0 << SEQUENCE_BITS)
+    }
+
+    /// The version that follows `old` (a value's or a tombstone's) in `epoch` (V1).
+    ///
+    /// # Panics
+    /// When one key was written 2^28 times within one epoch: the epoch clock has stopped.
+    #[must_use]
+    pub fn after(old: Option<Self>, epoch: LogEpoch) -> Self {
+        let first = Self::first_of(epoch);
+        match old {
+            Some(old) if old >= first => {
+                assert!(
+                    old.0 & SEQUENCE_MAX < SEQUENCE_MAX,
+                    "the epoch clock has stopped"
+                );
+                Self(old.0 + 1)
+            }
+            _ => first,
+        }
+    }
+
+    /// The log epoch in which the value was written.
+    #[must_use]
+    pub const fn epoch(self) -> LogEpoch {
+        LogEpoch(self.0 >> SEQUENCE_BITS)
+    }
+
+    /// The 64 bits, as memcached's cas token shows them.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`Self::to_bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// The current log epoch and the horizon below which tombstones may go.
+#[derive(Debug)]
+pub struct EpochClock {
+    current: AtomicU64,
+    horizon: AtomicU64,
+}
+
+impl EpochClock {
+    /// A clock that starts at `first` (1 on an empty database, else above everything on disk).
+    #[must_use]
+    pub fn starting_at(first: LogEpoch) -> Self {
+        Self {
+            current: AtomicU64::new(first.0),
+            horizon: AtomicU64::new(first.0),
+        }
+    }
+
+    /// The epoch that a commit now belongs to.
+    #[must_use]
+    pub fn current(&self) -> LogEpoch {
+        // Acquire pairs with `tick`: a commit that sees epoch e sees all that made e begin.
+        LogEpoch(self.current.load(Ordering::Acquire))
+    }
+
+    /// Begins the next epoch and returns it.
+    pub fn tick(&self) -> LogEpoch {
+        LogEpoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Tombstones of epochs below this one may be removed (V2).
+    #[must_use]
+    pub fn horizon(&self) -> LogEpoch {
+        // Acquire pairs with `set_horizon`: what was written before the horizon moved is seen.
+        LogEpoch(self.horizon.load(Ordering::Acquire))
+    }
+
+    /// Moves the horizon; it never goes back, nor past the current epoch (V2).
+    pub fn set_horizon(&self, horizon: LogEpoch) {
+        let bounded = horizon.0.min(self.current().0);
+        self.horizon.fetch_max(bounded, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_increase_within_and_across_epochs() {
+        let first = ValueVersion::after(None, LogEpoch(3));
+        let second = ValueVersion::after(Some(first), LogEpoch(3));
+        let third = ValueVersion::after(Some(second), LogEpoch(4));
+        assert!(first < second && second < third);
+        assert_eq!((first.epoch(), third.epoch()), (LogEpoch(3), LogEpoch(4)));
+    }
+
+    #[test]
+    fn horizon_stays_at_or_below_the_current_epoch() {
+        let clock = EpochClock::starting_at(LogEpoch(1));
+        clock.set_horizon(LogEpoch(9));
+        assert_eq!(clock.horizon(), LogEpoch(1));
+        clock.tick();
+        clock.set_horizon(LogEpoch(2));
+        clock.set_horizon(LogEpoch(1));
+        assert_eq!(clock.horizon(), LogEpoch(2));
+    }
+}

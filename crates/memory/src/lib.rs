@@ -1,0 +1,2 @@
+//! memory
+#![forbid(unsafe_code)]

@@ -1,0 +1,14 @@
+//! What a client may say: requests, replies and the command table.
+//!
+//! Deliberately absent: I/O and engines. A decoder is given bytes and returns ranges in them; an
+//! encoder appends to a buffer.
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod limits;
+pub mod reply;
+mod request;
+
+pub use reply::{Reply, RespVersion};
+pub use request::{ArgumentRange, Request, RequestBuffer};

@@ -1,0 +1,23 @@
+//! Bounds of requests.
+
+/// Longest bulk string in bytes (Redis' `proto-max-bulk-len`).
+pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Most arguments of one request.
+pub const ARGUMENTS_MAX: usize = 1024 * 1024;
+
+/// Longest inline request, or header line of a frame, in bytes.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most arguments and longest bulk string before a client has authenticated.
+pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
+/// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
+pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
+
+/// Unprocessed bytes that one connection may hold, in bytes.
+pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+// Ranges of arguments are 32-bit offsets into the query buffer.
+const _: () = assert!(QUERY_BUFFER_BYTES_MAX <= u32::MAX as usize);
+// The longest bulk string fits the query buffer with its framing.
+const _: () = assert!(BULK_BYTES_MAX + INLINE_BYTES_MAX <= QUERY_BUFFER_BYTES_MAX);

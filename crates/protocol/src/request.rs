@@ -1,0 +1,134 @@
+//! A request: the command's name and its arguments, as ranges of the buffer they arrived in.
+
+use std::ops::Index;
+
+/// Where one argument lies in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgumentRange {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// A decoded request; argument 0 is the command's name.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    buffer: &'a [u8],
+    arguments: &'a [ArgumentRange],
+}
+
+impl<'a> Request<'a> {
+    /// Puts a request together from the buffer that the decoder was given and the ranges that it
+    /// returned.
+    #[must_use]
+    pub const fn new(buffer: &'a [u8], arguments: &'a [ArgumentRange]) -> Self {
+        Self { buffer, arguments }
+    }
+
+    /// Number of arguments, the name included.
+    #[must_use]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "a request has at least its name"
+    )]
+    pub const fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Argument `index`, if there are that many.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let range = self.arguments.get(index)?;
+        Some(&self.buffer[range.start as usize..][..range.len as usize])
+    }
+
+    /// Argument `index`, living as long as the buffer.
+    #[must_use]
+    #[inline]
+    pub fn arg(&self, index: usize) -> &'a [u8] {
+        let range = self.arguments[index];
+        &self.buffer[range.start as usize..][..range.len as usize]
+    }
+
+    /// The arguments from `first` on.
+    pub fn args_from(
+        &self,
+        first: usize,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let buffer = self.buffer;
+        let rest = self.arguments.get(first..).unwrap_or_default();
+        rest.iter()
+            .map(move |range| &buffer[range.start as usize..][..range.len as usize])
+    }
+
+    /// Whether argument `index` is `word` (given in upper case), whatever its case.
+    #[must_use]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index)
+            .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Bytes of all arguments together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.arguments.iter().map(|range| range.len as usize).sum()
+    }
+}
+
+impl Index<usize> for Request<'_> {
+    type Output = [u8];
+
+    fn index(&self, index: usize) -> &[u8] {
+        self.arg(index)
+    }
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.args_from(0).map(String::from_utf8_lossy))
+            .finish()
+    }
+}
+
+/// A request that owns its bytes: MULTI queues them, tests and embedders build them.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBuffer {
+    bytes: Vec<u8>,
+    arguments: Vec<ArgumentRange>,
+}
+
+impl RequestBuffer {
+    /// Copies the arguments.
+    pub fn from_args<A: AsRef<[u8]>>(args: impl IntoIterator<Item = A>) -> Self {
+        let mut buffer = Self::default();
+        for argument in args {
+            let argument = argument.as_ref();
+            buffer.arguments.push(ArgumentRange {
+                start: buffer.bytes.len() as u32,
+                len: argument.len() as u32,
+            });
+            buffer.bytes.extend_from_slice(argument);
+        }
+        buffer
+    }
+
+    /// The request.
+    #[must_use]
+    pub fn as_request(&self) -> Request<'_> {
+        Request::new(&self.bytes, &self.arguments)
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.arguments.capacity() * size_of::<ArgumentRange>()
+    }
+}
+
+impl From<Request<'_>> for RequestBuffer {
+    fn from(request: Request<'_>) -> Self {
+        Self::from_args(request.args_from(0))
+    }
+}

@@ -1,0 +1,2 @@
+//! sync
+#![forbid(unsafe_code)]
