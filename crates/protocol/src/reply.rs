@@ -243,6 +243,10 @@ impl<'o> Reply<'o> {
         self.insert_header(deferred, |reply| reply.map(pairs));
     }
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "a mark is used up: its header is written once"
+    )]
     fn insert_header(&mut self, deferred: Deferred, header: impl FnOnce(&mut Reply<'_>)) {
         let end = self.out.len();
         header(self);

@@ -1,5 +1,19 @@
 //! The command table: every command as data.
+//!
+//! [`lookup`] finds a command by its name, [`resolve`] also its subcommand and refuses what cannot
+//! be run. One file of `table/` per family holds the data.
 
+mod argument;
 mod id;
+mod index;
+mod keys;
+mod resolve;
+mod spec;
+mod table;
 
+pub use argument::{Argument, ArgumentKind};
 pub use id::CommandId;
+pub use index::{all, lookup, spec};
+pub use keys::{KeyAccess, KeyEffect, KeyEffects, KeySpec, KeyUse, key_uses, keys};
+pub use resolve::{Refusal, resolve};
+pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};

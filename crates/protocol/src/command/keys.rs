@@ -1,0 +1,264 @@
+//! Where the keys of a command stand, and which arguments of a request are keys.
+//!
+//! Every command of the table has its keys at places that follow from its number of arguments; what
+//! is done to a key may depend on options ([`KeySpec::variable`]).
+
+use super::spec::words;
+use super::{CommandId, CommandSpec};
+use crate::Request;
+
+/// What a command may do to a key as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAccess {
+    /// Reads the value or what is known of it.
+    ReadOnly,
+    /// Reads and changes the value.
+    ReadWrite,
+    /// Replaces the value without looking at it.
+    Overwrite,
+    /// Removes the key.
+    Remove,
+}
+
+impl KeyAccess {
+    /// The word for it in COMMAND INFO.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            KeyAccess::ReadOnly => "RO",
+            KeyAccess::ReadWrite => "RW",
+            KeyAccess::Overwrite => "OW",
+            KeyAccess::Remove => "RM",
+        }
+    }
+}
+
+words! {
+    /// What a command may do to the data at a key.
+    KeyEffect,
+    /// A set of [`KeyEffect`]s.
+    KeyEffects:
+    /// Returns, copies or computes with the data.
+    Access = "access",
+    /// Changes the data.
+    Update = "update",
+    /// Adds data, never changing any that is there.
+    Insert = "insert",
+    /// Removes data.
+    Delete = "delete",
+}
+
+/// Where a series of keys stands in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// Index of the first key; the command's name has index 0.
+    pub first: u8,
+    /// Index of the last key, relative to the first; -1 is the end of the request.
+    pub last: i8,
+    /// From one key to the next.
+    pub step: u8,
+    /// What may be done to the keys.
+    pub access: KeyAccess,
+    /// What may be done to their data.
+    pub effects: KeyEffects,
+    /// Whether the options of a request decide on access and effects.
+    pub variable: bool,
+    /// An explanation for COMMAND INFO.
+    pub note: Option<&'static str>,
+}
+
+impl KeySpec {
+    const fn new(first: u8, last: i8, step: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self {
+            first,
+            last,
+            step,
+            access,
+            effects: KeyEffects::of(effects),
+            variable: false,
+            note: None,
+        }
+    }
+
+    /// One key.
+    pub(super) const fn one(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(first, 0, 1, access, effects)
+    }
+
+    /// Two keys side by side.
+    pub(super) const fn two(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(first, 1, 1, access, effects)
+    }
+
+    /// All arguments from `first` on.
+    pub(super) const fn rest(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(first, -1, 1, access, effects)
+    }
+
+    /// Every second argument from `first` on.
+    pub(super) const fn pairs(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(first, -1, 2, access, effects)
+    }
+
+    pub(super) const fn variable(mut self) -> Self {
+        self.variable = true;
+        self
+    }
+
+    pub(super) const fn note(mut self, note: &'static str) -> Self {
+        self.note = Some(note);
+        self
+    }
+
+    /// The keys' indexes in a request of `arguments` arguments.
+    #[inline]
+    fn indexes(&self, arguments: usize) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
+        let first = usize::from(self.first);
+        let end = if self.last < 0 {
+            arguments
+        } else {
+            (first + self.last.unsigned_abs() as usize + 1).min(arguments)
+        };
+        (first..end.max(first)).step_by(usize::from(self.step))
+    }
+}
+
+/// A key of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUse {
+    /// Index of the argument.
+    pub index: usize,
+    /// What this request may do to the key.
+    pub access: KeyAccess,
+    /// What this request may do to its data.
+    pub effects: KeyEffects,
+}
+
+/// The indexes of the arguments of `request` that are keys, in their order. `spec` is the
+/// request's command, or the subcommand that [`super::resolve`] has found.
+#[inline]
+pub fn keys(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+    // Borrowing the specifications would tie the iterator to `spec`; the table is static.
+    let specs: &'static [KeySpec] = spec.keys;
+    let arguments = request.len();
+    specs.iter().flat_map(move |keys| keys.indexes(arguments))
+}
+
+/// The keys of `request` with what it may do to each (COMMAND GETKEYSANDFLAGS).
+pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item = KeyUse> + use<> {
+    let specs: &'static [KeySpec] = spec.keys;
+    let arguments = request.len();
+    let varied = specs
+        .iter()
+        .any(|keys| keys.variable)
+        .then(|| vary(spec.id, request))
+        .flatten();
+    specs.iter().flat_map(move |keys| {
+        let (access, effects) = match varied {
+            Some(varied) if keys.variable => varied,
+            _ => (keys.access, keys.effects),
+        };
+        keys.indexes(arguments).map(move |index| KeyUse {
+            index,
+            access,
+            effects,
+        })
+    })
+}
+
+/// What the options of this request leave of its specification's access and effects; `None` is all
+/// of it.
+fn vary(id: CommandId, request: Request<'_>) -> Option<(KeyAccess, KeyEffects)> {
+    match id {
+        CommandId::Set => {
+            let reads = (3..request.len()).any(|index| request.is(index, "GET"));
+            let update = KeyEffects::of(&[KeyEffect::Update]);
+            (!reads).then_some((KeyAccess::Overwrite, update))
+        }
+        CommandId::Bitfield => {
+            let access = KeyEffects::of(&[KeyEffect::Access]);
+            (!bitfield_writes(request)).then_some((KeyAccess::ReadOnly, access))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a BITFIELD request has an operation that writes; a malformed one counts as writing.
+fn bitfield_writes(request: Request<'_>) -> bool {
+    let mut index = 2;
+    while index < request.len() {
+        let rest = request.len() - index - 1;
+        if request.is(index, "GET") && rest >= 2 {
+            index += 3;
+        } else if request.is(index, "OVERFLOW") && rest >= 1 {
+            index += 2;
+        } else {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestBuffer;
+    use crate::command::resolve;
+
+    fn uses(line: &str) -> String {
+        let request = RequestBuffer::from_args(line.split(' '));
+        let request = request.as_request();
+        let spec = resolve(request).unwrap();
+        let plain: Vec<_> = keys(spec, request).collect();
+        let uses: Vec<_> = key_uses(spec, request).collect();
+        assert_eq!(plain, uses.iter().map(|key| key.index).collect::<Vec<_>>());
+        let mut text = String::new();
+        for key in uses {
+            text += std::str::from_utf8(request.arg(key.index)).unwrap();
+            text += ":";
+            text += key.access.text();
+            for effect in key.effects.iter() {
+                text += "+";
+                text += effect.text();
+            }
+            text += " ";
+        }
+        text.trim_end().to_owned()
+    }
+
+    #[test]
+    fn keys_are_found_where_they_stand() {
+        for (line, keys) in [
+            ("PING x", ""),
+            ("GET k", "k:RO+access"),
+            ("MSET a 1 b 2", "a:OW+update b:OW+update"),
+            ("MSET a 1 b", "a:OW+update b:OW+update"),
+            ("BITOP AND d a b", "d:OW+update a:RO+access b:RO+access"),
+            ("COPY a b REPLACE", "a:RO+access b:OW+update"),
+            ("LCS a b LEN", "a:RO+access b:RO+access"),
+            ("WATCH a b", "a:RO b:RO"),
+            ("DEL a b", "a:RM+delete b:RM+delete"),
+            ("OBJECT ENCODING k", "k:RO"),
+            ("OBJECT HELP", ""),
+            ("MEMORY USAGE k SAMPLES 5", "k:RO"),
+            ("KRANGE - +", ""),
+        ] {
+            assert_eq!(uses(line), keys, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_decide_on_the_access() {
+        for (line, keys) in [
+            ("SET k v", "k:OW+update"),
+            ("SET k GET", "k:OW+update"),
+            ("SET k v nx get EX 10", "k:RW+access+update"),
+            ("BITFIELD k", "k:RO+access"),
+            ("BITFIELD k GET u8 0 OVERFLOW WRAP", "k:RO+access"),
+            ("BITFIELD k SET u8 0 1", "k:RW+access+update"),
+            ("BITFIELD k get u8", "k:RW+access+update"),
+        ] {
+            assert_eq!(uses(line), keys, "{line}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From a request to the command, or subcommand, that it asks for.
+
+use super::{CommandSpec, lookup};
+use crate::Request;
+
+/// Why a request cannot be run.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// No command has this name.
+    UnknownCommand,
+    /// The container has no such subcommand.
+    UnknownSubcommand(&'static CommandSpec),
+    /// The number of arguments does not fit.
+    WrongArity(&'static CommandSpec),
+    /// A line of HTTP, perhaps sent by a browser that was tricked into it: log it and close the
+    /// connection without an answer.
+    Http,
+}
+
+/// Longest part of a name, and of all arguments together, that an error repeats, in bytes.
+const ECHO_BYTES_MAX: usize = 128;
+
+/// The command that `request` names, or the subcommand when the command is a container, with the
+/// number of arguments checked.
+#[inline]
+pub fn resolve(request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
+    let name = request.arg(0);
+    let Some(mut spec) = lookup(name) else {
+        return Err(unknown(name));
+    };
+    if !spec.subcommands.is_empty()
+        && let Some(name) = request.get(1)
+    {
+        spec = spec
+            .subcommand(name)
+            .ok_or(Refusal::UnknownSubcommand(spec))?;
+    }
+    if spec.accepts(request.len()) {
+        Ok(spec)
+    } else {
+        Err(Refusal::WrongArity(spec))
+    }
+}
+
+#[cold]
+fn unknown(name: &[u8]) -> Refusal {
+    if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
+        Refusal::Http
+    } else {
+        Refusal::UnknownCommand
+    }
+}
+
+impl Refusal {
+    /// The error that answers `request`, with its code.
+    #[must_use]
+    pub fn text(self, request: Request<'_>) -> Vec<u8> {
+        match self {
+            Refusal::UnknownCommand => unknown_command(request),
+            Refusal::UnknownSubcommand(container) => {
+                let mut text = b"ERR unknown subcommand '".to_vec();
+                text.extend_from_slice(echo(request.get(1).unwrap_or_default(), ECHO_BYTES_MAX));
+                text.extend_from_slice(b"'. Try ");
+                text.extend(container.name.bytes().map(|byte| byte.to_ascii_uppercase()));
+                text.extend_from_slice(b" HELP.");
+                text
+            }
+            Refusal::WrongArity(spec) => {
+                format!("ERR wrong number of arguments for '{}' command", spec.name).into_bytes()
+            }
+            Refusal::Http => b"ERR HTTP is not spoken here".to_vec(),
+        }
+    }
+}
+
+fn unknown_command(request: Request<'_>) -> Vec<u8> {
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(echo(request.arg(0), ECHO_BYTES_MAX));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let start = text.len();
+    for argument in request.args_from(1) {
+        let written = text.len() - start;
+        if written >= ECHO_BYTES_MAX {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(echo(argument, ECHO_BYTES_MAX - written));
+        text.extend_from_slice(b"' ");
+    }
+    text
+}
+
+/// The part of `bytes` that an error repeats: up to a NUL, and not too much.
+fn echo(bytes: &[u8], bytes_max: usize) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(bytes_max)];
+    let end = bytes.iter().position(|byte| *byte == 0);
+    &bytes[..end.unwrap_or(bytes.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestBuffer;
+
+    fn refuse(arguments: &[&[u8]]) -> String {
+        let request = RequestBuffer::from_args(arguments);
+        let request = request.as_request();
+        let text = resolve(request).unwrap_err().text(request);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    #[test]
+    fn a_container_resolves_to_its_subcommand() {
+        for (arguments, name) in [
+            (&["client", "ID"][..], "client|id"),
+            (&["CONFIG", "get", "*"], "config|get"),
+            (&["Command"], "command"),
+            (&["GET", "k"], "get"),
+            (&["debug", "sleep", "0"], "debug"),
+        ] {
+            let request = RequestBuffer::from_args(arguments);
+            assert_eq!(resolve(request.as_request()).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn the_number_of_arguments_is_checked_where_the_arity_stands() {
+        let wrong = |name| format!("ERR wrong number of arguments for '{name}' command");
+        assert_eq!(refuse(&[b"GET"]), wrong("get"));
+        assert_eq!(refuse(&[b"get", b"a", b"b"]), wrong("get"));
+        assert_eq!(refuse(&[b"CLIENT"]), wrong("client"));
+        assert_eq!(refuse(&[b"client", b"SetName"]), wrong("client|setname"));
+    }
+
+    #[test]
+    fn an_unknown_name_is_repeated_up_to_a_bound() {
+        assert_eq!(
+            refuse(&[b"F\0oo", b"\xc3\xbf\0a", b"", b"b"]),
+            "ERR unknown command 'F', with args beginning with: '\u{ff}' '' 'b' "
+        );
+        let (long, third) = ([b'x'; 200], [b'y'; 100]);
+        assert_eq!(
+            refuse(&[&long, &third, &third, b"w"]),
+            format!(
+                "ERR unknown command '{}', with args beginning with: '{}' '{}' ",
+                "x".repeat(128),
+                "y".repeat(100),
+                "y".repeat(25)
+            )
+        );
+        assert_eq!(
+            refuse(&[b"client", b"list2"]),
+            "ERR unknown subcommand 'list2'. Try CLIENT HELP."
+        );
+        assert_eq!(
+            refuse(&[b"client|list"]),
+            "ERR unknown command 'client|list', with args beginning with: "
+        );
+    }
+
+    #[test]
+    fn http_is_told_apart() {
+        for name in ["POST", "Host:"] {
+            let request = RequestBuffer::from_args([name, "/"]);
+            assert!(matches!(resolve(request.as_request()), Err(Refusal::Http)));
+        }
+    }
+}
