@@ -1,2 +1,40 @@
-//! db
+//! The keyspace and every command on it, over any engine.
+//!
+//! A request's path: the server's worker opens a [`Turn`] on its [`Session`] (gate and pin taken
+//! once for a batch), [`Turn::warm`]s the keys of the batch, and [`Turn::execute`]s the requests in
+//! arrival order. `execute` looks after arity, authentication, MULTI queues and gates; the command
+//! itself works on a [`Keyspace`], whose `read` and `update` are the only ways to the engine.
+//!
+//! Deliberately absent: sockets, event loops and anything that waits. Commands about the server
+//! (CLIENT, CONFIG, INFO, …) belong to the [`Host`] that embeds the database.
+
 #![forbid(unsafe_code)]
+
+mod client;
+mod clock;
+mod commands;
+mod cursors;
+mod database;
+mod error;
+mod expiry;
+mod keyspace;
+pub mod limits;
+mod maintenance;
+mod options;
+mod session;
+mod statistics;
+mod store;
+mod transaction;
+mod turn;
+mod watch;
+
+pub use client::{Client, ReplyMode};
+pub use clock::{Clock, Milliseconds, SystemClock};
+pub use commands::{Progress, Slice};
+pub use database::{Database, OpenError};
+pub use error::CommandError;
+pub use keyspace::Keyspace;
+pub use options::{EngineKind, MemoryMeter, Options};
+pub use session::Session;
+pub use statistics::Statistics;
+pub use turn::{Host, Outcome, Turn};

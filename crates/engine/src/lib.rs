@@ -13,6 +13,7 @@
 mod contract;
 pub mod key;
 pub mod limits;
+mod reference;
 mod value;
 mod version;
 
@@ -20,6 +21,7 @@ pub use contract::{
     CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Probe, SessionLimit,
 };
 pub use key::{Key, TreeId};
+pub use reference::{ReferenceEngine, ReferenceSession};
 pub use value::{
     Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
     StringRef, TypeTag, ValueRef, WideRow,

@@ -1,6 +1,6 @@
 //! A hash as a reader sees it, and the draft from which the next version of it is made.
 
-use super::{Body, PackedRow, StringRef, WideRow};
+use super::{Body, StringRef, WideRow};
 use std::collections::BTreeMap;
 
 /// A hash: named columns in byte order of their names.

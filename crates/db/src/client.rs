@@ -1,0 +1,74 @@
+//! What the database knows of one connection.
+
+use pando_protocol::RespVersion;
+
+use crate::transaction::Transaction;
+use crate::watch::Watches;
+
+/// Whether a client wants replies (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Every reply is sent.
+    #[default]
+    On,
+    /// No reply is sent until it is turned on again.
+    Off,
+    /// The reply of the next command is not sent.
+    SkipNext,
+    /// The reply of this command is not sent.
+    Skip,
+}
+
+/// The state of one connection, as far as commands change it.
+#[derive(Debug)]
+pub struct Client {
+    /// Unique for the life of the server; CLIENT ID.
+    pub id: u64,
+    /// The selected database.
+    pub database: usize,
+    /// The protocol of the replies.
+    pub protocol: RespVersion,
+    /// Whether commands beyond AUTH and HELLO are allowed.
+    pub authenticated: bool,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// CLIENT NO-TOUCH: reads leave access marks alone.
+    pub no_touch: bool,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) watches: Watches,
+}
+
+impl Client {
+    /// A new connection.
+    #[must_use]
+    pub fn new(id: u64, authenticated: bool) -> Self {
+        Self {
+            id,
+            database: 0,
+            protocol: RespVersion::Resp2,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            no_touch: false,
+            transaction: None,
+            watches: Watches::default(),
+        }
+    }
+
+    /// Requests queued by MULTI, or `None` outside a transaction.
+    #[must_use]
+    pub fn queued_requests(&self) -> Option<usize> {
+        self.transaction.as_ref().map(Transaction::len)
+    }
+
+    /// Keys being watched.
+    #[must_use]
+    pub fn watched_keys(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// Heap bytes that a transaction and watches hold.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::heap_bytes) + self.watches.heap_bytes()
+    }
+}

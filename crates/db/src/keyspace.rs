@@ -1,0 +1,383 @@
+//! The selected database as a command sees it: keys that have not expired, one clock reading.
+//!
+//! Invariants:
+//! - **K1** A value whose deadline has passed is shown to no read and to no update's closure; an
+//!   update that keeps such a key removes it instead.
+//! - **K2** Every write goes through [`Keyspace::update`] (the one write path): it counts the
+//!   commit and brings the expiry index up to date before it returns.
+
+use std::ops::{Bound, ControlFlow};
+
+use pando_engine::{
+    Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, Ordered, Point,
+    StringRef, TreeId, ValueRef, ValueVersion,
+};
+
+use crate::clock::Milliseconds;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::session::SessionState;
+use crate::statistics::add;
+
+/// One database, for the time of one command.
+#[derive(Debug)]
+pub struct Keyspace<'t> {
+    pub(crate) database: &'t Database,
+    pub(crate) session: &'t mut SessionState,
+    pub(crate) index: usize,
+    pub(crate) tree: TreeId,
+}
+
+/// Whether a value is past its deadline.
+#[inline]
+pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
+    attributes
+        .deadline
+        .is_some_and(|deadline| deadline.0 <= now)
+}
+
+/// What the engine told about the commit of one update.
+#[derive(Default)]
+struct Effects {
+    committed: bool,
+    deadline_changed: bool,
+    replaced: Option<Deadline>,
+    now: Milliseconds,
+    expired: bool,
+}
+
+impl CommitHook for Effects {
+    #[inline]
+    fn committed(
+        &mut self,
+        _: Key<'_>,
+        old: Option<ValueRef<'_>>,
+        new: Option<ValueRef<'_>>,
+        _: ValueVersion,
+    ) {
+        let replaced = old.and_then(|value| value.attributes.deadline);
+        let deadline = new.and_then(|value| value.attributes.deadline);
+        self.committed = true;
+        self.deadline_changed = replaced != deadline;
+        self.replaced = replaced;
+        self.expired = replaced.is_some_and(|at| at.0 <= self.now);
+    }
+}
+
+impl<'t> Keyspace<'t> {
+    pub(crate) fn new(database: &'t Database, session: &'t mut SessionState, index: usize) -> Self {
+        let tree = database.tree(index);
+        Self {
+            database,
+            session,
+            index,
+            tree,
+        }
+    }
+
+    /// The number of this database.
+    #[must_use]
+    pub fn database_index(&self) -> usize {
+        self.index
+    }
+
+    /// The same session on another database. `index` is within [`Self::databases`].
+    pub fn at(&mut self, index: usize) -> Keyspace<'_> {
+        Keyspace::new(self.database, self.session, index)
+    }
+
+    /// How many databases there are.
+    #[must_use]
+    pub fn databases(&self) -> usize {
+        self.database.databases()
+    }
+
+    /// The settings that the database was opened with.
+    #[must_use]
+    pub fn options(&self) -> &'t crate::Options {
+        &self.database.options
+    }
+
+    /// The time of this turn.
+    #[must_use]
+    pub fn now(&self) -> Milliseconds {
+        self.session.now_us / 1000
+    }
+
+    /// The time of this turn in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.session.now_us
+    }
+
+    /// A random number of this session's generator.
+    pub fn random(&mut self) -> u64 {
+        self.session.random.u64(..)
+    }
+
+    /// A random number below `bound`, which is not 0.
+    pub fn random_below(&mut self, bound: usize) -> usize {
+        self.session.random.usize(..bound)
+    }
+
+    /// Keys in this database, those included that have expired and are not removed yet.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.database.store.len(self.tree)
+    }
+
+    /// Whether [`Self::len`] is 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Refuses a key that is too long for a write.
+    pub fn check_key(&self, key: &[u8]) -> Result<(), CommandError> {
+        let key_bytes_max = self.database.options.key_bytes_max;
+        if key.len() <= key_bytes_max {
+            Ok(())
+        } else {
+            Err(CommandError::KeyTooLong {
+                key_bytes: key.len(),
+                key_bytes_max,
+            })
+        }
+    }
+
+    /// Shows the key's value (K1) and counts a hit or a miss.
+    #[inline]
+    pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        let (result, hit) = self.look(key, |value| (read(value), value.is_some()));
+        let counters = &self.session.counters;
+        add(
+            if hit {
+                &counters.hits
+            } else {
+                &counters.misses
+            },
+            1,
+        );
+        result
+    }
+
+    /// Shows the key's value (K1) and counts nothing.
+    #[inline]
+    pub fn look<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        if key.len() > pando_engine::limits::KEY_BYTES_MAX {
+            return read(None);
+        }
+        let now = self.now();
+        self.session.store.get(Key::new(self.tree, key), |value| {
+            read(value.filter(|value| !is_expired(&value.attributes, now)))
+        })
+    }
+
+    /// Shows the string at the key; a hash is [`CommandError::WrongType`].
+    #[inline]
+    pub fn read_string<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<StringRef<'_>>) -> R,
+    ) -> Result<R, CommandError> {
+        self.read(key, |value| Ok(read(value.map(string_of).transpose()?)))
+    }
+
+    /// Shows the hash at the key; a string is [`CommandError::WrongType`].
+    #[inline]
+    pub fn read_hash<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<HashRef<'_>>) -> R,
+    ) -> Result<R, CommandError> {
+        self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
+    }
+
+    /// Whether the key is there; counts a hit or a miss.
+    pub fn exists(&mut self, key: &[u8]) -> bool {
+        self.read(key, |value| value.is_some())
+    }
+
+    /// The one write primitive (K1, K2): `decide` is shown the value and says what becomes of it.
+    /// It is pure and may run more than once. Returns the version drawn, if anything changed.
+    pub fn update<'d>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, CommandError> {
+        self.check_key(key)?;
+        let key = Key::new(self.tree, key);
+        let now = self.now();
+        let mut effects = Effects {
+            now,
+            ..Effects::default()
+        };
+        let version = self
+            .session
+            .store
+            .update(key, &mut effects, |old| match old {
+                Some(value) if is_expired(&value.attributes, now) => match decide(None) {
+                    Decision::Keep => Decision::Remove,
+                    decision => decision,
+                },
+                old => decide(old),
+            });
+        self.settle(key, &effects);
+        Ok(version)
+    }
+
+    /// [`Self::update`] for a closure that can refuse, and that computes a result beside its
+    /// decision; a refusal keeps the key.
+    pub fn try_update<'d, R>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Result<(Decision<'d>, R), CommandError>,
+    ) -> Result<R, CommandError> {
+        let mut result = None;
+        self.update(key, |old| match decide(old) {
+            Ok((decision, value)) => {
+                result = Some(Ok(value));
+                decision
+            }
+            Err(error) => {
+                result = Some(Err(error));
+                Decision::Keep
+            }
+        })?;
+        result.expect("an update runs its closure")
+    }
+
+    /// Removes the key; whether it was there.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let mut there = false;
+        let removed = self.update(key, |old| {
+            there = old.is_some();
+            if there {
+                Decision::Remove
+            } else {
+                Decision::Keep
+            }
+        });
+        removed.is_ok() && there
+    }
+
+    /// What follows a commit: counters and the expiry index.
+    #[inline]
+    fn settle(&mut self, key: Key<'_>, effects: &Effects) {
+        if !effects.committed {
+            return;
+        }
+        add(&self.session.counters.commits, 1);
+        if effects.expired {
+            add(&self.session.counters.expired, 1);
+        }
+        if effects.deadline_changed {
+            let store = &mut self.session.store;
+            self.database.expiry.reconcile(key, effects.replaced, || {
+                store.get(key, |value| {
+                    value.and_then(|value| value.attributes.deadline)
+                })
+            });
+        }
+    }
+
+    /// Removes the key if its deadline has passed: the expirer's update (X2).
+    pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
+        let now = self.now();
+        let key = Key::new(tree, key);
+        let mut effects = Effects {
+            now,
+            ..Effects::default()
+        };
+        self.session
+            .store
+            .update(key, &mut effects, |old| match old {
+                Some(value) if is_expired(&value.attributes, now) => Decision::Remove,
+                _ => Decision::Keep,
+            });
+        self.settle(key, &effects);
+        effects.expired
+    }
+
+    /// Shows the entries of this database in key order from `from` on (K1), until `visit` breaks.
+    /// Counts neither hits nor misses.
+    pub fn scan(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let now = self.now();
+        self.session
+            .store
+            .scan(self.tree, from, direction, |key, value| {
+                if is_expired(&value.attributes, now) {
+                    ControlFlow::Continue(())
+                } else {
+                    visit(key, value)
+                }
+            });
+    }
+
+    /// Shows the entries from `from` on, expired ones too (they are `None`), so that a caller can
+    /// bound its work by entries looked at.
+    pub fn scan_all(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        let now = self.now();
+        self.session
+            .store
+            .scan(self.tree, from, direction, |key, value| {
+                visit(
+                    key,
+                    Some(value).filter(|value| !is_expired(&value.attributes, now)),
+                )
+            });
+    }
+
+    /// Shows some key picked at random, expired ones as `None` values, to `read`.
+    pub fn sample<R>(
+        &mut self,
+        read: impl FnOnce(Option<(&[u8], Option<ValueRef<'_>>)>) -> R,
+    ) -> R {
+        let (random, now) = (self.random(), self.now());
+        self.session.store.sample(self.tree, random, |found| {
+            read(found.map(|(key, value)| {
+                (
+                    key,
+                    Some(value).filter(|value| !is_expired(&value.attributes, now)),
+                )
+            }))
+        })
+    }
+
+    /// Fetches `keys` into the cache ahead of their use, their descents interleaved.
+    pub fn warm(&mut self, keys: &[&[u8]]) {
+        if keys.len() > 1 {
+            let tree = self.tree;
+            let keys: Vec<_> = keys.iter().map(|bytes| Key::new(tree, bytes)).collect();
+            self.session.store.warm(&keys);
+        }
+    }
+}
+
+/// The string of a value, or the error of a command that wants one.
+#[inline]
+pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandError> {
+    match value.body {
+        BodyRef::String(string) => Ok(string),
+        BodyRef::Hash(_) => Err(CommandError::WrongType),
+    }
+}
+
+/// The hash of a value, or the error of a command that wants one.
+#[inline]
+pub(crate) fn hash_of(value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
+    match value.body {
+        BodyRef::Hash(hash) => Ok(hash),
+        BodyRef::String(_) => Err(CommandError::WrongType),
+    }
+}

@@ -1,0 +1,43 @@
+//! Bounds of the keyspace, with the relations between them.
+
+/// Most databases (SELECT) that a configuration may ask for.
+pub const DATABASES_MAX: usize = 1024;
+
+/// Most keys that one turn warms before it executes.
+pub const WARM_KEYS_MAX: usize = 128;
+
+/// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
+pub const SLICE_ENTRIES_MAX: usize = 4096;
+
+/// Bytes that one slice of BITCOUNT looks at before it lets others run.
+pub const SLICE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Resume points of SCAN kept at a time; the oldest are forgotten first.
+pub const CURSORS_MAX: usize = 16 * 1024;
+
+/// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
+pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Default LIMIT of KRANGE and KPREFIX, in items.
+pub const RANGE_LIMIT: usize = 1000;
+
+/// Requests that one MULTI may queue, and their bytes.
+pub const TRANSACTION_REQUESTS_MAX: usize = 1024 * 1024;
+/// See [`TRANSACTION_REQUESTS_MAX`].
+pub const TRANSACTION_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Keys that one client may watch at a time.
+pub const WATCHED_KEYS_MAX: usize = 64 * 1024;
+
+/// Milliseconds between log epochs.
+pub const EPOCH_INTERVAL_MS: u64 = 50;
+
+/// How long a WATCH on an absent key holds tombstones back, in milliseconds. A transaction that
+/// comes later is refused when it cannot be told whether the key was there in between.
+pub const WATCH_AGE_MAX_MS: u64 = 60_000;
+
+/// Keys that the expirer removes before it passes its gate on.
+pub const EXPIRE_KEYS_MAX: usize = 64;
+
+/// Steps of engine maintenance before the gate is passed on.
+pub const MAINTAIN_STEPS_MAX: usize = 256;

@@ -1,0 +1,132 @@
+//! The maintenance thread: log epochs, the tombstone horizon, expiry, deferred engine work.
+//!
+//! It works through a session of its own, so it passes a gate like everybody: a command that holds
+//! all gates never meets half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
+//! `limits::MAINTAIN_STEPS_MAX`) and the gate is passed on between slices.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pando_engine::Point;
+
+use crate::database::{Database, OpenError, lock};
+use crate::limits;
+use crate::session::Session;
+
+/// The running thread; dropping it stops and joins it.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    requested: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits for up to `limit`; whether the thread shall end.
+    fn wait(&self, limit: Duration) -> bool {
+        let requested = lock(&self.requested);
+        let waited = self
+            .changed
+            .wait_timeout_while(requested, limit, |requested| !*requested);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Maintenance {
+    pub(crate) fn start(database: &Arc<Database>) -> Result<Self, OpenError> {
+        let stop = Arc::new(Stop::default());
+        // A session would keep the database alive; the thread holds one only while it works.
+        let database = Arc::downgrade(database);
+        let thread = {
+            let stop = Arc::clone(&stop);
+            std::thread::Builder::new()
+                .name("maintenance".into())
+                .spawn(move || run(&database, &stop))?
+        };
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        *lock(&self.stop.requested) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there has been printed; there is nobody else to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(database: &Weak<Database>, stop: &Stop) {
+    let mut cursor = 0;
+    let mut wait = Duration::from_millis(limits::EPOCH_INTERVAL_MS);
+    while !stop.wait(wait) {
+        let Some(database) = database.upgrade() else {
+            return;
+        };
+        let Ok(mut session) = database.session() else {
+            continue;
+        };
+        database.epochs.tick();
+        database.move_horizon();
+        let more = slice(&database, &mut session, &mut cursor);
+        let pause = if more { 1 } else { limits::EPOCH_INTERVAL_MS };
+        wait = Duration::from_millis(pause);
+    }
+}
+
+/// One round of bounded slices; whether there is more to do at once.
+fn slice(database: &Database, session: &mut Session, cursor: &mut usize) -> bool {
+    const SLICES: usize = 16;
+    for _ in 0..SLICES {
+        let expired = expire(database, session, cursor);
+        let maintained = session.turn().maintain(limits::MAINTAIN_STEPS_MAX);
+        if expired == 0 && maintained == 0 {
+            return false;
+        }
+    }
+    true
+}
+
+/// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
+fn expire(database: &Database, session: &mut Session, cursor: &mut usize) -> usize {
+    if !database.active_expire() || database.paused_until(true).is_some() {
+        return 0;
+    }
+    let mut turn = session.turn();
+    let mut keyspace = turn.keyspace(0);
+    let now = keyspace.now();
+    let due = database
+        .expiry
+        .take_due(now, cursor, limits::EXPIRE_KEYS_MAX);
+    for (tree, _, key) in &due {
+        keyspace.expire(*tree, key);
+    }
+    due.len()
+}
+
+impl Database {
+    /// Lets tombstones go that no WATCH needs any more.
+    fn move_horizon(&self) {
+        let current = self.epochs.current();
+        self.epochs.set_horizon(self.watch_horizon.oldest(current));
+    }
+}
+
+impl crate::Turn<'_> {
+    fn maintain(&mut self, steps: usize) -> usize {
+        self.session_mut().store.maintain(steps)
+    }
+}

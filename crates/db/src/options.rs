@@ -1,0 +1,87 @@
+//! What a database is opened with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::limits;
+
+/// The engines that can hold the keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EngineKind {
+    /// A `BTreeMap` behind a lock: the oracle of the other engines.
+    #[default]
+    Reference,
+}
+
+impl EngineKind {
+    /// Every engine.
+    pub const ALL: [Self; 1] = [Self::Reference];
+
+    /// The name that `--engine` takes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+        }
+    }
+
+    /// The engine of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Tells how many bytes of memory the process has allocated.
+pub type MemoryMeter = fn() -> usize;
+
+/// Settings of a database; each field says its default, range and meaning.
+#[derive(Clone)]
+pub struct Options {
+    /// The engine; default `reference`.
+    pub engine: EngineKind,
+    /// Databases that SELECT reaches; 1 to [`limits::DATABASES_MAX`], default 16.
+    pub databases: usize,
+    /// Sessions (workers and background threads) at a time; 2 to 1024, default 64.
+    pub sessions_max: usize,
+    /// Longest key in bytes; 1 to [`pando_engine::limits::KEY_BYTES_MAX`], default the latter.
+    pub key_bytes_max: usize,
+    /// Longest string or field value in bytes; default 512 MiB.
+    pub value_bytes_max: usize,
+    /// Bytes after which a range reply ends with a resume point; default 16 MiB.
+    pub reply_bytes_max: usize,
+    /// Where the time comes from; default the machine's clock.
+    pub clock: Arc<dyn Clock>,
+    /// What `max_memory` is compared with; default a meter that says 0.
+    pub memory: MemoryMeter,
+    /// Seed of RANDOMKEY, HRANDFIELD and scan cursors; default random.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            engine: EngineKind::default(),
+            databases: 16,
+            sessions_max: 64,
+            key_bytes_max: pando_engine::limits::KEY_BYTES_MAX,
+            value_bytes_max: pando_engine::limits::COLUMN_BYTES_MAX,
+            reply_bytes_max: limits::REPLY_BYTES_MAX,
+            clock: Arc::new(SystemClock),
+            memory: || 0,
+            seed: fastrand::u64(..),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("engine", &self.engine)
+            .field("databases", &self.databases)
+            .field("sessions_max", &self.sessions_max)
+            .field("key_bytes_max", &self.key_bytes_max)
+            .finish_non_exhaustive()
+    }
+}

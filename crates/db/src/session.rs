@@ -1,0 +1,50 @@
+//! A session: what one thread needs to work on the database.
+
+use std::sync::Arc;
+
+use crate::database::Database;
+use crate::statistics::SessionCounters;
+use crate::store::StoreSession;
+use crate::turn::Turn;
+
+/// Owns an engine session (pin slot, pools) and a gate. It may be moved between threads.
+#[derive(Debug)]
+pub struct Session {
+    database: Arc<Database>,
+    state: SessionState,
+}
+
+/// The part of a session that commands change.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    pub(crate) store: StoreSession,
+    pub(crate) gate: usize,
+    pub(crate) counters: Arc<SessionCounters>,
+    pub(crate) random: fastrand::Rng,
+    /// One reading of the clock per turn, refreshed after a command that waited.
+    pub(crate) now_us: u64,
+}
+
+impl Session {
+    pub(crate) fn new(database: Arc<Database>, state: SessionState) -> Self {
+        Self { database, state }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// Begins a turn: takes the gate, pins, reads the clock. The caller executes a bounded batch and
+    /// drops the turn before it sleeps or waits for anything.
+    pub fn turn(&mut self) -> Turn<'_> {
+        Turn::begin(&self.database, &mut self.state)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.database.release_gate(self.state.gate);
+    }
+}

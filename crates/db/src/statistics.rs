@@ -1,0 +1,55 @@
+//! Counters of a session, on cache lines of their own, summed by whoever asks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What one session has done; written by that session only, `Relaxed` since each counter stands
+/// for itself.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct SessionCounters {
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) commits: AtomicU64,
+}
+
+/// Adds to a counter that only the calling thread writes: no locked instruction.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+/// The database's counters since it was opened or since they were reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Reads that found a key.
+    pub keyspace_hits: u64,
+    /// Reads that found none.
+    pub keyspace_misses: u64,
+    /// Keys removed because their deadline had passed.
+    pub expired_keys: u64,
+    /// Writes and removals committed.
+    pub commits: u64,
+}
+
+impl Statistics {
+    pub(crate) fn sum<'c>(counters: impl Iterator<Item = &'c SessionCounters>) -> Self {
+        counters.fold(Self::default(), |sum, session| Self {
+            keyspace_hits: sum.keyspace_hits + session.hits.load(Ordering::Relaxed),
+            keyspace_misses: sum.keyspace_misses + session.misses.load(Ordering::Relaxed),
+            expired_keys: sum.expired_keys + session.expired.load(Ordering::Relaxed),
+            commits: sum.commits + session.commits.load(Ordering::Relaxed),
+        })
+    }
+
+    /// What was counted since `base`.
+    #[must_use]
+    pub fn since(self, base: Self) -> Self {
+        Self {
+            keyspace_hits: self.keyspace_hits - base.keyspace_hits,
+            keyspace_misses: self.keyspace_misses - base.keyspace_misses,
+            expired_keys: self.expired_keys - base.expired_keys,
+            commits: self.commits - base.commits,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The engine that holds the keyspace, chosen once: an enum, so that a GET makes no virtual call.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use pando_engine::{
+    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, Ordered, Point, Probe,
+    ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
+};
+
+use crate::options::EngineKind;
+
+/// One of the engines.
+#[derive(Debug)]
+pub(crate) enum Store {
+    Reference(Arc<ReferenceEngine>),
+}
+
+/// A session of the store's engine.
+#[derive(Debug)]
+pub(crate) enum StoreSession {
+    Reference(<ReferenceEngine as Engine>::Session),
+}
+
+/// Runs the same expression on whichever engine it is.
+macro_rules! on {
+    ($kind:ident, $value:expr, $engine:ident => $run:expr) => {
+        match $value {
+            $kind::Reference($engine) => $run,
+        }
+    };
+}
+
+impl Store {
+    pub(crate) fn open(kind: EngineKind, clock: Arc<EpochClock>) -> Self {
+        match kind {
+            EngineKind::Reference => Self::Reference(ReferenceEngine::new(clock)),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Result<StoreSession, SessionLimit> {
+        match self {
+            Self::Reference(engine) => engine.session().map(StoreSession::Reference),
+        }
+    }
+
+    pub(crate) fn create_tree(&self) -> TreeId {
+        on!(Store, self, engine => engine.create_tree())
+    }
+
+    pub(crate) fn drop_tree(&self, tree: TreeId) {
+        on!(Store, self, engine => engine.drop_tree(tree));
+    }
+
+    pub(crate) fn len(&self, tree: TreeId) -> u64 {
+        on!(Store, self, engine => engine.len(tree))
+    }
+
+    pub(crate) fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
+        on!(Store, self, engine => engine.gauges(report));
+    }
+}
+
+impl Point for StoreSession {
+    fn pin(&mut self) {
+        on!(StoreSession, self, session => session.pin());
+    }
+
+    fn unpin(&mut self) {
+        on!(StoreSession, self, session => session.unpin());
+    }
+
+    #[inline]
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        on!(StoreSession, self, session => session.get(key, read))
+    }
+
+    fn get_many(&mut self, keys: &[Key<'_>], read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        on!(StoreSession, self, session => session.get_many(keys, read));
+    }
+
+    fn warm(&mut self, keys: &[Key<'_>]) {
+        on!(StoreSession, self, session => session.warm(keys));
+    }
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        on!(StoreSession, self, session => session.probe(key))
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        on!(StoreSession, self, session => session.update(key, hook, decide))
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        on!(StoreSession, self, session => session.sample(tree, random, read))
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        on!(StoreSession, self, session => session.maintain(steps))
+    }
+}
+
+impl Ordered for StoreSession {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        on!(StoreSession, self, session => session.scan(tree, from, direction, visit));
+    }
+}

@@ -1,0 +1,77 @@
+//! MULTI: the queue of requests that EXEC runs.
+//!
+//! States and transitions: *none* → `Transaction::default` (MULTI) → queueing → *none* (EXEC, DISCARD,
+//! RESET). A request that is refused while queueing marks the transaction
+//! ([`Transaction::refuse`]); EXEC then runs nothing.
+
+use pando_protocol::command::{CommandSpec, Flag};
+use pando_protocol::{Request, RequestBuffer};
+
+use crate::error::CommandError;
+use crate::limits;
+
+/// One queued request.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) spec: &'static CommandSpec,
+    pub(crate) request: RequestBuffer,
+}
+
+/// What MULTI has queued.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    queue: Vec<Queued>,
+    bytes: usize,
+    refused: bool,
+}
+
+impl Transaction {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Queues a request, within the bounds of `limits.rs`.
+    pub(crate) fn queue(
+        &mut self,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
+        let request = RequestBuffer::from(request);
+        let bytes = self.bytes + request.heap_bytes() + size_of::<Queued>();
+        if self.queue.len() == limits::TRANSACTION_REQUESTS_MAX
+            || bytes > limits::TRANSACTION_BYTES_MAX
+        {
+            self.refused = true;
+            return Err(CommandError::TransactionTooLarge);
+        }
+        self.bytes = bytes;
+        self.queue.push(Queued { spec, request });
+        Ok(())
+    }
+
+    /// Notes that a request was refused: EXEC will abort.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = true;
+    }
+
+    /// Whether EXEC must abort.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether a queued request writes.
+    pub(crate) fn writes(&self) -> bool {
+        self.queue
+            .iter()
+            .any(|queued| queued.spec.flags.has(Flag::Write))
+    }
+
+    /// The queued requests, in order.
+    pub(crate) fn into_queue(self) -> Vec<Queued> {
+        self.queue
+    }
+}
