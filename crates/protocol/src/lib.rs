@@ -7,8 +7,11 @@
 
 pub mod command;
 pub mod limits;
+pub mod number;
 pub mod reply;
 mod request;
+pub mod resp;
 
 pub use reply::{Reply, RespVersion};
 pub use request::{ArgumentRange, Request, RequestBuffer};
+pub use resp::{Decoded, Decoder, DecoderLimits, ProtocolError};
