@@ -124,6 +124,25 @@ impl<'d> NewValue<'d> {
         self.attributes = attributes;
         self
     }
+
+    /// The value as a reader will see it once `version` is drawn.
+    #[must_use]
+    pub fn view(&self, version: ValueVersion) -> ValueRef<'_> {
+        ValueRef {
+            version,
+            attributes: self.attributes,
+            body: self.body.as_ref(),
+        }
+    }
+
+    /// The same value, borrowing nothing: a borrowed string is copied.
+    #[must_use]
+    pub fn into_stored(self) -> NewValue<'static> {
+        NewValue {
+            attributes: self.attributes,
+            body: self.body.into_stored(),
+        }
+    }
 }
 
 impl<'d> Body<'d> {
@@ -145,6 +164,21 @@ impl<'d> Body<'d> {
             Body::Owned(bytes)
         } else {
             Body::Chunked(Chunked::from_bytes(&bytes))
+        }
+    }
+
+    /// The same content, borrowing nothing and without spare capacity.
+    #[must_use]
+    pub fn into_stored(self) -> Body<'static> {
+        match self {
+            Body::Bytes(bytes) => Body::Owned(bytes.to_vec()),
+            Body::Owned(mut bytes) => {
+                bytes.shrink_to_fit();
+                Body::Owned(bytes)
+            }
+            Body::Chunked(chunked) => Body::Chunked(chunked),
+            Body::Packed(row) => Body::Packed(row),
+            Body::Wide(row) => Body::Wide(row),
         }
     }
 

@@ -1,0 +1,248 @@
+//! One tree of the reference engine: keys with their values or tombstones.
+//!
+//! Invariants (all under the tree's lock):
+//! - **RM1** `live[slot.position]` is the key of every live slot, and `live` holds no other keys, so
+//!   that a key can be picked at random in O(1).
+//! - **RM2** `slot.queued` tells whether the key stands in `tombstones`; it stands there at most
+//!   once, so the queue never outgrows the map.
+//! - **RM3** Every tombstone is queued.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use crate::{
+    CommitHook, Decision, Direction, Key, LogEpoch, NewValue, Probe, ValueRef, ValueVersion,
+};
+
+/// A map from keys to slots; see the module's header.
+#[derive(Default)]
+pub(super) struct Map {
+    slots: BTreeMap<Arc<[u8]>, Slot>,
+    live: Vec<Arc<[u8]>>,
+    /// Keys that were removed, with the epoch of their tombstone when they were queued.
+    tombstones: VecDeque<(LogEpoch, Arc<[u8]>)>,
+}
+
+struct Slot {
+    /// Of the value or of the tombstone.
+    version: ValueVersion,
+    value: Option<LiveValue>,
+    queued: bool,
+}
+
+struct LiveValue {
+    value: NewValue<'static>,
+    position: usize,
+}
+
+/// What a commit leaves to be freed when the lock is released (R4).
+pub(super) type Garbage = Option<NewValue<'static>>;
+
+impl Slot {
+    fn view(&self) -> Option<ValueRef<'_>> {
+        self.value
+            .as_ref()
+            .map(|live| live.value.view(self.version))
+    }
+}
+
+impl Map {
+    /// Keys that have a value.
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Keys that have a tombstone.
+    pub(super) fn tombstones(&self) -> usize {
+        self.slots.len() - self.live.len()
+    }
+
+    /// Keys that have either.
+    pub(super) fn entries(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        self.slots.get(key)?.view()
+    }
+
+    pub(super) fn probe(&self, key: &[u8]) -> Probe {
+        match self.slots.get(key) {
+            None => Probe::Absent,
+            Some(Slot {
+                version,
+                value: None,
+                ..
+            }) => Probe::Removed(*version),
+            Some(Slot {
+                version,
+                value: Some(live),
+                ..
+            }) => Probe::Present {
+                version: *version,
+                deadline: live.value.attributes.deadline,
+            },
+        }
+    }
+
+    /// Decides and commits (E1, E3, V1); the map is changed after the hook has returned.
+    pub(super) fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        epoch: LogEpoch,
+        hook: &mut H,
+        decide: impl FnOnce(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> (Option<ValueVersion>, Garbage) {
+        let slot = self.slots.get(key.bytes);
+        let old = slot.and_then(Slot::view);
+        let new = match decide(old) {
+            Decision::Keep => return (None, None),
+            Decision::Remove if old.is_none() => return (None, None),
+            Decision::Remove => None,
+            Decision::Write(value) => Some(value.into_stored()),
+        };
+        let version = ValueVersion::after(slot.map(|slot| slot.version), epoch);
+        hook.committed(
+            key,
+            old,
+            new.as_ref().map(|value| value.view(version)),
+            version,
+        );
+        let garbage = match new {
+            Some(value) => self.put(key.bytes, version, value),
+            None => Some(self.bury(key.bytes, version)),
+        };
+        (Some(version), garbage)
+    }
+
+    fn put(&mut self, key: &[u8], version: ValueVersion, value: NewValue<'static>) -> Garbage {
+        let position = self.live.len();
+        let Some(slot) = self.slots.get_mut(key) else {
+            let key: Arc<[u8]> = key.into();
+            self.live.push(Arc::clone(&key));
+            let value = Some(LiveValue { value, position });
+            self.slots.insert(
+                key,
+                Slot {
+                    version,
+                    value,
+                    queued: false,
+                },
+            );
+            return None;
+        };
+        slot.version = version;
+        if let Some(live) = &mut slot.value {
+            return Some(std::mem::replace(&mut live.value, value));
+        }
+        slot.value = Some(LiveValue { value, position });
+        let (key, _) = self.slots.get_key_value(key).expect("the slot is there");
+        self.live.push(Arc::clone(key));
+        None
+    }
+
+    fn bury(&mut self, key: &[u8], version: ValueVersion) -> NewValue<'static> {
+        let slot = self.slots.get_mut(key).expect("a removed key has a slot");
+        let LiveValue { value, position } = slot.value.take().expect("and a value");
+        slot.version = version;
+        let queued = std::mem::replace(&mut slot.queued, true);
+        let key = self.live.swap_remove(position);
+        if let Some(moved) = self.live.get(position) {
+            let moved = self
+                .slots
+                .get_mut(moved)
+                .and_then(|slot| slot.value.as_mut());
+            moved.expect("a live key has a value (RM1)").position = position;
+        }
+        if !queued {
+            self.tombstones.push_back((version.epoch(), key));
+        }
+        value
+    }
+
+    /// Looks at up to `steps` queued keys and forgets the tombstones of epochs below `horizon`
+    /// (V2); returns how many it looked at.
+    pub(super) fn purge(&mut self, horizon: LogEpoch, steps: usize) -> usize {
+        for step in 0..steps {
+            match self.tombstones.front() {
+                Some((queued, _)) if *queued < horizon => {}
+                _ => return step,
+            }
+            let (_, key) = self.tombstones.pop_front().expect("there is a front");
+            let slot = self
+                .slots
+                .get_mut(&key)
+                .expect("a queued key has a slot (RM2)");
+            if slot.value.is_some() {
+                slot.queued = false;
+            } else if slot.version.epoch() < horizon {
+                self.slots.remove(&key);
+            } else {
+                // Inserted and removed again since it was queued.
+                self.tombstones.push_back((slot.version.epoch(), key));
+            }
+        }
+        steps
+    }
+
+    /// Picks a key uniformly (RM1).
+    pub(super) fn sample(&self, random: u64) -> Option<(&[u8], ValueRef<'_>)> {
+        if self.live.is_empty() {
+            return None;
+        }
+        // The high half of the product is uniform in 0..len for a uniform `random`.
+        let rank = (u128::from(random) * self.live.len() as u128) >> 64;
+        let key = &self.live[rank as usize];
+        Some((key, self.get(key).expect("a live key has a value (RM1)")))
+    }
+
+    /// Shows up to `entries` entries from `from` on; continues with the last key that it looked
+    /// at, breaks when the tree ends or `visit` breaks.
+    pub(super) fn scan_chunk(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        entries: usize,
+        visit: &mut impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<(), Vec<u8>> {
+        match direction {
+            Direction::Forward => {
+                let range = self.slots.range::<[u8], _>((from, Bound::Unbounded));
+                show(range, entries, visit)
+            }
+            Direction::Backward => {
+                let range = self.slots.range::<[u8], _>((Bound::Unbounded, from));
+                show(range.rev(), entries, visit)
+            }
+        }
+    }
+
+    /// Frees up to `steps` entries of a tree that nobody reaches any more; returns how many.
+    pub(super) fn free(&mut self, steps: usize) -> usize {
+        for step in 0..steps {
+            self.live.pop();
+            self.tombstones.pop_front();
+            if self.slots.pop_first().is_none() {
+                return step;
+            }
+        }
+        steps
+    }
+}
+
+fn show<'m>(
+    range: impl Iterator<Item = (&'m Arc<[u8]>, &'m Slot)>,
+    entries: usize,
+    visit: &mut impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+) -> ControlFlow<(), Vec<u8>> {
+    for (index, (key, slot)) in range.enumerate() {
+        if let Some(value) = slot.view() {
+            visit(key, value)?;
+        }
+        if index + 1 == entries {
+            return ControlFlow::Continue(key.to_vec());
+        }
+    }
+    ControlFlow::Break(())
+}

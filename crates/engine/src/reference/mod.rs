@@ -1,0 +1,187 @@
+//! The reference engine: every tree a `BTreeMap` behind a readers-writer lock.
+//!
+//! It is the oracle of the conformance suite and can be served with `--engine reference`: simple
+//! enough to be right by inspection, quick enough to be used. Point operations cost O(log keys)
+//! comparisons under the lock of their tree.
+//!
+//! | field | writer, under which lock | reader |
+//! |---|---|---|
+//! | `trees` | `create_tree`, `drop_tree`: its `RwLock` exclusively | every operation, shared |
+//! | `Tree::map` | `update`, `maintain`, `drop_tree`: its `RwLock` exclusively | `get`, `probe`, `scan`, `sample`, shared |
+//! | `dropped` | `drop_tree`, `maintain`: its mutex | `maintain` |
+//! | `sessions` | `session`, drop of a session: atomic | `session` |
+//!
+//! Invariants:
+//! - **R1** Each lock is taken while no other one is held, so no cycle of waits exists.
+//! - **R2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
+//!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
+//! - **R3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
+//!   the last key that it saw, so writers wait for one chunk at most; what it yields is in order,
+//!   and a key that stays is met by the chunk that covers it (E4).
+//! - **R4** A replaced or removed value is freed after the lock is released.
+//!
+//! Deliberately absent: lock-free reads, prefetching, reclamation (a lock needs none, so pins do
+//! nothing).
+
+mod map;
+mod session;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::limits::SESSIONS_MAX;
+use crate::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
+use map::Map;
+pub use session::ReferenceSession;
+
+/// Entries, tombstones included, that a scan looks at before it lets writers pass (R3).
+pub(crate) const SCAN_CHUNK_ENTRIES: usize = 64;
+
+/// Ordered trees behind locks; see the module's header.
+pub struct ReferenceEngine {
+    clock: Arc<EpochClock>,
+    trees: RwLock<HashMap<TreeId, Arc<Tree>>>,
+    next_tree: AtomicU32,
+    /// Trees that were dropped and are freed step by step.
+    dropped: Mutex<Vec<Map>>,
+    sessions: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Tree {
+    map: RwLock<Map>,
+}
+
+impl Tree {
+    // A closure that panics leaves the map as it was: it runs before the first change. So a
+    // poisoned lock is as good as any other.
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Map> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReferenceEngine {
+    fn tree(&self, tree: TreeId) -> Option<Arc<Tree>> {
+        let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
+        trees.get(&tree).cloned()
+    }
+
+    /// All trees, in the order of their numbers.
+    fn all_trees(&self) -> Vec<Arc<Tree>> {
+        let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = trees
+            .iter()
+            .map(|(id, tree)| (*id, Arc::clone(tree)))
+            .collect();
+        all.sort_by_key(|(id, _)| *id);
+        all.into_iter().map(|(_, tree)| tree).collect()
+    }
+
+    fn dropped(&self) -> MutexGuard<'_, Vec<Map>> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine for ReferenceEngine {
+    type Session = ReferenceSession;
+
+    const NAME: &'static str = "reference";
+
+    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            trees: RwLock::default(),
+            next_tree: AtomicU32::new(0),
+            dropped: Mutex::default(),
+            sessions: AtomicUsize::new(0),
+        })
+    }
+
+    fn session(self: &Arc<Self>) -> Result<ReferenceSession, SessionLimit> {
+        // Relaxed: the count guards nothing but itself.
+        self.sessions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                (open < SESSIONS_MAX).then_some(open + 1)
+            })
+            .map_err(|_| SessionLimit {
+                sessions_max: SESSIONS_MAX,
+            })?;
+        Ok(ReferenceSession::new(Arc::clone(self)))
+    }
+
+    fn create_tree(&self) -> TreeId {
+        let tree = TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed));
+        assert!(tree.0 != u32::MAX, "tree numbers are used up");
+        let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+        trees.insert(tree, Arc::default());
+        tree
+    }
+
+    fn drop_tree(&self, tree: TreeId) {
+        let removed = {
+            let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+            trees.remove(&tree)
+        };
+        let Some(tree) = removed else { return };
+        // An operation that found the tree before may still write to it: into an empty map that
+        // goes with the last holder.
+        let map = std::mem::take(&mut *tree.write());
+        self.dropped().push(map);
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        self.tree(tree).map_or(0, |tree| tree.read().len() as u64)
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
+        let trees = self.all_trees();
+        let (mut keys, mut tombstones) = (0, 0);
+        for tree in &trees {
+            let map = tree.read();
+            keys += map.len();
+            tombstones += map.tombstones();
+        }
+        let entries: usize = self.dropped().iter().map(Map::entries).sum();
+        let mut figure = |name, help, value: usize| {
+            report(Gauge {
+                name,
+                help,
+                value: value as f64,
+            });
+        };
+        figure("trees", "Trees that exist.", trees.len());
+        figure("keys", "Keys in all trees, expired ones included.", keys);
+        figure(
+            "tombstones",
+            "Removed keys whose version is still remembered.",
+            tombstones,
+        );
+        figure(
+            "dropped_entries",
+            "Entries of dropped trees that are not freed yet.",
+            entries,
+        );
+        figure(
+            "sessions",
+            "Sessions that are open.",
+            self.sessions.load(Ordering::Relaxed),
+        );
+    }
+}
+
+impl fmt::Debug for ReferenceEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReferenceEngine")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

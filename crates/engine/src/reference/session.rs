@@ -1,0 +1,142 @@
+//! What one thread works through: point operations and scans on the reference engine.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
+use crate::limits::KEY_BYTES_MAX;
+use crate::{
+    CommitHook, Decision, Direction, Key, Ordered, Point, Probe, TreeId, ValueRef, ValueVersion,
+};
+
+/// A session of the reference engine; dropping it makes room for another.
+pub struct ReferenceSession {
+    engine: Arc<ReferenceEngine>,
+}
+
+impl ReferenceSession {
+    pub(super) fn new(engine: Arc<ReferenceEngine>) -> Self {
+        Self { engine }
+    }
+
+    /// Frees up to `steps` entries of dropped trees; returns how many.
+    fn free_dropped(&self, steps: usize) -> usize {
+        let mut done = 0;
+        while done < steps {
+            let Some(mut map) = self.engine.dropped().pop() else {
+                break;
+            };
+            done += map.free(steps - done);
+            if map.entries() > 0 {
+                self.engine.dropped().push(map);
+            }
+        }
+        done
+    }
+}
+
+impl Drop for ReferenceSession {
+    fn drop(&mut self) {
+        self.engine.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for ReferenceSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReferenceSession").finish_non_exhaustive()
+    }
+}
+
+impl Point for ReferenceSession {
+    fn pin(&mut self) {}
+
+    fn unpin(&mut self) {}
+
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        match self.engine.tree(key.tree) {
+            Some(tree) => read(tree.read().get(key.bytes)),
+            None => read(None),
+        }
+    }
+
+    fn warm(&mut self, _: &[Key<'_>]) {}
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        let tree = self.engine.tree(key.tree);
+        tree.map_or(Probe::Absent, |tree| tree.read().probe(key.bytes))
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        assert!(
+            key.bytes.len() <= KEY_BYTES_MAX,
+            "key of {} bytes",
+            key.bytes.len()
+        );
+        let Some(tree) = self.engine.tree(key.tree) else {
+            // The write is lost, but its closure may carry a result out.
+            decide(None);
+            return None;
+        };
+        let mut map = tree.write();
+        // Read under the lock, so that epochs along a tree's commits never decrease.
+        let epoch = self.engine.clock.current();
+        let (version, garbage) = map.update(key, epoch, hook, decide);
+        drop(map);
+        drop(garbage);
+        version
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        match self.engine.tree(tree) {
+            Some(tree) => read(tree.read().sample(random)),
+            None => read(None),
+        }
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        let horizon = self.engine.clock.horizon();
+        let mut done = 0;
+        for tree in self.engine.all_trees() {
+            // One step per hold of the lock: writers never wait for a purge.
+            while done < steps && tree.write().purge(horizon, 1) == 1 {
+                done += 1;
+            }
+        }
+        done + self.free_dropped(steps - done)
+    }
+}
+
+impl Ordered for ReferenceSession {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let mut resume: Option<Vec<u8>> = None;
+        // Looked up anew for every chunk: a dropped tree reads as empty.
+        while let Some(tree) = self.engine.tree(tree) {
+            let from = resume.as_deref().map_or(from, Bound::Excluded);
+            match tree
+                .read()
+                .scan_chunk(from, direction, SCAN_CHUNK_ENTRIES, &mut visit)
+            {
+                ControlFlow::Continue(last) => resume = Some(last),
+                ControlFlow::Break(()) => return,
+            }
+        }
+    }
+}

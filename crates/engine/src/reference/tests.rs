@@ -1,0 +1,166 @@
+//! What the conformance suite does not see: bounded work, boundedness of queues, gauges.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
+use crate::limits::SESSIONS_MAX;
+use crate::{
+    Body, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Ordered, Point,
+    Probe, TreeId,
+};
+
+fn open() -> (Arc<EpochClock>, Arc<ReferenceEngine>) {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    (Arc::clone(&clock), ReferenceEngine::new(clock))
+}
+
+fn gauge(engine: &ReferenceEngine, name: &str) -> usize {
+    let mut value = None;
+    engine.gauges(&mut |gauge| {
+        if gauge.name == name {
+            value = Some(gauge.value);
+        }
+    });
+    value.expect("the gauge exists") as usize
+}
+
+fn put(session: &mut impl Point, tree: TreeId, key: &[u8]) {
+    session.update(Key::new(tree, key), &mut NoHook, |_| {
+        Decision::Write(NewValue::new(Body::Bytes(b"value")))
+    });
+}
+
+fn remove(session: &mut impl Point, tree: TreeId, key: &[u8]) {
+    session.update(Key::new(tree, key), &mut NoHook, |_| Decision::Remove);
+}
+
+#[test]
+fn sessions_are_bounded_and_returned() {
+    let (_, engine) = open();
+    let sessions: Vec<_> = (0..SESSIONS_MAX)
+        .map(|_| engine.session().unwrap())
+        .collect();
+    assert_eq!(engine.session().unwrap_err().sessions_max, SESSIONS_MAX);
+    drop(sessions);
+    assert!(engine.session().is_ok());
+}
+
+#[test]
+fn tombstones_go_step_by_step_below_the_horizon_only() {
+    let (clock, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    for key in 0..10_u8 {
+        put(&mut session, tree, &[key]);
+        remove(&mut session, tree, &[key]);
+    }
+    assert_eq!((engine.len(tree), gauge(&engine, "tombstones")), (0, 10));
+    assert_eq!(session.maintain(100), 0);
+    clock.tick();
+    clock.set_horizon(LogEpoch(2));
+    assert_eq!(session.maintain(4), 4);
+    assert_eq!(gauge(&engine, "tombstones"), 6);
+    assert_eq!(session.maintain(100), 6);
+    assert_eq!(session.probe(Key::new(tree, &[3])), Probe::Absent);
+}
+
+#[test]
+fn a_key_removed_again_and_again_is_queued_once() {
+    let (clock, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    for _ in 0..100 {
+        put(&mut session, tree, b"key");
+        remove(&mut session, tree, b"key");
+        clock.tick();
+    }
+    // Queued in epoch 1, last removed in epoch 100: looked at, kept, queued anew.
+    clock.set_horizon(LogEpoch(100));
+    assert_eq!(session.maintain(100), 1);
+    assert!(matches!(
+        session.probe(Key::new(tree, b"key")),
+        Probe::Removed(_)
+    ));
+    clock.set_horizon(LogEpoch(101));
+    assert_eq!(session.maintain(100), 1);
+    assert_eq!(session.probe(Key::new(tree, b"key")), Probe::Absent);
+}
+
+#[test]
+fn a_queued_key_that_lives_again_is_left_alone() {
+    let (clock, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    put(&mut session, tree, b"key");
+    remove(&mut session, tree, b"key");
+    put(&mut session, tree, b"key");
+    clock.tick();
+    clock.set_horizon(LogEpoch(2));
+    session.maintain(100);
+    assert_eq!(engine.len(tree), 1);
+    remove(&mut session, tree, b"key");
+    clock.tick();
+    clock.set_horizon(LogEpoch(3));
+    assert_eq!(session.maintain(100), 1);
+    assert_eq!(gauge(&engine, "tombstones"), 0);
+}
+
+#[test]
+fn dropped_trees_are_freed_in_steps() {
+    let (_, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    for key in 0..10_u8 {
+        put(&mut session, tree, &[key]);
+    }
+    engine.drop_tree(tree);
+    assert_eq!(
+        (engine.len(tree), gauge(&engine, "dropped_entries")),
+        (0, 10)
+    );
+    assert_eq!(session.maintain(3), 3);
+    assert_eq!(gauge(&engine, "dropped_entries"), 7);
+    assert_eq!(session.maintain(100), 7);
+    assert_eq!(session.maintain(100), 0);
+    put(&mut session, tree, b"late");
+    assert_eq!(engine.len(tree), 0);
+}
+
+#[test]
+fn every_key_can_be_sampled() {
+    let (_, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    for key in 0..16_u8 {
+        put(&mut session, tree, &[key]);
+    }
+    for key in 8..16_u8 {
+        remove(&mut session, tree, &[key - 4]);
+    }
+    let mut seen: Vec<u8> = (0..8_u64)
+        .map(|slice| session.sample(tree, slice << 61, |found| found.unwrap().0[0]))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 3, 12, 13, 14, 15]);
+}
+
+#[test]
+fn a_scan_goes_on_behind_its_last_key_over_chunks_of_tombstones() {
+    let (_, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    let keys = (4 * SCAN_CHUNK_ENTRIES) as u16;
+    for key in 0..keys {
+        put(&mut session, tree, &key.to_be_bytes());
+    }
+    for key in 10..keys - 10 {
+        remove(&mut session, tree, &key.to_be_bytes());
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut seen = Vec::new();
+        session.scan(tree, Bound::Unbounded, direction, |key, _| {
+            seen.push(u16::from_be_bytes(key.try_into().unwrap()));
+            ControlFlow::Continue(())
+        });
+        if direction == Direction::Backward {
+            seen.reverse();
+        }
+        let expected: Vec<_> = (0..10).chain(keys - 10..keys).collect();
+        assert_eq!(seen, expected);
+    }
+}
