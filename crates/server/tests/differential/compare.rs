@@ -1,0 +1,92 @@
+//! How the replies of two servers to one command are compared.
+
+use pando_protocol::resp::Value;
+
+/// What must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compare {
+    /// Everything, byte for byte.
+    Exact,
+    /// The elements, in any order.
+    Unordered,
+    /// Pairs of keys and values, in any order; flat in RESP2, a map in RESP3.
+    Map,
+    /// Integers up to this difference (remaining times); the sign always.
+    Within(i64),
+    /// Only the kind of reply and its length: the content is random.
+    Shape,
+    /// A whole HSCAN in one reply: cursor 0 and pairs in any order.
+    ScanReply,
+    /// A SCAN followed to its end: the set of keys.
+    Scan,
+    /// A DUMP restored on the other server: the value.
+    Dump,
+}
+
+/// Whether the replies agree; the commands of a transaction are compared one by one by the caller.
+pub(super) fn agree(compare: Compare, ours: &Value, theirs: &Value) -> bool {
+    if ours == theirs {
+        return true;
+    }
+    if is_error(ours) || is_error(theirs) {
+        return false;
+    }
+    match compare {
+        Compare::Exact | Compare::Scan | Compare::Dump => false,
+        Compare::Unordered => sorted(ours) == sorted(theirs),
+        Compare::Map => sorted_pairs(ours) == sorted_pairs(theirs),
+        Compare::Within(difference) => match (ours, theirs) {
+            (Value::Integer(ours), Value::Integer(theirs)) => {
+                ours.signum() == theirs.signum() && ours.abs_diff(*theirs) <= difference as u64
+            }
+            _ => false,
+        },
+        Compare::Shape => shape(ours) == shape(theirs),
+        Compare::ScanReply => match (ours, theirs) {
+            (Value::Array(ours), Value::Array(theirs)) if ours.len() == 2 && theirs.len() == 2 => {
+                ours[0] == theirs[0] && sorted_pairs(&ours[1]) == sorted_pairs(&theirs[1])
+            }
+            _ => false,
+        },
+    }
+}
+
+pub(super) fn is_error(value: &Value) -> bool {
+    matches!(value, Value::Error(_))
+}
+
+fn text(value: &Value) -> String {
+    format!("{value:?}")
+}
+
+fn sorted(value: &Value) -> Vec<String> {
+    let mut elements: Vec<_> = match value {
+        Value::Array(elements) | Value::Set(elements) => elements.iter().map(text).collect(),
+        other => vec![text(other)],
+    };
+    elements.sort();
+    elements
+}
+
+fn sorted_pairs(value: &Value) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = match value {
+        Value::Map(pairs) => pairs.iter().map(|(key, value)| (text(key), text(value))).collect(),
+        Value::Array(elements) => elements
+            .chunks(2)
+            .map(|pair| (text(&pair[0]), pair.get(1).map(text).unwrap_or_default()))
+            .collect(),
+        other => vec![(text(other), String::new())],
+    };
+    pairs.sort();
+    pairs
+}
+
+fn shape(value: &Value) -> (&'static str, usize) {
+    match value {
+        Value::Array(elements) => ("array", elements.len()),
+        Value::Map(pairs) => ("map", pairs.len()),
+        Value::Null => ("null", 0),
+        Value::Bulk(_) => ("bulk", 0),
+        _ => ("other", 0),
+    }
+}

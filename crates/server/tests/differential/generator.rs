@@ -1,0 +1,608 @@
+//! Random command sequences: mostly sensible, sometimes wrong in one of the ways that clients are.
+//!
+//! Deliberately absent: deadlines that could pass while the test runs (they are far away or long
+//! past), since the two servers do not share a clock.
+
+use fastrand::Rng;
+
+use super::compare::Compare;
+
+/// A command and how its two replies are compared.
+pub(super) struct Step {
+    pub(super) arguments: Vec<Vec<u8>>,
+    pub(super) compare: Compare,
+}
+
+/// Draws arguments; everything follows from the seed.
+pub(super) struct Generator {
+    random: Rng,
+}
+
+const KEYS: usize = 24;
+
+/// Milliseconds since the Unix epoch in the year 2100: a deadline that does not pass.
+const FAR_MS: u64 = 4_102_444_800_000;
+
+type Family = fn(&mut Generator) -> Step;
+
+/// Families with their weights.
+const FAMILIES: [(u32, Family); 9] = [
+    (30, Generator::string),
+    (14, Generator::number),
+    (14, Generator::bitmap),
+    (24, Generator::hash),
+    (20, Generator::key),
+    (14, Generator::expiry),
+    (6, Generator::transaction),
+    (6, Generator::connection),
+    (3, Generator::garbage),
+];
+
+macro_rules! args {
+    ($($argument:expr),* $(,)?) => { vec![$(Vec::<u8>::from($argument)),*] };
+}
+
+impl Generator {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: Rng::with_seed(seed) }
+    }
+
+    /// The next command.
+    pub(super) fn next(&mut self) -> Step {
+        let total: u32 = FAMILIES.iter().map(|(weight, _)| weight).sum();
+        let mut ticket = self.random.u32(..total);
+        for (weight, family) in FAMILIES {
+            if ticket < weight {
+                let step = family(self);
+                return self.spoil(step);
+            }
+            ticket -= weight;
+        }
+        unreachable!("the ticket is below the sum of the weights")
+    }
+
+    /// Now and then drops, doubles or replaces an argument, or changes the name's case.
+    fn spoil(&mut self, mut step: Step) -> Step {
+        let special = matches!(step.compare, Compare::Scan | Compare::Dump);
+        if special {
+            return step;
+        }
+        match self.random.u32(..200) {
+            0 if step.arguments.len() > 1 => {
+                step.arguments.pop();
+            }
+            1 => {
+                let extra = self.value();
+                step.arguments.push(extra);
+            }
+            2 if step.arguments.len() > 1 => {
+                let index = self.random.usize(1..step.arguments.len());
+                step.arguments[index] = self.value();
+            }
+            3..23 => step.arguments[0].make_ascii_uppercase(),
+            _ => {}
+        }
+        step
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.random.usize(..from.len())]
+    }
+
+    fn one_in(&mut self, count: u32) -> bool {
+        self.random.u32(..count) == 0
+    }
+
+    /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
+    fn key_of(&mut self, kind: u8) -> Vec<u8> {
+        let kind = if self.one_in(12) { self.pick(b"snhb") } else { kind };
+        match self.random.u32(..40) {
+            0 => b"".to_vec(),
+            1 => b"\x00\xff\r\n".to_vec(),
+            _ => {
+                let number = self.random.usize(..KEYS);
+                format!("{}{number}", char::from(kind)).into_bytes()
+            }
+        }
+    }
+
+    fn any_key(&mut self) -> Vec<u8> {
+        let kind = self.pick(b"snhb");
+        self.key_of(kind)
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.random.u32(..12) {
+            0 => Vec::new(),
+            1..4 => self.integer(),
+            4 => self.float(),
+            5 => {
+                let len = self.random.usize(..300);
+                (0..len).map(|_| self.random.u8(..)).collect()
+            }
+            6 => {
+                let len = self.random.usize(30..70);
+                vec![b'x'; len]
+            }
+            _ => {
+                let len = self.random.usize(..20);
+                (0..len).map(|_| self.pick(b"abcXYZ019 -.")).collect()
+            }
+        }
+    }
+
+    fn integer(&mut self) -> Vec<u8> {
+        let value = match self.random.u32(..10) {
+            0 => i64::MAX - self.random.i64(..3),
+            1 => i64::MIN + self.random.i64(..3),
+            2 => self.random.i64(..),
+            3..6 => self.random.i64(-5..5),
+            _ => self.random.i64(-1000..20_000),
+        };
+        value.to_string().into_bytes()
+    }
+
+    /// What stands where a number is wanted: usually a small one.
+    fn number_word(&mut self, low: i64, high: i64) -> Vec<u8> {
+        match self.random.u32(..40) {
+            0 => self.integer(),
+            1 => self.pick(&[&b"abc"[..], b"", b" 1", b"1 ", b"+1", b"01", b"1.5", b"-0", b"1e3"]).to_vec(),
+            _ => self.random.i64(low..=high).to_string().into_bytes(),
+        }
+    }
+
+    fn float(&mut self) -> Vec<u8> {
+        match self.random.u32(..12) {
+            0 => self
+                .pick(&[&b"1e3"[..], b"-1.23E9", b"inf", b"-inf", b"nan", b"0x1p3", b".5", b"5.", b"1e-5", b"3.0e300"])
+                .to_vec(),
+            1 => self.integer(),
+            2 => format!("{}", self.random.f64() * 1e15).into_bytes(),
+            _ => {
+                let (whole, part) = (self.random.i64(-300..300), self.random.u32(..1000));
+                format!("{whole}.{part}").into_bytes()
+            }
+        }
+    }
+
+    fn step(&self, name: &str, mut arguments: Vec<Vec<u8>>, compare: Compare) -> Step {
+        arguments.insert(0, name.into());
+        Step { arguments, compare }
+    }
+
+    fn exact(&self, name: &str, arguments: Vec<Vec<u8>>) -> Step {
+        self.step(name, arguments, Compare::Exact)
+    }
+
+    fn string(&mut self) -> Step {
+        let key = self.key_of(b's');
+        let value = self.value();
+        match self.random.u32(..24) {
+            0..4 => self.exact("get", args![key]),
+            4..9 => self.set(key, value),
+            9 => self.exact("setnx", args![key, value]),
+            10 => {
+                let seconds = self.number_word(1000, 100_000);
+                let name = self.pick(&["setex", "psetex"]);
+                let seconds = if name == "psetex" { [&seconds[..], b"000"].concat() } else { seconds };
+                self.exact(name, args![key, seconds, value])
+            }
+            11 => self.exact("getset", args![key, value]),
+            12 => self.exact("getdel", args![key]),
+            13 => self.getex(key),
+            14 | 15 => self.exact("append", args![key, value]),
+            16 => self.exact("strlen", args![key]),
+            17 => {
+                let name = self.pick(&["getrange", "substr"]);
+                let (start, end) = (self.number_word(-30, 30), self.number_word(-30, 30));
+                self.exact(name, args![key, start, end])
+            }
+            18 => {
+                let offset = self.number_word(-1, 120);
+                self.exact("setrange", args![key, offset, value])
+            }
+            19 => self.keys_of("mget", b's'),
+            20 => self.pairs("mset"),
+            21 => self.pairs("msetnx"),
+            _ => self.lcs(key),
+        }
+    }
+
+    fn set(&mut self, key: Vec<u8>, value: Vec<u8>) -> Step {
+        let mut arguments = args![key, value];
+        while self.one_in(3) && arguments.len() < 7 {
+            match self.random.u32(..8) {
+                0 => arguments.push(b"NX".to_vec()),
+                1 => arguments.push(b"xx".to_vec()),
+                2 => arguments.push(b"GET".to_vec()),
+                3 => arguments.push(b"KEEPTTL".to_vec()),
+                4 => {
+                    let seconds = self.number_word(1000, 100_000);
+                    arguments.extend([b"EX".to_vec(), seconds]);
+                }
+                5 => {
+                    let milliseconds = self.number_word(1_000_000, 90_000_000);
+                    arguments.extend([b"px".to_vec(), milliseconds]);
+                }
+                6 => {
+                    let at = (FAR_MS / 1000 + self.random.u64(..1000)).to_string();
+                    arguments.extend([b"EXAT".to_vec(), at.into()]);
+                }
+                _ => {
+                    let at = (FAR_MS + self.random.u64(..1000)).to_string();
+                    arguments.extend([b"PXAT".to_vec(), at.into()]);
+                }
+            }
+        }
+        self.exact("set", arguments)
+    }
+
+    fn getex(&mut self, key: Vec<u8>) -> Step {
+        let mut arguments = args![key];
+        match self.random.u32(..6) {
+            0 => arguments.push(b"PERSIST".to_vec()),
+            1 => {
+                let seconds = self.number_word(1000, 100_000);
+                arguments.extend([b"EX".to_vec(), seconds]);
+            }
+            2 => {
+                let at = FAR_MS.to_string();
+                arguments.extend([b"PXAT".to_vec(), at.into()]);
+            }
+            3 => arguments.extend(args!["EXAT", "1"]),
+            _ => {}
+        }
+        self.exact("getex", arguments)
+    }
+
+    fn keys_of(&mut self, name: &str, kind: u8) -> Step {
+        let count = self.random.usize(1..6);
+        let keys = (0..count).map(|_| self.key_of(kind)).collect();
+        self.exact(name, keys)
+    }
+
+    fn pairs(&mut self, name: &str) -> Step {
+        let count = self.random.usize(1..5);
+        let mut arguments = Vec::new();
+        for _ in 0..count {
+            let pair = [self.key_of(b's'), self.value()];
+            arguments.extend(pair);
+        }
+        self.exact(name, arguments)
+    }
+
+    fn lcs(&mut self, key: Vec<u8>) -> Step {
+        let mut arguments = args![key, self.key_of(b's')];
+        for option in ["LEN", "IDX", "WITHMATCHLEN"] {
+            if self.one_in(3) {
+                arguments.push(option.into());
+            }
+        }
+        if self.one_in(4) {
+            let length = self.number_word(0, 5);
+            arguments.extend([b"MINMATCHLEN".to_vec(), length]);
+        }
+        self.step("lcs", arguments, Compare::Exact)
+    }
+
+    fn number(&mut self) -> Step {
+        let key = self.key_of(b'n');
+        match self.random.u32(..8) {
+            0 => self.exact("incr", args![key]),
+            1 => self.exact("decr", args![key]),
+            2 => {
+                let by = self.number_word(-100, 100);
+                let name = self.pick(&["incrby", "decrby"]);
+                self.exact(name, args![key, by])
+            }
+            3 | 4 => {
+                let by = self.float();
+                self.exact("incrbyfloat", args![key, by])
+            }
+            5 => {
+                let value = self.integer();
+                self.exact("set", args![key, value])
+            }
+            6 => {
+                let value = self.float();
+                self.exact("set", args![key, value])
+            }
+            _ => self.exact("get", args![key]),
+        }
+    }
+
+    fn bitmap(&mut self) -> Step {
+        let key = self.key_of(b'b');
+        match self.random.u32(..10) {
+            0..3 => {
+                let (offset, bit) = (self.number_word(-1, 600), self.number_word(0, 1));
+                self.exact("setbit", args![key, offset, bit])
+            }
+            3 => {
+                let offset = self.number_word(-1, 700);
+                self.exact("getbit", args![key, offset])
+            }
+            4 => {
+                let range = self.bit_range();
+                self.exact("bitcount", [args![key], range].concat())
+            }
+            5 => {
+                let bit = self.number_word(0, 1);
+                let range = self.bit_range();
+                self.exact("bitpos", [args![key, bit], range].concat())
+            }
+            6 => {
+                let operation = self.pick(&["AND", "or", "XOR", "NOT", "NOR"]);
+                let count = if operation == "NOT" { 1 } else { self.random.usize(1..4) };
+                let target = self.key_of(b'b');
+                let sources: Vec<_> = (0..count).map(|_| self.key_of(b'b')).collect();
+                self.exact("bitop", [args![operation, target], sources].concat())
+            }
+            _ => self.bitfield(key),
+        }
+    }
+
+    fn bit_range(&mut self) -> Vec<Vec<u8>> {
+        let mut range = Vec::new();
+        for _ in 0..self.random.u32(..3) {
+            range.push(self.number_word(-50, 50));
+        }
+        if range.len() == 2 && self.one_in(2) {
+            range.push(self.pick(&["BIT", "BYTE", "bit", "NIBBLE"]).into());
+        }
+        range
+    }
+
+    fn bitfield(&mut self, key: Vec<u8>) -> Step {
+        let mut arguments = args![key];
+        for _ in 0..self.random.u32(1..4) {
+            let kind = match self.random.u32(..10) {
+                0 => self.pick(&["u0", "u64", "i65", "x8", "u"]).to_owned(),
+                _ => format!("{}{}", self.pick(&["u", "i"]), self.random.u32(1..64)),
+            };
+            let hash = if self.one_in(4) { "#" } else { "" };
+            let offset = [hash.as_bytes(), &self.number_word(0, 80)].concat();
+            match self.random.u32(..4) {
+                0 => arguments.extend(args!["GET", kind, offset]),
+                1 => {
+                    let value = self.integer();
+                    arguments.extend(args!["SET", kind, offset, value]);
+                }
+                2 => {
+                    let by = self.integer();
+                    arguments.extend(args!["INCRBY", kind, offset, by]);
+                }
+                _ => {
+                    let mode = self.pick(&["WRAP", "SAT", "fail", "NONE"]);
+                    arguments.extend(args!["OVERFLOW", mode]);
+                }
+            }
+        }
+        let name = if self.one_in(6) { "bitfield_ro" } else { "bitfield" };
+        self.exact(name, arguments)
+    }
+
+    fn field(&mut self) -> Vec<u8> {
+        match self.random.u32(..30) {
+            0 => Vec::new(),
+            1 => vec![b'f'; 70],
+            _ => format!("f{}", self.random.u32(..12)).into_bytes(),
+        }
+    }
+
+    fn hash(&mut self) -> Step {
+        let key = self.key_of(b'h');
+        match self.random.u32(..20) {
+            0..5 => {
+                let name = self.pick(&["hset", "hset", "hmset"]);
+                let mut arguments = args![key];
+                for _ in 0..self.random.u32(1..5) {
+                    let pair = [self.field(), self.value()];
+                    arguments.extend(pair);
+                }
+                self.exact(name, arguments)
+            }
+            5 => {
+                let (field, value) = (self.field(), self.value());
+                self.exact("hsetnx", args![key, field, value])
+            }
+            6 | 7 => {
+                let name = self.pick(&["hget", "hexists", "hstrlen"]);
+                let field = self.field();
+                self.exact(name, args![key, field])
+            }
+            8 | 9 => {
+                let name = self.pick(&["hmget", "hdel"]);
+                let count = self.random.usize(1..5);
+                let fields: Vec<_> = (0..count).map(|_| self.field()).collect();
+                self.exact(name, [args![key], fields].concat())
+            }
+            10 | 11 => self.step("hgetall", args![key], Compare::Map),
+            12 => {
+                let name = self.pick(&["hkeys", "hvals"]);
+                self.step(name, args![key], Compare::Unordered)
+            }
+            13 => self.exact("hlen", args![key]),
+            14 | 15 => {
+                let (field, by) = (self.field(), self.number_word(-100, 100));
+                self.exact("hincrby", args![key, field, by])
+            }
+            16 => {
+                let (field, by) = (self.field(), self.float());
+                self.exact("hincrbyfloat", args![key, field, by])
+            }
+            17 => {
+                let mut arguments = args![key];
+                if self.one_in(2) {
+                    arguments.push(self.number_word(-6, 6));
+                    if self.one_in(2) {
+                        arguments.push(b"WITHVALUES".to_vec());
+                    }
+                }
+                self.step("hrandfield", arguments, Compare::Shape)
+            }
+            18 => self.step("hscan", args![key, "0", "COUNT", "1000"], Compare::ScanReply),
+            _ => self.exact("hset", args![key, "big", vec![b'v'; 100]]),
+        }
+    }
+
+    fn key(&mut self) -> Step {
+        match self.random.u32(..22) {
+            0..3 => {
+                let name = self.pick(&["del", "unlink", "exists", "touch"]);
+                let count = self.random.usize(1..4);
+                let keys = (0..count).map(|_| self.any_key()).collect();
+                self.exact(name, keys)
+            }
+            3 | 4 => {
+                let key = self.any_key();
+                self.exact("type", args![key])
+            }
+            5 | 6 => {
+                let name = self.pick(&["rename", "renamenx"]);
+                let (from, to) = (self.any_key(), self.any_key());
+                self.exact(name, args![from, to])
+            }
+            7 | 8 => {
+                let mut arguments = args![self.any_key(), self.any_key()];
+                if self.one_in(3) {
+                    let database = self.number_word(0, 3);
+                    arguments.extend([b"DB".to_vec(), database]);
+                }
+                if self.one_in(2) {
+                    arguments.push(b"REPLACE".to_vec());
+                }
+                self.exact("copy", arguments)
+            }
+            9 => {
+                let (key, database) = (self.any_key(), self.number_word(0, 3));
+                self.exact("move", args![key, database])
+            }
+            10 => {
+                let pattern = self.pick(&["*", "s*", "h?", "n[0-5]", "[^s]*", "*1*", "\\s1", "b[1", "zzz"]);
+                self.step("keys", args![pattern], Compare::Unordered)
+            }
+            11 => {
+                let pattern = self.pick(&["*", "s*", "*1*"]);
+                let mut arguments = args!["0", "MATCH", pattern, "COUNT", "7"];
+                if self.one_in(3) {
+                    arguments.extend(args!["TYPE", self.pick(&["string", "hash", "list"])]);
+                }
+                self.step("scan", arguments, Compare::Scan)
+            }
+            12 => {
+                let key = self.any_key();
+                self.step("dump", args![key], Compare::Dump)
+            }
+            13 => {
+                let key = self.any_key();
+                self.exact("object", args!["ENCODING", key])
+            }
+            14 => {
+                let (word, key) = (self.pick(&["FREQ", "refcount", "nosuch"]), self.any_key());
+                self.exact("object", args![word, key])
+            }
+            15 => self.exact("dbsize", vec![]),
+            16 => self.step("randomkey", vec![], Compare::Shape),
+            17 if self.one_in(8) => {
+                let name = self.pick(&["flushdb", "flushall"]);
+                let mode = self.pick(&[&["ASYNC"][..], &["SYNC"], &[], &["NOW"]]);
+                self.exact(name, mode.iter().map(|word| word.as_bytes().to_vec()).collect())
+            }
+            18 if self.one_in(4) => {
+                let (first, second) = (self.number_word(0, 3), self.number_word(0, 3));
+                self.exact("swapdb", args![first, second])
+            }
+            19 => {
+                let payload = self.value();
+                let key = self.any_key();
+                self.exact("restore", args![key, "0", payload, "REPLACE"])
+            }
+            _ => {
+                let key = self.any_key();
+                self.exact("get", args![key])
+            }
+        }
+    }
+
+    fn expiry(&mut self) -> Step {
+        let key = self.any_key();
+        match self.random.u32(..12) {
+            0 => self.step("ttl", args![key], Compare::Within(1)),
+            1 => self.step("pttl", args![key], Compare::Within(3_000)),
+            2 => self.step("expiretime", args![key], Compare::Within(3)),
+            3 => self.step("pexpiretime", args![key], Compare::Within(3_000)),
+            4 => self.exact("persist", args![key]),
+            _ => {
+                let name = self.pick(&["expire", "pexpire", "expireat", "pexpireat"]);
+                let time = match (self.random.u32(..12), name) {
+                    (0, _) => self.pick(&["-1", "0", "1", "-100"]).into(),
+                    (1, _) => self.number_word(10_000_000, 20_000_000),
+                    (_, "expire") => self.random.u32(1000..100_000).to_string().into_bytes(),
+                    (_, "pexpire") => {
+                        self.random.u32(1_000_000..100_000_000).to_string().into_bytes()
+                    }
+                    (_, "expireat") => {
+                        (FAR_MS / 1000 + self.random.u64(..1000)).to_string().into_bytes()
+                    }
+                    _ => (FAR_MS + self.random.u64(..1000)).to_string().into_bytes(),
+                };
+                let mut arguments = args![key, time];
+                while self.one_in(3) && arguments.len() < 4 {
+                    arguments.push(self.pick(&["NX", "xx", "GT", "LT", "AB"]).into());
+                }
+                self.exact(name, arguments)
+            }
+        }
+    }
+
+    fn transaction(&mut self) -> Step {
+        let name = match self.random.u32(..12) {
+            0..4 => "multi",
+            4..8 => "exec",
+            8 => "discard",
+            9 => "unwatch",
+            _ => {
+                let key = self.any_key();
+                return self.exact("watch", args![key]);
+            }
+        };
+        self.exact(name, vec![])
+    }
+
+    fn connection(&mut self) -> Step {
+        match self.random.u32(..12) {
+            0 => self.exact("ping", vec![]),
+            1 => {
+                let value = self.value();
+                let name = self.pick(&["ping", "echo"]);
+                self.exact(name, args![value])
+            }
+            2 | 3 => {
+                let database = self.number_word(0, 3);
+                self.exact("select", args![database])
+            }
+            4 => {
+                let name = self.pick(&["app", "", "two words", "x"]);
+                self.exact("client", args!["SETNAME", name])
+            }
+            5 => self.exact("client", args!["GETNAME"]),
+            6 => self.exact("wait", args!["0", "0"]),
+            7 => self.exact("command", args!["COUNT", "x"]),
+            8 => {
+                let key = self.any_key();
+                self.exact("command", args!["GETKEYS", "set", key, "v"])
+            }
+            9 => self.exact("config", args!["GET", "databases"]),
+            10 => self.exact("acl", args!["WHOAMI"]),
+            _ => self.step("time", vec![], Compare::Shape),
+        }
+    }
+
+    fn garbage(&mut self) -> Step {
+        let name = self.pick(&["nosuch", "getx", "", "client|list", "lpush2", "get set"]);
+        let count = self.random.usize(..4);
+        let arguments = (0..count).map(|_| self.value()).collect();
+        self.exact(name, arguments)
+    }
+}
