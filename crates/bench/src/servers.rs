@@ -1,0 +1,165 @@
+//! Servers under measurement: started on free ports of 127.0.0.1, pinned, ended when dropped.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+/// How long a server may take until it listens.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Clock ticks per second in `/proc/PID/stat`, fixed by the kernel's interface.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Why a server cannot be measured.
+#[derive(Debug, Error)]
+pub(crate) enum ServerError {
+    #[error("cannot start {program}: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("{program} does not listen on port {port} after {START_LIMIT:?}")]
+    Silent { program: String, port: u16 },
+    #[error("{program} ended at start with {status}")]
+    Ended {
+        program: String,
+        status: std::process::ExitStatus,
+    },
+    #[error("cannot read the accounting of process {process}: {source}")]
+    Accounting { process: u32, source: io::Error },
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    process: Child,
+}
+
+/// CPU time that a process has used, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTime {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+}
+
+impl Server {
+    /// This project's server with one worker.
+    pub(crate) fn pando(binary: &Path, cpu: &str, extra: &[String]) -> Result<Self, ServerError> {
+        let program = binary.display().to_string();
+        Self::start("pando", &program, cpu, |port| {
+            let mut arguments = vec!["--port".into(), port.to_string()];
+            arguments.extend(["--threads".into(), "1".into()]);
+            arguments.extend(extra.iter().cloned());
+            arguments
+        })
+    }
+
+    /// Debian's redis-server without persistence.
+    pub(crate) fn redis(cpu: &str) -> Result<Self, ServerError> {
+        Self::start("redis", "redis-server", cpu, |port| {
+            let port = port.to_string();
+            [
+                "--port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ]
+            .map(String::from)
+            .to_vec()
+        })
+    }
+
+    fn start(
+        name: &str,
+        program: &str,
+        cpu: &str,
+        arguments: impl FnOnce(u16) -> Vec<String>,
+    ) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::Start {
+            program: program.into(),
+            source,
+        };
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(failed)?
+            .port();
+        let process = Command::new("taskset")
+            .args(["-c", cpu, program])
+            .args(arguments(port))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut server = Self {
+            name: name.into(),
+            port,
+            process,
+        };
+        let limit = Instant::now() + START_LIMIT;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = server.process.try_wait().map_err(failed)? {
+                return Err(ServerError::Ended {
+                    program: program.into(),
+                    status,
+                });
+            }
+            if Instant::now() > limit {
+                return Err(ServerError::Silent {
+                    program: program.into(),
+                    port,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    /// CPU time of all its threads so far (10 ms resolution).
+    pub(crate) fn cpu_time(&self) -> Result<CpuTime, ServerError> {
+        let process = self.process.id();
+        let failed = |source| ServerError::Accounting { process, source };
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(failed)?;
+        // The second field is the program's name in parentheses and may hold spaces.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let mut ticks = fields
+            .split_whitespace()
+            .skip(11)
+            .map(|field| field.parse::<f64>());
+        match (ticks.next(), ticks.next()) {
+            (Some(Ok(user)), Some(Ok(system))) => Ok(CpuTime {
+                user: user / TICKS_PER_SECOND,
+                system: system / TICKS_PER_SECOND,
+            }),
+            _ => Err(failed(io::Error::from(io::ErrorKind::InvalidData))),
+        }
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64, ServerError> {
+        let process = self.process.id();
+        let failed = |source| ServerError::Accounting { process, source };
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).map_err(failed)?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+            .map(|kilobytes| kilobytes * 1024)
+            .ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ended already is as good as ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
