@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `trees[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //! | `free_gates` | sessions opening and closing | its mutex | the same |
-//! | `counters` | pushed at opening | its mutex | INFO |
+//! | `counters` | sessions opening and closing | its mutex | INFO |
 //! | `max_memory` | CONFIG SET | `Relaxed` | writes |
 //! | `active_expire` | DEBUG | `Relaxed` | the expirer |
 //! | `pause_until_us`, `pause_all` | CLIENT PAUSE | `Relaxed` | every command |
@@ -53,6 +53,13 @@ pub enum OpenError {
     Session(#[from] SessionLimit),
 }
 
+/// Counters of the open sessions, and the sums of those that have ended.
+#[derive(Debug, Default)]
+struct Counters {
+    open: Vec<Arc<SessionCounters>>,
+    ended: Statistics,
+}
+
 /// An open database; share it as `Arc<Database>` and open a [`Session`] per thread.
 pub struct Database {
     pub(crate) options: Options,
@@ -65,7 +72,7 @@ pub struct Database {
     pub(crate) watch_horizon: WatchHorizon,
     trees: Box<[AtomicU32]>,
     free_gates: Mutex<Vec<usize>>,
-    counters: Mutex<Vec<Arc<SessionCounters>>>,
+    counters: Mutex<Counters>,
     max_memory: AtomicUsize,
     active_expire: AtomicBool,
     pause_until_us: AtomicU64,
@@ -135,26 +142,37 @@ impl Database {
 
     /// Opens a session.
     pub fn session(self: &Arc<Self>) -> Result<Session, SessionLimit> {
+        Ok(Session::new(Arc::clone(self), self.open_session()?))
+    }
+
+    /// What a session owns, without a share of the database. [`Self::close_session`] takes it back.
+    pub(crate) fn open_session(&self) -> Result<SessionState, SessionLimit> {
         let store = self.store.session()?;
         let limit = SessionLimit {
             sessions_max: self.options.sessions_max,
         };
         let gate = lock(&self.free_gates).pop().ok_or(limit)?;
         let counters = Arc::new(SessionCounters::default());
-        lock(&self.counters).push(Arc::clone(&counters));
+        lock(&self.counters).open.push(Arc::clone(&counters));
         let random = fastrand::Rng::with_seed(self.options.seed.wrapping_add(gate as u64));
-        let state = SessionState {
+        Ok(SessionState {
             store,
             gate,
             counters,
             random,
             now_us: 0,
-        };
-        Ok(Session::new(Arc::clone(self), state))
+        })
     }
 
-    pub(crate) fn release_gate(&self, gate: usize) {
-        lock(&self.free_gates).push(gate);
+    /// Takes back the gate of a session that ends, and keeps what it has counted (B2).
+    pub(crate) fn close_session(&self, session: &SessionState) {
+        let mut counters = lock(&self.counters);
+        counters.ended = Statistics::sum([&*session.counters].into_iter()).plus(counters.ended);
+        counters
+            .open
+            .retain(|open| !Arc::ptr_eq(open, &session.counters));
+        drop(counters);
+        lock(&self.free_gates).push(session.gate);
     }
 
     /// The settings.
@@ -208,7 +226,8 @@ impl Database {
     /// Counters of all sessions, those that have ended included.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics::sum(lock(&self.counters).iter().map(Arc::as_ref))
+        let counters = lock(&self.counters);
+        Statistics::sum(counters.open.iter().map(Arc::as_ref)).plus(counters.ended)
     }
 
     /// Reports the engine's figures.

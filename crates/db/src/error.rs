@@ -58,6 +58,11 @@ pub enum CommandError {
     WatchInsideMulti,
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAborted,
+    #[error(
+        "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > \
+         'maxmemory'."
+    )]
+    ExecOutOfMemory,
     #[error("ERR Command not allowed inside a transaction")]
     NotInTransaction,
     #[error("ERR too many commands or bytes queued in a transaction")]

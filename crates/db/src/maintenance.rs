@@ -12,7 +12,8 @@ use pando_engine::Point;
 
 use crate::database::{Database, OpenError, lock};
 use crate::limits;
-use crate::session::Session;
+use crate::session::SessionState;
+use crate::turn::Turn;
 
 /// The running thread; dropping it stops and joins it.
 #[derive(Debug)]
@@ -41,13 +42,14 @@ impl Stop {
 impl Maintenance {
     pub(crate) fn start(database: &Arc<Database>) -> Result<Self, OpenError> {
         let stop = Arc::new(Stop::default());
-        // A session would keep the database alive; the thread holds one only while it works.
+        // A `Session` would keep the database alive: the thread owns the session's state only.
+        let session = database.open_session()?;
         let database = Arc::downgrade(database);
         let thread = {
             let stop = Arc::clone(&stop);
             std::thread::Builder::new()
                 .name("maintenance".into())
-                .spawn(move || run(&database, &stop))?
+                .spawn(move || run(&database, session, &stop))?
         };
         Ok(Self {
             stop,
@@ -69,15 +71,12 @@ impl Drop for Maintenance {
     }
 }
 
-fn run(database: &Weak<Database>, stop: &Stop) {
+fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
     let mut cursor = 0;
     let mut wait = Duration::from_millis(limits::EPOCH_INTERVAL_MS);
     while !stop.wait(wait) {
         let Some(database) = database.upgrade() else {
             return;
-        };
-        let Ok(mut session) = database.session() else {
-            continue;
         };
         database.epochs.tick();
         database.move_horizon();
@@ -85,14 +84,17 @@ fn run(database: &Weak<Database>, stop: &Stop) {
         let pause = if more { 1 } else { limits::EPOCH_INTERVAL_MS };
         wait = Duration::from_millis(pause);
     }
+    if let Some(database) = database.upgrade() {
+        database.close_session(&session);
+    }
 }
 
 /// One round of bounded slices; whether there is more to do at once.
-fn slice(database: &Database, session: &mut Session, cursor: &mut usize) -> bool {
+fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) -> bool {
     const SLICES: usize = 16;
     for _ in 0..SLICES {
         let expired = expire(database, session, cursor);
-        let maintained = session.turn().maintain(limits::MAINTAIN_STEPS_MAX);
+        let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
         if expired == 0 && maintained == 0 {
             return false;
         }
@@ -101,11 +103,11 @@ fn slice(database: &Database, session: &mut Session, cursor: &mut usize) -> bool
 }
 
 /// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
-fn expire(database: &Database, session: &mut Session, cursor: &mut usize) -> usize {
+fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
     if !database.active_expire() || database.paused_until(true).is_some() {
         return 0;
     }
-    let mut turn = session.turn();
+    let mut turn = Turn::begin(database, session);
     let mut keyspace = turn.keyspace(0);
     let now = keyspace.now();
     let due = database
@@ -125,7 +127,7 @@ impl Database {
     }
 }
 
-impl crate::Turn<'_> {
+impl Turn<'_> {
     fn maintain(&mut self, steps: usize) -> usize {
         self.session_mut().store.maintain(steps)
     }

@@ -45,6 +45,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.database.release_gate(self.state.gate);
+        self.database.close_session(&self.state);
     }
 }

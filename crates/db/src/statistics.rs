@@ -42,6 +42,15 @@ impl Statistics {
         })
     }
 
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            keyspace_hits: self.keyspace_hits + other.keyspace_hits,
+            keyspace_misses: self.keyspace_misses + other.keyspace_misses,
+            expired_keys: self.expired_keys + other.expired_keys,
+            commits: self.commits + other.commits,
+        }
+    }
+
     /// What was counted since `base`.
     #[must_use]
     pub fn since(self, base: Self) -> Self {

@@ -70,6 +70,13 @@ impl Transaction {
             .any(|queued| queued.spec.flags.has(Flag::Write))
     }
 
+    /// Whether a queued request may take more memory.
+    pub(crate) fn needs_memory(&self) -> bool {
+        self.queue
+            .iter()
+            .any(|queued| queued.spec.flags.has(Flag::DenyOom))
+    }
+
     /// The queued requests, in order.
     pub(crate) fn into_queue(self) -> Vec<Queued> {
         self.queue

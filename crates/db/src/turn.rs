@@ -92,6 +92,7 @@ pub struct SlicedCommand {
     database: usize,
     spec: &'static CommandSpec,
     work: Box<dyn Slice>,
+    silent: bool,
 }
 
 impl SlicedCommand {
@@ -293,6 +294,7 @@ impl<'t> Turn<'t> {
                 database: client.database,
                 spec,
                 work,
+                silent: client.reply_mode != ReplyMode::On,
             }),
         })
     }
@@ -424,6 +426,9 @@ impl<'t> Turn<'t> {
         if transaction.is_refused() {
             return Err(CommandError::ExecAborted);
         }
+        if transaction.needs_memory() && self.database.is_out_of_memory() {
+            return Err(CommandError::ExecOutOfMemory);
+        }
         let exec = command::spec(CommandId::Exec);
         host.starting(client, exec, request);
         if broken {
@@ -455,8 +460,13 @@ impl<'t> Turn<'t> {
     /// Runs the next slice of a long command; whether its reply is complete now.
     pub fn slice(&mut self, command: &mut SlicedCommand, reply: &mut Reply<'_>) -> bool {
         self.hold_own();
+        let start = reply.position();
         let mut keyspace = self.keyspace(command.database);
-        command.work.step(&mut keyspace, reply)
+        let done = command.work.step(&mut keyspace, reply);
+        if command.silent {
+            reply.rewind(start);
+        }
+        done
     }
 
     /// Brings a connection's state back to that of a new one (RESET), transaction and watches

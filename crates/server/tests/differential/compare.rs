@@ -70,7 +70,10 @@ fn sorted(value: &Value) -> Vec<String> {
 
 fn sorted_pairs(value: &Value) -> Vec<(String, String)> {
     let mut pairs: Vec<_> = match value {
-        Value::Map(pairs) => pairs.iter().map(|(key, value)| (text(key), text(value))).collect(),
+        Value::Map(pairs) => pairs
+            .iter()
+            .map(|(key, value)| (text(key), text(value)))
+            .collect(),
         Value::Array(elements) => elements
             .chunks(2)
             .map(|pair| (text(&pair[0]), pair.get(1).map(text).unwrap_or_default()))

@@ -44,7 +44,9 @@ macro_rules! args {
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: Rng::with_seed(seed) }
+        Self {
+            random: Rng::with_seed(seed),
+        }
     }
 
     /// The next command.
@@ -95,7 +97,11 @@ impl Generator {
 
     /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
     fn key_of(&mut self, kind: u8) -> Vec<u8> {
-        let kind = if self.one_in(12) { self.pick(b"snhb") } else { kind };
+        let kind = if self.one_in(12) {
+            self.pick(b"snhb")
+        } else {
+            kind
+        };
         match self.random.u32(..40) {
             0 => b"".to_vec(),
             1 => b"\x00\xff\r\n".to_vec(),
@@ -146,7 +152,19 @@ impl Generator {
     fn number_word(&mut self, low: i64, high: i64) -> Vec<u8> {
         match self.random.u32(..40) {
             0 => self.integer(),
-            1 => self.pick(&[&b"abc"[..], b"", b" 1", b"1 ", b"+1", b"01", b"1.5", b"-0", b"1e3"]).to_vec(),
+            1 => self
+                .pick(&[
+                    &b"abc"[..],
+                    b"",
+                    b" 1",
+                    b"1 ",
+                    b"+1",
+                    b"01",
+                    b"1.5",
+                    b"-0",
+                    b"1e3",
+                ])
+                .to_vec(),
             _ => self.random.i64(low..=high).to_string().into_bytes(),
         }
     }
@@ -154,7 +172,18 @@ impl Generator {
     fn float(&mut self) -> Vec<u8> {
         match self.random.u32(..12) {
             0 => self
-                .pick(&[&b"1e3"[..], b"-1.23E9", b"inf", b"-inf", b"nan", b"0x1p3", b".5", b"5.", b"1e-5", b"3.0e300"])
+                .pick(&[
+                    &b"1e3"[..],
+                    b"-1.23E9",
+                    b"inf",
+                    b"-inf",
+                    b"nan",
+                    b"0x1p3",
+                    b".5",
+                    b"5.",
+                    b"1e-5",
+                    b"3.0e300",
+                ])
                 .to_vec(),
             1 => self.integer(),
             2 => format!("{}", self.random.f64() * 1e15).into_bytes(),
@@ -184,7 +213,11 @@ impl Generator {
             10 => {
                 let seconds = self.number_word(1000, 100_000);
                 let name = self.pick(&["setex", "psetex"]);
-                let seconds = if name == "psetex" { [&seconds[..], b"000"].concat() } else { seconds };
+                let seconds = if name == "psetex" {
+                    [&seconds[..], b"000"].concat()
+                } else {
+                    seconds
+                };
                 self.exact(name, args![key, seconds, value])
             }
             11 => self.exact("getset", args![key, value]),
@@ -333,7 +366,11 @@ impl Generator {
             }
             6 => {
                 let operation = self.pick(&["AND", "or", "XOR", "NOT", "NOR"]);
-                let count = if operation == "NOT" { 1 } else { self.random.usize(1..4) };
+                let count = if operation == "NOT" {
+                    1
+                } else {
+                    self.random.usize(1..4)
+                };
                 let target = self.key_of(b'b');
                 let sources: Vec<_> = (0..count).map(|_| self.key_of(b'b')).collect();
                 self.exact("bitop", [args![operation, target], sources].concat())
@@ -378,7 +415,11 @@ impl Generator {
                 }
             }
         }
-        let name = if self.one_in(6) { "bitfield_ro" } else { "bitfield" };
+        let name = if self.one_in(6) {
+            "bitfield_ro"
+        } else {
+            "bitfield"
+        };
         self.exact(name, arguments)
     }
 
@@ -441,7 +482,11 @@ impl Generator {
                 }
                 self.step("hrandfield", arguments, Compare::Shape)
             }
-            18 => self.step("hscan", args![key, "0", "COUNT", "1000"], Compare::ScanReply),
+            18 => self.step(
+                "hscan",
+                args![key, "0", "COUNT", "1000"],
+                Compare::ScanReply,
+            ),
             _ => self.exact("hset", args![key, "big", vec![b'v'; 100]]),
         }
     }
@@ -479,7 +524,9 @@ impl Generator {
                 self.exact("move", args![key, database])
             }
             10 => {
-                let pattern = self.pick(&["*", "s*", "h?", "n[0-5]", "[^s]*", "*1*", "\\s1", "b[1", "zzz"]);
+                let pattern = self.pick(&[
+                    "*", "s*", "h?", "n[0-5]", "[^s]*", "*1*", "\\s1", "b[1", "zzz",
+                ]);
                 self.step("keys", args![pattern], Compare::Unordered)
             }
             11 => {
@@ -507,7 +554,10 @@ impl Generator {
             17 if self.one_in(8) => {
                 let name = self.pick(&["flushdb", "flushall"]);
                 let mode = self.pick(&[&["ASYNC"][..], &["SYNC"], &[], &["NOW"]]);
-                self.exact(name, mode.iter().map(|word| word.as_bytes().to_vec()).collect())
+                self.exact(
+                    name,
+                    mode.iter().map(|word| word.as_bytes().to_vec()).collect(),
+                )
             }
             18 if self.one_in(4) => {
                 let (first, second) = (self.number_word(0, 3), self.number_word(0, 3));
@@ -539,12 +589,14 @@ impl Generator {
                     (0, _) => self.pick(&["-1", "0", "1", "-100"]).into(),
                     (1, _) => self.number_word(10_000_000, 20_000_000),
                     (_, "expire") => self.random.u32(1000..100_000).to_string().into_bytes(),
-                    (_, "pexpire") => {
-                        self.random.u32(1_000_000..100_000_000).to_string().into_bytes()
-                    }
-                    (_, "expireat") => {
-                        (FAR_MS / 1000 + self.random.u64(..1000)).to_string().into_bytes()
-                    }
+                    (_, "pexpire") => self
+                        .random
+                        .u32(1_000_000..100_000_000)
+                        .to_string()
+                        .into_bytes(),
+                    (_, "expireat") => (FAR_MS / 1000 + self.random.u64(..1000))
+                        .to_string()
+                        .into_bytes(),
                     _ => (FAR_MS + self.random.u64(..1000)).to_string().into_bytes(),
                 };
                 let mut arguments = args![key, time];

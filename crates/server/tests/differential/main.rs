@@ -27,7 +27,9 @@ const DATABASES: usize = 4;
 
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
         Err(_) => default,
     }
 }
@@ -52,7 +54,10 @@ fn replies_are_those_of_redis() {
             total.add(run.tally);
         }
     }
-    println!("{} commands compared, {} replies were errors on both sides", total.commands, total.errors);
+    println!(
+        "{} commands compared, {} replies were errors on both sides",
+        total.commands, total.errors
+    );
     for (reason, count) in total.listed {
         println!("{count} listed differences: {reason}");
     }
@@ -131,7 +136,10 @@ impl Run {
 
     /// Sends a pipeline to both sides and compares reply by reply.
     fn exchange(&mut self, steps: Vec<Step>) {
-        let encoded: Vec<u8> = steps.iter().flat_map(|step| encode(&step.arguments)).collect();
+        let encoded: Vec<u8> = steps
+            .iter()
+            .flat_map(|step| encode(&step.arguments))
+            .collect();
         self.ours[0].send(&encoded);
         self.theirs[0].send(&encoded);
         for step in steps {
@@ -175,7 +183,10 @@ impl Run {
     }
 
     fn note(&mut self, arguments: &[Vec<u8>]) {
-        let words: Vec<_> = arguments.iter().map(|word| word.escape_ascii().to_string()).collect();
+        let words: Vec<_> = arguments
+            .iter()
+            .map(|word| word.escape_ascii().to_string())
+            .collect();
         self.history.push(words.join(" "));
     }
 
@@ -202,7 +213,9 @@ impl Run {
                 let ours = scan(&mut self.ours[1], &step.arguments);
                 let theirs = scan(&mut self.theirs[1], &step.arguments);
                 if ours != theirs {
-                    self.fail(&format!("SCAN in database {database}\n{ours:?}\n{theirs:?}"));
+                    self.fail(&format!(
+                        "SCAN in database {database}\n{ours:?}\n{theirs:?}"
+                    ));
                 }
             }
             _ => self.exchange_dump(&step.arguments[1]),
@@ -241,7 +254,10 @@ impl Run {
                 keys.push(strings(&side.call(&[b"KEYS", b"*"])));
             }
             if keys[0] != keys[1] {
-                self.fail(&format!("keys of database {database}\n{:?}\n{:?}", keys[0], keys[1]));
+                self.fail(&format!(
+                    "keys of database {database}\n{:?}\n{:?}",
+                    keys[0], keys[1]
+                ));
             }
             for key in &keys[0] {
                 self.compare_key(key);
@@ -276,8 +292,12 @@ fn scan(connection: &mut Connection, arguments: &[Vec<u8>]) -> BTreeSet<Vec<u8>>
         let mut request: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         request[1] = &cursor;
         let reply = connection.call(&request);
-        let Value::Array(parts) = &reply else { panic!("SCAN answered {reply:?}") };
-        let Value::Bulk(next) = &parts[0] else { panic!("SCAN answered {reply:?}") };
+        let Value::Array(parts) = &reply else {
+            panic!("SCAN answered {reply:?}")
+        };
+        let Value::Bulk(next) = &parts[0] else {
+            panic!("SCAN answered {reply:?}")
+        };
         keys.extend(strings(&parts[1]));
         if next == b"0" {
             return keys;
@@ -287,7 +307,9 @@ fn scan(connection: &mut Connection, arguments: &[Vec<u8>]) -> BTreeSet<Vec<u8>>
 }
 
 fn strings(value: &Value) -> BTreeSet<Vec<u8>> {
-    let Value::Array(elements) = value else { panic!("an array of keys, got {value:?}") };
+    let Value::Array(elements) = value else {
+        panic!("an array of keys, got {value:?}")
+    };
     let bytes = |element: &Value| match element {
         Value::Bulk(bytes) => bytes.clone(),
         other => panic!("a key, got {other:?}"),
@@ -299,10 +321,22 @@ fn strings(value: &Value) -> BTreeSet<Vec<u8>> {
 fn a_planted_difference_is_found() {
     let bulk = |text: &str| Value::Bulk(text.into());
     let pairs = |order: [&str; 4]| Value::Array(order.map(bulk).to_vec());
-    assert!(agree(Compare::Map, &pairs(["a", "1", "b", "2"]), &pairs(["b", "2", "a", "1"])));
-    assert!(!agree(Compare::Map, &pairs(["a", "1", "b", "2"]), &pairs(["a", "2", "b", "1"])));
+    assert!(agree(
+        Compare::Map,
+        &pairs(["a", "1", "b", "2"]),
+        &pairs(["b", "2", "a", "1"])
+    ));
+    assert!(!agree(
+        Compare::Map,
+        &pairs(["a", "1", "b", "2"]),
+        &pairs(["a", "2", "b", "1"])
+    ));
     assert!(!agree(Compare::Exact, &bulk("1"), &Value::Integer(1)));
-    assert!(!agree(Compare::Within(1), &Value::Integer(-1), &Value::Integer(0)));
+    assert!(!agree(
+        Compare::Within(1),
+        &Value::Integer(-1),
+        &Value::Integer(0)
+    ));
     let error = |text: &str| Value::Error(text.into());
     assert!(!agree(Compare::Shape, &error("ERR a"), &error("ERR b")));
 }

@@ -21,8 +21,22 @@ impl Server {
     pub(super) fn redis() -> Option<Self> {
         let port = free_port();
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"]);
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+        ]);
+        command.args([
+            "--appendonly",
+            "no",
+            "--daemonize",
+            "no",
+            "--loglevel",
+            "warning",
+        ]);
         Self::start(command, port)
     }
 
@@ -30,13 +44,26 @@ impl Server {
     pub(super) fn pando(engine: &str) -> Self {
         let port = free_port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
-        command.args(["--port", &port.to_string(), "--engine", engine, "--threads", "2"]);
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--engine",
+            engine,
+            "--threads",
+            "2",
+        ]);
         Self::start(command, port).expect("the binary under test starts")
     }
 
     fn start(mut command: Command, port: u16) -> Option<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = Self { process: command.spawn().ok()?, port };
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut server = Self {
+            process: command.spawn().ok()?,
+            port,
+        };
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             let ended = server.process.try_wait().expect("the child can be asked");
@@ -50,8 +77,15 @@ impl Server {
     pub(super) fn connect(&self) -> Connection {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connects");
         stream.set_nodelay(true).expect("a socket option");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        Connection { stream, input: Vec::new(), start: 0, decoder: ValueDecoder::default() }
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket option");
+        Connection {
+            stream,
+            input: Vec::new(),
+            start: 0,
+            decoder: ValueDecoder::default(),
+        }
     }
 }
 
