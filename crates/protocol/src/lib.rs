@@ -8,10 +8,11 @@
 pub mod command;
 pub mod limits;
 pub mod number;
+pub mod pattern;
 pub mod reply;
 mod request;
 pub mod resp;
 
 pub use reply::{Reply, RespVersion};
 pub use request::{ArgumentRange, Request, RequestBuffer};
-pub use resp::{Decoded, Decoder, DecoderLimits, ProtocolError};
+pub use resp::{Decoded, Decoder, DecoderLimits, ProtocolError, ReplyError, Value, ValueDecoder};

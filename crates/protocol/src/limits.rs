@@ -1,4 +1,4 @@
-//! Bounds of requests.
+//! Bounds of requests, and of replies where they are decoded.
 
 /// Longest bulk string in bytes (Redis' `proto-max-bulk-len`).
 pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -17,7 +17,18 @@ pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 /// Unprocessed bytes that one connection may hold, in bytes.
 pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Most aggregates that may be open at a time in a reply that is decoded.
+pub const REPLY_DEPTH_MAX: usize = 128;
+
+/// Longest line of a reply that is decoded, in bytes.
+pub const REPLY_LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest string of a reply that is decoded, in bytes.
+pub const REPLY_BULK_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 // Ranges of arguments are 32-bit offsets into the query buffer.
 const _: () = assert!(QUERY_BUFFER_BYTES_MAX <= u32::MAX as usize);
 // The longest bulk string fits the query buffer with its framing.
 const _: () = assert!(BULK_BYTES_MAX + INLINE_BYTES_MAX <= QUERY_BUFFER_BYTES_MAX);
+// Whatever was stored can be read.
+const _: () = assert!(REPLY_BULK_BYTES_MAX >= BULK_BYTES_MAX);

@@ -4,6 +4,8 @@
 //! becomes a flat array, null a null bulk string, a double or big number a bulk string, a boolean
 //! 0 or 1, a push an array).
 
+use crate::number::IntegerText;
+
 /// Which protocol the connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RespVersion {
@@ -164,7 +166,7 @@ impl<'o> Reply<'o> {
 
     /// An integer as a bulk string.
     pub fn bulk_integer(&mut self, value: i64) {
-        self.bulk(value.to_string());
+        self.bulk(IntegerText::of(value));
     }
 
     /// Text that a person reads (INFO): a verbatim string, in RESP2 a bulk string.
