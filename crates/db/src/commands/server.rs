@@ -2,7 +2,7 @@
 //! only speak: PING ECHO COMMAND.
 
 use pando_protocol::command::CommandId;
-use pando_protocol::{Reply, Request};
+use pando_protocol::{Reply, Request, number};
 
 use super::{Handled, Progress};
 use crate::client::Client;
@@ -112,9 +112,4 @@ fn flush(
     }
     reply.ok();
     Ok(Progress::Done)
-}
-mod number {
-    pub(super) fn parse_i64(b: &[u8]) -> Option<i64> {
-        std::str::from_utf8(b).ok()?.parse().ok()
-    }
 }

@@ -88,8 +88,8 @@ fn shape(value: &Value) -> (&'static str, usize) {
     match value {
         Value::Array(elements) => ("array", elements.len()),
         Value::Map(pairs) => ("map", pairs.len()),
-        Value::Null => ("null", 0),
         Value::Bulk(_) => ("bulk", 0),
+        null if null.is_null() => ("null", 0),
         _ => ("other", 0),
     }
 }

@@ -227,7 +227,7 @@ impl Run {
         let ours = self.ours[1].call(&[b"DUMP", key]);
         let theirs = self.theirs[1].call(&[b"DUMP", key]);
         match (ours, theirs) {
-            (Value::Null, Value::Null) => {}
+            (ours, theirs) if ours.is_null() && theirs.is_null() => {}
             (Value::Bulk(ours), Value::Bulk(theirs)) => {
                 let target = [key, b":restored"].concat();
                 let restore: &[&[u8]] = &[b"RESTORE", &target, b"0", &theirs, b"REPLACE"];

@@ -84,7 +84,7 @@ impl Server {
             stream,
             input: Vec::new(),
             start: 0,
-            decoder: ValueDecoder::default(),
+            decoder: ValueDecoder::new(),
         }
     }
 }
@@ -117,9 +117,10 @@ impl Connection {
 
     pub(super) fn receive(&mut self) -> Value {
         loop {
-            let rest = &self.input[self.start..];
-            if let Some((value, end)) = self.decoder.decode(rest).expect("well-formed replies") {
-                self.start += end;
+            let mut rest = &self.input[self.start..];
+            let value = self.decoder.next(&mut rest).expect("well-formed replies");
+            self.start = self.input.len() - rest.len();
+            if let Some(value) = value {
                 return value;
             }
             self.input.drain(..self.start);
