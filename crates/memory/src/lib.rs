@@ -1,2 +1,3 @@
-//! memory
-#![forbid(unsafe_code)]
+//! Memory: per-session pools on 2 MiB chunks, with accounting.
+
+pub mod pool;

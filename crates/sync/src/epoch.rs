@@ -1,0 +1,493 @@
+//! Epoch-based reclamation: pin, retire, collect, with the retired bytes counted.
+//!
+//! Follows the idea of Masstree §4.6.1 (read-copy update by epochs). It is our own rather than a
+//! general crate's because what is retired must come back to the *retiring session's* memory pool
+//! (the context `C`), because retired bytes must be known exactly, and because one pin per batch
+//! wants no thread-local look-up. This module is the seam: nothing else knows how it works.
+//!
+//! | field | writer | ordering | readers |
+//! |---|---|---|---|
+//! | `epoch` | any collector, by one | CAS, `AcqRel` | pins and collectors |
+//! | `Slot::state` (0, or epoch·2+1) | its participant | store, then `SeqCst` fence; idle: `Release` | collectors, `Relaxed` then `Acquire` fence |
+//! | `Slot::claimed` | registering and leaving participants | `AcqRel` | registration |
+//! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, pressure |
+//!
+//! Invariants:
+//! - **R1** While a participant is pinned at epoch e, the epoch is at most e + 1.
+//! - **R2** What is retired by a participant pinned at e is stamped e + 1: no participant that pins
+//!   at e + 2 or later can reach it any more, since by then the retiring pin has ended.
+//! - **R3** What is stamped s is reclaimed when the epoch is at least s + 2: by R1 every participant
+//!   that could reach it has ended its pin.
+//!
+//! A participant that stays pinned stops the epoch, so that everything retired after it is kept.
+//! The stated answer: retired bytes are bounded by [`Collector::pressure`] (collect, then slow
+//! writers, then refuse writes); reads go on.
+//!
+//! Deliberately absent: thread-locals, background threads, a cap on what one collection frees
+//! (with such a cap reclamation lags behind heavy removal).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Padded;
+use crate::shim::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Retirements after which the end of a pin tries to collect.
+const COLLECT_COUNT: usize = 128;
+
+/// Retired bytes of one participant after which the end of a pin tries to collect.
+const COLLECT_BYTES: usize = 1 << 20;
+
+/// An epoch of reclamation; no other epoch of this workspace compares with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReclaimEpoch(u64);
+
+/// Gives back what a pointer owns, into the context of whoever collects.
+pub type Reclaim<C> = unsafe fn(NonNull<u8>, &mut C);
+
+/// How close retired bytes are to their bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Below half of the bound.
+    None,
+    /// Above half: writers slow down and collect at every chance.
+    Slow,
+    /// At the bound: a stalled reader holds reclamation; writes are to be refused.
+    Refuse,
+}
+
+struct Retired<C> {
+    pointer: NonNull<u8>,
+    bytes: usize,
+    stamp: ReclaimEpoch,
+    reclaim: Reclaim<C>,
+}
+
+// SAFETY: a retired pointer is owned by nobody but the limbo list that holds it; `retire` asks its
+// caller for something that may be reclaimed on any thread.
+unsafe impl<C> Send for Retired<C> {}
+
+#[derive(Default)]
+struct Slot {
+    state: AtomicU64,
+    claimed: AtomicBool,
+    retired_bytes: AtomicUsize,
+}
+
+/// The shared side: the epoch and one slot per participant.
+pub struct Collector<C> {
+    epoch: Padded<AtomicU64>,
+    slots: Box<[Padded<Slot>]>,
+    slots_used: AtomicUsize,
+    retired_bytes_max: usize,
+    orphans: Mutex<VecDeque<Retired<C>>>,
+    orphan_bytes: AtomicUsize,
+}
+
+impl<C> fmt::Debug for Collector<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Collector")
+            .field("epoch", &self.epoch.0)
+            .field("retired_bytes", &self.retired_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> Collector<C> {
+    /// A collector for at most `participants_max` participants at a time, which shall keep less
+    /// than `retired_bytes_max` bytes retired.
+    #[must_use]
+    pub fn new(participants_max: usize, retired_bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            epoch: Padded(AtomicU64::new(1)),
+            slots: (0..participants_max).map(|_| Padded::default()).collect(),
+            slots_used: AtomicUsize::new(0),
+            retired_bytes_max,
+            orphans: Mutex::new(VecDeque::new()),
+            orphan_bytes: AtomicUsize::new(0),
+        })
+    }
+
+    /// Takes part; `None` when every slot is taken. O(participants).
+    pub fn register(self: &Arc<Self>) -> Option<Participant<C>> {
+        let free = |slot: &Padded<Slot>| {
+            // AcqRel pairs with the Release in `Participant::drop`: the slot was left idle.
+            slot.claimed
+                .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        let index = self.slots.iter().position(free)?;
+        self.slots_used.fetch_max(index + 1, Ordering::SeqCst);
+        Some(Participant {
+            collector: Arc::clone(self),
+            index,
+            pins: 0,
+            epoch: ReclaimEpoch(0),
+            limbo: VecDeque::new(),
+            limbo_bytes: 0,
+            retired_since_collect: 0,
+            bytes_since_collect: 0,
+        })
+    }
+
+    /// Bytes retired and not yet reclaimed. O(participants).
+    #[must_use]
+    pub fn retired_bytes(&self) -> usize {
+        let used = self.slots_used.load(Ordering::Acquire);
+        let held = self.slots[..used]
+            .iter()
+            .map(|slot| slot.retired_bytes.load(Ordering::Relaxed));
+        held.sum::<usize>() + self.orphan_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How close retired bytes are to their bound. O(participants).
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        let retired = self.retired_bytes();
+        if retired >= self.retired_bytes_max {
+            Pressure::Refuse
+        } else if retired >= self.retired_bytes_max / 2 {
+            Pressure::Slow
+        } else {
+            Pressure::None
+        }
+    }
+
+    /// Epochs by which the slowest pinned participant is behind: 0 or 1; a lasting 1 is a stall.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let used = self.slots_used.load(Ordering::Acquire);
+        let states = self.slots[..used]
+            .iter()
+            .map(|slot| slot.state.load(Ordering::Relaxed))
+            .filter(|state| *state != 0);
+        states
+            .map(|state| epoch.saturating_sub(state >> 1))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// A stamp for something that the caller has just made unreachable, without being pinned.
+    #[must_use]
+    pub fn stamp(&self) -> ReclaimEpoch {
+        // SeqCst fence pairs with the one in `pin`: who pins after it sees the unlinking.
+        fence(Ordering::SeqCst);
+        ReclaimEpoch(self.epoch.load(Ordering::Relaxed) + 1)
+    }
+
+    /// Whether nobody can reach any more what was given this stamp (R3).
+    #[must_use]
+    pub fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
+        // Acquire pairs with `try_advance`: the last readers' accesses happened before.
+        self.epoch.load(Ordering::Acquire) >= stamp.0 + 2
+    }
+
+    /// Moves the epoch on if every pinned participant has reached it. O(participants).
+    pub fn try_advance(&self) -> bool {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        // SeqCst fence pairs with the one in `pin`: either the pin is seen below, or the pinned
+        // participant sees every unlinking that happened before this fence.
+        fence(Ordering::SeqCst);
+        let used = self.slots_used.load(Ordering::SeqCst);
+        for slot in &self.slots[..used] {
+            let state = slot.state.load(Ordering::Relaxed);
+            if state != 0 && state >> 1 != epoch {
+                return false;
+            }
+        }
+        // Acquire fence pairs with the Release in `unpin`.
+        fence(Ordering::Acquire);
+        self.epoch
+            .compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn reclaim_passed(&self, limbo: &mut VecDeque<Retired<C>>, context: &mut C) -> (usize, usize) {
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(first) = limbo.front() {
+            if !self.has_passed(first.stamp) {
+                break;
+            }
+            let retired = limbo.pop_front().expect("the list has a first entry");
+            // SAFETY: nobody can reach it (R3); `retire` promised that this call reclaims it.
+            unsafe { (retired.reclaim)(retired.pointer, context) };
+            count += 1;
+            bytes += retired.bytes;
+        }
+        (count, bytes)
+    }
+
+    /// Reclaims what left participants have retired. Returns how many were reclaimed.
+    pub fn collect_orphans(&self, context: &mut C) -> usize {
+        if self.orphan_bytes.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, bytes) = self.reclaim_passed(&mut orphans, context);
+        self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        count
+    }
+
+    /// Reclaims everything at once: nobody takes part any more.
+    pub fn reclaim_all(&mut self, context: &mut C) {
+        let orphans = self
+            .orphans
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for retired in orphans.drain(..) {
+            // SAFETY: `&mut self` proves that no participant, hence no pin, is left.
+            unsafe { (retired.reclaim)(retired.pointer, context) };
+        }
+        self.orphan_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// One session's side: its pin and what it has retired.
+pub struct Participant<C> {
+    collector: Arc<Collector<C>>,
+    index: usize,
+    pins: usize,
+    epoch: ReclaimEpoch,
+    limbo: VecDeque<Retired<C>>,
+    limbo_bytes: usize,
+    retired_since_collect: usize,
+    bytes_since_collect: usize,
+}
+
+impl<C> fmt::Debug for Participant<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Participant")
+            .field("index", &self.index)
+            .field("pins", &self.pins)
+            .field("limbo_bytes", &self.limbo_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> Participant<C> {
+    /// The number of this participant's slot, unique among those that take part now.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The shared side.
+    #[must_use]
+    pub fn collector(&self) -> &Arc<Collector<C>> {
+        &self.collector
+    }
+
+    /// Whether a pin is held.
+    #[inline]
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pins > 0
+    }
+
+    /// Holds off reclamation of whatever can be reached from now on. Pins nest. One store and one
+    /// fence for the outermost, nothing shared is written but the participant's own line.
+    #[inline]
+    pub fn pin(&mut self) {
+        self.pins += 1;
+        if self.pins > 1 {
+            return;
+        }
+        let slot = &self.collector.slots[self.index];
+        let epoch = self.collector.epoch.load(Ordering::Relaxed);
+        slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
+        // SeqCst fence pairs with the one in `try_advance`.
+        fence(Ordering::SeqCst);
+        self.epoch = ReclaimEpoch(epoch);
+    }
+
+    /// Ends what [`Self::pin`] began; collects when enough was retired.
+    #[inline]
+    pub fn unpin(&mut self, context: &mut C) {
+        debug_assert!(self.pins > 0, "unpinned more often than pinned");
+        self.pins -= 1;
+        if self.pins > 0 {
+            return;
+        }
+        // Release pairs with the Acquire fence in `try_advance`: this pin's reads are over.
+        self.collector.slots[self.index]
+            .state
+            .store(0, Ordering::Release);
+        if self.retired_since_collect >= COLLECT_COUNT || self.bytes_since_collect >= COLLECT_BYTES
+        {
+            self.collect(context);
+        }
+    }
+
+    /// Hands over something that has just become unreachable for new pins.
+    ///
+    /// # Safety
+    /// The participant is pinned; nobody who pins from now on can reach `pointer`; nobody else
+    /// retires it; `reclaim` may be called with it once, on any thread.
+    #[inline]
+    pub unsafe fn retire(&mut self, pointer: NonNull<u8>, bytes: usize, reclaim: Reclaim<C>) {
+        debug_assert!(self.is_pinned(), "R2 needs a pin");
+        let stamp = ReclaimEpoch(self.epoch.0 + 1);
+        self.limbo.push_back(Retired {
+            pointer,
+            bytes,
+            stamp,
+            reclaim,
+        });
+        self.retired_since_collect += 1;
+        self.bytes_since_collect += bytes;
+        self.set_limbo_bytes(self.limbo_bytes + bytes);
+    }
+
+    /// Moves the epoch on if possible and reclaims what has passed; returns how many. The
+    /// participant need not be unpinned, but its own pin then holds the epoch too.
+    pub fn collect(&mut self, context: &mut C) -> usize {
+        self.retired_since_collect = 0;
+        self.bytes_since_collect = 0;
+        self.collector.try_advance();
+        let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
+        self.set_limbo_bytes(self.limbo_bytes - bytes);
+        count
+    }
+
+    fn set_limbo_bytes(&mut self, bytes: usize) {
+        self.limbo_bytes = bytes;
+        self.collector.slots[self.index]
+            .retired_bytes
+            .store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl<C> Drop for Participant<C> {
+    fn drop(&mut self) {
+        let collector = &self.collector;
+        if !self.limbo.is_empty() {
+            let mut orphans = collector
+                .orphans
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            orphans.append(&mut self.limbo);
+            // Two lists in a row: restore the order by stamp that collection relies on.
+            orphans
+                .make_contiguous()
+                .sort_by_key(|retired| retired.stamp);
+            collector
+                .orphan_bytes
+                .fetch_add(self.limbo_bytes, Ordering::Relaxed);
+        }
+        let slot = &collector.slots[self.index];
+        slot.retired_bytes.store(0, Ordering::Relaxed);
+        // Release pairs with the Acquire fence in `try_advance`, as in `unpin`.
+        slot.state.store(0, Ordering::Release);
+        // Release pairs with `register`.
+        slot.claimed.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    unsafe fn count_one(_: NonNull<u8>, reclaimed: &mut usize) {
+        *reclaimed += 1;
+    }
+
+    fn retire_one(participant: &mut Participant<usize>) {
+        participant.pin();
+        // SAFETY: the dangling pointer is never followed.
+        unsafe { participant.retire(NonNull::dangling(), 100, count_one) };
+        let mut none = 0;
+        participant.unpin(&mut none);
+    }
+
+    #[test]
+    fn what_is_retired_waits_for_every_pin_that_could_reach_it() {
+        let collector = Collector::new(2, 1 << 20);
+        let mut writer = collector.register().unwrap();
+        let mut reader = collector.register().unwrap();
+        assert!(collector.register().is_none());
+        let mut reclaimed = 0;
+        reader.pin();
+        retire_one(&mut writer);
+        for _ in 0..8 {
+            writer.collect(&mut reclaimed);
+        }
+        assert_eq!(
+            (reclaimed, collector.retired_bytes(), collector.lag()),
+            (0, 100, 1)
+        );
+        reader.unpin(&mut 0);
+        for _ in 0..4 {
+            writer.collect(&mut reclaimed);
+        }
+        assert_eq!((reclaimed, collector.retired_bytes()), (1, 0));
+    }
+
+    #[test]
+    fn a_left_participants_garbage_is_reclaimed_by_others() {
+        let mut collector = Collector::new(2, 150);
+        let mut writer = collector.register().unwrap();
+        retire_one(&mut writer);
+        assert_eq!(collector.pressure(), Pressure::Slow);
+        retire_one(&mut writer);
+        assert_eq!(collector.pressure(), Pressure::Refuse);
+        drop(writer);
+        let mut reclaimed = 0;
+        while collector.try_advance() && reclaimed == 0 {
+            collector.collect_orphans(&mut reclaimed);
+        }
+        assert_eq!(reclaimed, 2);
+        Arc::get_mut(&mut collector)
+            .unwrap()
+            .reclaim_all(&mut reclaimed);
+        assert_eq!((reclaimed, collector.retired_bytes()), (2, 0));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+
+    unsafe fn poison(pointer: NonNull<u8>, _: &mut ()) {
+        // SAFETY: the test passes a reference that outlives the collector.
+        let cell = unsafe { pointer.cast::<AtomicU64>().as_ref() };
+        cell.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_pinned_reader_never_sees_what_was_reclaimed() {
+        loom::model(|| {
+            let cells: &'static [AtomicU64; 2] =
+                Box::leak(Box::new([AtomicU64::new(7), AtomicU64::new(7)]));
+            let current = loom::sync::Arc::new(AtomicUsize::new(0));
+            let collector = Collector::new(2, 1 << 20);
+            let mut reader = collector.register().unwrap();
+            let mut writer = collector.register().unwrap();
+            let shared = loom::sync::Arc::clone(&current);
+            let reading = loom::thread::spawn(move || {
+                reader.pin();
+                let index = shared.load(Ordering::Acquire);
+                assert_eq!(
+                    cells[index].load(Ordering::Relaxed),
+                    7,
+                    "reclaimed while pinned"
+                );
+                reader.unpin(&mut ());
+            });
+            writer.pin();
+            current.store(1, Ordering::Release);
+            let old = NonNull::from(&cells[0]).cast();
+            // SAFETY: the store above made the first cell unreachable; reclaimed once.
+            unsafe { writer.retire(old, 8, poison) };
+            writer.unpin(&mut ());
+            for _ in 0..3 {
+                writer.collect(&mut ());
+            }
+            reading.join().unwrap();
+        });
+    }
+}
