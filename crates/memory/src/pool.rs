@@ -22,6 +22,11 @@
 //!
 //! Deliberately absent: returning chunks to the system while the arena lives, NUMA placement.
 
+#![expect(
+    clippy::cast_ptr_alignment,
+    reason = "blocks are aligned to 8 bytes (P2)"
+)]
+
 mod chunk;
 mod class;
 
