@@ -198,8 +198,8 @@ impl Database {
         self.trees[second].store(tree, Ordering::Relaxed);
     }
 
-    /// Empties database `index` by giving it a new tree; the old one is freed in the background. The
-    /// caller holds all gates (B1).
+    /// Empties database `index` by giving it a new tree; the old one is freed in the background.
+    /// The caller holds all gates (B1).
     pub(crate) fn replace_tree(&self, index: usize) {
         let fresh = self.store.create_tree();
         let old = TreeId(self.trees[index].swap(fresh.0, Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! The expiry index: which keys have a deadline, by deadline, so that the expirer finds the due ones
-//! without looking at the others.
+//! The expiry index: which keys have a deadline, by deadline, so that the expirer finds the due
+//! ones without looking at the others.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //!   deadline, and none otherwise. Reason: an entry is only made for the deadline that the key has
 //!   while the mutex is held; whoever replaces that deadline commits later, hence reconciles later,
 //!   and removes it.
-//! - **X2** An entry is a hint: the expirer removes a key only in an `update` that sees the deadline
-//!   passed.
+//! - **X2** An entry is a hint: the expirer removes a key only in an `update` that sees the
+//!   deadline passed.
 //!
 //! Cost: O(log entries of a shard) per change of a deadline; keys without deadlines pay nothing.
 

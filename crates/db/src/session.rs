@@ -36,8 +36,8 @@ impl Session {
         &self.database
     }
 
-    /// Begins a turn: takes the gate, pins, reads the clock. The caller executes a bounded batch and
-    /// drops the turn before it sleeps or waits for anything.
+    /// Begins a turn: takes the gate, pins, reads the clock. The caller executes a bounded batch
+    /// and drops the turn before it sleeps or waits for anything.
     pub fn turn(&mut self) -> Turn<'_> {
         Turn::begin(&self.database, &mut self.state)
     }

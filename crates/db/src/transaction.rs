@@ -1,7 +1,7 @@
 //! MULTI: the queue of requests that EXEC runs.
 //!
-//! States and transitions: *none* → `Transaction::default` (MULTI) → queueing → *none* (EXEC, DISCARD,
-//! RESET). A request that is refused while queueing marks the transaction
+//! States and transitions: *none* → `Transaction::default` (MULTI) → queueing → *none* (EXEC,
+//! DISCARD, RESET). A request that is refused while queueing marks the transaction
 //! ([`Transaction::refuse`]); EXEC then runs nothing.
 
 use pando_protocol::command::{CommandSpec, Flag};

@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! - **T1** A command runs under the own gate or under all gates, pinned.
-//! - **T2** No gate and no pin is held between the letting go of one and the taking of the other, nor
-//!   after the turn is dropped.
+//! - **T2** No gate and no pin is held between the letting go of one and the taking of the other,
+//!   nor after the turn is dropped.
 
 use pando_engine::Point;
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};

@@ -1,15 +1,16 @@
 //! WATCH: what a client saw of its keys, and whether it has changed since.
 //!
 //! A watched key is remembered as (database, tree, key, version or absent, expired when watched).
-//! Absence is told apart from *came and went* by the tombstone that a removal leaves: while a client
-//! watches an absent key, the tombstone horizon stays at the epoch of the WATCH.
+//! Absence is told apart from *came and went* by the tombstone that a removal leaves: while a
+//! client watches an absent key, the tombstone horizon stays at the epoch of the WATCH.
 //!
 //! Invariants:
-//! - **W1** A key watched as absent in epoch `e` is unchanged if it is absent without a tombstone, and
-//!   the horizon has not passed `e` (a removal since would have left a tombstone of epoch ≥ `e`, which
-//!   stands until the horizon passes it).
-//! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`; a transaction that comes
-//!   later is refused if W1 can no longer tell (the client tries again, as after any conflict).
+//! - **W1** A key watched as absent in epoch `e` is unchanged if it is absent without a tombstone,
+//!   and the horizon has not passed `e` (a removal since would have left a tombstone of epoch ≥
+//!   `e`, which stands until the horizon passes it).
+//! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`; a transaction that
+//!   comes later is refused if W1 can no longer tell (the client tries again, as after any
+//!   conflict).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -7,8 +7,8 @@
 //! - **E1** `update` is atomic per key: the closure sees the latest committed value, and what it
 //!   decides is committed before any other writer of the key is shown a value.
 //! - **E2** Versions of one (tree, key) strictly increase (see [`crate::EpochClock`]).
-//! - **E3** The commit hook runs once per commit, under the lock that orders the key's writers, with
-//!   the value before and after. It must not block, allocate without bound or call the engine.
+//! - **E3** The commit hook runs once per commit, under the lock that orders the key's writers,
+//!   with the value before and after. It must not block, allocate without bound or call the engine.
 //! - **E4** A scan yields keys in strict order, without duplicates, and every key that is present
 //!   from its start to its end.
 //! - **E5** A reader sees a whole value of one version, never a mixture.

@@ -1,1 +1,3 @@
 //! server
+
+#![forbid(unsafe_code)]

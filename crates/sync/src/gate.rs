@@ -1,8 +1,8 @@
 //! Gates: one lock per session, so that a session excludes nobody and one can exclude all.
 //!
 //! Mercury's thread-locks (§3.3 of its paper) used for multi-key atomicity: a session holds its own
-//! gate while it runs a batch, which costs one uncontended exchange on its own cache line; a command
-//! that must be seen whole takes every gate, in index order.
+//! gate while it runs a batch, which costs one uncontended exchange on its own cache line; a
+//! command that must be seen whole takes every gate, in index order.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|

@@ -1,8 +1,8 @@
 //! One tree of the reference engine: keys with their values or tombstones.
 //!
 //! Invariants (all under the tree's lock):
-//! - **RM1** `live[slot.position]` is the key of every live slot, and `live` holds no other keys, so
-//!   that a key can be picked at random in O(1).
+//! - **RM1** `live[slot.position]` is the key of every live slot, and `live` holds no other keys,
+//!   so that a key can be picked at random in O(1).
 //! - **RM2** `slot.queued` tells whether the key stands in `tombstones`; it stands there at most
 //!   once, so the queue never outgrows the map.
 //! - **RM3** Every tombstone is queued.

@@ -1,9 +1,9 @@
 //! Finding a command by name or identifier.
 //!
-//! A name of up to 16 bytes is two words that overlap, in lower case; they and the length tell names
-//! apart. One multiplication takes them to a slot of a table in which, by choice of the multiplier,
-//! no two commands meet: a lookup is one hash and one compare. Table and multiplier are found at
-//! compile time.
+//! A name of up to 16 bytes is two words that overlap, in lower case; they and the length tell
+//! names apart. One multiplication takes them to a slot of a table in which, by choice of the
+//! multiplier, no two commands meet: a lookup is one hash and one compare. Table and multiplier are
+//! found at compile time.
 //!
 //! Deliberately absent: abbreviations, and names that may be changed at run time.
 

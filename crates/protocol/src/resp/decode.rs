@@ -439,9 +439,9 @@ fn short_number(line: &[u8]) -> Option<Header> {
 
 struct LineTooLong;
 
-/// Where the first `terminator` of `line` is, provided that `more` bytes follow it. `searched` bytes
-/// are known to hold none; when there is none yet it is brought forward, else set to 0. A line may
-/// have `bytes_max` bytes before its terminator.
+/// Where the first `terminator` of `line` is, provided that `more` bytes follow it. `searched`
+/// bytes are known to hold none; when there is none yet it is brought forward, else set to 0. A
+/// line may have `bytes_max` bytes before its terminator.
 fn line_end(
     line: &[u8],
     terminator: u8,

@@ -1,8 +1,8 @@
 //! Inline requests: a line of words, for people at a terminal.
 //!
-//! Words may be quoted: in double quotes `\xHH`, `\n`, `\r`, `\t`, `\b` and `\a` stand for bytes and
-//! a backslash takes any other byte literally; in single quotes only `\'` is special. A word without
-//! its quotes and escapes is never longer than with them, so it is written over itself.
+//! Words may be quoted: in double quotes `\xHH`, `\n`, `\r`, `\t`, `\b` and `\a` stand for bytes
+//! and a backslash takes any other byte literally; in single quotes only `\'` is special. A word
+//! without its quotes and escapes is never longer than with them, so it is written over itself.
 
 use super::ProtocolError;
 use crate::ArgumentRange;

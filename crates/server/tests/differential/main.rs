@@ -3,8 +3,9 @@
 //!
 //! Replies that may differ are listed in `listed.rs`, each with its reason; any other difference
 //! fails the test and names the seed. `PANDO_DIFFERENTIAL_COMMANDS` sets how many commands are sent
-//! per protocol (default 20,000), `PANDO_DIFFERENTIAL_SEED` the first seed, `PANDO_DIFFERENTIAL_ENGINE`
-//! the engine. Where redis-server is not installed, the test says so and compares nothing.
+//! per protocol (default 20,000), `PANDO_DIFFERENTIAL_SEED` the first seed,
+//! `PANDO_DIFFERENTIAL_ENGINE` the engine. Where redis-server is not installed, the test says so
+//! and compares nothing.
 
 mod compare;
 mod generator;

@@ -1,3 +1,5 @@
+//! The decoder's rules, each under every way of cutting the bytes into reads.
+
 use super::*;
 use crate::Request;
 
