@@ -1,0 +1,184 @@
+//! Rules about invariants: a header defines each once as `- **V1** …`; whatever cites one cites one
+//! that is defined; a prefix belongs to one module, which ARCHITECTURE.md names in its table.
+//!
+//! A citation is one or two capitals and a number, as a word of its own, in a comment; in a string
+//! it stands in parentheses or leads (`"(V1)"`, `"V1: …"`), since strings are full of other codes.
+
+use std::collections::BTreeMap;
+
+use crate::source::Source;
+use crate::{Finding, assert_none, files, sources};
+
+/// Words that look like citations and are none.
+const OTHER_CODES: [&str; 0] = [];
+
+/// The words of a line that have the form of an invariant's name, with their offsets.
+fn names(line: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let mut rest = 0;
+    std::iter::from_fn(move || {
+        let start = rest + line[rest..].find(is_word)?;
+        let len = line[start..].find(|character| !is_word(character));
+        rest = len.map_or(line.len(), |len| start + len);
+        Some((start, &line[start..rest]))
+    })
+    .filter(|(_, word)| is_name(word))
+}
+
+/// One or two capitals, then a number from 1 to 99.
+fn is_name(word: &str) -> bool {
+    let letters = word.bytes().take_while(u8::is_ascii_uppercase).count();
+    let digits = &word[letters..];
+    (1..=2).contains(&letters)
+        && (1..=2).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && !digits.starts_with('0')
+        && !OTHER_CODES.contains(&word)
+}
+
+/// The name that a header line defines.
+fn definition(line: &str) -> Option<&str> {
+    let rest = line
+        .trim_start()
+        .strip_prefix("//!")?
+        .trim_start()
+        .strip_prefix("- **")?;
+    let (name, _) = rest.split_once("**")?;
+    is_name(name).then_some(name)
+}
+
+/// Where a string speaks of an invariant.
+fn is_cited_in_string(line: &str, at: usize, name: &str) -> bool {
+    let (before, after) = (&line[..at], &line[at + name.len()..]);
+    (before.ends_with('(') && after.starts_with(')'))
+        || (before.trim().is_empty() && after.starts_with(':'))
+}
+
+fn findings(sources: &[Source]) -> Vec<Finding> {
+    let mut defined = BTreeMap::new();
+    let mut findings = Vec::new();
+    for (name, path, line) in definitions(sources) {
+        if let Some(first) = defined.insert(name, path) {
+            findings.push(Finding::new(
+                path,
+                line,
+                format!("{name} is defined in {first} already"),
+            ));
+        }
+    }
+    for source in sources {
+        let lines = source
+            .comments
+            .lines()
+            .zip(source.strings.lines())
+            .enumerate();
+        for (index, (comment, string)) in lines {
+            let in_strings =
+                names(string).filter(|(at, name)| is_cited_in_string(string, *at, name));
+            for (_, name) in names(comment).chain(in_strings) {
+                if !defined.contains_key(name) {
+                    let what = format!("{name} is cited, and no header defines it");
+                    findings.push(Finding::new(&source.path, index + 1, what));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Every definition: name, path, line from 1.
+fn definitions(sources: &[Source]) -> impl Iterator<Item = (&str, &str, usize)> {
+    sources.iter().flat_map(|source| {
+        let lines = source.comments.lines().enumerate();
+        lines.filter_map(|(index, line)| Some((definition(line)?, &*source.path, index + 1)))
+    })
+}
+
+/// Holds the table of prefixes in ARCHITECTURE.md (rows like ``| V | `engine/src/version.rs` | …``)
+/// against the definitions.
+fn unlisted_prefixes(sources: &[Source], architecture: &str) -> Vec<Finding> {
+    let mut listed = BTreeMap::new();
+    for line in architecture.lines() {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        if let (Some(prefix), Some(module)) = (cells.next(), cells.next())
+            && is_name(&format!("{prefix}1"))
+        {
+            listed.insert(prefix, format!("crates/{}", module.trim_matches('`')));
+        }
+    }
+    let mut findings = Vec::new();
+    for (name, path, line) in definitions(sources) {
+        let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
+        let what = match listed.get(prefix) {
+            Some(module) if module == path => continue,
+            Some(module) => format!("{name}: ARCHITECTURE.md gives the prefix to {module}"),
+            None => format!("{name}: ARCHITECTURE.md does not list the prefix"),
+        };
+        findings.push(Finding::new(path, line, what));
+    }
+    findings
+}
+
+#[test]
+fn every_cited_invariant_is_defined_once() {
+    assert_none(&findings(&sources()));
+}
+
+#[test]
+fn the_architecture_lists_every_prefix() {
+    let files = files();
+    let architecture = files.iter().find(|(path, _)| path == "ARCHITECTURE.md");
+    let (_, architecture) = architecture.expect("ARCHITECTURE.md");
+    assert_none(&unlisted_prefixes(&sources(), architecture));
+}
+
+#[test]
+fn canary_unlisted_prefixes() {
+    let header = "//! Nodes.\n//!\n//! - **N1** A node stands.\n".replace("N1", "QZ1");
+    let sources = [Source::new("crates/x/src/y.rs", &header)];
+    let count = |table: &str| unlisted_prefixes(&sources, table).len();
+    assert_eq!(
+        count("| prefix | module |\n|---|---|\n| QZ | `x/src/y.rs` | nodes |\n"),
+        0
+    );
+    assert_eq!(
+        count("| prefix | module |\n|---|---|\n| QZ | `x/src/z.rs` | nodes |\n"),
+        1
+    );
+    assert_eq!(count("| prefix | module |\n"), 1);
+}
+
+#[test]
+fn canary_invariants() {
+    let lines = |files: &[(&str, &str)]| {
+        let sources: Vec<_> = files
+            .iter()
+            .map(|(path, text)| Source::new(path, text))
+            .collect();
+        let found = findings(&sources);
+        found
+            .iter()
+            .map(|finding| (finding.path.clone(), finding.line))
+            .collect::<Vec<_>>()
+    };
+    // Put together here: a citation in this file would be held against the repository.
+    let named = |text: &str| text.replace('N', "QZ3");
+    let header = named("//! Nodes.\n//!\n//! - **N** A node stands.\n");
+    let citing =
+        named("//! x\n// SAFETY: N.\nfn f() { g(\"N: no\", \"x (N)\") } // RESP2 A1b x86\n");
+    let misspelt = named("//! x\n/// Stays put (`N4`).\n");
+    let at = |path: &str, line: usize| (path.to_owned(), line);
+    assert_eq!(lines(&[("a.rs", &header), ("b.rs", &citing)]), []);
+    assert_eq!(
+        lines(&[("b.rs", &citing)]),
+        [at("b.rs", 2), at("b.rs", 3), at("b.rs", 3)]
+    );
+    assert_eq!(
+        lines(&[("a.rs", &header), ("b.rs", &header)]),
+        [at("b.rs", 3)]
+    );
+    assert_eq!(
+        lines(&[("a.rs", &header), ("b.rs", &misspelt)]),
+        [at("b.rs", 2)]
+    );
+}
