@@ -9,6 +9,8 @@ mod keys;
 mod ordered;
 pub(crate) mod server;
 mod strings;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request};

@@ -1,0 +1,217 @@
+//! A client of an embedded database, for the tests of commands.
+//!
+//! A [`Shell`] executes requests through a real [`Database`] on the reference engine, dispatch,
+//! MULTI, gates and slices included, under a clock that only the test moves. Expired keys are
+//! removed when a command meets them; a test that wants the expirer turns it on.
+//!
+//! ```text
+//! let mut shell = Shell::new();
+//! assert_eq!(shell.line("SET k \"a b\""), "+OK");           // split and unquoted as by redis-cli
+//! assert_eq!(shell.run(["GET", "k"]), b"$3\r\na b\r\n");    // arguments as they are
+//! shell.check(&[("DEL k", ":1"), ("GET k", "$-1")]);        // replies, line ends as spaces
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_engine::{Body, Decision, NewValue, ValueRef};
+use pando_protocol::command::{self, CommandId, CommandSpec};
+use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
+
+use crate::clock::{Clock, Milliseconds};
+use crate::error::CommandError;
+use crate::turn::HostProgress;
+use crate::{Client, Database, Host, Options, Outcome, Session, Turn};
+
+/// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
+pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub(crate) struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A host that knows no command of its own.
+struct NoHost;
+
+impl Host for NoHost {
+    fn execute(
+        &mut self,
+        _: &mut Turn<'_>,
+        _: &mut Client,
+        _: CommandId,
+        _: Request<'_>,
+        _: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        Err(CommandError::NoHost)
+    }
+
+    fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
+
+    fn finished(
+        &mut self,
+        _: &Client,
+        _: &'static CommandSpec,
+        _: Request<'_>,
+        _: Option<&CommandError>,
+    ) {
+    }
+
+    fn refused(&mut self, _: Option<&'static CommandSpec>, _: &CommandError) {}
+}
+
+/// One connection to a database.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    /// The database, shared by all shells that [`Self::connect`] made of this one.
+    pub(crate) database: Arc<Database>,
+    clock: Arc<TestClock>,
+    session: Session,
+    client: Client,
+}
+
+impl Shell {
+    /// A connection to a new, empty database.
+    pub(crate) fn new() -> Self {
+        Self::with_options(Options::default())
+    }
+
+    /// A connection to a new, empty database with these settings, but the clock of a test.
+    pub(crate) fn with_options(mut options: Options) -> Self {
+        let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
+        options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        let database = Database::open(options).expect("the options are valid");
+        database.set_active_expire(false);
+        Self::open(database, clock)
+    }
+
+    /// Another connection to the same database.
+    pub(crate) fn connect(&self) -> Self {
+        Self::open(Arc::clone(&self.database), Arc::clone(&self.clock))
+    }
+
+    fn open(database: Arc<Database>, clock: Arc<TestClock>) -> Self {
+        let session = database.session().expect("a session is free");
+        let client = Client::new(1, true);
+        Self {
+            database,
+            clock,
+            session,
+            client,
+        }
+    }
+
+    /// Speaks this protocol from now on, as after HELLO.
+    pub(crate) fn speak(&mut self, version: RespVersion) {
+        self.client.protocol = version;
+    }
+
+    /// Lets time pass, for all shells of the database.
+    pub(crate) fn pass_ms(&self, milliseconds: Milliseconds) {
+        self.clock
+            .0
+            .fetch_add(milliseconds * 1000, Ordering::Relaxed);
+    }
+
+    /// A turn of the shell's session, for tests below the commands.
+    pub(crate) fn turn(&mut self) -> Turn<'_> {
+        self.session.turn()
+    }
+
+    /// Executes one request in a turn of its own and returns the encoded reply.
+    pub(crate) fn run<A: AsRef<[u8]>>(
+        &mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Vec<u8> {
+        self.run_counting_slices(arguments).0
+    }
+
+    /// [`Self::run`], and in how many slices the command went on.
+    pub(crate) fn run_counting_slices<A: AsRef<[u8]>>(
+        &mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> (Vec<u8>, usize) {
+        let request = RequestBuffer::from_args(arguments);
+        let request = request.as_request();
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, self.client.protocol);
+        let resolved = command::resolve(request);
+        let mut turn = self.session.turn();
+        let outcome = turn.execute(&mut self.client, resolved, request, &mut reply, &mut NoHost);
+        drop(turn);
+        let mut slices = 0;
+        match outcome {
+            Outcome::Done | Outcome::Close => {}
+            Outcome::Slices(mut work) => loop {
+                slices += 1;
+                // A turn each, as a server would let others run in between.
+                if self.session.turn().slice(&mut work, &mut reply) {
+                    break;
+                }
+            },
+            Outcome::Sleep(_) | Outcome::Paused(_) => panic!("a shell does not wait: {request:?}"),
+        }
+        (out, slices)
+    }
+
+    /// Executes a command line, split and unquoted as redis-cli does it, and returns the reply
+    /// with its line ends as spaces: `$1 v`, `*2 :1 $-1`, `-ERR syntax error`.
+    pub(crate) fn line(&mut self, line: &str) -> String {
+        let reply = self.run(words(line));
+        let text = reply.strip_suffix(b"\r\n").expect("a reply ends a line");
+        String::from_utf8_lossy(text).replace("\r\n", " ")
+    }
+
+    /// Executes command lines and compares each reply, written as [`Self::line`] does it.
+    #[track_caller]
+    pub(crate) fn check(&mut self, lines: &[(&str, &str)]) {
+        for (index, (line, expected)) in lines.iter().enumerate() {
+            assert_eq!(self.line(line), *expected, "line {index}: {line}");
+        }
+    }
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &str) -> Vec<Vec<u8>> {
+    let mut buffer = [line.as_bytes(), b"\n"].concat();
+    let mut arguments = Vec::new();
+    let decoded = Decoder::default().next(&mut buffer, 0, &mut arguments);
+    assert!(
+        matches!(decoded, Ok(Decoded::Request { .. })),
+        "{line}: {decoded:?}"
+    );
+    let request = Request::new(&buffer, &arguments);
+    request.args_from(0).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn a_shell_speaks_to_a_database() {
+    let mut shell = Shell::new();
+    shell.check(&[
+        ("PING", "+PONG"),
+        ("echo \"a b\\x00\"", "$4 a b\0"),
+        ("DBSIZE", ":0"),
+        ("TIME", "*2 $10 1700000000 $1 0"),
+        ("MULTI", "+OK"),
+        ("PING", "+QUEUED"),
+        ("EXEC", "*1 +PONG"),
+        (
+            "CLIENT ID",
+            "-ERR this command needs a server; the database is embedded",
+        ),
+    ]);
+    let mut other = shell.connect();
+    shell.pass_ms(1500);
+    assert_eq!(other.line("TIME"), "*2 $10 1700000001 $6 500000");
+    other.check(&[("WATCH k", "+OK"), ("MULTI", "+OK")]);
+    let write = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(b"v")));
+    let written = shell.turn().keyspace(0).update(b"k", write);
+    assert!(matches!(written, Ok(Some(_))));
+    other.speak(RespVersion::Resp3);
+    other.check(&[("EXEC", "_"), ("DBSIZE", ":1")]);
+}
