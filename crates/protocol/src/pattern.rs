@@ -2,8 +2,8 @@
 //!
 //! `*` is any bytes, `?` any byte, `[abc]`, `[a-z]` and `[^a]` a byte of a class, a backslash takes
 //! the next byte literally, in a class too. Where Redis is odd, this is: a class that is not closed
-//! ends with the pattern, the bounds of a range may be swapped and are compared as signed bytes, and
-//! nothing but the empty pattern matches the empty string.
+//! ends with the pattern, the bounds of a range may be swapped and are compared as signed bytes,
+//! and nothing but the empty pattern matches the empty string.
 //!
 //! Only the last `*` is ever tried again: whatever an earlier one could take, the later one can
 //! take too. The cost is O(pattern · text) at worst, without recursion.

@@ -16,8 +16,8 @@
 //! - **R1** While a participant is pinned at epoch e, the epoch is at most e + 1.
 //! - **R2** What is retired by a participant pinned at e is stamped e + 1: no participant that pins
 //!   at e + 2 or later can reach it any more, since by then the retiring pin has ended.
-//! - **R3** What is stamped s is reclaimed when the epoch is at least s + 2: by R1 every participant
-//!   that could reach it has ended its pin.
+//! - **R3** What is stamped s is reclaimed when the epoch is at least s + 2: by R1 every
+//!   participant that could reach it has ended its pin.
 //!
 //! A participant that stays pinned stops the epoch, so that everything retired after it is kept.
 //! The stated answer: retired bytes are bounded by [`Collector::pressure`] (collect, then slow

@@ -36,7 +36,7 @@ struct LiveValue {
     position: usize,
 }
 
-/// What a commit leaves to be freed when the lock is released (R4).
+/// What a commit leaves to be freed when the lock is released (RE4).
 pub(super) type Garbage = Option<NewValue<'static>>;
 
 impl Slot {

@@ -12,13 +12,13 @@
 //! | `sessions` | `session`, drop of a session: atomic | `session` |
 //!
 //! Invariants:
-//! - **R1** Each lock is taken while no other one is held, so no cycle of waits exists.
-//! - **R2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
+//! - **RE1** Each lock is taken while no other one is held, so no cycle of waits exists.
+//! - **RE2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
 //!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
-//! - **R3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
+//! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
 //!   the last key that it saw, so writers wait for one chunk at most; what it yields is in order,
 //!   and a key that stays is met by the chunk that covers it (E4).
-//! - **R4** A replaced or removed value is freed after the lock is released.
+//! - **RE4** A replaced or removed value is freed after the lock is released.
 //!
 //! Deliberately absent: lock-free reads, prefetching, reclamation (a lock needs none, so pins do
 //! nothing).
@@ -36,7 +36,7 @@ use crate::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
 use map::Map;
 pub use session::ReferenceSession;
 
-/// Entries, tombstones included, that a scan looks at before it lets writers pass (R3).
+/// Entries, tombstones included, that a scan looks at before it lets writers pass (RE3).
 pub(crate) const SCAN_CHUNK_ENTRIES: usize = 64;
 
 /// Ordered trees behind locks; see the module's header.

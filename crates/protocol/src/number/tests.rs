@@ -1,3 +1,5 @@
+//! Integers and doubles: what is read, what is refused, how they are printed.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The rules of patterns, and the definition that the matcher is compared with.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Replies in whole and in pieces, and what a decoder refuses.
+
 use super::*;
 use proptest::prelude::*;
 
