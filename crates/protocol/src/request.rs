@@ -62,6 +62,17 @@ impl<'a> Request<'a> {
             .map(move |range| &buffer[range.start as usize..][..range.len as usize])
     }
 
+    /// The request that begins at argument `first`, as if what stands before it were not there;
+    /// there must be such an argument.
+    #[must_use]
+    pub fn tail(&self, first: usize) -> Self {
+        debug_assert!(first < self.arguments.len(), "a request has a name");
+        Self {
+            buffer: self.buffer,
+            arguments: &self.arguments[first..],
+        }
+    }
+
     /// Whether argument `index` is `word` (given in upper case), whatever its case.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {

@@ -3,14 +3,17 @@
 //! [`lookup`] finds a command by its name, [`resolve`] also its subcommand and refuses what cannot
 //! be run. One file of `table/` per family holds the data.
 
+mod answer;
 mod argument;
 mod id;
 mod index;
 mod keys;
 mod resolve;
 mod spec;
+mod syntax;
 mod table;
 
+pub use answer::{answer, help};
 pub use argument::{Argument, ArgumentKind};
 pub use id::CommandId;
 pub use index::{all, lookup, spec};

@@ -372,6 +372,12 @@ impl CommandSpec {
         }
     }
 
+    /// Whether it is for the people who test the server, not for its users.
+    #[must_use]
+    pub const fn is_system(&self) -> bool {
+        matches!(self.id, CommandId::Debug)
+    }
+
     /// Its name without its container's: `list` of `client|list`.
     #[must_use]
     pub fn own_name(&self) -> &'static str {

@@ -84,13 +84,15 @@ pub(super) static COMMAND: &[CommandSpec] = &[
         .categories(&[Category::Connection])
         .group(Group::Server, "2.8.13")
         .summary("Returns the keys of a command line without running it.")
-        .complexity("O(N) for N arguments."),
+        .complexity("O(N) for N arguments.")
+        .arguments(&[string("command"), string("arg").optional().multiple()]),
     CommandSpec::new(CommandId::Command, "command|getkeysandflags", -4)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[Category::Connection])
         .group(Group::Server, "7.0.0")
         .summary("Returns the keys of a command line, each with what is done to it.")
-        .complexity("O(N) for N arguments."),
+        .complexity("O(N) for N arguments.")
+        .arguments(&[string("command"), string("arg").optional().multiple()]),
     CommandSpec::new(CommandId::Command, "command|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[Category::Connection])
