@@ -3,10 +3,13 @@
 //! `wire` drives servers with redis-benchmark and prints the CPU seconds that a server spends per
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //!
+//! `embedded` drives engines and embedded peers inside one process each.
+//!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
 #![forbid(unsafe_code)]
 
+mod embedded;
 mod figures;
 mod servers;
 mod wire;
@@ -27,11 +30,18 @@ struct Arguments {
 enum Question {
     /// Server CPU per million operations over loopback, beside redis-server.
     Wire(wire::Options),
+    /// Engines and embedded peers in process, on the Masstree paper's workload.
+    Embedded(embedded::Options),
+    /// One target of `embedded`, in this process.
+    #[command(hide = true)]
+    EmbeddedOne(embedded::OneOptions),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Question::Wire(options) => wire::run(&options),
+    let result: Result<(), Box<dyn std::error::Error>> = match Arguments::parse().command {
+        Question::Wire(options) => wire::run(&options).map_err(Into::into),
+        Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
+        Question::EmbeddedOne(options) => embedded::run_one(&options).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -129,10 +129,7 @@ impl Server {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(failed)?;
         // The second field is the program's name in parentheses and may hold spaces.
         let fields = stat.rsplit(')').next().unwrap_or_default();
-        let mut ticks = fields
-            .split_whitespace()
-            .skip(11)
-            .map(|field| field.parse::<f64>());
+        let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
         match (ticks.next(), ticks.next()) {
             (Some(Ok(user)), Some(Ok(system))) => Ok(CpuTime {
                 user: user / TICKS_PER_SECOND,

@@ -125,7 +125,7 @@ impl Connection {
             }
             self.input.drain(..self.start);
             self.start = 0;
-            let mut buffer = [0; 64 * 1024];
+            let mut buffer = vec![0; 64 * 1024];
             let count = self.stream.read(&mut buffer).expect("a reply in time");
             assert!(count > 0, "the server closed the connection");
             self.input.extend_from_slice(&buffer[..count]);

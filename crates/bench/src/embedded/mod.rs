@@ -1,0 +1,147 @@
+//! In-process measurements: this project's engines through the contract, beside embedded peers.
+//!
+//! `embedded` runs every target in a fresh process of its own (`embedded-one`), in turns, so that no
+//! allocator or page of one target serves the next, and prints medians with ratios to the first
+//! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
+//! 8-byte values.
+
+mod keys;
+mod targets;
+mod workload;
+
+use std::process::Command;
+
+use clap::Args;
+use thiserror::Error;
+
+use crate::figures::Spread;
+use keys::KeyShape;
+use targets::TargetName;
+pub(crate) use workload::run_one;
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Targets; ratios are to the first.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "pando-reference,btree-lock,masstree-crate"
+    )]
+    targets: Vec<TargetName>,
+    /// Distinct keys, at most.
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: usize,
+    /// Shape of the keys.
+    #[arg(long, value_enum, default_value = "decimal")]
+    shape: KeyShape,
+    /// Threads on the same keys.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Fresh processes per target.
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+    /// Seed of the keys.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// One target, in this process; prints `name value` lines.
+#[derive(Debug, Args)]
+pub(crate) struct OneOptions {
+    #[arg(long)]
+    target: TargetName,
+    #[arg(long)]
+    keys: usize,
+    #[arg(long, value_enum)]
+    shape: KeyShape,
+    #[arg(long)]
+    threads: usize,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// Why a measurement failed.
+#[derive(Debug, Error)]
+pub(crate) enum EmbeddedError {
+    #[error("cannot run a target's process: {0}")]
+    Process(#[from] std::io::Error),
+    #[error("the process of {target} failed: {message}")]
+    Target { target: TargetName, message: String },
+    #[error("the process of {target} printed no figures")]
+    NoFigures { target: TargetName },
+    #[error("{target} lost or changed keys: got {got}, expected {expected}")]
+    WrongAnswer {
+        target: TargetName,
+        got: u64,
+        expected: u64,
+    },
+}
+
+type Figures = Vec<(String, f64)>;
+
+/// Measures all targets in turns.
+pub(crate) fn run(options: &Options) -> Result<(), EmbeddedError> {
+    let mut samples: Vec<Vec<Figures>> = vec![Vec::new(); options.targets.len()];
+    for round in 0..options.repeats {
+        for (target, samples) in options.targets.iter().zip(&mut samples) {
+            eprintln!("round {} of {}: {target}", round + 1, options.repeats);
+            samples.push(spawn(options, *target)?);
+        }
+    }
+    println!(
+        "{} {:?} keys, {} thread(s), median (least–most) of {} fresh processes in turns",
+        options.keys, options.shape, options.threads, options.repeats
+    );
+    let names = samples[0][0].iter().map(|(name, _)| name.clone());
+    for (index, name) in names.enumerate() {
+        println!("\n{name}");
+        for (target, rounds) in options.targets.iter().zip(&samples) {
+            let figures = rounds.iter().map(|figures| figures[index].1);
+            let ratios = rounds.iter().zip(&samples[0]);
+            let ratios = ratios.map(|(figures, first)| figures[index].1 / first[index].1);
+            println!(
+                "  {target:18} {}   ratio {}",
+                Spread::of(figures),
+                Spread::of(ratios)
+            );
+        }
+    }
+    Ok(())
+}
+
+fn spawn(options: &Options, target: TargetName) -> Result<Figures, EmbeddedError> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg("embedded-one")
+        .args([
+            "--target",
+            &target.to_string(),
+            "--keys",
+            &options.keys.to_string(),
+        ])
+        .args(["--shape", &options.shape.to_string()])
+        .args([
+            "--threads",
+            &options.threads.to_string(),
+            "--seed",
+            &options.seed.to_string(),
+        ])
+        .output()?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(EmbeddedError::Target { target, message });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures: Figures = text
+        .lines()
+        .filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect();
+    if figures.is_empty() {
+        Err(EmbeddedError::NoFigures { target })
+    } else {
+        Ok(figures)
+    }
+}
