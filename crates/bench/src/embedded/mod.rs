@@ -1,7 +1,7 @@
 //! In-process measurements: this project's engines through the contract, beside embedded peers.
 //!
-//! `embedded` runs every target in a fresh process of its own (`embedded-one`), in turns, so that no
-//! allocator or page of one target serves the next, and prints medians with ratios to the first
+//! `embedded` runs every target in a fresh process of its own (`embedded-one`), in turns, so that
+//! no allocator or page of one target serves the next, and prints medians with ratios to the first
 //! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
 //! 8-byte values.
 

@@ -1,7 +1,7 @@
 //! Commands about databases as wholes: SELECT SWAPDB DBSIZE FLUSHDB FLUSHALL TIME, and those that
 //! only speak: PING ECHO COMMAND.
 
-use pando_protocol::command::CommandId;
+use pando_protocol::command::{self, CommandId};
 use pando_protocol::{Reply, Request, number};
 
 use super::{Handled, Progress};
@@ -24,7 +24,7 @@ pub(super) fn execute(
             Ok(Progress::Done)
         }
         CommandId::Command => {
-            reply.array(0);
+            command::answer(request, reply);
             Ok(Progress::Done)
         }
         CommandId::Dbsize => {

@@ -1,3 +1,5 @@
+//! Tests of the COMMAND container's answers.
+
 use super::*;
 use crate::{RequestBuffer, RespVersion, Value, ValueDecoder};
 
