@@ -33,7 +33,10 @@ impl fmt::Display for Place<'_> {
             f.write_char('[')?;
         }
         Once(argument).fmt(f)?;
-        if argument.multiple_token {
+        if argument.multiple && argument.kind == ArgumentKind::OneOf {
+            // Said once: such choices are long.
+            f.write_str(" ...")?;
+        } else if argument.multiple_token {
             write!(f, " [{} ...]", Once(argument))?;
         } else if argument.multiple {
             write!(f, " [{} ...]", Content(argument))?;
@@ -101,6 +104,11 @@ mod tests {
             (
                 "bitfield_ro",
                 "BITFIELD_RO key [GET encoding offset [GET encoding offset ...]]",
+            ),
+            (
+                "bitfield",
+                "BITFIELD key [<GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] \
+                 <SET encoding offset value | INCRBY encoding offset increment>> ...]",
             ),
             (
                 "krange",

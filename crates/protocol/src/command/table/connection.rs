@@ -152,9 +152,9 @@ static CLIENT: &[CommandSpec] = &[
                 one_of(
                     "new-format",
                     &[
-                        integer("client-id").token("ID").since("2.8.12").optional(),
+                        integer("client-id").token("ID").since("2.8.12"),
                         one_of(
-                            "normal_master_slave_pubsub",
+                            "client-type",
                             &[
                                 word("normal", "NORMAL"),
                                 word("master", "MASTER").since("3.2.0"),
@@ -164,12 +164,11 @@ static CLIENT: &[CommandSpec] = &[
                             ],
                         )
                         .token("TYPE")
-                        .since("2.8.12")
-                        .optional(),
-                        string("username").token("USER").optional(),
-                        string("ip:port").token("ADDR").optional(),
-                        string("ip:port").token("LADDR").since("6.2.0").optional(),
-                        string("yes/no").token("SKIPME").optional(),
+                        .since("2.8.12"),
+                        string("username").token("USER"),
+                        string("ip:port").token("ADDR"),
+                        string("ip:port").token("LADDR").since("6.2.0"),
+                        one_of("skipme", &[word("yes", "YES"), word("no", "NO")]).token("SKIPME"),
                     ],
                 )
                 .multiple(),

@@ -4,7 +4,7 @@ use super::containers::{
     ACL, CLUSTER, COMMAND, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, SLOWLOG,
 };
 use crate::command::CommandId;
-use crate::command::argument::{block, integer, one_of, string, word};
+use crate::command::argument::{block, double, integer, one_of, string, word};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
 /// In the order of [`CommandId`].
@@ -55,7 +55,14 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .categories(&[])
         .group(Group::Server, "1.0.0")
         .summary("Holds the commands that tests use.")
-        .complexity("Depends on the subcommand."),
+        .complexity("Depends on the subcommand.")
+        .arguments(&[one_of(
+            "subcommand",
+            &[
+                double("seconds").token("SLEEP"),
+                integer("enabled").token("SET-ACTIVE-EXPIRE"),
+            ],
+        )]),
     CommandSpec::new(CommandId::Flushall, "flushall", -1)
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace, Category::Dangerous])
