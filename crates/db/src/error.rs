@@ -77,4 +77,19 @@ pub enum CommandError {
     IncrementNotFinite,
     #[error("ERR invalid expire time in '{command}' command")]
     InvalidExpireTime { command: &'static str },
+
+    // Hashes.
+    #[error("ERR hash value is not an integer")]
+    HashValueNotAnInteger,
+    #[error("ERR value is out of range, value must between {least} and {most}")]
+    CountBetween { least: i64, most: i64 },
+    #[error(
+        "ERR field is longer than field_bytes_max ({field_bytes} bytes, at most {field_bytes_max})"
+    )]
+    FieldTooLong {
+        field_bytes: usize,
+        field_bytes_max: usize,
+    },
+    #[error("ERR the reply would be longer than {reply_bytes_max} bytes")]
+    ReplyTooLong { reply_bytes_max: usize },
 }

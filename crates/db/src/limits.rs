@@ -18,6 +18,10 @@ pub const CURSORS_MAX: usize = 16 * 1024;
 /// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Bytes of the longest reply to HRANDFIELD with a negative count, which may ask for any number of
+/// fields whatever the size of the hash.
+pub const RANDOM_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Default LIMIT of KRANGE and KPREFIX, in items.
 pub const RANGE_LIMIT: usize = 1000;
 

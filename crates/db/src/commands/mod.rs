@@ -4,6 +4,7 @@
 //! returns an error before it has changed anything; the error's text becomes the reply.
 
 mod bitmaps;
+mod encoding;
 mod hashes;
 mod keys;
 mod ordered;

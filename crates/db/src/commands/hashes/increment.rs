@@ -1,0 +1,36 @@
+//! Arithmetic on fields: HINCRBY. A field that is not there counts as 0.
+
+use pando_protocol::number;
+use pando_protocol::{Reply, Request};
+
+use super::{check_field, set_field};
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::{Keyspace, hash_of};
+
+/// HINCRBY key field increment
+pub(super) fn by_integer(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let field = request.arg(2);
+    let increment = number::parse_i64(request.arg(3)).ok_or(CommandError::NotAnInteger)?;
+    check_field(field)?;
+    let sum = keyspace.try_update(request.arg(1), |old| {
+        let hash = old.map(hash_of).transpose()?;
+        let present = match hash.and_then(|hash| hash.get(field)) {
+            Some(value) => value
+                .as_flat()
+                .and_then(number::parse_i64)
+                .ok_or(CommandError::HashValueNotAnInteger)?,
+            None => 0,
+        };
+        let sum = present
+            .checked_add(increment)
+            .ok_or(CommandError::IncrementOverflow)?;
+        Ok((set_field(old, hash, field, sum.to_string().as_bytes()), sum))
+    })?;
+    reply.integer(sum);
+    Ok(Progress::Done)
+}

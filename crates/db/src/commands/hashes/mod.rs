@@ -1,0 +1,107 @@
+//! Commands on hashes, one file per kind of operation.
+//!
+//! A hash is one value with named columns, so what a command does to several fields is one update:
+//! every reader sees all of it or none. Fields come back in byte order of their names, which Redis
+//! leaves open.
+//!
+//! Invariants:
+//! - **H1** A stored hash has a field: whoever removes the last one removes the key.
+//! - **H2** A change keeps the deadline and the flags of the hash.
+//! - **H3** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have converted the
+//!   hash, and never goes back.
+//!
+//! Costs are those of [`HashRef`] and [`HashDraft`]: a command on some fields of a wide hash takes
+//! O(log fields) for each of them.
+
+mod get;
+mod increment;
+mod random;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use pando_engine::{
+    Attributes, Decision, HashDraft, HashRef, NewValue, StringRef, ValueRef, limits,
+};
+use pando_protocol::command::CommandId;
+use pando_protocol::{Reply, Request};
+
+use super::{Handled, encoding};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// Runs a command of this family.
+#[inline]
+pub(super) fn execute(
+    id: CommandId,
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    match id {
+        CommandId::Hget => get::one(keyspace, request, reply),
+        CommandId::Hmget => get::several(keyspace, request, reply),
+        CommandId::Hgetall => get::all(keyspace, request, reply),
+        CommandId::Hkeys => get::names(keyspace, request, reply),
+        CommandId::Hvals => get::values(keyspace, request, reply),
+        CommandId::Hlen => get::count(keyspace, request, reply),
+        CommandId::Hexists => get::exists(keyspace, request, reply),
+        CommandId::Hstrlen => get::value_length(keyspace, request, reply),
+        CommandId::Hset | CommandId::Hmset => set::several(keyspace, request, reply, id),
+        CommandId::Hsetnx => set::if_absent(keyspace, request, reply),
+        CommandId::Hdel => set::remove(keyspace, request, reply),
+        CommandId::Hincrby => increment::by_integer(keyspace, request, reply),
+        CommandId::Hrandfield => random::fields(keyspace, request, reply),
+        _ => Err(CommandError::NoHost),
+    }
+}
+
+/// Refuses a field that is too long to be stored.
+fn check_field(field: &[u8]) -> Result<(), CommandError> {
+    let field_bytes_max = limits::FIELD_BYTES_MAX;
+    if field.len() <= field_bytes_max {
+        Ok(())
+    } else {
+        Err(CommandError::FieldTooLong {
+            field_bytes: field.len(),
+            field_bytes_max,
+        })
+    }
+}
+
+/// The decision that makes `draft` the hash at the key (H1, H2, H3). `long`: something was written
+/// that [`encoding::is_long`].
+fn replace(old: Option<ValueRef<'_>>, draft: HashDraft, long: bool) -> Decision<'static> {
+    if draft.is_empty() {
+        return Decision::Remove;
+    }
+    let mut attributes = old.map_or_else(Attributes::default, |value| value.attributes);
+    if long || draft.len() > encoding::LISTPACK_ENTRIES_MAX {
+        attributes.encoding = encoding::HASHTABLE;
+    }
+    Decision::Write(NewValue::new(draft.finish()).with(attributes))
+}
+
+/// The decision that sets one field.
+fn set_field(
+    old: Option<ValueRef<'_>>,
+    hash: Option<HashRef<'_>>,
+    field: &[u8],
+    value: &[u8],
+) -> Decision<'static> {
+    let mut draft = HashDraft::new(hash);
+    draft.set(field, value);
+    replace(old, draft, encoding::is_long(field, value))
+}
+
+/// Writes a field's value as a bulk string.
+#[inline]
+fn write_value(reply: &mut Reply<'_>, value: StringRef<'_>) {
+    if let Some(bytes) = value.as_flat() {
+        reply.bulk(bytes);
+    } else {
+        reply.bulk_begin(value.len());
+        value.for_each_piece(0..value.len(), |piece| reply.bulk_piece(piece));
+        reply.bulk_end();
+    }
+}

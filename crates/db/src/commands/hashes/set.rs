@@ -1,0 +1,104 @@
+//! Writes of fields: HSET HMSET HSETNX HDEL. Each is one update, whatever the number of fields.
+
+use pando_engine::{Decision, HashDraft};
+use pando_protocol::command::{self, CommandId};
+use pando_protocol::{Reply, Request};
+
+use super::{check_field, replace, set_field};
+use crate::commands::encoding::is_long;
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::{Keyspace, hash_of};
+
+/// HSET key field value [field value …], and HMSET, which answers OK instead of the number of new
+/// fields.
+pub(super) fn several(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+    id: CommandId,
+) -> Handled {
+    if !request.len().is_multiple_of(2) {
+        let command = command::spec(id).name;
+        return Err(CommandError::Arity { command });
+    }
+    let pairs = || {
+        request
+            .args_from(2)
+            .step_by(2)
+            .zip(request.args_from(3).step_by(2))
+    };
+    let mut long = false;
+    for (field, value) in pairs() {
+        check_pair(keyspace, field, value)?;
+        long |= is_long(field, value);
+    }
+    let created = keyspace.try_update(request.arg(1), |old| {
+        let mut draft = HashDraft::new(old.map(hash_of).transpose()?);
+        let mut created = 0;
+        for (field, value) in pairs() {
+            created += usize::from(draft.set(field, value));
+        }
+        Ok((replace(old, draft, long), created))
+    })?;
+    if id == CommandId::Hmset {
+        reply.ok();
+    } else {
+        reply.count(created);
+    }
+    Ok(Progress::Done)
+}
+
+/// HSETNX key field value
+pub(super) fn if_absent(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let (field, value) = (request.arg(2), request.arg(3));
+    check_pair(keyspace, field, value)?;
+    let created = keyspace.try_update(request.arg(1), |old| {
+        let hash = old.map(hash_of).transpose()?;
+        if hash.is_some_and(|hash| hash.get(field).is_some()) {
+            return Ok((Decision::Keep, false));
+        }
+        Ok((set_field(old, hash, field, value), true))
+    })?;
+    reply.integer(i64::from(created));
+    Ok(Progress::Done)
+}
+
+/// HDEL key field [field …]
+pub(super) fn remove(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let removed = keyspace.try_update(request.arg(1), |old| {
+        let Some(hash) = old.map(hash_of).transpose()? else {
+            return Ok((Decision::Keep, 0));
+        };
+        let mut draft = HashDraft::new(Some(hash));
+        let removed = request
+            .args_from(2)
+            .filter(|field| draft.remove(field))
+            .count();
+        let decision = if removed == 0 {
+            Decision::Keep
+        } else {
+            replace(old, draft, false)
+        };
+        Ok((decision, removed))
+    })?;
+    reply.count(removed);
+    Ok(Progress::Done)
+}
+
+/// Refuses names and values that are too long.
+fn check_pair(keyspace: &Keyspace<'_>, field: &[u8], value: &[u8]) -> Result<(), CommandError> {
+    check_field(field)?;
+    if value.len() > keyspace.options().value_bytes_max {
+        return Err(CommandError::StringTooLong);
+    }
+    Ok(())
+}
