@@ -37,4 +37,4 @@ pub use keyspace::Keyspace;
 pub use options::{EngineKind, MemoryMeter, Options};
 pub use session::Session;
 pub use statistics::Statistics;
-pub use turn::{Host, Outcome, Turn};
+pub use turn::{Host, HostProgress, Outcome, SlicedCommand, Turn};

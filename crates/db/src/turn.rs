@@ -45,12 +45,14 @@ pub trait Host {
     /// A command is about to run, those of an EXEC included (MONITOR).
     fn starting(&mut self, client: &Client, spec: &'static CommandSpec, request: Request<'_>);
 
-    /// The command has run; `error` is what it answered if it failed (statistics, SLOWLOG).
+    /// The command has run and written `reply_bytes`; `error` is what it answered if it failed
+    /// (statistics, SLOWLOG).
     fn finished(
         &mut self,
         client: &Client,
         spec: &'static CommandSpec,
         request: Request<'_>,
+        reply_bytes: usize,
         error: Option<&CommandError>,
     );
 
@@ -326,7 +328,8 @@ impl<'t> Turn<'t> {
             reply.rewind(start);
             reply.error(error.to_string());
         }
-        host.finished(client, spec, request, result.as_ref().err());
+        let reply_bytes = reply.position() - start;
+        host.finished(client, spec, request, reply_bytes, result.as_ref().err());
         result.unwrap_or(Progress::Done)
     }
 
@@ -433,7 +436,7 @@ impl<'t> Turn<'t> {
         host.starting(client, exec, request);
         if broken {
             reply.null_array();
-            host.finished(client, exec, request, None);
+            host.finished(client, exec, request, 0, None);
             return Ok(Outcome::Done);
         }
         let queue = transaction.into_queue();
@@ -453,7 +456,7 @@ impl<'t> Turn<'t> {
                 }
             }
         }
-        host.finished(client, exec, request, None);
+        host.finished(client, exec, request, 0, None);
         Ok(outcome)
     }
 
@@ -489,7 +492,11 @@ fn refuse(
     host: &mut impl Host,
 ) -> Outcome {
     spoil(client);
-    host.refused(None, &CommandError::Unresolved);
+    let spec = match refusal {
+        Refusal::WrongArity(spec) => Some(spec),
+        _ => None,
+    };
+    host.refused(spec, &CommandError::Unresolved);
     if matches!(refusal, Refusal::Http) {
         return Outcome::Close;
     }

@@ -58,6 +58,7 @@ impl Host for NoHost {
         _: &Client,
         _: &'static CommandSpec,
         _: Request<'_>,
+        _: usize,
         _: Option<&CommandError>,
     ) {
     }
