@@ -1,0 +1,105 @@
+//! What can be wrong with a command about connections or the server, in Redis' words.
+
+use std::fmt;
+
+use pando_db::CommandError;
+use thiserror::Error;
+
+/// A refusal; its text is the error reply, code included.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum AdminError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+
+    // Connections.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    WrongPassword,
+    #[error(
+        "ERR AUTH <password> called without any password configured for the default user. Are you \
+         sure your configuration is correct?"
+    )]
+    NoPasswordConfigured,
+    #[error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+         AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+         protocol version at the same time"
+    )]
+    HelloUnauthenticated,
+    #[error("ERR Protocol version is not an integer or out of range")]
+    ProtocolVersion,
+    #[error("NOPROTO unsupported protocol version")]
+    UnsupportedProtocol,
+    #[error("ERR Syntax error in HELLO option '{}'", .option)]
+    HelloOption { option: Echo },
+    #[error("ERR {what} cannot contain spaces, newlines or special characters.")]
+    ClientName { what: &'static str },
+    #[error("ERR Unrecognized option '{}'", .option)]
+    ClientAttribute { option: Echo },
+    #[error("ERR timeout is not an integer or out of range")]
+    TimeoutNotAnInteger,
+    #[error("ERR timeout is negative")]
+    TimeoutNegative,
+    #[error("ERR CLIENT PAUSE mode must be WRITE or ALL")]
+    PauseMode,
+    #[error("ERR No such client")]
+    NoSuchClient,
+    #[error("ERR client-id should be greater than 0")]
+    ClientIdNotPositive,
+    #[error("ERR maxage is not an integer or out of range")]
+    MaxAgeNotPositive,
+    #[error("ERR Invalid client ID")]
+    ClientId,
+    #[error("ERR Unknown client type '{}'", .name)]
+    ClientType { name: Echo },
+    #[error("ERR No such user '{}'", .name)]
+    NoSuchUser { name: Echo },
+    #[error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")]
+    UnblockReason,
+    #[error("ERR CLIENT TRACKING ON is not supported: this server tells no client what changes")]
+    NoTracking,
+    #[error(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+         OPTOUT mode enabled"
+    )]
+    CachingWithoutTracking,
+}
+
+impl AdminError {
+    /// The error reply, with the client's own bytes as they came.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        self.to_string()
+            .chars()
+            .map(|character| character as u8)
+            .collect()
+    }
+}
+
+/// Bytes of a client, repeated in an error: up to a NUL, each as the character of its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Echo(String);
+
+impl Echo {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let shown = bytes.iter().take_while(|byte| **byte != 0);
+        Self(shown.copied().map(char::from).collect())
+    }
+}
+
+impl fmt::Display for Echo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_bytes_come_back_unchanged() {
+        let error = AdminError::ClientType {
+            name: Echo::of(b"a\xff\x80\0b"),
+        };
+        assert_eq!(error.text(), b"ERR Unknown client type 'a\xff\x80'");
+    }
+}

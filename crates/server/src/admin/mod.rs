@@ -1,0 +1,73 @@
+//! The commands about connections and the server, one file per family.
+//!
+//! A handler is given a [`Call`]; the database has checked arity and authentication. What it changes
+//! it changes at its end, after everything that can fail, as the database's own commands do.
+//!
+//! Deliberately absent: waiting. A handler answers from what it sees; CLIENT KILL and MONITOR reach
+//! other workers through their mailboxes.
+
+mod client;
+mod connection;
+mod error;
+
+use pando_db::{Client, CommandError, HostProgress, Turn};
+use pando_protocol::command::CommandId;
+use pando_protocol::{Reply, Request};
+
+use crate::registry::ClientRecord;
+use crate::shared::Shared;
+
+pub(crate) use error::AdminError;
+
+/// The Redis version whose commands, options and texts the server has.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+/// The only user there is.
+pub(crate) const USER: &str = "default";
+
+/// One request of the host's, with everything that it may touch.
+#[derive(Debug)]
+pub(crate) struct Call<'c, 't, 'o> {
+    pub(crate) shared: &'c Shared,
+    pub(crate) record: &'c ClientRecord,
+    pub(crate) turn: &'c mut Turn<'t>,
+    pub(crate) client: &'c mut Client,
+    pub(crate) request: Request<'c>,
+    pub(crate) reply: &'c mut Reply<'o>,
+}
+
+/// What a handler returns.
+pub(crate) type Handled = Result<HostProgress, AdminError>;
+
+impl Call<'_, '_, '_> {
+    /// Answers `+OK`.
+    fn ok(&mut self) -> Handled {
+        self.reply.ok();
+        Ok(HostProgress::Done)
+    }
+
+    /// Answers the lines of a HELP, each a status line as in Redis.
+    fn help(&mut self, command: &str, lines: &[&str]) -> Handled {
+        self.reply.array(lines.len() + 3);
+        let title = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+        self.reply.simple(&title);
+        for line in lines {
+            self.reply.simple(line);
+        }
+        self.reply.simple("HELP");
+        self.reply.simple("    Prints this help.");
+        Ok(HostProgress::Done)
+    }
+}
+
+/// Runs a command.
+pub(crate) fn execute(id: CommandId, call: &mut Call<'_, '_, '_>) -> Handled {
+    match id {
+        CommandId::Auth => connection::auth(call),
+        CommandId::Hello => connection::hello(call),
+        CommandId::Quit => connection::quit(call),
+        CommandId::Reset => connection::reset(call),
+        CommandId::Client => client::execute(call),
+        _ => Err(AdminError::Command(CommandError::NoHost)),
+    }
+}

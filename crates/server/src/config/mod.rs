@@ -1,0 +1,200 @@
+//! The server's configuration: every setting with its default, range and meaning.
+//!
+//! A setting has a name (Redis' own where Redis has the setting) and sometimes a second one; both
+//! are a flag (`--name value`), a line of the configuration file (`name value`) and a parameter of
+//! CONFIG GET and SET. [`setting::SETTINGS`] is the table that all four are made from.
+//!
+//! Order of precedence: flags, then the file, then the defaults. A value is checked where it is
+//! parsed; relations between settings are checked once, by [`Config::validate`].
+//!
+//! Deliberately absent: the environment, and anything that changes while the server runs (that is
+//! [`crate::Settings`]).
+
+mod error;
+mod value;
+
+use std::path::PathBuf;
+
+use pando_db::EngineKind;
+
+pub use error::{ConfigError, Origin, SettingError};
+pub use value::LogLevel;
+
+/// Bounds of the output that may wait for one client, in bytes; 0 is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Close the connection when this much waits.
+    pub hard_bytes: u64,
+    /// Close the connection when this much waits for `soft_seconds` on end.
+    pub soft_bytes: u64,
+    /// See `soft_bytes`.
+    pub soft_seconds: u64,
+}
+
+/// Output limits by class of client; only `normal` (monitors included) has clients so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// Ordinary clients and monitors.
+    pub normal: OutputLimit,
+    /// Replicas.
+    pub replica: OutputLimit,
+    /// Subscribers.
+    pub pubsub: OutputLimit,
+}
+
+/// Every setting. Built by [`Config::from_command_line`], or from [`Config::default`] by embedders.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `bind`: addresses to listen on, or `*` for all; a leading `-` lets one be unavailable.
+    /// Default `127.0.0.1 -::1`.
+    pub bind: Vec<String>,
+    /// `port`: TCP port, 0 to 65535; 0 is any free port, which is printed. Default 6379.
+    pub port: u16,
+    /// `unixsocket`: path of the Unix socket to listen on; empty is none. Default none.
+    pub unix_socket: Option<PathBuf>,
+    /// `unixsocketperm`: permissions of the Unix socket, octal, 0 to 777; 0 leaves them to the
+    /// process's mask. Default 0.
+    pub unix_socket_mode: u32,
+    /// `threads`: workers, 1 to [`crate::limits::THREADS_MAX`]. Default: the machine's cores.
+    pub threads: usize,
+    /// `engine`: what holds the keyspace. Default: the database's.
+    pub engine: EngineKind,
+    /// `databases`: databases that SELECT reaches, 1 to 1024. Default 16.
+    pub databases: usize,
+    /// `maxclients`: connections at a time, 1 to 1,000,000. Default 10,000.
+    pub clients_max: usize,
+    /// `requirepass`: password of the user `default`; empty is none. Default none.
+    pub password: Vec<u8>,
+    /// `metrics-port`: port on which Prometheus reads `/metrics`, on the addresses of `bind`; 0 is any
+    /// free port, `off` is none. Default `off`.
+    pub metrics_port: Option<u16>,
+    /// `maxmemory`: bytes beyond which writes are refused; 0 is no limit. Default 0.
+    pub max_memory: u64,
+    /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
+    pub timeout_s: u64,
+    /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
+    /// Default 300.
+    pub tcp_keepalive_s: u64,
+    /// `tcp-backlog`: connections that the kernel may hold before they are accepted, 0 to 65535.
+    /// Default 511.
+    pub tcp_backlog: u32,
+    /// `loglevel`: what is logged. Default `notice`.
+    pub log_level: LogLevel,
+    /// `proto-max-bulk-len`: longest argument in bytes, 1 MiB to 512 MiB. Default 512 MiB.
+    pub bulk_bytes_max: usize,
+    /// `client-query-buffer-limit`: unprocessed bytes of one connection, 1 MiB to 1 GiB.
+    /// Default 1 GiB.
+    pub query_buffer_bytes_max: usize,
+    /// `client-output-buffer-limit`: bounds of waiting output. Defaults as Redis'.
+    pub output_limits: OutputLimits,
+    /// `slowlog-log-slower-than`: microseconds from which a command is slow; negative logs none, 0
+    /// all. Default 10,000.
+    pub slowlog_slower_than_us: i64,
+    /// `slowlog-max-len`: slow commands remembered, 0 to
+    /// [`crate::limits::SLOWLOG_ENTRIES_MAX`]. Default 128.
+    pub slowlog_entries_max: usize,
+    /// `latency-tracking`: whether histograms by command are kept. Default yes.
+    pub latency_tracking: bool,
+    /// `latency-tracking-info-percentiles`: percentiles in INFO latencystats. Default 50 99 99.9.
+    pub latency_percentiles: Vec<f64>,
+    /// `latency-monitor-threshold`: milliseconds from which a command is an event of LATENCY LATEST; 0
+    /// is none. Default 0.
+    pub latency_threshold_ms: u64,
+    /// `key-bytes-max`: longest key in bytes, 1 to 64 KiB. Default 64 KiB.
+    pub key_bytes_max: usize,
+    /// `reply-bytes-max`: bytes after which a range reply ends with a resume point, 1 KiB to 512 MiB.
+    /// Default 16 MiB.
+    pub reply_bytes_max: usize,
+    /// `--config`: the file that was read, to which CONFIG REWRITE writes.
+    pub file: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let database = pando_db::Options::default();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            bind: vec!["127.0.0.1".into(), "-::1".into()],
+            port: 6379,
+            unix_socket: None,
+            unix_socket_mode: 0,
+            threads: cores.min(crate::limits::THREADS_MAX),
+            engine: EngineKind::default(),
+            databases: 16,
+            clients_max: 10_000,
+            password: Vec::new(),
+            metrics_port: None,
+            max_memory: 0,
+            timeout_s: 0,
+            tcp_keepalive_s: 300,
+            tcp_backlog: 511,
+            log_level: LogLevel::Notice,
+            bulk_bytes_max: database.value_bytes_max,
+            query_buffer_bytes_max: pando_protocol::limits::QUERY_BUFFER_BYTES_MAX,
+            output_limits: OutputLimits::default(),
+            slowlog_slower_than_us: 10_000,
+            slowlog_entries_max: 128,
+            latency_tracking: true,
+            latency_percentiles: vec![50.0, 99.0, 99.9],
+            latency_threshold_ms: 0,
+            key_bytes_max: database.key_bytes_max,
+            reply_bytes_max: database.reply_bytes_max,
+            file: None,
+        }
+    }
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            normal: OutputLimit::default(),
+            replica: OutputLimit {
+                hard_bytes: 256 * MIB,
+                soft_bytes: 64 * MIB,
+                soft_seconds: 60,
+            },
+            pubsub: OutputLimit {
+                hard_bytes: 32 * MIB,
+                soft_bytes: 8 * MIB,
+                soft_seconds: 60,
+            },
+        }
+    }
+}
+
+impl Config {
+    /// Checks the relations between settings; each by itself was checked when it was parsed.
+    pub fn validate(&self) -> Result<(), SettingError> {
+        if self.bulk_bytes_max > self.query_buffer_bytes_max {
+            return Err(SettingError::Relation {
+                setting: "proto-max-bulk-len",
+                expected: "at most client-query-buffer-limit",
+            });
+        }
+        if self
+            .metrics_port
+            .is_some_and(|port| port != 0 && port == self.port)
+        {
+            return Err(SettingError::Relation {
+                setting: "metrics-port",
+                expected: "another port than port",
+            });
+        }
+        Ok(())
+    }
+
+    /// The database's share of the settings.
+    #[must_use]
+    pub fn database_options(&self) -> pando_db::Options {
+        pando_db::Options {
+            engine: self.engine,
+            databases: self.databases,
+            sessions_max: self.threads + crate::limits::BACKGROUND_SESSIONS,
+            key_bytes_max: self.key_bytes_max,
+            value_bytes_max: self.bulk_bytes_max,
+            reply_bytes_max: self.reply_bytes_max,
+            ..pando_db::Options::default()
+        }
+    }
+}

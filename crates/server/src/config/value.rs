@@ -1,0 +1,159 @@
+//! Values of settings: from text and back, in Redis' notation.
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use super::{OutputLimit, OutputLimits};
+
+/// What is logged, in Redis' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// Much that is rarely useful.
+    Verbose,
+    /// What one wants to know of a server in use.
+    Notice,
+    /// Only what needs attention.
+    Warning,
+}
+
+impl LogLevel {
+    /// All levels.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Verbose, Self::Notice, Self::Warning];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Verbose => "verbose",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+        }
+    }
+
+    /// The least severe events of `tracing` that are logged.
+    #[must_use]
+    pub const fn filter(self) -> tracing::level_filters::LevelFilter {
+        use tracing::level_filters::LevelFilter;
+        match self {
+            Self::Debug => LevelFilter::TRACE,
+            Self::Verbose => LevelFilter::DEBUG,
+            Self::Notice => LevelFilter::INFO,
+            Self::Warning => LevelFilter::WARN,
+        }
+    }
+}
+
+/// `yes` or `no`.
+pub(super) fn parse_switch(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("yes") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("no") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+pub(super) fn print_switch(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+/// A decimal integer in a range.
+pub(super) fn parse_integer(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
+    text.parse().ok().filter(|value| range.contains(value))
+}
+
+/// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), whatever
+/// its case.
+pub(super) fn parse_memory(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Octal permissions.
+pub(super) fn parse_mode(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+}
+
+/// Groups of four words: class, hard limit, soft limit, seconds. Classes not named keep their limits.
+pub(super) fn parse_output_limits(words: &[&str], before: OutputLimits) -> Option<OutputLimits> {
+    let mut limits = before;
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return None;
+    }
+    for group in words.chunks(4) {
+        let limit = OutputLimit {
+            hard_bytes: parse_memory(group[1])?,
+            soft_bytes: parse_memory(group[2])?,
+            soft_seconds: group[3].parse().ok()?,
+        };
+        match group[0].to_ascii_lowercase().as_str() {
+            "normal" => limits.normal = limit,
+            "slave" | "replica" => limits.replica = limit,
+            "pubsub" => limits.pubsub = limit,
+            _ => return None,
+        }
+    }
+    Some(limits)
+}
+
+pub(super) fn print_output_limits(limits: &OutputLimits) -> String {
+    let print = |class: &str, limit: OutputLimit| {
+        format!(
+            "{class} {} {} {}",
+            limit.hard_bytes, limit.soft_bytes, limit.soft_seconds
+        )
+    };
+    [
+        print("normal", limits.normal),
+        print("slave", limits.replica),
+        print("pubsub", limits.pubsub),
+    ]
+    .join(" ")
+}
+
+/// A number as Redis prints percentiles: without trailing zeros.
+pub(crate) fn print_percentile(percent: f64) -> String {
+    let text = format!("{percent:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A value as a word of the configuration file: in double quotes if it has to be.
+pub(crate) fn quote(value: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b'#');
+    if !value.is_empty() && value.iter().all(plain) {
+        return value.iter().copied().map(char::from).collect();
+    }
+    let mut word = String::from("\"");
+    for byte in value {
+        match byte {
+            b'"' => word.push_str("\\\""),
+            b'\\' => word.push_str("\\\\"),
+            b'\n' => word.push_str("\\n"),
+            b'\r' => word.push_str("\\r"),
+            b'\t' => word.push_str("\\t"),
+            b' '..=b'~' => word.push(char::from(*byte)),
+            _ => {
+                let _ = write!(word, "\\x{byte:02x}");
+            }
+        }
+    }
+    word.push('"');
+    word
+}

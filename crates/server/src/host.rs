@@ -1,0 +1,252 @@
+//! What the database asks of the server while it executes a batch: the commands about connections
+//! and the server, and the notes that every command leaves (statistics, slow log, monitors).
+//!
+//! A worker's loop turn:
+//!
+//! 1. [`WorkerRecorder::begin_batch`] when the sockets are read; its time is the arrival of what was
+//!    read.
+//! 2. For each request a [`WorkerHost`] with the connection's record and arrival, given to
+//!    [`pando_db::Turn::execute`].
+//! 3. A command that goes on in slices: [`WorkerHost::begin_slices`], then for each slice
+//!    [`SliceTrace::step`], at last [`WorkerHost::finish_slices`].
+//! 4. [`WorkerRecorder::end_batch`] when the replies were given to the sockets.
+
+use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
+use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::{Reply, Request};
+
+use crate::admin::{self, AdminError};
+use crate::latency;
+use crate::monitor;
+use crate::recorder::{Timing, WorkerRecorder};
+use crate::registry::ClientRecord;
+use crate::shared::{Shared, wall_us};
+use crate::slowlog::{self, SlowCommand};
+
+/// See the module's header; made for one request, or for several of one connection that arrived
+/// together. Making one costs nothing.
+#[derive(Debug)]
+pub struct WorkerHost<'w> {
+    shared: &'w Shared,
+    recorder: &'w mut WorkerRecorder,
+    record: &'w ClientRecord,
+    arrived_ns: u64,
+    /// How the running command is timed; inside EXEC, the queued command, EXEC being `outer`.
+    timing: Timing,
+    outer: Option<Timing>,
+    /// The error that a command of the host has answered.
+    failure: Option<AdminError>,
+    /// Milliseconds that the reply is held back (DEBUG SLEEP).
+    slept_ms: u64,
+}
+
+/// A command that goes on in slices, as the slow log will know it.
+#[derive(Debug)]
+pub struct SliceTrace {
+    spec: &'static CommandSpec,
+    arguments: Vec<Box<[u8]>>,
+    arrived_ns: u64,
+    busy_ns: u64,
+}
+
+impl SliceTrace {
+    /// Runs one slice, counting its time.
+    pub fn step<R>(&mut self, recorder: &WorkerRecorder, slice: impl FnOnce() -> R) -> R {
+        let since_ns = recorder.now_ns();
+        let result = slice();
+        self.busy_ns += recorder.now_ns().saturating_sub(since_ns);
+        result
+    }
+}
+
+impl<'w> WorkerHost<'w> {
+    /// A host for the requests of `record` that arrived at `arrived_ns` (since the server's start).
+    #[must_use]
+    #[inline]
+    pub fn new(
+        shared: &'w Shared,
+        recorder: &'w mut WorkerRecorder,
+        record: &'w ClientRecord,
+        arrived_ns: u64,
+    ) -> Self {
+        Self {
+            shared,
+            recorder,
+            record,
+            arrived_ns,
+            timing: Timing::Untimed,
+            outer: None,
+            failure: None,
+            slept_ms: 0,
+        }
+    }
+
+    /// The request that was just executed goes on in slices: its latency and its place in the slow log
+    /// wait for the last one.
+    pub fn begin_slices(&mut self, command: &SlicedCommand, request: Request<'_>) -> SliceTrace {
+        self.recorder.postpone();
+        SliceTrace {
+            spec: command.spec(),
+            arguments: slowlog::shorten(request),
+            arrived_ns: self.arrived_ns,
+            busy_ns: 0,
+        }
+    }
+
+    /// The last slice is done.
+    pub fn finish_slices(&mut self, trace: SliceTrace) {
+        let command = self.shared.commands.of(trace.spec);
+        self.recorder
+            .finish_slices(command, trace.busy_ns, trace.arrived_ns);
+        self.note_slow(trace.spec, trace.busy_ns, || trace.arguments);
+    }
+
+    /// Enters a command into the slow log and the latency events if it was slow enough.
+    fn note_slow(
+        &self,
+        spec: &CommandSpec,
+        elapsed_ns: u64,
+        arguments: impl FnOnce() -> Vec<Box<[u8]>>,
+    ) {
+        let settings = &self.shared.settings;
+        let at_s = || wall_us() / 1_000_000;
+        let threshold_ms = settings.latency_threshold_ms();
+        let elapsed_ms = elapsed_ns / 1_000_000;
+        if threshold_ms > 0 && elapsed_ms >= threshold_ms {
+            let fast = spec.flags.has(Flag::Fast);
+            let event = if fast {
+                latency::FAST_COMMAND
+            } else {
+                latency::COMMAND
+            };
+            self.shared.latency.enter(event, at_s(), elapsed_ms);
+        }
+        let slower_than_us = settings.slowlog_slower_than_us();
+        let duration_us = elapsed_ns / 1000;
+        if slower_than_us < 0
+            || duration_us < slower_than_us as u64
+            || spec.flags.has(Flag::SkipSlowlog)
+        {
+            return;
+        }
+        self.shared.slowlog.enter(SlowCommand {
+            id: 0,
+            at_s: at_s(),
+            duration_us,
+            arguments: arguments(),
+            address: self.record.origin().address.clone(),
+            client_name: self.record.names().name,
+        });
+    }
+
+    /// Shows a command to the monitors.
+    #[cold]
+    fn feed_monitors(&self, client: &Client, request: Request<'_>) {
+        let address = &self.record.origin().address;
+        let line = monitor::line(wall_us(), client.database, address, request);
+        self.shared.tell_monitors(&line.into());
+    }
+}
+
+impl Host for WorkerHost<'_> {
+    fn execute(
+        &mut self,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
+        id: CommandId,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        let start = reply.position();
+        let mut call = admin::Call {
+            shared: self.shared,
+            record: self.record,
+            turn,
+            client,
+            request,
+            reply,
+        };
+        match admin::execute(id, &mut call) {
+            Ok(progress) => {
+                if let HostProgress::Sleep(milliseconds) = progress {
+                    self.slept_ms = milliseconds;
+                }
+                Ok(progress)
+            }
+            Err(AdminError::Command(error)) => Err(error),
+            Err(error) => {
+                reply.rewind(start);
+                reply.error(error.text());
+                self.failure = Some(error);
+                Ok(HostProgress::Done)
+            }
+        }
+    }
+
+    #[inline]
+    fn starting(&mut self, _: &Client, spec: &'static CommandSpec, request: Request<'_>) {
+        let command = self.shared.commands.of(spec);
+        self.record.set_last_command(command);
+        if spec.id == CommandId::Exec {
+            self.outer = Some(self.recorder.begin(spec, request, &self.shared.settings));
+        } else {
+            self.timing = self.recorder.begin(spec, request, &self.shared.settings);
+        }
+    }
+
+    #[inline]
+    fn finished(
+        &mut self,
+        client: &Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply_bytes: usize,
+        error: Option<&CommandError>,
+    ) {
+        let command = self.shared.commands.of(spec);
+        let timing = match self.outer {
+            Some(timing) if spec.id == CommandId::Exec => {
+                self.outer = None;
+                self.record.set_last_command(command);
+                timing
+            }
+            _ => self.timing,
+        };
+        let moved = request.bytes() + reply_bytes;
+        let settings = &self.shared.settings;
+        let elapsed = self
+            .recorder
+            .end(command, timing, moved, self.arrived_ns, settings);
+        self.record.observe(client);
+        if let Some(elapsed_ns) = elapsed {
+            let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
+            self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));
+        }
+        let failure = self.failure.take();
+        if error.is_some() || failure.is_some() {
+            let counters = &self.recorder.statistics().commands[usize::from(command)];
+            counters.failed.add(1);
+            if let Some(error) = error {
+                self.recorder.statistics().record_error(&error.to_string());
+            }
+            if let Some(failure) = failure {
+                self.recorder
+                    .statistics()
+                    .record_error(&failure.to_string());
+            }
+        }
+        if self.shared.monitors.any() && monitor::is_shown(spec) {
+            self.feed_monitors(client, request);
+        }
+    }
+
+    fn refused(&mut self, spec: Option<&'static CommandSpec>, error: &CommandError) {
+        if let Some(spec) = spec {
+            let command = self.shared.commands.of(spec);
+            self.recorder.statistics().commands[usize::from(command)]
+                .rejected
+                .add(1);
+        }
+        self.recorder.statistics().record_error(&error.to_string());
+    }
+}

@@ -1,0 +1,215 @@
+//! A worker's stopwatch: how long commands run, and how long their clients wait.
+//!
+//! Reading the clock costs as much as a small command, so it is not read twice for each:
+//!
+//! - A command that may be slow, or that brings more than `UNTIMED_BYTES_MAX` bytes, is timed by itself.
+//! - Commands flagged fast run untimed. The time between two readings of the clock is shared out evenly
+//!   among the untimed commands in between, so that INFO's `usec` add up to the time spent.
+//! - An untimed command that has moved many bytes is timed afterwards, from the last reading of the
+//!   clock on: an upper bound, which may include the untimed commands before it in its batch.
+//! - While `slowlog-log-slower-than` is between 0 and 1 ms, or there is a latency threshold, every
+//!   command is timed by itself. Above that, a fast command that moves few bytes cannot be slow unless
+//!   the machine takes the processor away.
+//!
+//! Latency is end to end: from the arrival of the request's bytes, as the worker tells it, to the end
+//! of the batch that wrote the reply. It contains queueing behind the batch's other requests, pauses
+//! and the time between slices.
+//!
+//! Invariants:
+//! - **R1** `pending[untimed_from..]` are the untimed commands since the last reading of the clock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pando_protocol::Request;
+use pando_protocol::command::{CommandSpec, Flag};
+
+use crate::limits;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::statistics::WorkerStatistics;
+
+/// A request whose latency is not known before its batch ends.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    command: u16,
+    arrived_ns: u64,
+}
+
+/// See the module's header. Each worker owns one.
+#[derive(Debug)]
+pub struct WorkerRecorder {
+    statistics: Arc<WorkerStatistics>,
+    /// The server's start, from which nanoseconds count.
+    epoch: Instant,
+    pending: Vec<Pending>,
+    untimed_from: usize,
+    last_reading_ns: u64,
+    requests: u64,
+}
+
+/// The timing of one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// Timed by itself, since then.
+    Since(u64),
+    /// Shares the time between two readings.
+    Untimed,
+}
+
+impl WorkerRecorder {
+    pub(crate) fn new(statistics: Arc<WorkerStatistics>, epoch: Instant) -> Self {
+        Self {
+            statistics,
+            epoch,
+            pending: Vec::new(),
+            untimed_from: 0,
+            last_reading_ns: 0,
+            requests: 0,
+        }
+    }
+
+    /// The worker's counters.
+    #[must_use]
+    pub fn statistics(&self) -> &WorkerStatistics {
+        &self.statistics
+    }
+
+    /// Nanoseconds since the server's start.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// Begins a batch, after the worker has read its sockets; returns the time.
+    pub fn begin_batch(&mut self) -> u64 {
+        self.last_reading_ns = self.now_ns();
+        self.untimed_from = self.pending.len();
+        self.requests = 0;
+        self.last_reading_ns
+    }
+
+    /// Ends a batch, after its replies were given to the sockets.
+    pub fn end_batch(&mut self, shared: &Shared) {
+        let now_ns = self.read_clock();
+        self.record_latencies(now_ns, &shared.settings);
+        if self.requests > 0 {
+            self.statistics.record_batch(self.requests);
+        }
+        shared.sample(now_ns / 1_000_000);
+    }
+
+    fn record_latencies(&mut self, now_ns: u64, settings: &Settings) {
+        if settings.latency_tracking() {
+            for pending in &self.pending {
+                let latency_ns = now_ns.saturating_sub(pending.arrived_ns);
+                self.statistics.record_latency(pending.command, latency_ns);
+            }
+        }
+        self.pending.clear();
+        self.untimed_from = 0;
+    }
+
+    /// Reads the clock and shares the time since the last reading out (R1).
+    fn read_clock(&mut self) -> u64 {
+        let now_ns = self.now_ns();
+        let untimed = &self.pending[self.untimed_from..];
+        if !untimed.is_empty() {
+            let share_ns = now_ns.saturating_sub(self.last_reading_ns) / untimed.len() as u64;
+            for pending in untimed {
+                self.statistics.commands[usize::from(pending.command)]
+                    .nanoseconds
+                    .add(share_ns);
+            }
+        }
+        self.untimed_from = self.pending.len();
+        self.last_reading_ns = now_ns;
+        now_ns
+    }
+
+    /// A command begins.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        spec: &CommandSpec,
+        request: Request<'_>,
+        settings: &Settings,
+    ) -> Timing {
+        let slower_than_us = settings.slowlog_slower_than_us();
+        if spec.flags.has(Flag::Fast)
+            && !(0..limits::TIMED_BELOW_US).contains(&slower_than_us)
+            && settings.latency_threshold_ms() == 0
+            && request.bytes() <= limits::UNTIMED_BYTES_MAX
+        {
+            Timing::Untimed
+        } else {
+            Timing::Since(self.read_clock())
+        }
+    }
+
+    /// A command has ended after moving `moved_bytes`; returns its time in nanoseconds if it is known.
+    #[inline]
+    pub(crate) fn end(
+        &mut self,
+        command: u16,
+        timing: Timing,
+        moved_bytes: usize,
+        arrived_ns: u64,
+        settings: &Settings,
+    ) -> Option<u64> {
+        self.requests += 1;
+        self.statistics.commands[usize::from(command)].calls.add(1);
+        let mut elapsed_ns = None;
+        match timing {
+            Timing::Untimed if moved_bytes <= limits::UNTIMED_BYTES_MAX => {
+                self.pending.push(Pending {
+                    command,
+                    arrived_ns,
+                });
+            }
+            Timing::Untimed => {
+                let since_ns = self.last_reading_ns;
+                self.untimed_from = self.pending.len();
+                elapsed_ns = Some(self.read_clock().saturating_sub(since_ns));
+            }
+            Timing::Since(since_ns) => {
+                // Commands of an EXEC have shared the time before this reading out already.
+                elapsed_ns = Some(self.read_clock().saturating_sub(since_ns));
+            }
+        }
+        if let Some(elapsed_ns) = elapsed_ns {
+            self.statistics.commands[usize::from(command)]
+                .nanoseconds
+                .add(elapsed_ns);
+            self.pending.push(Pending {
+                command,
+                arrived_ns,
+            });
+            self.untimed_from = self.pending.len();
+        }
+        if self.pending.len() >= limits::PENDING_LATENCIES_MAX {
+            let now_ns = self.read_clock();
+            self.record_latencies(now_ns, settings);
+        }
+        elapsed_ns
+    }
+
+    /// Takes back the latency of the command that has just ended: it goes on in slices.
+    pub(crate) fn postpone(&mut self) {
+        self.pending.pop();
+        self.untimed_from = self.untimed_from.min(self.pending.len());
+    }
+
+    /// The command that [`Self::postpone`] met has had its last slice, after `busy_ns` of work.
+    pub(crate) fn finish_slices(&mut self, command: u16, busy_ns: u64, arrived_ns: u64) {
+        self.statistics.commands[usize::from(command)]
+            .nanoseconds
+            .add(busy_ns);
+        self.read_clock();
+        self.pending.push(Pending {
+            command,
+            arrived_ns,
+        });
+        self.untimed_from = self.pending.len();
+    }
+}

@@ -1,0 +1,382 @@
+//! Every open connection, for CLIENT LIST, CLIENT KILL and the figures of INFO.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `Registry::clients` | the worker of a connection, at its beginning and end | mutex | CLIENT, INFO |
+//! | `Registry::next_id`, `received`, `rejected` | whoever accepts | `Relaxed` | INFO |
+//! | `ClientRecord`'s atomics | the worker of the connection | `Relaxed` | CLIENT LIST, INFO |
+//! | `ClientRecord::names` | the connection's own commands | mutex | CLIENT LIST, SLOWLOG |
+//!
+//! A reader may see figures of one connection that are a batch apart: each stands for itself.
+//!
+//! Deliberately absent: sockets. Closing a connection is asked of its worker's [`WorkerMailbox`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pando_db::Client;
+use pando_protocol::RespVersion;
+
+use crate::shared::lock;
+
+/// How other threads reach the worker that owns a connection; the event loop implements it. No
+/// method waits.
+pub trait WorkerMailbox: Send + Sync {
+    /// Closes the connection of this client soon, without a reply; does nothing when it is gone.
+    fn close(&self, client: u64);
+
+    /// Appends bytes to the output of this client (a monitor); does nothing when it is gone.
+    fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
+
+    /// Makes the worker look at the shared state again: shutdown, the end of a pause.
+    fn wake(&self);
+}
+
+/// What a connection is besides ordinary; the letters of CLIENT LIST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ClientFlag {
+    /// Sees every command (MONITOR).
+    Monitor,
+    /// Closes after its output is sent.
+    Closing,
+    /// Came over the Unix socket.
+    UnixSocket,
+    /// CLIENT NO-EVICT ON.
+    NoEvict,
+    /// CLIENT NO-TOUCH ON.
+    NoTouch,
+    /// Waits for something: a pause, DEBUG SLEEP, the next slice.
+    Blocked,
+}
+
+/// What the connection calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientNames {
+    /// CLIENT SETNAME.
+    pub name: Box<[u8]>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: Box<[u8]>,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: Box<[u8]>,
+}
+
+/// Sizes of a connection's buffers in bytes, as its worker last saw them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferSizes {
+    /// Unprocessed input.
+    pub query_bytes: usize,
+    /// Room left in the input buffer.
+    pub query_free_bytes: usize,
+    /// Output that the socket has not taken yet.
+    pub output_bytes: usize,
+    /// What the output buffer holds on the heap.
+    pub output_capacity_bytes: usize,
+}
+
+/// What a connection is known by before its first byte.
+#[derive(Clone, Debug)]
+pub struct ClientOrigin {
+    /// The worker that serves it.
+    pub worker: usize,
+    /// The file descriptor.
+    pub descriptor: i32,
+    /// The peer: `127.0.0.1:50000`, or `/path:0` for a Unix socket.
+    pub address: String,
+    /// The server's end: `127.0.0.1:6379`, or `/path:0`.
+    pub local_address: String,
+    /// Whether it came over the Unix socket.
+    pub unix_socket: bool,
+}
+
+/// One connection as others may know it; its worker keeps the atomics up to date.
+#[derive(Debug)]
+pub struct ClientRecord {
+    id: u64,
+    origin: ClientOrigin,
+    /// Milliseconds since the server's start.
+    created_ms: u64,
+    names: Mutex<ClientNames>,
+    last_interaction_ms: AtomicU64,
+    /// A command's place in [`crate::CommandIndex`]; [`NO_COMMAND`] before the first.
+    last_command: AtomicU16,
+    database: AtomicU32,
+    protocol: AtomicU8,
+    authenticated: AtomicBool,
+    /// Requests that MULTI has queued; −1 outside a transaction.
+    queued_requests: AtomicI64,
+    watched_keys: AtomicUsize,
+    transaction_bytes: AtomicUsize,
+    query_bytes: AtomicUsize,
+    query_free_bytes: AtomicUsize,
+    output_bytes: AtomicUsize,
+    output_capacity_bytes: AtomicUsize,
+    flags: AtomicU8,
+    killed: AtomicBool,
+}
+
+/// [`ClientRecord::last_command`] before the first command.
+pub(crate) const NO_COMMAND: u16 = u16::MAX;
+
+impl ClientRecord {
+    pub(crate) fn new(id: u64, origin: ClientOrigin, now_ms: u64) -> Self {
+        let record = Self {
+            id,
+            created_ms: now_ms,
+            names: Mutex::default(),
+            last_interaction_ms: AtomicU64::new(now_ms),
+            last_command: AtomicU16::new(NO_COMMAND),
+            database: AtomicU32::new(0),
+            protocol: AtomicU8::new(2),
+            authenticated: AtomicBool::new(false),
+            queued_requests: AtomicI64::new(-1),
+            watched_keys: AtomicUsize::new(0),
+            transaction_bytes: AtomicUsize::new(0),
+            query_bytes: AtomicUsize::new(0),
+            query_free_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            output_capacity_bytes: AtomicUsize::new(0),
+            flags: AtomicU8::new(0),
+            killed: AtomicBool::new(false),
+            origin,
+        };
+        record.set_flag(ClientFlag::UnixSocket, record.origin.unix_socket);
+        record
+    }
+
+    /// CLIENT ID: unique for the life of the server.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where it came from and who serves it.
+    #[must_use]
+    pub fn origin(&self) -> &ClientOrigin {
+        &self.origin
+    }
+
+    /// When it was accepted, in milliseconds since the server's start.
+    #[must_use]
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// When it last sent something, in milliseconds since the server's start.
+    #[must_use]
+    pub fn last_interaction_ms(&self) -> u64 {
+        self.last_interaction_ms.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the client has sent something.
+    #[inline]
+    pub fn interacted(&self, now_ms: u64) {
+        self.last_interaction_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Notes the sizes of its buffers; once per turn is enough.
+    #[inline]
+    pub fn set_buffers(&self, sizes: BufferSizes) {
+        self.query_bytes.store(sizes.query_bytes, Ordering::Relaxed);
+        self.query_free_bytes
+            .store(sizes.query_free_bytes, Ordering::Relaxed);
+        self.output_bytes
+            .store(sizes.output_bytes, Ordering::Relaxed);
+        self.output_capacity_bytes
+            .store(sizes.output_capacity_bytes, Ordering::Relaxed);
+    }
+
+    /// The sizes of its buffers.
+    #[must_use]
+    pub fn buffers(&self) -> BufferSizes {
+        BufferSizes {
+            query_bytes: self.query_bytes.load(Ordering::Relaxed),
+            query_free_bytes: self.query_free_bytes.load(Ordering::Relaxed),
+            output_bytes: self.output_bytes.load(Ordering::Relaxed),
+            output_capacity_bytes: self.output_capacity_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes what commands change of a client; the host does so after every command.
+    #[inline]
+    pub(crate) fn observe(&self, client: &Client) {
+        self.database
+            .store(client.database as u32, Ordering::Relaxed);
+        let protocol = if client.protocol == RespVersion::Resp3 {
+            3
+        } else {
+            2
+        };
+        self.protocol.store(protocol, Ordering::Relaxed);
+        self.authenticated
+            .store(client.authenticated, Ordering::Relaxed);
+        let queued = client.queued_requests().map_or(-1, |count| count as i64);
+        self.queued_requests.store(queued, Ordering::Relaxed);
+        self.watched_keys
+            .store(client.watched_keys(), Ordering::Relaxed);
+        self.transaction_bytes
+            .store(client.heap_bytes(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_last_command(&self, command: u16) {
+        self.last_command.store(command, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_command(&self) -> u16 {
+        self.last_command.load(Ordering::Relaxed)
+    }
+
+    /// The selected database.
+    #[must_use]
+    pub fn database(&self) -> u32 {
+        self.database.load(Ordering::Relaxed)
+    }
+
+    /// The protocol version, 2 or 3.
+    #[must_use]
+    pub fn protocol(&self) -> u8 {
+        self.protocol.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may run commands beyond AUTH and HELLO.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Requests that MULTI has queued; −1 outside a transaction.
+    #[must_use]
+    pub fn queued_requests(&self) -> i64 {
+        self.queued_requests.load(Ordering::Relaxed)
+    }
+
+    /// Keys being watched.
+    #[must_use]
+    pub fn watched_keys(&self) -> usize {
+        self.watched_keys.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that its transaction and watches hold.
+    #[must_use]
+    pub fn transaction_bytes(&self) -> usize {
+        self.transaction_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has the flag.
+    #[must_use]
+    pub fn has(&self, flag: ClientFlag) -> bool {
+        self.flags.load(Ordering::Relaxed) & (1 << flag as u8) != 0
+    }
+
+    /// Sets or clears a flag. Only the connection's worker does.
+    pub fn set_flag(&self, flag: ClientFlag, on: bool) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        let bit = 1 << flag as u8;
+        self.flags.store(
+            if on { flags | bit } else { flags & !bit },
+            Ordering::Relaxed,
+        );
+    }
+
+    /// What it calls itself.
+    #[must_use]
+    pub fn names(&self) -> ClientNames {
+        lock(&self.names).clone()
+    }
+
+    pub(crate) fn change_names(&self, change: impl FnOnce(&mut ClientNames)) {
+        change(&mut lock(&self.names));
+    }
+
+    /// Whether CLIENT KILL has met it; its worker executes nothing more of it.
+    #[must_use]
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that the connection holds, by what its worker last said.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.buffers();
+        let query = buffers.query_bytes + buffers.query_free_bytes;
+        size_of::<Self>() + query + buffers.output_capacity_bytes + self.transaction_bytes()
+    }
+}
+
+/// All open connections.
+#[derive(Debug, Default)]
+pub struct Registry {
+    clients: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
+    last_id: AtomicU64,
+    received: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Registry {
+    /// Enters a connection, unless there are `clients_max` already (then it is counted as rejected).
+    pub fn register(
+        &self,
+        origin: ClientOrigin,
+        clients_max: usize,
+        now_ms: u64,
+    ) -> Option<Arc<ClientRecord>> {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut clients = lock(&self.clients);
+        if clients.len() >= clients_max {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let record = Arc::new(ClientRecord::new(id, origin, now_ms));
+        clients.insert(id, Arc::clone(&record));
+        Some(record)
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        lock(&self.clients).remove(&id);
+    }
+
+    /// Open connections.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.clients).len()
+    }
+
+    /// Whether no connection is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The connection of this number.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<ClientRecord>> {
+        lock(&self.clients).get(&id).cloned()
+    }
+
+    /// All connections, oldest first. O(connections).
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Arc<ClientRecord>> {
+        lock(&self.clients).values().cloned().collect()
+    }
+
+    /// Connections accepted so far, those refused for `maxclients` included.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Connections refused for `maxclients`.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+}

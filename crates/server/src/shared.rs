@@ -1,0 +1,312 @@
+//! What all threads of the server share.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `config` | CONFIG SET | mutex | CONFIG GET, REWRITE |
+//! | `settings` | CONFIG SET, inside `config`'s mutex | atomics | workers |
+//! | `mailboxes[i]`, `listening` | start | `OnceLock` | CLIENT KILL, MONITOR, INFO |
+//! | `shutdown` | SHUTDOWN, signals | mutex and condition | the main thread, workers |
+//! | the rest | see their modules | | |
+//!
+//! Invariants:
+//! - **S1** Locks are taken in the order `config`, `settings`; no other two are held together, and none
+//!   while a worker waits.
+//!
+//! Deliberately absent: sockets and event loops; they come to `Shared`, it does not know them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use pando_db::Database;
+
+use crate::config::{Config, LogLevel};
+use crate::latency::LatencyMonitor;
+use crate::monitor::Monitors;
+use crate::recorder::WorkerRecorder;
+use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
+use crate::sampler::Sampler;
+use crate::settings::Settings;
+use crate::slowlog::Slowlog;
+use crate::statistics::{CommandIndex, Figures, Statistics};
+
+/// Where the server listens, as it turned out (`port 0` asks for any).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// TCP addresses.
+    pub tcp: Vec<SocketAddr>,
+    /// The Unix socket.
+    pub unix_socket: Option<PathBuf>,
+    /// Where `/metrics` is served.
+    pub metrics: Vec<SocketAddr>,
+}
+
+/// See the module's header.
+pub struct Shared {
+    config: Mutex<Config>,
+    /// The settings that may change.
+    pub settings: Settings,
+    /// The keyspace.
+    pub database: Arc<Database>,
+    /// Open connections.
+    pub registry: Registry,
+    pub(crate) statistics: Statistics,
+    pub(crate) commands: CommandIndex,
+    pub(crate) slowlog: Slowlog,
+    pub(crate) latency: LatencyMonitor,
+    pub(crate) monitors: Monitors,
+    pub(crate) sampler: Sampler,
+    mailboxes: Box<[OnceLock<Arc<dyn WorkerMailbox>>]>,
+    listening: OnceLock<Listening>,
+    log_level: OnceLock<Box<dyn Fn(LogLevel) + Send + Sync>>,
+    started: Instant,
+    started_at_us: u64,
+    run_id: String,
+    shutdown_requested: AtomicBool,
+    shutdown: Mutex<bool>,
+    shutdown_changed: Condvar,
+}
+
+impl Shared {
+    /// Puts the state together; the configuration was validated.
+    #[must_use]
+    pub fn new(config: Config, database: Arc<Database>) -> Arc<Self> {
+        let commands = CommandIndex::new();
+        database.set_max_memory(config.max_memory as usize);
+        Arc::new(Self {
+            settings: Settings::new(&config),
+            registry: Registry::default(),
+            statistics: Statistics::new(config.threads, &commands),
+            commands,
+            slowlog: Slowlog::new(config.slowlog_entries_max),
+            latency: LatencyMonitor::default(),
+            monitors: Monitors::default(),
+            sampler: Sampler::default(),
+            mailboxes: (0..config.threads).map(|_| OnceLock::new()).collect(),
+            listening: OnceLock::new(),
+            log_level: OnceLock::new(),
+            started: Instant::now(),
+            started_at_us: wall_us(),
+            run_id: run_id(),
+            shutdown_requested: AtomicBool::new(false),
+            shutdown: Mutex::new(false),
+            shutdown_changed: Condvar::new(),
+            database,
+            config: Mutex::new(config),
+        })
+    }
+
+    /// The configuration as it is now. Copies it.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        lock(&self.config).clone()
+    }
+
+    /// Changes the configuration: `change` works on a copy, which takes effect as a whole or, when it
+    /// returns an error, not at all.
+    pub(crate) fn change_config<E>(
+        &self,
+        change: impl FnOnce(&mut Config) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut config = lock(&self.config);
+        let mut changed = config.clone();
+        change(&mut changed)?;
+        self.settings.publish(&changed);
+        self.database.set_max_memory(changed.max_memory as usize);
+        self.slowlog.set_entries_max(changed.slowlog_entries_max);
+        if changed.log_level != config.log_level
+            && let Some(set) = self.log_level.get()
+        {
+            set(changed.log_level);
+        }
+        *config = changed;
+        Ok(())
+    }
+
+    /// Says how to change what is logged (CONFIG SET loglevel); once.
+    pub fn on_log_level(&self, set: impl Fn(LogLevel) + Send + Sync + 'static) {
+        let first = self.log_level.set(Box::new(set)).is_ok();
+        assert!(first, "the log level has one owner");
+    }
+
+    /// Makes worker `index` reachable; once, before it serves.
+    pub fn attach_worker(&self, index: usize, mailbox: Arc<dyn WorkerMailbox>) {
+        let first = self.mailboxes[index].set(mailbox).is_ok();
+        assert!(first, "a worker is attached once");
+    }
+
+    /// The mailbox of worker `index`, once it is attached.
+    #[must_use]
+    pub fn mailbox(&self, index: usize) -> Option<&Arc<dyn WorkerMailbox>> {
+        self.mailboxes[index].get()
+    }
+
+    /// A stopwatch for worker `index`.
+    #[must_use]
+    pub fn recorder(&self, index: usize) -> WorkerRecorder {
+        WorkerRecorder::new(Arc::clone(self.statistics.worker(index)), self.started)
+    }
+
+    /// Workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Forgets a connection that has ended; its worker calls this once.
+    pub fn disconnect(&self, record: &ClientRecord) {
+        self.registry.remove(record.id());
+        if record.has(ClientFlag::Monitor) {
+            self.monitors.remove(record.id());
+        }
+    }
+
+    /// Sends a line to every monitor.
+    pub(crate) fn tell_monitors(&self, line: &Arc<[u8]>) {
+        for monitor in self.monitors.all() {
+            if let Some(mailbox) = self.mailbox(monitor.worker) {
+                mailbox.deliver(monitor.client, line);
+            }
+        }
+    }
+
+    /// Makes every worker look at the shared state.
+    pub fn wake_workers(&self) {
+        for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
+            mailbox.wake();
+        }
+    }
+
+    /// Says where the server listens; once.
+    pub fn set_listening(&self, listening: Listening) {
+        let first = self.listening.set(listening).is_ok();
+        assert!(first, "the server begins to listen once");
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub fn listening(&self) -> Listening {
+        self.listening.get().cloned().unwrap_or_default()
+    }
+
+    /// The TCP port of the first address, or the configured one before it listens.
+    #[must_use]
+    pub fn tcp_port(&self) -> u16 {
+        let first = self
+            .listening
+            .get()
+            .and_then(|listening| listening.tcp.first());
+        first.map_or_else(|| lock(&self.config).port, SocketAddr::port)
+    }
+
+    /// Nanoseconds since the start.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Milliseconds since the start.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// When the server started, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn started_at_us(&self) -> u64 {
+        self.started_at_us
+    }
+
+    /// Forty hexadecimal digits that tell this run of the server from every other.
+    #[must_use]
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Asks the server to stop; workers and whoever waits are woken.
+    pub fn request_shutdown(&self) {
+        self.shutdown_requested.store(true, Ordering::Relaxed);
+        *lock(&self.shutdown) = true;
+        self.shutdown_changed.notify_all();
+        self.wake_workers();
+    }
+
+    /// Whether the server is to stop.
+    #[must_use]
+    pub fn shutdown_requested(&self) -> bool {
+        self.shutdown_requested.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the server is to stop.
+    pub fn wait_for_shutdown(&self) {
+        let requested = lock(&self.shutdown);
+        let waited = self
+            .shutdown_changed
+            .wait_while(requested, |requested| !*requested);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Bytes of memory that the process has allocated, by its own count.
+    #[must_use]
+    pub fn memory_used(&self) -> usize {
+        (self.database.options().memory)()
+    }
+
+    /// Takes a sample for INFO's rates if one is due.
+    #[inline]
+    pub(crate) fn sample(&self, now_ms: u64) {
+        if self.sampler.is_due(now_ms) {
+            self.sampler
+                .take(self.statistics.sample(now_ms), self.memory_used());
+        }
+    }
+
+    /// Everything counted since the start.
+    pub(crate) fn figures_total(&self) -> Figures {
+        let mut figures = self.statistics.total();
+        figures.connections_received = self.registry.received();
+        figures.connections_rejected = self.registry.rejected();
+        figures.database = self.database.statistics();
+        figures
+    }
+
+    /// Everything counted since the last CONFIG RESETSTAT.
+    pub(crate) fn figures(&self) -> Figures {
+        self.statistics.since_reset(self.figures_total())
+    }
+
+    /// CONFIG RESETSTAT.
+    pub(crate) fn reset_statistics(&self) {
+        self.statistics.reset(self.figures_total());
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("run_id", &self.run_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Microseconds since the Unix epoch.
+pub(crate) fn wall_us() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_micros() as u64
+}
+
+fn run_id() -> String {
+    (0..5)
+        .map(|_| format!("{:08x}", fastrand::u32(..)))
+        .collect()
+}
+
+/// Locks a mutex whose data a panic cannot leave half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
