@@ -1,2 +1,25 @@
-//! io
+//! Sockets, the poller and kernel limits behind a safe interface.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `poller` | tells which sockets have something to do; wakes a waiting thread |
+//! | `listener` | listening TCP and Unix sockets |
+//! | `stream` | one connection |
+//! | `descriptors` | how many files the process may open |
+//!
+//! The worker loop sees the kernel only through this crate: [`Poller`] says what is ready,
+//! [`Stream`] moves bytes. What takes the place of epoll (`io_uring` with provided buffers) goes
+//! behind these two types.
+//!
+//! Deliberately absent: protocols, buffers of connections, threads, policy.
+
 #![forbid(unsafe_code)]
+
+pub mod descriptors;
+mod listener;
+mod poller;
+mod stream;
+
+pub use listener::{Accepted, Listener, ListenerError, TcpOptions};
+pub use poller::{Interest, Poller, Ready, ReadyEvents, Token, Waker};
+pub use stream::{PeerName, Stream};

@@ -1,0 +1,209 @@
+//! Tells which sockets have something to do.
+//!
+//! Edge-triggered: a socket is reported when its state changes, and not again before it has been
+//! read (or written) until it would block. A read that returns less than there was room for counts
+//! as that: what arrives later is a new change.
+//!
+//! Invariants:
+//! - **P1** After `wait` has reported a socket readable, the caller reads until a short read, an
+//!   error or the end, over as many calls of `wait` as it likes: it remembers what is readable.
+//! - **P2** `Interest::ReadWrite` is asked for only while output waits: a Unix socket would
+//!   otherwise report each reply that the peer has taken.
+//! - **P3** Changing the interest reports what is ready already, so no readiness is lost between a
+//!   write that would block and the change.
+//!
+//! Deliberately absent: timers (the caller computes the timeout of `wait`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+
+/// Names a socket in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub usize);
+
+/// What a caller wants to be told of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// There is something to read, or the peer is gone.
+    Read,
+    /// As `Read`, and there is room to write.
+    ReadWrite,
+}
+
+impl Interest {
+    fn to_mio(self) -> mio::Interest {
+        match self {
+            Self::Read => mio::Interest::READABLE,
+            Self::ReadWrite => mio::Interest::READABLE | mio::Interest::WRITABLE,
+        }
+    }
+}
+
+/// A change of one socket's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Which socket.
+    pub token: Token,
+    /// There is something to read: bytes, the end, or an error.
+    pub readable: bool,
+    /// There is room to write, or writing will fail.
+    pub writable: bool,
+    /// The peer sends nothing more, so that a short read is not the last one (P1).
+    pub read_closed: bool,
+}
+
+/// Waits for any of many sockets.
+#[derive(Debug)]
+pub struct Poller {
+    poll: mio::Poll,
+    events: mio::Events,
+    /// Lives as long as the poller: a waker that is closed takes its pending report with it.
+    waker: Waker,
+}
+
+/// Interrupts a [`Poller::wait`], from any thread. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    waker: Arc<mio::Waker>,
+}
+
+impl Waker {
+    /// Makes the current wait return, or the next one when nobody waits. Several calls may become
+    /// one report.
+    pub fn wake(&self) {
+        // The only failure is a counter that is full, and then the wake-up is pending already.
+        let _ = self.waker.wake();
+    }
+}
+
+impl Poller {
+    /// A poller that reports up to `events_max` sockets at once, and its waker as readable under
+    /// `waker_token`.
+    pub fn new(events_max: usize, waker_token: Token) -> io::Result<Self> {
+        let poll = mio::Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), mio::Token(waker_token.0))?;
+        let events = mio::Events::with_capacity(events_max);
+        Ok(Self {
+            poll,
+            events,
+            waker: Waker {
+                waker: Arc::new(waker),
+            },
+        })
+    }
+
+    /// The waker.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Begins to watch a socket. It must be removed before it is closed.
+    pub fn add(&self, socket: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let fd = socket.as_fd().as_raw_fd();
+        let interest = interest.to_mio();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&fd), mio::Token(token.0), interest)
+    }
+
+    /// Changes what is reported of a socket (P3).
+    pub fn change(&self, socket: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let fd = socket.as_fd().as_raw_fd();
+        let interest = interest.to_mio();
+        self.poll
+            .registry()
+            .reregister(&mut SourceFd(&fd), mio::Token(token.0), interest)
+    }
+
+    /// Stops watching a socket.
+    pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
+        let fd = socket.as_fd().as_raw_fd();
+        self.poll.registry().deregister(&mut SourceFd(&fd))
+    }
+
+    /// Waits until a socket changes, the waker is used, `timeout` is over (`None`: forever) or a
+    /// signal arrives. One system call. The timeout is rounded up to milliseconds.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<ReadyEvents<'_>> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            result => result?,
+        }
+        Ok(ReadyEvents {
+            events: self.events.iter(),
+        })
+    }
+}
+
+/// What [`Poller::wait`] has found.
+#[derive(Debug)]
+pub struct ReadyEvents<'p> {
+    events: mio::event::Iter<'p>,
+}
+
+impl Iterator for ReadyEvents<'_> {
+    type Item = Ready;
+
+    fn next(&mut self) -> Option<Ready> {
+        let event = self.events.next()?;
+        Some(Ready {
+            token: Token(event.token().0),
+            readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+            writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            read_closed: event.is_read_closed() || event.is_error(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn ready(poller: &mut Poller, timeout: Option<Duration>) -> Vec<Ready> {
+        poller.wait(timeout).unwrap().collect()
+    }
+
+    #[test]
+    fn p1_a_socket_is_reported_once_per_change() {
+        let mut poller = Poller::new(8, Token(0)).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        poller.add(&ours, Token(7), Interest::Read).unwrap();
+        assert_eq!(ready(&mut poller, Some(Duration::ZERO)), []);
+        theirs.write_all(b"a").unwrap();
+        let reports = ready(&mut poller, None);
+        assert_eq!(reports.len(), 1);
+        assert!(reports[0].token == Token(7) && reports[0].readable && !reports[0].read_closed);
+        assert_eq!(ready(&mut poller, Some(Duration::ZERO)), []);
+        theirs.write_all(b"b").unwrap();
+        assert_eq!(ready(&mut poller, None).len(), 1);
+        drop(theirs);
+        assert!(ready(&mut poller, None)[0].read_closed);
+    }
+
+    #[test]
+    fn p3_a_change_of_interest_reports_what_is_ready() {
+        let mut poller = Poller::new(8, Token(0)).unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        poller.add(&ours, Token(1), Interest::Read).unwrap();
+        assert_eq!(ready(&mut poller, Some(Duration::ZERO)), []);
+        poller.change(&ours, Token(1), Interest::ReadWrite).unwrap();
+        assert!(ready(&mut poller, None)[0].writable);
+        poller.remove(&ours).unwrap();
+    }
+
+    #[test]
+    fn a_waker_ends_a_wait_from_another_thread() {
+        let mut poller = Poller::new(8, Token(0)).unwrap();
+        let waker = poller.waker();
+        let other = std::thread::spawn(move || waker.wake());
+        assert_eq!(ready(&mut poller, None)[0].token, Token(0));
+        other.join().unwrap();
+    }
+}
