@@ -1,3 +1,13 @@
-//! Memory: per-session pools on 2 MiB chunks, with accounting.
+//! Memory: how much the process uses, and per-session pools on 2 MiB chunks.
+//!
+//! [`Counting`] wraps a global allocator and counts the bytes that pass through it. The server
+//! compares [`used_bytes`] with its `maxmemory` on every write, so reading costs one load, and
+//! allocating writes no cache line that another thread uses. Memory that comes from elsewhere is
+//! counted by [`count_elsewhere`].
 
+mod counting;
 pub mod pool;
+
+pub use counting::{
+    Counting, THREAD_BYTES_MAX, count_elsewhere, peak_bytes, reset_peak, used_bytes,
+};

@@ -1,0 +1,203 @@
+//! A global allocator that counts.
+//!
+//! | field | writer | ordering | reader |
+//! |---|---|---|---|
+//! | `THREAD` | its thread | none needed | the same |
+//! | `USED`, `PEAK` | a thread whose own count has passed the bound, or that ends | `Relaxed` | anyone |
+//!
+//! Invariants:
+//! - **C1** `USED` plus the counts of all threads is the sum of the sizes of all live allocations, as
+//!   they were asked for; a thread's count stays within ±[`THREAD_BYTES_MAX`]. So [`used_bytes`] is
+//!   exact to within that many bytes per thread that is alive.
+//! - **C2** Counting never allocates, so it cannot recurse.
+//!
+//! `Relaxed` is enough: the counts are figures, nothing is read because of them.
+//!
+//! Deliberately absent: what the allocator below adds (headers, rounding, fragmentation).
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+
+/// Bytes that a thread counts, up or down, before it adds them to the sum of all.
+pub const THREAD_BYTES_MAX: usize = 64 * 1024;
+
+static USED: AtomicIsize = AtomicIsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread has counted and not yet added to `USED`.
+struct ThreadCount(Cell<isize>);
+
+impl Drop for ThreadCount {
+    fn drop(&mut self) {
+        add_to_sum(self.0.take());
+    }
+}
+
+thread_local! {
+    static THREAD: ThreadCount = const { ThreadCount(Cell::new(0)) };
+}
+
+/// Bytes of all live allocations (C1). One load.
+#[must_use]
+pub fn used_bytes() -> usize {
+    usize::try_from(USED.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+/// The most that [`used_bytes`] has been since the start or [`reset_peak`].
+#[must_use]
+pub fn peak_bytes() -> usize {
+    PEAK.load(Ordering::Relaxed).max(used_bytes())
+}
+
+/// Lets [`peak_bytes`] begin anew.
+pub fn reset_peak() {
+    PEAK.store(used_bytes(), Ordering::Relaxed);
+}
+
+/// Counts bytes taken (positive) or given back (negative) that do not pass through the global
+/// allocator, such as blocks of a pool on pages of its own. Cheap enough for every block.
+#[inline]
+pub fn count_elsewhere(bytes: isize) {
+    count(bytes);
+}
+
+#[inline]
+fn count(bytes: isize) {
+    let counted = THREAD.try_with(|thread| {
+        let sum = thread.0.get() + bytes;
+        if sum.unsigned_abs() < THREAD_BYTES_MAX {
+            thread.0.set(sum);
+        } else {
+            thread.0.set(0);
+            add_to_sum(sum);
+        }
+    });
+    if counted.is_err() {
+        // The thread is ending and has handed its count over.
+        add_to_sum(bytes);
+    }
+}
+
+#[cold]
+fn add_to_sum(bytes: isize) {
+    let used = USED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    if bytes > 0 {
+        let used = usize::try_from(used).unwrap_or(0);
+        if used > PEAK.load(Ordering::Relaxed) {
+            PEAK.fetch_max(used, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts what passes through the allocator `A`. Install one as the `global_allocator`.
+#[derive(Debug, Default)]
+pub struct Counting<A> {
+    allocator: A,
+}
+
+impl<A> Counting<A> {
+    /// Counts what passes through `allocator`.
+    pub const fn new(allocator: A) -> Self {
+        Self { allocator }
+    }
+}
+
+// SAFETY: every call is handed to `A` as it came and its answer handed back; counting does not
+// allocate (C2) and does not unwind.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is A's.
+        let pointer = unsafe { self.allocator.alloc(layout) };
+        if !pointer.is_null() {
+            count(layout.size() as isize);
+        }
+        pointer
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        let pointer = unsafe { self.allocator.alloc_zeroed(layout) };
+        if !pointer.is_null() {
+            count(layout.size() as isize);
+        }
+        pointer
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as in `alloc`; the pointer came from A.
+        unsafe { self.allocator.dealloc(pointer, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `dealloc`.
+        let moved = unsafe { self.allocator.realloc(pointer, layout, new_size) };
+        if !moved.is_null() {
+            count(new_size as isize - layout.size() as isize);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::System;
+
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting<System> = Counting::new(System);
+
+    /// What the threads of the test harness may hold uncounted, and allocate meanwhile.
+    const NOISE_BYTES: usize = 16 * THREAD_BYTES_MAX;
+
+    fn assert_near(got: usize, expected: usize) {
+        assert!(
+            got.abs_diff(expected) <= NOISE_BYTES,
+            "{got} bytes are counted, {expected} expected"
+        );
+    }
+
+    /// One test, since two at a time would count each other's bytes.
+    #[test]
+    fn c1_the_sum_follows_what_is_allocated_moved_and_freed() {
+        const BYTES: usize = 64 * 1024 * 1024;
+        let before = used_bytes();
+        let mut buffer: Vec<u8> = Vec::with_capacity(BYTES);
+        assert_near(used_bytes(), before + BYTES);
+        buffer.reserve_exact(2 * BYTES);
+        assert_near(used_bytes(), before + 2 * BYTES);
+        buffer.shrink_to(BYTES / 2);
+        assert_near(used_bytes(), before + BYTES / 2);
+        drop(buffer);
+        let zeroed = vec![0_u8; BYTES];
+        assert_near(used_bytes(), before + BYTES);
+        drop(zeroed);
+        assert_near(used_bytes(), before);
+        assert!(peak_bytes() >= before + 2 * BYTES - NOISE_BYTES);
+        reset_peak();
+        assert_near(peak_bytes(), before);
+
+        // Small pieces, each below the bound, counted by threads that end: nothing is lost.
+        let pieces: Vec<Box<[u8]>> = (0..256)
+            .map(|_| {
+                let thread =
+                    std::thread::spawn(|| vec![0; THREAD_BYTES_MAX / 2].into_boxed_slice());
+                thread.join().unwrap()
+            })
+            .collect();
+        assert_near(used_bytes(), before + 256 * THREAD_BYTES_MAX / 2);
+        drop(pieces);
+        assert_near(used_bytes(), before);
+
+        count_elsewhere(BYTES as isize);
+        assert_near(used_bytes(), before + BYTES);
+        count_elsewhere(-(BYTES as isize));
+        assert_near(used_bytes(), before);
+    }
+}
