@@ -5,11 +5,11 @@
 //! as that: what arrives later is a new change.
 //!
 //! Invariants:
-//! - **P1** After `wait` has reported a socket readable, the caller reads until a short read, an
+//! - **PO1** After `wait` has reported a socket readable, the caller reads until a short read, an
 //!   error or the end, over as many calls of `wait` as it likes: it remembers what is readable.
-//! - **P2** `Interest::ReadWrite` is asked for only while output waits: a Unix socket would
+//! - **PO2** `Interest::ReadWrite` is asked for only while output waits: a Unix socket would
 //!   otherwise report each reply that the peer has taken.
-//! - **P3** Changing the interest reports what is ready already, so no readiness is lost between a
+//! - **PO3** Changing the interest reports what is ready already, so no readiness is lost between a
 //!   write that would block and the change.
 //!
 //! Deliberately absent: timers (the caller computes the timeout of `wait`).
@@ -52,7 +52,7 @@ pub struct Ready {
     pub readable: bool,
     /// There is room to write, or writing will fail.
     pub writable: bool,
-    /// The peer sends nothing more, so that a short read is not the last one (P1).
+    /// The peer sends nothing more, so that a short read is not the last one (PO1).
     pub read_closed: bool,
 }
 
@@ -111,7 +111,7 @@ impl Poller {
             .register(&mut SourceFd(&fd), mio::Token(token.0), interest)
     }
 
-    /// Changes what is reported of a socket (P3).
+    /// Changes what is reported of a socket (PO3).
     pub fn change(&self, socket: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         let fd = socket.as_fd().as_raw_fd();
         let interest = interest.to_mio();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn p1_a_socket_is_reported_once_per_change() {
+    fn po1_a_socket_is_reported_once_per_change() {
         let mut poller = Poller::new(8, Token(0)).unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         poller.add(&ours, Token(7), Interest::Read).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_a_change_of_interest_reports_what_is_ready() {
+    fn po3_a_change_of_interest_reports_what_is_ready() {
         let mut poller = Poller::new(8, Token(0)).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         poller.add(&ours, Token(1), Interest::Read).unwrap();

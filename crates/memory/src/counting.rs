@@ -6,10 +6,10 @@
 //! | `USED`, `PEAK` | a thread whose own count has passed the bound, or that ends | `Relaxed` | anyone |
 //!
 //! Invariants:
-//! - **C1** `USED` plus the counts of all threads is the sum of the sizes of all live allocations, as
-//!   they were asked for; a thread's count stays within ±[`THREAD_BYTES_MAX`]. So [`used_bytes`] is
-//!   exact to within that many bytes per thread that is alive.
-//! - **C2** Counting never allocates, so it cannot recurse.
+//! - **MC1** `USED` plus the counts of all threads is the sum of the sizes of all live allocations,
+//!   as they were asked for; a thread's count stays within ±[`THREAD_BYTES_MAX`]. So
+//!   [`used_bytes`] is exact to within that many bytes per thread that is alive.
+//! - **MC2** Counting never allocates, so it cannot recurse.
 //!
 //! `Relaxed` is enough: the counts are figures, nothing is read because of them.
 //!
@@ -38,7 +38,7 @@ thread_local! {
     static THREAD: ThreadCount = const { ThreadCount(Cell::new(0)) };
 }
 
-/// Bytes of all live allocations (C1). One load.
+/// Bytes of all live allocations (MC1). One load.
 #[must_use]
 pub fn used_bytes() -> usize {
     usize::try_from(USED.load(Ordering::Relaxed)).unwrap_or(0)
@@ -104,7 +104,7 @@ impl<A> Counting<A> {
 }
 
 // SAFETY: every call is handed to `A` as it came and its answer handed back; counting does not
-// allocate (C2) and does not unwind.
+// allocate (MC2) and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -165,7 +165,7 @@ mod tests {
 
     /// One test, since two at a time would count each other's bytes.
     #[test]
-    fn c1_the_sum_follows_what_is_allocated_moved_and_freed() {
+    fn mc1_the_sum_follows_what_is_allocated_moved_and_freed() {
         const BYTES: usize = 64 * 1024 * 1024;
         let before = used_bytes();
         let mut buffer: Vec<u8> = Vec::with_capacity(BYTES);
