@@ -3,14 +3,17 @@
 //! `wire` drives servers with redis-benchmark and prints the CPU seconds that a server spends per
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //!
-//! `embedded` drives engines and embedded peers inside one process each.
+//! `load` drives running servers with a load generator of its own: closed or open loop, chosen
+//! distributions, verified replies. `embedded` drives engines and embedded peers inside one process each.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
 #![forbid(unsafe_code)]
 
+mod distribution;
 mod embedded;
 mod figures;
+mod load;
 mod servers;
 mod wire;
 
@@ -30,6 +33,8 @@ struct Arguments {
 enum Question {
     /// Server CPU per million operations over loopback, beside redis-server.
     Wire(wire::Options),
+    /// Load on running RESP servers, in turns, with ratios to the first.
+    Load(load::Options),
     /// Engines and embedded peers in process, on the Masstree paper's workload.
     Embedded(embedded::Options),
     /// One target of `embedded`, in this process.
@@ -40,6 +45,7 @@ enum Question {
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn std::error::Error>> = match Arguments::parse().command {
         Question::Wire(options) => wire::run(&options).map_err(Into::into),
+        Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
         Question::EmbeddedOne(options) => embedded::run_one(&options).map_err(Into::into),
     };

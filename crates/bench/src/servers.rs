@@ -124,19 +124,7 @@ impl Server {
 
     /// CPU time of all its threads so far (10 ms resolution).
     pub(crate) fn cpu_time(&self) -> Result<CpuTime, ServerError> {
-        let process = self.process.id();
-        let failed = |source| ServerError::Accounting { process, source };
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(failed)?;
-        // The second field is the program's name in parentheses and may hold spaces.
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
-        match (ticks.next(), ticks.next()) {
-            (Some(Ok(user)), Some(Ok(system))) => Ok(CpuTime {
-                user: user / TICKS_PER_SECOND,
-                system: system / TICKS_PER_SECOND,
-            }),
-            _ => Err(failed(io::Error::from(io::ErrorKind::InvalidData))),
-        }
+        cpu_time_of(self.process.id())
     }
 
     /// Resident memory in bytes.
@@ -150,6 +138,22 @@ impl Server {
             .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
             .map(|kilobytes| kilobytes * 1024)
             .ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))
+    }
+}
+
+/// CPU time that all threads of a process have used (10 ms resolution).
+pub(crate) fn cpu_time_of(process: u32) -> Result<CpuTime, ServerError> {
+    let failed = |source| ServerError::Accounting { process, source };
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(failed)?;
+    // The second field is the program's name in parentheses and may hold spaces.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
+    match (ticks.next(), ticks.next()) {
+        (Some(Ok(user)), Some(Ok(system))) => Ok(CpuTime {
+            user: user / TICKS_PER_SECOND,
+            system: system / TICKS_PER_SECOND,
+        }),
+        _ => Err(failed(io::Error::from(io::ErrorKind::InvalidData))),
     }
 }
 
