@@ -134,7 +134,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Stops the maintenance thread. Sessions go on working, without expiry or epochs.
+    /// Stops the maintenance thread. Sessions go on working; their owners call
+    /// [`Session::maintain`] from time to time.
     pub fn close(&self) {
         let maintenance = lock(&self.maintenance).take();
         drop(maintenance);

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pando_engine::Point;
 
@@ -72,21 +72,34 @@ impl Drop for Maintenance {
 }
 
 fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
-    let mut cursor = 0;
-    let mut wait = Duration::from_millis(limits::EPOCH_INTERVAL_MS);
+    let interval = Duration::from_millis(limits::EPOCH_INTERVAL_MS);
+    let (mut cursor, mut wait, mut ticked) = (0, interval, Instant::now());
     while !stop.wait(wait) {
         let Some(database) = database.upgrade() else {
             return;
         };
-        database.epochs.tick();
-        database.move_horizon();
+        // Not once a round: a busy thread would age epochs, by which WATCH measures its patience.
+        if ticked.elapsed() >= interval {
+            ticked = Instant::now();
+            database.tick();
+        }
         let more = slice(&database, &mut session, &mut cursor);
-        let pause = if more { 1 } else { limits::EPOCH_INTERVAL_MS };
-        wait = Duration::from_millis(pause);
+        wait = if more {
+            Duration::from_millis(1)
+        } else {
+            interval
+        };
     }
     if let Some(database) = database.upgrade() {
         database.close_session(&session);
     }
+}
+
+/// A tick and a round of slices through the caller's session; whether there is more to do at once.
+pub(crate) fn round(database: &Database, session: &mut SessionState) -> bool {
+    database.tick();
+    let mut cursor = session.random.usize(..);
+    slice(database, session, &mut cursor)
 }
 
 /// One round of bounded slices; whether there is more to do at once.
@@ -120,8 +133,9 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
 }
 
 impl Database {
-    /// Lets tombstones go that no WATCH needs any more.
-    fn move_horizon(&self) {
+    /// Begins a log epoch and lets tombstones go that no WATCH needs any more.
+    fn tick(&self) {
+        self.epochs.tick();
         let current = self.epochs.current();
         self.epochs.set_horizon(self.watch_horizon.oldest(current));
     }

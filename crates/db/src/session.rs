@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::database::Database;
+use crate::maintenance;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
 use crate::turn::Turn;
@@ -40,6 +41,13 @@ impl Session {
     /// and drops the turn before it sleeps or waits for anything.
     pub fn turn(&mut self) -> Turn<'_> {
         Turn::begin(&self.database, &mut self.state)
+    }
+
+    /// Does a round of the maintenance thread's work, for an embedder that has stopped the thread
+    /// ([`Database::close`]): a new log epoch, then expired keys and deferred engine work in
+    /// bounded slices. Returns whether there is more to do at once.
+    pub fn maintain(&mut self) -> bool {
+        maintenance::round(&self.database, &mut self.state)
     }
 }
 
