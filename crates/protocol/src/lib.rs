@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod limits;
 pub mod number;
 pub mod pattern;

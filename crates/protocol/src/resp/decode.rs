@@ -296,6 +296,7 @@ impl Decoder {
                     return Err(self.bulk_too_long(len));
                 }
                 progress.at += 1 + header_bytes;
+                progress.searched = 0;
                 len
             };
             let bytes_there = input.len() - progress.at;

@@ -300,6 +300,34 @@ fn what_is_missing_is_told_and_nothing_is_looked_at_twice() {
     assert_eq!(decoder.heap_bytes() / size_of::<ArgumentRange>(), 4);
 }
 
+/// A header that was cut between CR and LF left its search behind for the next request's.
+#[test]
+fn a_cut_line_end_does_not_outlive_its_line() {
+    let bytes = b"*1\r\n$4\r\nPING\r\n\n*1\r\n$4\r\nPING\r\n";
+    for cut in 1..bytes.len() {
+        let (mut decoder, mut ranges) = (Decoder::default(), Vec::new());
+        let mut buffer = bytes[..cut].to_vec();
+        let mut from = 0;
+        loop {
+            match decoder.next(&mut buffer, from, &mut ranges) {
+                Ok(Decoded::Request { end, .. }) => from = end,
+                Ok(Decoded::Incomplete { start, .. }) if buffer.len() < bytes.len() => {
+                    from = start;
+                    buffer = bytes.to_vec();
+                }
+                last => {
+                    assert!(
+                        matches!(last, Ok(Decoded::Incomplete { .. })),
+                        "{cut}: {last:?}"
+                    );
+                    break;
+                }
+            }
+        }
+        assert_eq!(ranges.len(), 2, "{cut}");
+    }
+}
+
 #[test]
 fn a_large_count_takes_no_memory_before_its_arguments_come() {
     let mut decoder = Decoder::default();

@@ -1,0 +1,5 @@
+//! Replies are the same however their bytes arrive. The oracle is `pando_protocol::fuzz::replies`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pando_protocol::fuzz::replies(data));
