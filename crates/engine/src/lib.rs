@@ -23,7 +23,7 @@ pub use contract::{
 pub use key::{Key, TreeId};
 pub use reference::{ReferenceEngine, ReferenceSession};
 pub use value::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
-    StringRef, TypeTag, ValueRef, WideRow,
+    Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashIter, HashRef, NewValue,
+    PackedRow, StringRef, TypeTag, ValueRef, WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

@@ -15,11 +15,24 @@ pub const COLUMN_FLAT_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of one chunk of a large column.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
+/// Children of an interior node of a large column.
+pub const CHUNK_FANOUT: usize = 16;
+
 /// A hash whose packed row would exceed this many bytes becomes a wide row.
 pub const PACKED_ROW_BYTES_MAX: usize = 4 * 1024;
 
 /// A leaf of a wide row splits when it exceeds this many bytes (or holds one entry only).
 pub const WIDE_LEAF_BYTES_MAX: usize = 2 * 1024;
+
+/// A leaf of a wide row below this many bytes merges with a neighbour where that leaves room.
+pub const WIDE_LEAF_BYTES_MIN: usize = WIDE_LEAF_BYTES_MAX / 4;
+
+/// Most children of an interior node of a wide row: a change copies one node per level and counts
+/// a reference to each of its children, so few children cost less than few levels.
+pub const WIDE_FANOUT_MAX: usize = 16;
+
+/// Fewest children of an interior node of a wide row, the root excepted.
+pub const WIDE_FANOUT_MIN: usize = WIDE_FANOUT_MAX / 4;
 
 /// Most sessions that one engine serves at a time.
 pub const SESSIONS_MAX: usize = 1024;
@@ -28,3 +41,7 @@ pub const SESSIONS_MAX: usize = 1024;
 const _: () = assert!(COLUMN_FLAT_BYTES_MAX <= CHUNK_BYTES);
 // A row becomes wide before a column of it becomes chunked, so packed rows hold flat columns only.
 const _: () = assert!(PACKED_ROW_BYTES_MAX < COLUMN_FLAT_BYTES_MAX);
+// Merged leaves have room for a few more fields before they split again.
+const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN < WIDE_LEAF_BYTES_MAX);
+// Halves of a full interior node are above the least size, so that a split needs no merge.
+const _: () = assert!(WIDE_FANOUT_MIN >= 2 && 2 * WIDE_FANOUT_MIN < WIDE_FANOUT_MAX);

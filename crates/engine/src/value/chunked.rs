@@ -1,53 +1,280 @@
-//! Large columns.
-use std::ops::Range;
+//! Large columns: a radix tree of fixed-size chunks, persistent by path copying.
+//!
+//! A write makes the next version of a column: it copies the chunks that it touches partly and the
+//! interior nodes above them, and shares every other chunk with the version before. What was never
+//! written takes no memory.
+//!
+//! Invariants:
+//! - **C1** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height` bytes hold the
+//!   column; height 0 is one chunk.
+//! - **C2** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is zeros. A hole is
+//!   zeros only. Nothing but zeros lies behind the column's length.
+//! - **C3** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
+//!
+//! Deliberately absent: removal of bytes from the middle, which no command asks for.
 
-/// A large column.
-#[derive(Debug)]
-pub struct Chunked(Vec<u8>);
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cost;
+use crate::limits::{CHUNK_BYTES, CHUNK_FANOUT, COLUMN_BYTES_MAX};
+
+static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+
+/// The two counters before the content of an `Arc`.
+const ARC_HEADER_BYTES: usize = 2 * size_of::<usize>();
+const INTERIOR_HEAP_BYTES: usize = ARC_HEADER_BYTES + size_of::<Interior>();
+
+type Interior = [Node; CHUNK_FANOUT];
+
+/// A large column; see the module's header.
+pub struct Chunked {
+    root: Node,
+    height: u32,
+    length: usize,
+    heap_bytes: usize,
+}
+
+/// A subtree; its height follows from the path to it.
+#[derive(Clone)]
+enum Node {
+    /// Zeros (C2).
+    Hole,
+    Chunk(Arc<[u8]>),
+    Interior(Arc<Interior>),
+}
+
+/// Bytes that a subtree of this height covers.
+const fn span(height: u32) -> usize {
+    CHUNK_BYTES * CHUNK_FANOUT.pow(height)
+}
+
+const HEIGHT_MAX: u32 = {
+    let mut height = 0;
+    while span(height) < COLUMN_BYTES_MAX {
+        height += 1;
+    }
+    height
+};
+
+// Recursion, in drops too, goes no deeper than this.
+const _: () = assert!(HEIGHT_MAX <= 4);
 
 impl Chunked {
+    const EMPTY: Self = Self {
+        root: Node::Hole,
+        height: 0,
+        length: 0,
+        heap_bytes: 0,
+    };
+
     /// Cuts `bytes` into chunks. O(length).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
+        let mut column = Self::EMPTY;
+        column.write(0, bytes);
+        column
     }
+
     /// Length in bytes. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.length
     }
+
     /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.length == 0
     }
-    /// Shows the bytes of `range` piece by piece.
+
+    /// Shows the bytes of `range` (within the length) piece by piece, none of them empty.
+    /// O(range).
     pub fn for_each_piece<'a>(&'a self, range: Range<usize>, mut visit: impl FnMut(&'a [u8])) {
-        visit(&self.0[range]);
+        assert!(
+            range.end <= self.length,
+            "{range:?} of {} bytes",
+            self.length
+        );
+        let mut at = range.start;
+        while at < range.end {
+            let within = at % CHUNK_BYTES;
+            let end = CHUNK_BYTES.min(within + (range.end - at));
+            let chunk = self.chunk(at / CHUNK_BYTES);
+            let written = end.min(chunk.len());
+            if within < written {
+                visit(&chunk[within..written]);
+            }
+            let hole = within.max(chunk.len())..end;
+            if !hole.is_empty() {
+                visit(&ZEROS[hole]);
+            }
+            at += end - within;
+        }
     }
-    /// The next version, with `bytes` at `offset`.
+
+    /// The written beginning of a chunk (C2). O(height).
+    fn chunk(&self, index: usize) -> &[u8] {
+        let (mut node, mut height) = (&self.root, self.height);
+        loop {
+            match node {
+                Node::Hole => return &[],
+                Node::Chunk(chunk) => return chunk,
+                Node::Interior(children) => {
+                    height -= 1;
+                    node = &children[index / CHUNK_FANOUT.pow(height) % CHUNK_FANOUT];
+                }
+            }
+        }
+    }
+
+    /// The next version, with `bytes` at `offset` and zeros in a gap before it. Copies at most two
+    /// chunks and the nodes on the paths to them; a gap costs nothing.
     #[must_use]
     pub fn with_write(&self, offset: usize, bytes: &[u8]) -> Self {
-        let mut new = self.0.clone();
-        if new.len() < offset + bytes.len() {
-            new.resize(offset + bytes.len(), 0);
-        }
-        new[offset..offset + bytes.len()].copy_from_slice(bytes);
-        Self(new)
+        let mut new = self.hand_over();
+        new.write(offset, bytes);
+        new
     }
-    /// A copy that shares nothing.
+
+    /// [`Self::with_write`] on this version itself: nodes that no other version shares are changed
+    /// in place.
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        assert!(end <= COLUMN_BYTES_MAX, "column of {end} bytes");
+        self.length = self.length.max(end);
+        while span(self.height) < self.length {
+            self.raise();
+        }
+        if !bytes.is_empty() {
+            let added = write(&mut self.root, self.height, offset, bytes);
+            self.heap_bytes = self.heap_bytes.checked_add_signed(added).expect("C3");
+        }
+    }
+
+    /// Puts a root above the root (C1).
+    fn raise(&mut self) {
+        self.height += 1;
+        if !matches!(self.root, Node::Hole) {
+            let mut children = [const { Node::Hole }; CHUNK_FANOUT];
+            children[0] = std::mem::replace(&mut self.root, Node::Hole);
+            self.root = Node::Interior(Arc::new(children));
+            self.heap_bytes += INTERIOR_HEAP_BYTES;
+        }
+    }
+
+    /// A copy that shares nothing. O(bytes written).
     #[must_use]
     pub fn deep_copy(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            root: self.root.deep_copy(),
+            ..*self
+        }
     }
-    /// The same column, handed over to a successor value (D2).
+
+    /// The same column, handed over to a successor value (D2). O(1).
     #[must_use]
     pub fn hand_over(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            root: self.root.clone(),
+            ..*self
+        }
     }
-    /// Heap bytes that the column takes.
+
+    /// Heap bytes that the column takes, nodes shared with other versions included. O(1).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.0.len()
+        self.heap_bytes
     }
 }
+
+impl Node {
+    fn deep_copy(&self) -> Self {
+        match self {
+            Node::Hole => Node::Hole,
+            Node::Chunk(chunk) => Node::Chunk(Arc::from(&chunk[..])),
+            Node::Interior(children) => Node::Interior(Arc::new(std::array::from_fn(|index| {
+                children[index].deep_copy()
+            }))),
+        }
+    }
+}
+
+/// Writes `bytes`, which are not empty, at `offset` of a subtree; returns by how many heap bytes it
+/// grew.
+fn write(node: &mut Node, height: u32, offset: usize, bytes: &[u8]) -> isize {
+    if height == 0 {
+        return write_chunk(node, offset, bytes);
+    }
+    let mut added = 0;
+    if matches!(node, Node::Hole) {
+        *node = Node::Interior(Arc::new([const { Node::Hole }; CHUNK_FANOUT]));
+        added += INTERIOR_HEAP_BYTES as isize;
+    }
+    let Node::Interior(children) = node else {
+        unreachable!("a chunk stands at height 0 (C1)")
+    };
+    if Arc::get_mut(children).is_none() {
+        cost::copied(size_of::<Interior>());
+    }
+    let children = Arc::make_mut(children);
+    let child_bytes = span(height - 1);
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let within = at % child_bytes;
+        let (now, later) = rest.split_at(rest.len().min(child_bytes - within));
+        added += write(&mut children[at / child_bytes], height - 1, within, now);
+        at += now.len();
+        rest = later;
+    }
+    added
+}
+
+/// Writes `bytes` at `offset` of a chunk, up to [`CHUNK_BYTES`]; like [`write`].
+fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
+    let end = offset + bytes.len();
+    let (old, old_heap_bytes) = match node {
+        Node::Chunk(chunk) if end <= chunk.len() && bytes.len() < chunk.len() => {
+            if Arc::get_mut(chunk).is_none() {
+                cost::copied(chunk.len());
+            }
+            Arc::make_mut(chunk)[offset..end].copy_from_slice(bytes);
+            return 0;
+        }
+        Node::Chunk(chunk) => (&chunk[..], chunk.len() + ARC_HEADER_BYTES),
+        Node::Hole => (&[][..], 0),
+        Node::Interior(_) => unreachable!("an interior node stands above height 0 (C1)"),
+    };
+    let new = if offset == 0 {
+        Arc::from(bytes)
+    } else {
+        let kept = &old[..old.len().min(offset)];
+        cost::copied(kept.len());
+        let mut new = Vec::with_capacity(end);
+        new.extend_from_slice(kept);
+        new.resize(offset, 0);
+        new.extend_from_slice(bytes);
+        Arc::from(new)
+    };
+    *node = Node::Chunk(new);
+    (end + ARC_HEADER_BYTES) as isize - old_heap_bytes as isize
+}
+
+impl fmt::Debug for Chunked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            height,
+            length,
+            heap_bytes,
+            ..
+        } = self;
+        write!(
+            f,
+            "Chunked({length} bytes, height {height}, {heap_bytes} heap bytes)"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,12 @@
 //! A hash as a reader sees it, and the draft from which the next version of it is made.
 
-use super::{Body, StringRef, WideRow};
-use std::collections::BTreeMap;
+use std::fmt;
+use std::iter::FusedIterator;
+
+use super::row::{self, Cell, RowRef};
+use super::wide::{Column, Leaf};
+use super::{Body, Chunked, PackedRow, StringRef, WideRow};
+use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
 /// A hash: named columns in byte order of their names.
 #[derive(Clone, Copy, Debug)]
@@ -17,102 +22,319 @@ impl<'a> HashRef<'a> {
     #[must_use]
     pub fn len(self) -> usize {
         match self {
-            HashRef::Packed(_) => 0,
-            HashRef::Wide(wide) => wide.0.len(),
+            HashRef::Packed(block) => RowRef::new(block).len(),
+            HashRef::Wide(row) => row.len(),
         }
     }
+
     /// Whether there are no fields; a stored hash has at least one.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
+
     /// The value of a field. O(log fields).
     #[must_use]
     pub fn get(self, field: &[u8]) -> Option<StringRef<'a>> {
         match self {
-            HashRef::Packed(_) => None,
-            HashRef::Wide(wide) => wide.0.get(field).map(|v| StringRef::Flat(v)),
+            HashRef::Packed(block) => {
+                let row = RowRef::new(block);
+                row.search(field).ok().map(|index| packed_value(row, index))
+            }
+            HashRef::Wide(row) => row.get(field),
         }
     }
+
     /// The field at `rank` in byte order. O(log fields).
     #[must_use]
     pub fn nth(self, rank: usize) -> Option<(&'a [u8], StringRef<'a>)> {
-        self.iter().nth(rank)
+        self.iter_from_rank(rank).next()
     }
+
+    /// The rank of the first field at or after `field`, [`Self::len`] if there is none.
+    /// O(log fields).
+    #[must_use]
+    pub fn rank(self, field: &[u8]) -> usize {
+        match self {
+            HashRef::Packed(block) => RowRef::new(block).search(field).unwrap_or_else(|at| at),
+            HashRef::Wide(row) => row.rank(field),
+        }
+    }
+
     /// All fields in byte order.
-    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], StringRef<'a>)> {
-        self.iter_from(b"")
+    pub fn iter(self) -> HashIter<'a> {
+        self.iter_from_rank(0)
     }
+
     /// Fields at or after `start`, in byte order. O(log fields) to begin.
-    pub fn iter_from(self, start: &[u8]) -> impl Iterator<Item = (&'a [u8], StringRef<'a>)> {
-        let map = match self {
-            HashRef::Packed(_) => None,
-            HashRef::Wide(wide) => Some(&wide.0),
-        };
-        let start = start.to_vec();
-        map.into_iter().flat_map(move |m| {
-            m.range(start.clone()..)
-                .map(|(f, v)| (f.as_slice(), StringRef::Flat(v)))
-        })
+    pub fn iter_from(self, start: &[u8]) -> HashIter<'a> {
+        self.iter_from_rank(self.rank(start))
     }
+
+    /// Fields from `rank` on, in byte order; none when it is beyond the last. O(log fields) to
+    /// begin.
+    pub fn iter_from_rank(self, rank: usize) -> HashIter<'a> {
+        let form = match self {
+            HashRef::Packed(block) => IterForm::Packed(RowRef::new(block)),
+            HashRef::Wide(row) => IterForm::Wide {
+                row,
+                leaf: None,
+                index: 0,
+            },
+        };
+        let length = self.len();
+        HashIter {
+            form,
+            rank: rank.min(length),
+            length,
+        }
+    }
+
     /// Heap bytes that the hash takes. O(1).
     #[must_use]
     pub fn heap_bytes(self) -> usize {
-        0
+        match self {
+            HashRef::Packed(block) => block.len(),
+            HashRef::Wide(row) => row.heap_bytes(),
+        }
     }
-    /// A copy that shares nothing with this hash (COPY).
+
+    /// A copy that shares nothing with this hash (COPY, RESTORE). O(size).
     #[must_use]
     pub fn to_body(self) -> Body<'static> {
-        let mut draft = HashDraft::new(None);
-        for (field, value) in self.iter() {
-            draft.set(field, &value.to_cow());
+        match self {
+            HashRef::Packed(block) => Body::Packed(PackedRow::new(block.into())),
+            HashRef::Wide(row) => Body::Wide(row.deep_copy()),
         }
-        draft.finish()
+    }
+
+    /// The same hash for the value that takes its place (D2): RENAME, a new deadline. O(1) when
+    /// wide, else O(size).
+    #[must_use]
+    pub fn hand_over(self) -> Body<'static> {
+        match self {
+            HashRef::Packed(_) => self.to_body(),
+            HashRef::Wide(row) => Body::Wide(row.hand_over()),
+        }
+    }
+}
+
+fn packed_value(row: RowRef<'_>, index: usize) -> StringRef<'_> {
+    match row.cell(index) {
+        Cell::Inline(bytes) => StringRef::Flat(bytes),
+        Cell::OutOfLine => unreachable!("a packed hash holds its values in line (P3)"),
+    }
+}
+
+/// Fields of a hash with their values, in byte order of the fields.
+#[derive(Clone)]
+pub struct HashIter<'a> {
+    form: IterForm<'a>,
+    /// Of the next field.
+    rank: usize,
+    /// Fields of the hash.
+    length: usize,
+}
+
+#[derive(Clone)]
+enum IterForm<'a> {
+    Packed(RowRef<'a>),
+    Wide {
+        row: &'a WideRow,
+        /// The leaf of the field before `rank`, and where the next one would be in it.
+        leaf: Option<&'a Leaf>,
+        index: usize,
+    },
+}
+
+impl<'a> Iterator for HashIter<'a> {
+    type Item = (&'a [u8], StringRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rank == self.length {
+            return None;
+        }
+        let item = match &mut self.form {
+            IterForm::Packed(row) => (row.field(self.rank), packed_value(*row, self.rank)),
+            IterForm::Wide { row, leaf, index } => {
+                let current = match *leaf {
+                    Some(leaf) if *index < leaf.row().len() => leaf,
+                    _ => {
+                        let (next, at) = row.nth_leaf(self.rank)?;
+                        (*leaf, *index) = (Some(next), at);
+                        next
+                    }
+                };
+                *index += 1;
+                (current.row().field(*index - 1), current.value(*index - 1))
+            }
+        };
+        self.rank += 1;
+        Some(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let rest = self.length - self.rank;
+        (rest, Some(rest))
+    }
+
+    /// O(log fields), however many are skipped.
+    fn nth(&mut self, count: usize) -> Option<Self::Item> {
+        self.rank = self.rank.saturating_add(count).min(self.length);
+        if let IterForm::Wide { leaf, .. } = &mut self.form {
+            *leaf = None;
+        }
+        self.next()
+    }
+}
+
+impl ExactSizeIterator for HashIter<'_> {}
+impl FusedIterator for HashIter<'_> {}
+
+impl fmt::Debug for HashIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HashIter")
+            .field("rank", &self.rank)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
     }
 }
 
 /// The next version of a hash, in the making.
+///
+/// A small hash is one block, copied by every change, until it outgrows
+/// [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes with the version
+/// before; each is copied by the first change to it and changed in place by the others.
 #[derive(Debug)]
-pub struct HashDraft(BTreeMap<Vec<u8>, Vec<u8>>);
+pub struct HashDraft(Form);
+
+#[derive(Debug)]
+enum Form {
+    Packed(Box<[u8]>),
+    Wide(WideRow),
+}
 
 impl HashDraft {
     /// Begins with the columns of `old`. O(size) when packed, O(1) when wide.
     #[must_use]
     pub fn new(old: Option<HashRef<'_>>) -> Self {
-        let mut map = BTreeMap::new();
-        if let Some(old) = old {
-            for (field, value) in old.iter() {
-                map.insert(field.to_vec(), value.to_cow().to_vec());
-            }
-        }
-        Self(map)
+        Self(match old {
+            None => Form::Packed(row::EMPTY.as_slice().into()),
+            Some(HashRef::Packed(block)) => Form::Packed(block.into()),
+            Some(HashRef::Wide(row)) => Form::Wide(row.hand_over()),
+        })
     }
+
+    /// The hash as it stands now.
+    #[must_use]
+    pub fn as_ref(&self) -> HashRef<'_> {
+        match &self.0 {
+            Form::Packed(block) => HashRef::Packed(block),
+            Form::Wide(row) => HashRef::Wide(row),
+        }
+    }
+
     /// Number of fields. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.as_ref().len()
     }
+
     /// Whether there are no fields left: the key is to be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
+
     /// The value of a field. O(log fields).
     #[must_use]
     pub fn get(&self, field: &[u8]) -> Option<StringRef<'_>> {
-        self.0.get(field).map(|v| StringRef::Flat(v))
+        self.as_ref().get(field)
     }
+
     /// Sets a field; returns whether it is new. O(log fields + bytes).
+    ///
+    /// A field longer than [`FIELD_BYTES_MAX`] or a value longer than [`crate::limits::COLUMN_BYTES_MAX`] is a
+    /// broken invariant of the caller.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.0.insert(field.to_vec(), value.to_vec()).is_none()
+        if value.len() <= COLUMN_FLAT_BYTES_MAX {
+            self.set_column(field, Column::Flat(value))
+        } else {
+            self.set_column(field, Column::Large(Chunked::from_bytes(value)))
+        }
     }
+
+    /// Sets a field to a string that was made before, such as [`StringRef::with_write`] makes it
+    /// of the field's old value; returns whether the field is new. O(log fields), and O(bytes) of a
+    /// flat value.
+    ///
+    /// A hash, or a length beyond the bounds of [`Self::set`], is a broken invariant of the caller.
+    pub fn set_body(&mut self, field: &[u8], value: Body<'_>) -> bool {
+        match value {
+            Body::Bytes(bytes) => self.set(field, bytes),
+            Body::Owned(bytes) => self.set(field, &bytes),
+            Body::Chunked(column) => self.set_column(field, Column::Large(column)),
+            Body::Packed(_) | Body::Wide(_) => panic!("a hash is no value of a field"),
+        }
+    }
+
+    fn set_column(&mut self, field: &[u8], column: Column<'_>) -> bool {
+        assert!(
+            field.len() <= FIELD_BYTES_MAX,
+            "field of {} bytes",
+            field.len()
+        );
+        let row = match &mut self.0 {
+            Form::Wide(row) => row,
+            Form::Packed(block) => {
+                if let Column::Flat(value) = column {
+                    let row = RowRef::new(block);
+                    let at = row.search(field);
+                    let parts = row.with_field(at, field, Cell::Inline(value));
+                    if row::assembled_bytes(&parts) <= PACKED_ROW_BYTES_MAX {
+                        *block = row::assemble(&parts);
+                        return at.is_err();
+                    }
+                }
+                self.0 = Form::Wide(WideRow::from_block(std::mem::take(block)));
+                let Form::Wide(row) = &mut self.0 else {
+                    unreachable!("set above")
+                };
+                row
+            }
+        };
+        row.set(field, column)
+    }
+
     /// Removes a field; returns whether it was there. O(log fields).
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        self.0.remove(field).is_some()
+        match &mut self.0 {
+            Form::Wide(row) => row.remove(field),
+            Form::Packed(block) => {
+                let row = RowRef::new(block);
+                let Ok(index) = row.search(field) else {
+                    return false;
+                };
+                *block = row::assemble(&row.without_field(index));
+                true
+            }
+        }
     }
-    /// The finished body, in the form that its size asks for (D1).
+
+    /// The finished body, in the form that its size asks for (D1). O(1), or O(size) for a hash that
+    /// becomes packed again.
     #[must_use]
     pub fn finish(self) -> Body<'static> {
-        Body::Wide(WideRow(self.0))
+        match self.0 {
+            Form::Packed(block) => Body::Packed(PackedRow::new(block)),
+            // Half of the bound, so that a hash about the bound does not change its form each time.
+            Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
+                Some(block) => Body::Packed(PackedRow::new(block)),
+                None => Body::Wide(row),
+            },
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,15 +15,17 @@
 //!   one value, or with the one value that took them over (RENAME); COPY copies.
 
 mod chunked;
+mod cost;
 mod hash;
 mod row;
 mod string;
 mod wide;
 
 use crate::ValueVersion;
+use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
-pub use hash::{HashDraft, HashRef};
+pub use hash::{HashDraft, HashIter, HashRef};
 pub use row::PackedRow;
 pub use string::StringRef;
 pub use wide::WideRow;
@@ -106,6 +108,42 @@ impl ValueRef<'_> {
             BodyRef::Hash(_) => TypeTag::Hash,
         }
     }
+
+    /// Heap bytes that the content takes, what it shares with other versions included. O(1).
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self.body {
+            BodyRef::String(string) => string.heap_bytes(),
+            BodyRef::Hash(hash) => hash.heap_bytes(),
+        }
+    }
+
+    /// The same value for the key that takes it over, or with other attributes (D2): RENAME,
+    /// EXPIRE. O(1) for a large value, else O(size).
+    #[must_use]
+    pub fn hand_over(&self) -> NewValue<'static> {
+        let body = match self.body {
+            BodyRef::String(string) => string.hand_over(),
+            BodyRef::Hash(hash) => hash.hand_over(),
+        };
+        NewValue {
+            attributes: self.attributes,
+            body,
+        }
+    }
+
+    /// A copy that shares nothing with this value (COPY). O(size).
+    #[must_use]
+    pub fn deep_copy(&self) -> NewValue<'static> {
+        let body = match self.body {
+            BodyRef::String(string) => string.to_body(),
+            BodyRef::Hash(hash) => hash.to_body(),
+        };
+        NewValue {
+            attributes: self.attributes,
+            body,
+        }
+    }
 }
 
 impl BodyRef<'_> {
@@ -182,7 +220,7 @@ impl<'d> Body<'d> {
     /// one copy.
     #[must_use]
     pub fn string(bytes: &'d [u8]) -> Self {
-        if bytes.len() <= crate::limits::COLUMN_FLAT_BYTES_MAX {
+        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
             Body::Bytes(bytes)
         } else {
             Body::Chunked(Chunked::from_bytes(bytes))
@@ -192,7 +230,7 @@ impl<'d> Body<'d> {
     /// A string of these bytes, taken over.
     #[must_use]
     pub fn string_owned(bytes: Vec<u8>) -> Body<'static> {
-        if bytes.len() <= crate::limits::COLUMN_FLAT_BYTES_MAX {
+        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
             Body::Owned(bytes)
         } else {
             Body::Chunked(Chunked::from_bytes(&bytes))
@@ -200,11 +238,25 @@ impl<'d> Body<'d> {
     }
 
     /// The same content, borrowing nothing and without spare capacity.
+    ///
+    /// # Panics
+    /// When a flat string exceeds the flat bound (D1).
     #[must_use]
     pub fn into_stored(self) -> Body<'static> {
+        let flat = |bytes: &[u8]| {
+            assert!(
+                bytes.len() <= COLUMN_FLAT_BYTES_MAX,
+                "D1: {} flat bytes",
+                bytes.len()
+            );
+        };
         match self {
-            Body::Bytes(bytes) => Body::Owned(bytes.to_vec()),
+            Body::Bytes(bytes) => {
+                flat(bytes);
+                Body::Owned(bytes.to_vec())
+            }
             Body::Owned(mut bytes) => {
+                flat(&bytes);
                 bytes.shrink_to_fit();
                 Body::Owned(bytes)
             }

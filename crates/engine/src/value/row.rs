@@ -1,13 +1,330 @@
-//! Small hashes: all fields and values in one block.
+//! Small hashes, and the leaves of large ones: all fields and values in one block, sorted by field.
+//!
+//! All numbers are little-endian; `w` is 4 when bit 15 of the header is set, else 2.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 2 | header: bits 0 to 14 the number of fields, bit 15 whether offsets take 4 bytes |
+//! | 2 | 2·w per field | end of the field's name, then end of its value |
+//! | after these | | names and values: name 0, value 0, name 1, value 1, … |
+//!
+//! Ends count from the beginning of the names and values. The top bit of a value's end says that
+//! the value is out of line: nothing of it lies in the block (leaves of wide rows only).
+//!
+//! Invariants:
+//! - **P1** Names strictly increase, so a field is found by binary search over the ends.
+//! - **P2** Offsets take 4 bytes only when names and values exceed [`SHORT_DATA_BYTES_MAX`], so
+//!   equal contents have equal bytes.
+//! - **P3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
+//!   value in line.
+//!
+//! Deliberately absent: changes in place. A block is assembled from parts of its predecessor and
+//! never touched again, so readers need no protection.
+
+use std::ops::Range;
+
+use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
+
+const HEADER_BYTES: usize = 2;
+const COUNT_MAX: usize = 0x7fff;
+const LONG_OFFSETS: u16 = 0x8000;
+const SHORT_OFFSET_BYTES: usize = 2;
+const LONG_OFFSET_BYTES: usize = 4;
+const SHORT_OUT_OF_LINE: u16 = 0x8000;
+const LONG_OUT_OF_LINE: u32 = 0x8000_0000;
+
+/// Most bytes of names and values that 2-byte offsets reach.
+const SHORT_DATA_BYTES_MAX: usize = (SHORT_OUT_OF_LINE - 1) as usize;
+
+/// The block of a row without fields.
+pub(super) const EMPTY: &[u8; HEADER_BYTES] = &[0, 0];
+
+// A field costs at least its two offsets, so a packed row cannot have more than the header counts.
+const _: () = assert!(PACKED_ROW_BYTES_MAX / (2 * SHORT_OFFSET_BYTES) <= COUNT_MAX);
+const _: () = assert!(PACKED_ROW_BYTES_MAX <= SHORT_DATA_BYTES_MAX);
+// The largest leaf of a wide row is one field of the greatest length beside what a leaf may hold.
+const _: () = assert!(
+    FIELD_BYTES_MAX + 2 * COLUMN_FLAT_BYTES_MAX + PACKED_ROW_BYTES_MAX < LONG_OUT_OF_LINE as usize
+);
 
 /// A small hash in its stored form.
 #[derive(Debug)]
-pub struct PackedRow(pub(super) Vec<u8>);
+pub struct PackedRow(Box<[u8]>);
 
 impl PackedRow {
-    /// The stored form.
+    /// Wraps a block (P1, P2, P3).
+    pub(super) fn new(block: Box<[u8]>) -> Self {
+        debug_assert!(block.len() <= PACKED_ROW_BYTES_MAX);
+        Self(block)
+    }
+
+    /// The stored form, which `HashRef::Packed` reads.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The stored form, to be kept elsewhere.
+    #[must_use]
+    pub fn into_bytes(self) -> Box<[u8]> {
+        self.0
+    }
 }
+
+/// Where the value of a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell<'a> {
+    Inline(&'a [u8]),
+    OutOfLine,
+}
+
+/// A block, its header read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowRef<'a> {
+    block: &'a [u8],
+    count: usize,
+    offset_bytes: usize,
+    /// Where names and values begin.
+    data: usize,
+}
+
+impl<'a> RowRef<'a> {
+    pub(super) fn new(block: &'a [u8]) -> Self {
+        let header = u16::from_le_bytes([block[0], block[1]]);
+        let count = usize::from(header & !LONG_OFFSETS);
+        let offset_bytes = if header & LONG_OFFSETS == 0 {
+            SHORT_OFFSET_BYTES
+        } else {
+            LONG_OFFSET_BYTES
+        };
+        Self {
+            block,
+            count,
+            offset_bytes,
+            data: HEADER_BYTES + 2 * offset_bytes * count,
+        }
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.count
+    }
+
+    /// The end at `slot` of the offset table (field `i` has slots `2i` and `2i + 1`), and whether
+    /// its top bit is set.
+    fn end(self, slot: usize) -> (usize, bool) {
+        let at = HEADER_BYTES + slot * self.offset_bytes;
+        if self.offset_bytes == SHORT_OFFSET_BYTES {
+            let raw = u16::from_le_bytes([self.block[at], self.block[at + 1]]);
+            (
+                usize::from(raw & !SHORT_OUT_OF_LINE),
+                raw & SHORT_OUT_OF_LINE != 0,
+            )
+        } else {
+            let raw = self.block[at..at + LONG_OFFSET_BYTES]
+                .try_into()
+                .expect("four bytes");
+            let raw = u32::from_le_bytes(raw);
+            (
+                (raw & !LONG_OUT_OF_LINE) as usize,
+                raw & LONG_OUT_OF_LINE != 0,
+            )
+        }
+    }
+
+    /// Where field `index` begins, or where the last one ends.
+    fn start(self, index: usize) -> usize {
+        if index == 0 {
+            0
+        } else {
+            self.end(2 * index - 1).0
+        }
+    }
+
+    pub(super) fn field(self, index: usize) -> &'a [u8] {
+        &self.block[self.data + self.start(index)..self.data + self.end(2 * index).0]
+    }
+
+    pub(super) fn cell(self, index: usize) -> Cell<'a> {
+        match self.end(2 * index + 1) {
+            (_, true) => Cell::OutOfLine,
+            (end, false) => {
+                Cell::Inline(&self.block[self.data + self.end(2 * index).0..self.data + end])
+            }
+        }
+    }
+
+    /// How many of the first `index` fields have their value out of line. O(index).
+    pub(super) fn out_of_line_before(self, index: usize) -> usize {
+        (0..index).filter(|index| self.end(2 * index + 1).1).count()
+    }
+
+    /// The index of `field`, or that of the first one behind it (P1).
+    pub(super) fn search(self, field: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.field(middle).cmp(field) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// The row with `field` set, as the parts of a new block. `at` is what [`Self::search`] said.
+    pub(super) fn with_field<'p>(
+        self,
+        at: Result<usize, usize>,
+        field: &'p [u8],
+        cell: Cell<'p>,
+    ) -> [Part<'p>; 3]
+    where
+        'a: 'p,
+    {
+        let (before, after) = match at {
+            Ok(index) => (index, index + 1),
+            Err(index) => (index, index),
+        };
+        [
+            Part::Rows(self, 0..before),
+            Part::Field(field, cell),
+            Part::Rows(self, after..self.count),
+        ]
+    }
+
+    /// The row without the field at `index`, as the parts of a new block.
+    pub(super) fn without_field(self, index: usize) -> [Part<'a>; 2] {
+        [
+            Part::Rows(self, 0..index),
+            Part::Rows(self, index + 1..self.count),
+        ]
+    }
+
+    /// The whole row as a part of a new block.
+    pub(super) fn whole(self) -> Part<'a> {
+        Part::Rows(self, 0..self.count)
+    }
+}
+
+/// What a new block is assembled from.
+#[derive(Clone, Debug)]
+pub(super) enum Part<'a> {
+    /// Neighbouring fields of a row.
+    Rows(RowRef<'a>, Range<usize>),
+    /// A field and its value.
+    Field(&'a [u8], Cell<'a>),
+}
+
+impl Part<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Part::Rows(_, range) => range.len(),
+            Part::Field(..) => 1,
+        }
+    }
+
+    fn data_bytes(&self) -> usize {
+        match self {
+            Part::Rows(row, range) => row.start(range.end) - row.start(range.start),
+            Part::Field(field, Cell::Inline(value)) => field.len() + value.len(),
+            Part::Field(field, Cell::OutOfLine) => field.len(),
+        }
+    }
+}
+
+/// What a block of some parts measures.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    count: usize,
+    offset_bytes: usize,
+    block_bytes: usize,
+}
+
+impl Shape {
+    fn of(parts: &[Part<'_>]) -> Self {
+        let count = parts.iter().map(Part::count).sum();
+        let data_bytes: usize = parts.iter().map(Part::data_bytes).sum();
+        let offset_bytes = offset_bytes(data_bytes);
+        let block_bytes = HEADER_BYTES + 2 * offset_bytes * count + data_bytes;
+        Self {
+            count,
+            offset_bytes,
+            block_bytes,
+        }
+    }
+}
+
+const fn offset_bytes(data_bytes: usize) -> usize {
+    if data_bytes <= SHORT_DATA_BYTES_MAX {
+        SHORT_OFFSET_BYTES
+    } else {
+        LONG_OFFSET_BYTES
+    }
+}
+
+/// Bytes of the block that [`assemble`] would make of these parts.
+pub(super) fn assembled_bytes(parts: &[Part<'_>]) -> usize {
+    Shape::of(parts).block_bytes
+}
+
+/// Makes a block of parts that follow each other in field order (P1). O(bytes).
+pub(super) fn assemble(parts: &[Part<'_>]) -> Box<[u8]> {
+    let shape = Shape::of(parts);
+    assert!(
+        shape.count <= COUNT_MAX,
+        "{} fields in one block",
+        shape.count
+    );
+    let mut block = Vec::with_capacity(shape.block_bytes);
+    let long = shape.offset_bytes == LONG_OFFSET_BYTES;
+    let header = shape.count as u16 | if long { LONG_OFFSETS } else { 0 };
+    block.extend_from_slice(&header.to_le_bytes());
+    let mut put_end = |end: usize, out_of_line: bool| {
+        if long {
+            let raw = end as u32 | if out_of_line { LONG_OUT_OF_LINE } else { 0 };
+            block.extend_from_slice(&raw.to_le_bytes());
+        } else {
+            let raw = end as u16 | if out_of_line { SHORT_OUT_OF_LINE } else { 0 };
+            block.extend_from_slice(&raw.to_le_bytes());
+        }
+    };
+    let mut position = 0;
+    for part in parts {
+        match part {
+            Part::Rows(row, range) => {
+                let start = row.start(range.start);
+                for slot in 2 * range.start..2 * range.end {
+                    let (end, out_of_line) = row.end(slot);
+                    put_end(end - start + position, out_of_line);
+                }
+            }
+            Part::Field(field, cell) => {
+                put_end(position + field.len(), false);
+                put_end(
+                    position + part.data_bytes(),
+                    matches!(cell, Cell::OutOfLine),
+                );
+            }
+        }
+        position += part.data_bytes();
+    }
+    for part in parts {
+        match part {
+            Part::Rows(row, range) => {
+                let data = &row.block[row.data..];
+                block.extend_from_slice(&data[row.start(range.start)..row.start(range.end)]);
+            }
+            Part::Field(field, Cell::Inline(value)) => {
+                block.extend_from_slice(field);
+                block.extend_from_slice(value);
+            }
+            Part::Field(field, Cell::OutOfLine) => block.extend_from_slice(field),
+        }
+    }
+    debug_assert_eq!(block.len(), shape.block_bytes);
+    block.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests;

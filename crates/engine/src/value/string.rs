@@ -43,17 +43,22 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The bytes of `range` in one slice: borrowed when flat, else copied. O(range) at most.
+    /// The bytes of `range` in one slice: borrowed when they lie in one piece, else copied.
+    /// O(range) at most.
     #[must_use]
     pub fn slice(self, range: Range<usize>) -> Cow<'a, [u8]> {
-        match self {
-            StringRef::Flat(bytes) => Cow::Borrowed(&bytes[range]),
-            StringRef::Chunked(_) => {
-                let mut out = Vec::with_capacity(range.len());
-                self.for_each_piece(range, |piece| out.extend_from_slice(piece));
-                Cow::Owned(out)
+        let length = range.len();
+        let mut slice = Cow::Borrowed(&[][..]);
+        self.for_each_piece(range, |piece| {
+            if piece.len() == length {
+                slice = Cow::Borrowed(piece);
+            } else {
+                let out = slice.to_mut();
+                out.reserve_exact(length - out.len());
+                out.extend_from_slice(piece);
             }
-        }
+        });
+        slice
     }
 
     /// All bytes: borrowed when flat, else copied.
@@ -89,7 +94,9 @@ impl<'a> StringRef<'a> {
                 Body::Owned(new)
             }
             StringRef::Flat(old) => {
-                Body::Chunked(Chunked::from_bytes(old).with_write(offset, bytes))
+                let mut new = Chunked::from_bytes(old);
+                new.write(offset, bytes);
+                Body::Chunked(new)
             }
             StringRef::Chunked(old) => Body::Chunked(old.with_write(offset, bytes)),
         }
@@ -101,6 +108,25 @@ impl<'a> StringRef<'a> {
         match self {
             StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
             StringRef::Chunked(chunked) => Body::Chunked(chunked.deep_copy()),
+        }
+    }
+
+    /// The same string for the value that takes its place (D2): RENAME, a new deadline. O(1) when
+    /// chunked, else O(length).
+    #[must_use]
+    pub fn hand_over(self) -> Body<'static> {
+        match self {
+            StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
+            StringRef::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+        }
+    }
+
+    /// Heap bytes that the string takes. O(1).
+    #[must_use]
+    pub fn heap_bytes(self) -> usize {
+        match self {
+            StringRef::Flat(bytes) => bytes.len(),
+            StringRef::Chunked(chunked) => chunked.heap_bytes(),
         }
     }
 }
@@ -117,5 +143,71 @@ impl PartialEq<&[u8]> for StringRef<'_> {
             rest = tail;
         });
         equal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::BodyRef;
+
+    fn string_of<'b>(body: &'b Body<'_>) -> StringRef<'b> {
+        match body.as_ref() {
+            BodyRef::String(string) => string,
+            BodyRef::Hash(_) => panic!("a hash"),
+        }
+    }
+
+    fn model(old: &[u8], offset: usize, bytes: &[u8]) -> Vec<u8> {
+        let mut new = old.to_vec();
+        new.resize(old.len().max(offset + bytes.len()), 0);
+        new[offset..offset + bytes.len()].copy_from_slice(bytes);
+        new
+    }
+
+    proptest! {
+        #[test]
+        fn writes_are_those_of_a_vector_on_both_sides_of_the_flat_bound(
+            length in prop_oneof![0..30_usize, COLUMN_FLAT_BYTES_MAX - 9..COLUMN_FLAT_BYTES_MAX + 9],
+            offset in prop_oneof![0..40_usize, COLUMN_FLAT_BYTES_MAX - 9..COLUMN_FLAT_BYTES_MAX + 9],
+            written in 0..20_usize,
+        ) {
+            let old = vec![b'o'; length];
+            let body = Body::string(&old);
+            let new = string_of(&body).with_write(offset, &vec![b'n'; written]);
+            let expected = model(&old, offset, &vec![b'n'; written]);
+            let string = string_of(&new);
+            prop_assert!(string == expected.as_slice());
+            let chunked = length.max(offset + written) > COLUMN_FLAT_BYTES_MAX;
+            prop_assert_eq!(string.as_flat().is_none(), chunked, "D1");
+            prop_assert!(string_of(&body) == old.as_slice(), "the old version stays");
+            let (from, to) = (expected.len() / 2, expected.len() - expected.len() / 5);
+            prop_assert_eq!(&string.slice(from..to)[..], &expected[from..to]);
+        }
+    }
+
+    #[test]
+    fn a_slice_within_one_piece_is_borrowed() {
+        let body = Body::string_owned((0..40_000).map(|at| at as u8).collect());
+        let string = string_of(&body);
+        assert!(
+            matches!(string.slice(20_000..30_000), Cow::Borrowed(piece) if piece.len() == 10_000)
+        );
+        let across = string.slice(16_000..40_000);
+        assert!(matches!(&across, Cow::Owned(bytes) if bytes.capacity() == 24_000));
+        assert_eq!(across[384], 16_384_u32 as u8);
+        assert!(string.slice(7..7).is_empty());
+    }
+
+    #[test]
+    fn strings_are_compared_by_content() {
+        let body = Body::string_owned(vec![1; 40_000]);
+        let mut other = vec![1; 40_000];
+        assert!(string_of(&body) == other.as_slice());
+        other[39_999] = 2;
+        assert!(string_of(&body) != other.as_slice());
+        assert!(string_of(&body) != &other[..39_999]);
     }
 }

@@ -1,0 +1,111 @@
+//! The format's bytes, and rows against a sorted map.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{Cell, EMPTY, Part, RowRef, SHORT_DATA_BYTES_MAX, assemble, assembled_bytes};
+
+fn row_of<'a>(fields: &[(&'a [u8], Cell<'a>)]) -> Box<[u8]> {
+    let parts: Vec<_> = fields
+        .iter()
+        .map(|(field, cell)| Part::Field(field, *cell))
+        .collect();
+    assemble(&parts)
+}
+
+#[test]
+fn the_format_is_pinned() {
+    assert_eq!(*row_of(&[]), *EMPTY);
+    let row = row_of(&[
+        (b"", Cell::Inline(b"v")),
+        (b"ab", Cell::OutOfLine),
+        (b"b\0", Cell::Inline(b"")),
+        (b"c", Cell::Inline(b"xyz")),
+    ]);
+    let ends = [0, 0, 1, 0, 3, 0, 3, 0x80, 5, 0, 5, 0, 6, 0, 9, 0];
+    assert_eq!(*row, [&[4, 0], &ends[..], b"vabb\0cxyz"].concat());
+}
+
+#[test]
+fn offsets_take_four_bytes_beyond_what_two_reach() {
+    let short = vec![7; SHORT_DATA_BYTES_MAX - 1];
+    let row = row_of(&[(b"f", Cell::Inline(&short))]);
+    assert_eq!(row[..6], [1, 0, 1, 0, 0xff, 0x7f]);
+
+    let long = vec![7; SHORT_DATA_BYTES_MAX];
+    let row = row_of(&[(b"f", Cell::Inline(&long)), (b"g", Cell::OutOfLine)]);
+    assert_eq!(row[..10], [2, 0x80, 1, 0, 0, 0, 0, 0x80, 0, 0]);
+    assert_eq!(row[10..18], [1, 0x80, 0, 0, 1, 0x80, 0, 0x80]);
+    let read = RowRef::new(&row);
+    assert_eq!(
+        (read.field(0), read.cell(0)),
+        (&b"f"[..], Cell::Inline(&long))
+    );
+    assert_eq!((read.field(1), read.cell(1)), (&b"g"[..], Cell::OutOfLine));
+    // P2: without the long value the offsets are short again.
+    assert_eq!(
+        assemble(&read.without_field(0)),
+        row_of(&[(b"g", Cell::OutOfLine)])
+    );
+}
+
+fn field() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(prop::sample::select(vec![0, b'a', 0xff]), 0..4),
+        vec(any::<u8>(), 0..40)
+    ]
+}
+
+/// `None` is a value out of line.
+fn value() -> impl Strategy<Value = Option<Vec<u8>>> {
+    prop_oneof![
+        8 => vec(any::<u8>(), 0..20).prop_map(Some),
+        1 => (0..40_000_usize).prop_map(|length| Some(vec![1; length])),
+        1 => Just(None),
+    ]
+}
+
+fn cell(value: Option<&Vec<u8>>) -> Cell<'_> {
+    value.map_or(Cell::OutOfLine, |value| Cell::Inline(value))
+}
+
+proptest! {
+    #[test]
+    fn rows_are_sorted_maps(changes in vec((field(), prop::option::weighted(0.8, value())), 0..60)) {
+        let mut model = BTreeMap::new();
+        let mut block: Box<[u8]> = EMPTY.as_slice().into();
+        for (field, change) in changes {
+            let row = RowRef::new(&block);
+            let at = row.search(&field);
+            prop_assert_eq!(at.is_ok(), model.contains_key(&field));
+            if let Some(value) = change {
+                let parts = row.with_field(at, &field, cell(value.as_ref()));
+                let bytes = assembled_bytes(&parts);
+                block = assemble(&parts);
+                prop_assert_eq!(block.len(), bytes);
+                model.insert(field, value);
+            } else {
+                if let Ok(index) = at {
+                    block = assemble(&row.without_field(index));
+                }
+                model.remove(&field);
+            }
+        }
+        let row = RowRef::new(&block);
+        prop_assert_eq!(row.len(), model.len());
+        for (index, (field, value)) in model.iter().enumerate() {
+            prop_assert_eq!(row.field(index), field.as_slice());
+            prop_assert_eq!(row.cell(index), cell(value.as_ref()));
+            prop_assert_eq!(row.search(field), Ok(index));
+        }
+        let fields: Vec<_> =
+            model.iter().map(|(field, value)| (field.as_slice(), cell(value.as_ref()))).collect();
+        prop_assert_eq!(&block, &row_of(&fields), "equal contents have equal bytes (P2)");
+
+        let middle = model.len() / 2;
+        let halves = [Part::Rows(row, 0..middle), Part::Rows(row, middle..row.len())];
+        prop_assert_eq!(&block, &assemble(&halves));
+    }
+}

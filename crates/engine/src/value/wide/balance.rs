@@ -1,0 +1,140 @@
+//! Keeping the nodes of a wide row neither too large nor too small (W1, W2, W3).
+
+use std::sync::Arc;
+
+use super::{Child, Node, Subtree};
+use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
+use crate::value::cost;
+
+/// Leaves merge up to this weight, so that a merged leaf does not split again at once.
+const MERGED_LEAF_BYTES_MAX: usize = WIDE_LEAF_BYTES_MAX / 4 * 3;
+
+// Two leaves that are both too light always merge, which is W3.
+const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
+
+/// Takes `right` in behind the child at `index`, which was changed, and repairs what the change
+/// did to it; returns the siblings that come to the right of the node when it splits.
+///
+/// `rightmost`: no field of the row is behind the child.
+pub(super) fn settle(
+    children: &mut Arc<[Child]>,
+    index: usize,
+    right: Vec<Child>,
+    rightmost: bool,
+) -> Vec<Child> {
+    if right.is_empty() && remedy(children, index).is_none() {
+        return Vec::new();
+    }
+    let touched = index..=index + right.len();
+    let mut list = std::mem::take(children).to_vec();
+    let behind = list.split_off(index + 1);
+    list.extend(right);
+    list.extend(behind);
+    for index in touched.rev() {
+        repair(&mut list, index);
+    }
+    let mut siblings = Vec::new();
+    if list.len() > WIDE_FANOUT_MAX {
+        let kept = if rightmost {
+            list.len() - WIDE_FANOUT_MIN
+        } else {
+            list.len() / 2
+        };
+        let right = list.split_off(kept);
+        let separator = right[0].separator.clone();
+        siblings.push(Child {
+            separator,
+            tree: Subtree::new(Node::Interior(right.into())),
+        });
+    }
+    *children = list.into();
+    siblings
+}
+
+/// What is to be done about a child that is too small.
+enum Remedy {
+    /// It holds nothing.
+    Remove,
+    /// Join it with the next one, or take children over from there.
+    JoinNext,
+    /// Join it with the one before, or take children over from there.
+    JoinPrevious,
+}
+
+fn remedy(list: &[Child], index: usize) -> Option<Remedy> {
+    let previous = index
+        .checked_sub(1)
+        .map(|previous| &list[previous].tree.node);
+    let next = list.get(index + 1).map(|next| &next.tree.node);
+    match &list[index].tree.node {
+        Node::Leaf(leaf) if leaf.row().len() == 0 => Some(Remedy::Remove),
+        Node::Leaf(leaf) if leaf.weight() < WIDE_LEAF_BYTES_MIN => {
+            let fits = |neighbour: Option<&Node>| match neighbour {
+                Some(Node::Leaf(other)) => leaf.weight() + other.weight() <= MERGED_LEAF_BYTES_MAX,
+                _ => false,
+            };
+            if fits(next) {
+                Some(Remedy::JoinNext)
+            } else {
+                fits(previous).then_some(Remedy::JoinPrevious)
+            }
+        }
+        Node::Interior(children) if children.len() < WIDE_FANOUT_MIN => {
+            let next = next.map(|_| Remedy::JoinNext);
+            next.or(previous.map(|_| Remedy::JoinPrevious))
+        }
+        Node::Leaf(_) | Node::Interior(_) => None,
+    }
+}
+
+fn repair(list: &mut Vec<Child>, mut index: usize) {
+    while index < list.len()
+        && let Some(remedy) = remedy(list, index)
+    {
+        match remedy {
+            Remedy::Remove => {
+                list.remove(index);
+                // Its neighbours are neighbours of each other now (W3).
+                index = index.saturating_sub(1);
+            }
+            Remedy::JoinNext => join(list, index),
+            Remedy::JoinPrevious => {
+                index -= 1;
+                join(list, index);
+            }
+        }
+    }
+}
+
+/// Joins the children at `index` and behind it; interior nodes that are too many for one node are
+/// shared out evenly instead.
+fn join(list: &mut Vec<Child>, index: usize) {
+    let next = list.remove(index + 1);
+    let tree = &mut list[index].tree;
+    match (&mut tree.node, next.tree.node) {
+        (Node::Leaf(leaf), Node::Leaf(next)) => *leaf = Arc::new(leaf.join(&next)),
+        (Node::Interior(children), Node::Interior(others)) => {
+            cost::copied(size_of_val(&**children) + size_of_val(&*others));
+            let mut all = std::mem::take(children).to_vec();
+            let first = all.len();
+            all.extend_from_slice(&others);
+            // The first child of a node has no separator of its own (W4).
+            all[first].separator = next.separator;
+            let right = if all.len() > WIDE_FANOUT_MAX {
+                all.split_off(all.len() / 2)
+            } else {
+                Vec::new()
+            };
+            *children = all.into();
+            tree.recount();
+            if let Some(first) = right.first() {
+                let separator = first.separator.clone();
+                let tree = Subtree::new(Node::Interior(right.into()));
+                list.insert(index + 1, Child { separator, tree });
+            }
+            return;
+        }
+        _ => unreachable!("neighbours are at one depth (W2)"),
+    }
+    tree.recount();
+}

@@ -1,0 +1,187 @@
+//! Leaves of a wide row: blocks of the packed format, with large columns beside them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Child, Column, Node, Separator, Subtree};
+use crate::limits::WIDE_LEAF_BYTES_MAX;
+use crate::value::row::{self, Cell, Part, RowRef};
+use crate::value::{Chunked, StringRef, cost};
+
+/// Neighbouring fields with their values.
+#[derive(Debug)]
+pub(in crate::value) struct Leaf {
+    pub(super) block: Box<[u8]>,
+    /// See W6.
+    pub(super) large: Vec<Chunked>,
+}
+
+impl Leaf {
+    pub(in crate::value) fn row(&self) -> RowRef<'_> {
+        RowRef::new(&self.block)
+    }
+
+    /// The value of the field at `index`. O(1); O(fields of the leaf) for a large one.
+    pub(in crate::value) fn value(&self, index: usize) -> StringRef<'_> {
+        match self.row().cell(index) {
+            Cell::Inline(bytes) => StringRef::Flat(bytes),
+            Cell::OutOfLine => StringRef::Chunked(&self.large[self.large_before(index)]),
+        }
+    }
+
+    /// How many large columns stand before the field at `index` (W6).
+    fn large_before(&self, index: usize) -> usize {
+        if self.large.is_empty() {
+            0
+        } else {
+            self.row().out_of_line_before(index)
+        }
+    }
+
+    /// What a change of the leaf copies, in bytes: the measure of W1 and W3.
+    pub(super) fn weight(&self) -> usize {
+        self.block.len() + self.large.len() * size_of::<Chunked>()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let columns: usize = self.large.iter().map(Chunked::heap_bytes).sum();
+        size_of::<Self>() + self.weight() + columns
+    }
+
+    pub(super) fn deep_copy(&self) -> Self {
+        let large = self.large.iter().map(Chunked::deep_copy).collect();
+        Self {
+            block: self.block.clone(),
+            large,
+        }
+    }
+
+    /// The fields of `range` as a leaf of their own.
+    fn part(&self, range: Range<usize>) -> Self {
+        let large = self.large_before(range.start)..self.large_before(range.end);
+        Self {
+            large: self.large[large].iter().map(Chunked::hand_over).collect(),
+            block: row::assemble(&[Part::Rows(self.row(), range)]),
+        }
+    }
+
+    /// This leaf with the fields of the one behind it.
+    pub(super) fn join(&self, next: &Self) -> Self {
+        cost::copied(self.weight() + next.weight());
+        Self {
+            block: row::assemble(&[self.row().whole(), next.row().whole()]),
+            large: self
+                .large
+                .iter()
+                .chain(&next.large)
+                .map(Chunked::hand_over)
+                .collect(),
+        }
+    }
+
+    /// Puts `block` in the place of the leaf's own, and `new` in that of the large columns `old`.
+    fn change(self: &mut Arc<Self>, block: Box<[u8]>, old: Range<usize>, new: Option<Chunked>) {
+        if let Some(leaf) = Arc::get_mut(self) {
+            leaf.block = block;
+            leaf.large.splice(old, new);
+        } else {
+            cost::copied(block.len());
+            let mut large: Vec<_> = self.large.iter().map(Chunked::hand_over).collect();
+            large.splice(old, new);
+            *self = Arc::new(Self { block, large });
+        }
+    }
+
+    /// Sets a field; returns whether it is new and whether it is the last one.
+    pub(super) fn set(self: &mut Arc<Self>, field: &[u8], column: Column<'_>) -> (bool, bool) {
+        let row = self.row();
+        let at = row.search(field);
+        let (Ok(index) | Err(index)) = at;
+        let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
+        let first = self.large_before(index);
+        let last = match at {
+            Ok(_) => index + 1 == row.len(),
+            Err(_) => index == row.len(),
+        };
+        let (cell, large) = match column {
+            Column::Flat(value) => (Cell::Inline(value), None),
+            Column::Large(column) => (Cell::OutOfLine, Some(column)),
+        };
+        let block = row::assemble(&row.with_field(at, field, cell));
+        self.change(block, first..first + usize::from(was_large), large);
+        (at.is_err(), last)
+    }
+
+    /// Removes a field that is there.
+    pub(super) fn remove(self: &mut Arc<Self>, field: &[u8]) {
+        let row = self.row();
+        let index = row.search(field).expect("the field was found before");
+        let was_large = row.cell(index) == Cell::OutOfLine;
+        let first = self.large_before(index);
+        let block = row::assemble(&row.without_field(index));
+        self.change(block, first..first + usize::from(was_large), None);
+    }
+
+    /// Cuts the leaf until W1 holds; returns what comes to the right of it. When fields are
+    /// `appended` in order, all but the last stay: leaves that are not met again remain full.
+    pub(super) fn split(self: &mut Arc<Self>, appended: bool) -> Vec<Child> {
+        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
+            return Vec::new();
+        }
+        let cuts = self.cuts(appended);
+        let ends = cuts.iter().copied().skip(1).chain([self.row().len()]);
+        let right = cuts.iter().zip(ends).map(|(start, end)| {
+            let separator =
+                Separator::between(self.row().field(start - 1), self.row().field(*start));
+            let leaf = Arc::new(self.part(*start..end));
+            Child {
+                separator,
+                tree: Subtree::new(Node::Leaf(leaf)),
+            }
+        });
+        let right = right.collect();
+        *self = Arc::new(self.part(0..cuts[0]));
+        right
+    }
+
+    /// The indices at which the leaf is cut, in order, at least one.
+    fn cuts(&self, appended: bool) -> Vec<usize> {
+        let row = self.row();
+        // Weight of the fields before each index.
+        let mut before = vec![0];
+        before.extend((0..row.len()).scan(0, |sum, index| {
+            let large = match row.cell(index) {
+                Cell::Inline(_) => 0,
+                Cell::OutOfLine => size_of::<Chunked>(),
+            };
+            *sum += row::assembled_bytes(&[Part::Rows(row, index..index + 1)]) + large;
+            Some(*sum)
+        }));
+        let mut cuts = Vec::new();
+        if appended {
+            cuts.push(row.len() - 1);
+            cut(&before, 0..row.len() - 1, &mut cuts);
+        } else {
+            cut(&before, 0..row.len(), &mut cuts);
+        }
+        cuts.sort_unstable();
+        cuts
+    }
+}
+
+/// Halves `range` by weight until every part is light enough or one field.
+fn cut(before: &[usize], range: Range<usize>, cuts: &mut Vec<usize>) {
+    let weight = before[range.end] - before[range.start];
+    if range.len() < 2 || weight <= WIDE_LEAF_BYTES_MAX {
+        return;
+    }
+    let heavier = |middle: &usize| {
+        (before[*middle] - before[range.start]).max(before[range.end] - before[*middle])
+    };
+    let middle = (range.start + 1..range.end)
+        .min_by_key(heavier)
+        .expect("two fields at least");
+    cut(before, range.start..middle, cuts);
+    cuts.push(middle);
+    cut(before, middle..range.end, cuts);
+}

@@ -1,0 +1,264 @@
+//! Large hashes: a B+-tree of columns, persistent by path copying.
+//!
+//! A change makes the next version of a row: it copies the leaf that it touches and the interior
+//! nodes above it and shares the rest with the version before, so that HSET on a million fields
+//! copies one node per level. Leaves are blocks of the packed format (see `row`); columns that are
+//! chunked lie beside their leaf's block. Nodes that only the version in the making holds are
+//! changed in place, so that many changes in one draft copy each node once.
+//!
+//! Invariants:
+//! - **W1** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds at least one
+//!   field, unless it is the root of an empty row.
+//! - **W2** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`] children, the root at
+//!   least two; all leaves are at one depth.
+//! - **W3** Of two neighbouring leaves of one interior node at least one weighs
+//!   [`WIDE_LEAF_BYTES_MIN`] or more.
+//! - **W4** A child's separator is above every field of the child before it and at or below every
+//!   field of its own. That of a node's first child is meaningless.
+//! - **W5** A subtree's count of fields and of heap bytes (nodes shared with other versions
+//!   included) is that of its content.
+//! - **W6** `Leaf::large` holds the columns whose cell says so, in the order of their fields.
+//!
+//! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
+//! changes once it is published.
+
+mod balance;
+mod leaf;
+mod remove;
+mod separator;
+mod set;
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::row;
+use super::{Chunked, StringRef, cost};
+use crate::limits::PACKED_ROW_BYTES_MAX;
+pub(super) use leaf::Leaf;
+use separator::Separator;
+
+/// The two counters before the content of an `Arc`.
+const ARC_HEADER_BYTES: usize = 2 * size_of::<usize>();
+
+/// A large hash; see the module's header.
+pub struct WideRow {
+    root: Subtree,
+}
+
+/// A column to be stored.
+#[derive(Debug)]
+pub(super) enum Column<'c> {
+    Flat(&'c [u8]),
+    Large(Chunked),
+}
+
+#[derive(Clone)]
+struct Subtree {
+    node: Node,
+    fields: usize,
+    heap_bytes: usize,
+}
+
+#[derive(Clone)]
+enum Node {
+    Leaf(Arc<Leaf>),
+    Interior(Arc<[Child]>),
+}
+
+#[derive(Clone)]
+struct Child {
+    /// See W4.
+    separator: Separator,
+    tree: Subtree,
+}
+
+impl WideRow {
+    /// A row of the fields of one block, whatever it weighs: W1 holds after the next change.
+    pub(super) fn from_block(block: Box<[u8]>) -> Self {
+        Self {
+            root: Subtree::new(Node::Leaf(Arc::new(Leaf {
+                block,
+                large: Vec::new(),
+            }))),
+        }
+    }
+
+    /// The block of these fields, if it takes up to `bytes_max` (at most half of
+    /// [`PACKED_ROW_BYTES_MAX`]). O(bytes) then, else O(1).
+    pub(super) fn to_block(&self, bytes_max: usize) -> Option<Box<[u8]>> {
+        // By W3 the nodes around so few fields take less than the other half.
+        if self.root.heap_bytes > PACKED_ROW_BYTES_MAX {
+            return None;
+        }
+        let mut parts = Vec::new();
+        let mut rank = 0;
+        while let Some((leaf, _)) = self.nth_leaf(rank) {
+            if !leaf.large.is_empty() {
+                return None;
+            }
+            rank += leaf.row().len();
+            parts.push(leaf.row().whole());
+        }
+        (row::assembled_bytes(&parts) <= bytes_max).then(|| row::assemble(&parts))
+    }
+
+    /// Number of fields. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.root.fields
+    }
+
+    /// Whether there are no fields; a stored row has at least one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Heap bytes that the row takes, nodes shared with other versions included. O(1).
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.root.heap_bytes
+    }
+
+    /// The same row, handed over to a successor value (D2). O(1).
+    #[must_use]
+    pub fn hand_over(&self) -> Self {
+        Self {
+            root: self.root.clone(),
+        }
+    }
+
+    /// A copy that shares nothing. O(size).
+    #[must_use]
+    pub fn deep_copy(&self) -> Self {
+        Self {
+            root: self.root.deep_copy(),
+        }
+    }
+
+    /// The value of a field. O(log fields).
+    pub(super) fn get(&self, field: &[u8]) -> Option<StringRef<'_>> {
+        let mut tree = &self.root;
+        loop {
+            match &tree.node {
+                Node::Leaf(leaf) => {
+                    let index = leaf.row().search(field).ok()?;
+                    return Some(leaf.value(index));
+                }
+                Node::Interior(children) => tree = &children[child_of(children, field)].tree,
+            }
+        }
+    }
+
+    /// The leaf that holds the field at `rank`, and that field's index in it. O(log fields).
+    pub(super) fn nth_leaf(&self, rank: usize) -> Option<(&Leaf, usize)> {
+        if rank >= self.len() {
+            return None;
+        }
+        let (mut tree, mut rest) = (&self.root, rank);
+        loop {
+            match &tree.node {
+                Node::Leaf(leaf) => return Some((leaf, rest)),
+                Node::Interior(children) => {
+                    let child = children.iter().find(|child| {
+                        let found = rest < child.tree.fields;
+                        if !found {
+                            rest -= child.tree.fields;
+                        }
+                        found
+                    });
+                    tree = &child.expect("counts add up (W5)").tree;
+                }
+            }
+        }
+    }
+
+    /// How many fields are below `field`: the rank of the first at or after it. O(log fields).
+    pub(super) fn rank(&self, field: &[u8]) -> usize {
+        let (mut tree, mut rank) = (&self.root, 0);
+        loop {
+            match &tree.node {
+                Node::Leaf(leaf) => {
+                    return rank + leaf.row().search(field).unwrap_or_else(|index| index);
+                }
+                Node::Interior(children) => {
+                    let index = child_of(children, field);
+                    rank += children[..index]
+                        .iter()
+                        .map(|child| child.tree.fields)
+                        .sum::<usize>();
+                    tree = &children[index].tree;
+                }
+            }
+        }
+    }
+}
+
+impl Subtree {
+    fn new(node: Node) -> Self {
+        let mut tree = Self {
+            node,
+            fields: 0,
+            heap_bytes: 0,
+        };
+        tree.recount();
+        tree
+    }
+
+    /// Brings the counts up to date (W5). O(fan-out).
+    fn recount(&mut self) {
+        (self.fields, self.heap_bytes) = match &self.node {
+            Node::Leaf(leaf) => (leaf.row().len(), ARC_HEADER_BYTES + leaf.heap_bytes()),
+            Node::Interior(children) => children.iter().fold(
+                (0, ARC_HEADER_BYTES + size_of_val(&**children)),
+                |(fields, bytes), child| {
+                    let below = child.tree.heap_bytes + child.separator.heap_bytes();
+                    (fields + child.tree.fields, bytes + below)
+                },
+            ),
+        };
+    }
+
+    fn deep_copy(&self) -> Self {
+        let node = match &self.node {
+            Node::Leaf(leaf) => Node::Leaf(Arc::new(leaf.deep_copy())),
+            Node::Interior(children) => Node::Interior(
+                children
+                    .iter()
+                    .map(|child| Child {
+                        separator: child.separator.deep_copy(),
+                        tree: child.tree.deep_copy(),
+                    })
+                    .collect(),
+            ),
+        };
+        Self { node, ..*self }
+    }
+}
+
+/// The index of the child that covers `field` (W4).
+fn child_of(children: &[Child], field: &[u8]) -> usize {
+    children[1..].partition_point(|child| child.separator.as_bytes() <= field)
+}
+
+/// The children of a node of the version in the making, copied if another version shares them.
+fn unshare(children: &mut Arc<[Child]>) -> &mut [Child] {
+    if Arc::get_mut(children).is_none() {
+        cost::copied(size_of_val(&**children));
+    }
+    Arc::make_mut(children)
+}
+
+impl fmt::Debug for WideRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "WideRow({} fields, {} heap bytes)",
+            self.len(),
+            self.heap_bytes()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! Removing fields from a wide row.
+
+use super::{Node, Subtree, WideRow, balance, child_of, unshare};
+
+impl WideRow {
+    /// Removes a field in this version, which is in the making; returns whether it was there.
+    /// Copies one node per level, and neighbours where nodes merge; nothing if it was not there.
+    pub(in crate::value) fn remove(&mut self, field: &[u8]) -> bool {
+        if self.get(field).is_none() {
+            return false;
+        }
+        self.root.remove(field);
+        self.lower();
+        true
+    }
+}
+
+impl Subtree {
+    fn remove(&mut self, field: &[u8]) {
+        match &mut self.node {
+            Node::Leaf(leaf) => leaf.remove(field),
+            Node::Interior(children) => {
+                let index = child_of(children, field);
+                unshare(children)[index].tree.remove(field);
+                let right = balance::settle(children, index, Vec::new(), false);
+                debug_assert!(right.is_empty());
+            }
+        }
+        self.recount();
+    }
+}

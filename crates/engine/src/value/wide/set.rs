@@ -1,0 +1,49 @@
+//! Setting fields of a wide row.
+
+use super::{Child, Column, Node, Separator, Subtree, WideRow, balance, child_of, unshare};
+
+impl WideRow {
+    /// Sets a field in this version, which is in the making; returns whether it is new. Copies one
+    /// node per level, and none that this version alone holds.
+    pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
+        let (new, right) = self.root.set(field, column, true);
+        if !right.is_empty() {
+            let left = Child {
+                separator: Separator::FIRST,
+                tree: self.root.clone(),
+            };
+            self.root = Subtree::new(Node::Interior([left].into_iter().chain(right).collect()));
+        }
+        self.lower();
+        new
+    }
+
+    /// Takes roots with one child away (W2).
+    pub(super) fn lower(&mut self) {
+        while let Node::Interior(children) = &self.root.node {
+            let [only] = &**children else { return };
+            self.root = only.tree.clone();
+        }
+    }
+}
+
+impl Subtree {
+    /// Sets a field; returns whether it is new, and the siblings that come to the right of this
+    /// subtree. `rightmost`: no field of the row is behind it.
+    fn set(&mut self, field: &[u8], column: Column<'_>, rightmost: bool) -> (bool, Vec<Child>) {
+        let (new, right) = match &mut self.node {
+            Node::Leaf(leaf) => {
+                let (new, last) = leaf.set(field, column);
+                (new, leaf.split(new && last && rightmost))
+            }
+            Node::Interior(children) => {
+                let index = child_of(children, field);
+                let rightmost = rightmost && index + 1 == children.len();
+                let (new, right) = unshare(children)[index].tree.set(field, column, rightmost);
+                (new, balance::settle(children, index, right, rightmost))
+            }
+        };
+        self.recount();
+        (new, right)
+    }
+}

@@ -1,0 +1,382 @@
+//! Structure of wide rows, and what a change of one costs.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::limits::{
+    COLUMN_FLAT_BYTES_MAX, WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX,
+    WIDE_LEAF_BYTES_MIN,
+};
+use crate::value::cost::{self, Cost};
+use crate::value::row::{Cell, EMPTY};
+
+/// Checks W1 to W6.
+pub(super) fn check(row: &WideRow) {
+    let depth = check_tree(&row.root, true, None, None);
+    assert!(depth <= 16, "depth {depth}");
+}
+
+/// Returns the depth of the subtree, whose fields lie in `low..high`.
+fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
+    let mut recounted = tree.clone();
+    recounted.recount();
+    assert_eq!(
+        (recounted.fields, recounted.heap_bytes),
+        (tree.fields, tree.heap_bytes),
+        "W5"
+    );
+    match &tree.node {
+        Node::Leaf(leaf) => {
+            check_leaf(leaf, root, low, high);
+            0
+        }
+        Node::Interior(children) => {
+            let least = if root { 2 } else { WIDE_FANOUT_MIN };
+            assert!(
+                (least..=WIDE_FANOUT_MAX).contains(&children.len()),
+                "W2: {}",
+                children.len()
+            );
+            let light = |child: &Child| match &child.tree.node {
+                Node::Leaf(leaf) => leaf.weight() < WIDE_LEAF_BYTES_MIN,
+                Node::Interior(_) => false,
+            };
+            assert!(
+                !children
+                    .windows(2)
+                    .any(|two| light(&two[0]) && light(&two[1])),
+                "W3"
+            );
+            let separator =
+                |index: usize| children.get(index).map(|next| next.separator.as_bytes());
+            let depths: Vec<_> = (0..children.len())
+                .map(|index| {
+                    let low = if index == 0 { low } else { separator(index) };
+                    check_tree(
+                        &children[index].tree,
+                        false,
+                        low,
+                        separator(index + 1).or(high),
+                    )
+                })
+                .collect();
+            assert!(depths.iter().all(|depth| *depth == depths[0]), "W2");
+            depths[0] + 1
+        }
+    }
+}
+
+fn check_leaf(leaf: &Leaf, root: bool, low: Option<&[u8]>, high: Option<&[u8]>) {
+    let row = leaf.row();
+    assert!(
+        leaf.weight() <= WIDE_LEAF_BYTES_MAX || row.len() == 1,
+        "W1: {}",
+        leaf.weight()
+    );
+    assert!(root || row.len() > 0, "W1");
+    for index in 0..row.len() {
+        let field = row.field(index);
+        assert!(index == 0 || row.field(index - 1) < field);
+        assert!(
+            low.is_none_or(|low| low <= field) && high.is_none_or(|high| field < high),
+            "W4"
+        );
+    }
+    assert_eq!(row.out_of_line_before(row.len()), leaf.large.len(), "W6");
+}
+
+/// Interior levels.
+fn height(row: &WideRow) -> usize {
+    check_tree(&row.root, true, None, None)
+}
+
+fn numbered(number: usize) -> Vec<u8> {
+    format!("element:{number:012}").into_bytes()
+}
+
+/// Fields 0, 2, 4, …, in a random order.
+fn filled(fields: usize) -> WideRow {
+    let mut numbers: Vec<_> = (0..fields).map(|number| 2 * number).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut numbers);
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    for number in numbers {
+        row.set(&numbered(number), Column::Flat(b"value"));
+    }
+    row
+}
+
+/// The columns of the row, large ones by their length.
+fn columns(row: &WideRow) -> Vec<(Vec<u8>, usize)> {
+    let mut columns = Vec::new();
+    while let Some((leaf, 0)) = row.nth_leaf(columns.len()) {
+        for index in 0..leaf.row().len() {
+            columns.push((leaf.row().field(index).to_vec(), leaf.value(index).len()));
+        }
+    }
+    columns
+}
+
+/// Few distinct fields of very different lengths, so that they are met again.
+fn field() -> impl Strategy<Value = Vec<u8>> {
+    let stem = prop::sample::select(vec![0_usize, 1, 21, 22, 23, 300, 3_000]);
+    (stem, 0..60_u8).prop_map(|(stem, last)| [&vec![b's'; stem][..], &[last]].concat())
+}
+
+/// Lengths about every bound.
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0..30_usize,
+        3 => 0..600_usize,
+        1 => 0..5_000_usize,
+        1 => COLUMN_FLAT_BYTES_MAX - 1..COLUMN_FLAT_BYTES_MAX + 3,
+    ]
+}
+
+fn set(row: &mut WideRow, field: &[u8], length: usize) -> bool {
+    let value = vec![b'v'; length];
+    let large = length > COLUMN_FLAT_BYTES_MAX;
+    let column = if large {
+        Column::Large(Chunked::from_bytes(&value))
+    } else {
+        Column::Flat(&value)
+    };
+    row.set(field, column)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn rows_are_sorted_maps(
+        changes in vec((field(), prop::option::weighted(0.6, length())), 0..400),
+        keep in 0..400_usize,
+    ) {
+        let mut model = BTreeMap::new();
+        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        let mut kept = None;
+        for (index, (field, change)) in changes.into_iter().enumerate() {
+            let was_there = model.contains_key(&field);
+            if let Some(length) = change {
+                prop_assert_eq!(set(&mut row, &field, length), !was_there);
+                model.insert(field, length);
+            } else {
+                prop_assert_eq!(row.remove(&field), was_there);
+                model.remove(&field);
+            }
+            check(&row);
+            prop_assert_eq!(row.len(), model.len());
+            if index == keep {
+                kept = Some((row.hand_over(), model.clone()));
+            }
+        }
+        for (row, model) in kept.iter().chain([&(row, model)]) {
+            check(row);
+            prop_assert_eq!(&columns(row), &model.clone().into_iter().collect::<Vec<_>>());
+            for (rank, field) in model.keys().enumerate() {
+                prop_assert_eq!(row.rank(field), rank);
+                let after = [&field[..], &[0]].concat();
+                prop_assert_eq!(row.rank(&after), rank + 1);
+                let (leaf, index) = row.nth_leaf(rank).unwrap();
+                prop_assert_eq!(leaf.row().field(index), field.as_slice());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Runs of fields that come and go: trees of three levels whose interior nodes merge, share
+    /// out and lose their first children.
+    #[test]
+    fn runs_of_fields_come_and_go(
+        runs in vec((any::<bool>(), 0..600_usize, 1..200_usize, 1..4_usize, 300..1_500_usize), 1..25),
+    ) {
+        let mut model = BTreeMap::new();
+        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        for (remove, start, count, step, length) in runs {
+            for number in (start..).step_by(step).take(count) {
+                let field = numbered(number);
+                if remove {
+                    prop_assert_eq!(row.remove(&field), model.remove(&field).is_some());
+                } else {
+                    set(&mut row, &field, length);
+                    model.insert(field, length);
+                }
+            }
+            check(&row);
+            prop_assert_eq!(&columns(&row), &model.clone().into_iter().collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_change_copies_one_node_per_level() {
+    let row = filled(100_000);
+    check(&row);
+    let height = height(&row);
+    assert!((3..=5).contains(&height), "{height}");
+    let level_bytes = WIDE_FANOUT_MAX * size_of::<Child>();
+
+    let (changed, cost) = cost::of(|| {
+        let mut changed = row.hand_over();
+        assert!(!changed.set(&numbered(77_000), Column::Flat(b"other")));
+        changed
+    });
+    assert_eq!(cost.nodes, height + 1);
+    assert!(
+        cost.bytes <= height * level_bytes + WIDE_LEAF_BYTES_MAX,
+        "{cost:?}"
+    );
+    assert!(row.get(&numbered(77_000)).unwrap() == &b"value"[..]);
+    assert!(changed.get(&numbered(77_000)).unwrap() == &b"other"[..]);
+
+    for number in (1..200_000).step_by(10_000) {
+        let (_, cost) = cost::of(|| row.hand_over().set(&numbered(number), Column::Flat(b"new")));
+        assert!(cost.nodes <= height + 1, "{cost:?}");
+        let (_, cost) = cost::of(|| row.hand_over().remove(&numbered(number - 1)));
+        assert!(cost.nodes <= height + 3, "{cost:?}");
+    }
+    let (_, cost) = cost::of(|| row.hand_over().remove(b"not there"));
+    assert_eq!(cost, Cost::default());
+}
+
+#[test]
+fn a_draft_copies_each_node_once() {
+    let row = filled(20_000);
+    let mut draft = row.hand_over();
+    let ((), first) = cost::of(|| {
+        for number in (0..40_000).step_by(2) {
+            draft.set(&numbered(number), Column::Flat(b"VALUE"));
+        }
+    });
+    let nodes = row.heap_bytes() / 500;
+    assert!(first.nodes < nodes, "{first:?}, about {nodes} nodes");
+    let ((), second) = cost::of(|| {
+        for number in (0..40_000).step_by(2) {
+            draft.set(&numbered(number), Column::Flat(b"value"));
+        }
+    });
+    assert_eq!(second, Cost::default());
+    check(&draft);
+}
+
+#[test]
+fn fields_that_come_in_order_fill_their_leaves() {
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    for number in 0..20_000 {
+        row.set(&numbered(number), Column::Flat(b"value"));
+    }
+    check(&row);
+    let content = 20_000 * (20 + 5 + 4);
+    assert!(
+        row.heap_bytes() < content * 5 / 4,
+        "{} of {content}",
+        row.heap_bytes()
+    );
+}
+
+#[test]
+fn a_row_shrinks_with_its_fields() {
+    let mut row = filled(20_000);
+    let full = row.heap_bytes();
+    for number in 0..19_990 {
+        assert!(row.remove(&numbered(2 * number)));
+        if number % 1_000 == 0 {
+            check(&row);
+        }
+    }
+    check(&row);
+    assert_eq!(row.len(), 10);
+    assert!(row.heap_bytes() < full / 1_000);
+    for number in 19_990..20_000 {
+        assert!(row.remove(&numbered(2 * number)));
+    }
+    check(&row);
+    assert!(row.is_empty());
+}
+
+#[test]
+fn long_common_prefixes_cost_no_copies_of_separators() {
+    let stem = vec![b's'; 60_000];
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let field = |number: u16| [&stem[..], &number.to_be_bytes()].concat();
+    for number in 0..300 {
+        row.set(&field(2 * number), Column::Flat(b""));
+    }
+    check(&row);
+    let (_, cost) = cost::of(|| row.hand_over().set(&field(151), Column::Flat(b"")));
+    // The leaf that is split, and interior nodes without their separators.
+    assert!(cost.bytes < 3 * stem.len(), "{cost:?}");
+}
+
+#[test]
+fn a_deep_copy_shares_no_node() {
+    fn nodes(tree: &Subtree, seen: &mut Vec<*const u8>) {
+        match &tree.node {
+            Node::Leaf(leaf) => seen.push(Arc::as_ptr(leaf).cast()),
+            Node::Interior(children) => {
+                seen.push(children.as_ptr().cast());
+                children.iter().for_each(|child| nodes(&child.tree, seen));
+            }
+        }
+    }
+    let mut row = filled(2_000);
+    row.set(
+        b"large",
+        Column::Large(Chunked::from_bytes(&vec![1; 100_000])),
+    );
+    let copy = row.deep_copy();
+    check(&copy);
+    assert_eq!(columns(&row), columns(&copy));
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    nodes(&row.root, &mut old);
+    nodes(&copy.root, &mut new);
+    assert_eq!(old.len(), new.len());
+    assert!(old.iter().all(|node| !new.contains(node)));
+}
+
+#[test]
+fn a_light_leaf_goes_when_its_heavy_neighbour_does() {
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    for (field, length) in [(b"a", 100), (b"m", 16_000), (b"z", 100)] {
+        set(&mut row, field, length);
+    }
+    check(&row);
+    assert!(row.remove(b"m"));
+    check(&row);
+    assert!(matches!(row.root.node, Node::Leaf(_)));
+}
+
+#[test]
+fn cells_tell_where_large_columns_are() {
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    for field in [b"b", b"d", b"a", b"c"] {
+        let length = if field == b"c" {
+            1
+        } else {
+            COLUMN_FLAT_BYTES_MAX + usize::from(field[0])
+        };
+        set(&mut row, field, length);
+    }
+    check(&row);
+    let Node::Leaf(leaf) = &row.root.node else {
+        panic!("large columns weigh little")
+    };
+    assert_eq!(leaf.row().cell(2), Cell::Inline(b"v"));
+    let lengths: Vec<_> = columns(&row)
+        .into_iter()
+        .map(|(_, length)| length)
+        .collect();
+    let flat = COLUMN_FLAT_BYTES_MAX;
+    assert_eq!(lengths, [flat + 97, flat + 98, 1, flat + 100]);
+    assert!(!set(&mut row, b"b", 2) && row.remove(b"a"));
+    let lengths: Vec<_> = columns(&row)
+        .into_iter()
+        .map(|(_, length)| length)
+        .collect();
+    assert_eq!(lengths, [2, 1, flat + 100]);
+}
