@@ -2,9 +2,9 @@
 //!
 //! `wire` drives servers with redis-benchmark and prints the CPU seconds that a server spends per
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
-//!
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
-//! distributions, verified replies. `embedded` drives engines and embedded peers inside one process each.
+//! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
+//! process.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
