@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::value;
+
 /// Where a setting was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -17,8 +19,6 @@ pub enum Origin {
         /// The line.
         line: usize,
     },
-    /// CONFIG SET.
-    Command,
 }
 
 impl fmt::Display for Origin {
@@ -26,7 +26,136 @@ impl fmt::Display for Origin {
         match self {
             Self::Flag => f.write_str("command line"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Command => f.write_str("CONFIG SET"),
+        }
+    }
+}
+
+/// What a setting's value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// `yes` or `no`.
+    Switch,
+    /// A decimal integer in this range.
+    Integer {
+        /// The least value.
+        least: i64,
+        /// The greatest value.
+        most: i64,
+    },
+    /// Bytes with a unit, in this range.
+    Memory {
+        /// The least value in bytes.
+        least: u64,
+        /// The greatest value in bytes.
+        most: u64,
+    },
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Octal permissions.
+    Mode,
+    /// A port, or `off`.
+    PortOrOff,
+    /// IP addresses.
+    Addresses,
+    /// Percentiles.
+    Percentiles,
+    /// Groups of four words: class, hard limit, soft limit, seconds.
+    OutputLimits(WrongLimits),
+    /// Text without NUL.
+    Text,
+    /// The one value that the server has.
+    Only {
+        /// That value.
+        value: &'static str,
+        /// Why there is no other.
+        why: &'static str,
+    },
+}
+
+/// What is wrong with output limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongLimits {
+    /// Not groups of four.
+    Count,
+    /// Another class than normal, replica (slave) and pubsub.
+    Class,
+    /// A limit that is no amount of memory, or no number of seconds.
+    Limit,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch => f.write_str("yes or no"),
+            Self::Integer { least, most } => write!(f, "an integer from {least} to {most}"),
+            Self::Memory {
+                least: 0,
+                most: u64::MAX,
+            } => f.write_str("bytes, with or without a unit (b, k, kb, m, mb, g, gb)"),
+            Self::Memory { least, most } => write!(
+                f,
+                "{least} to {most} bytes, with or without a unit (b, k, kb, m, mb, g, gb)"
+            ),
+            Self::OneOf(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Mode => f.write_str("octal permissions from 0 to 777"),
+            Self::PortOrOff => f.write_str("a port from 0 to 65535, or off"),
+            Self::Addresses => f.write_str("IP addresses, * or ::*, each perhaps after a -"),
+            Self::Percentiles => f.write_str("numbers from 0 to 100"),
+            Self::OutputLimits(_) => {
+                f.write_str("groups of: normal, replica or pubsub, bytes, bytes, seconds")
+            }
+            Self::Text => f.write_str("one value without a NUL byte"),
+            Self::Only { value: "", why } => write!(f, "an empty value: {why}"),
+            Self::Only { value, why } => write!(f, "{value}: {why}"),
+        }
+    }
+}
+
+impl Expected {
+    /// The reason that CONFIG SET gives for refusing `got`, in Redis' words where it has some.
+    pub(crate) fn reason(&self, got: &str) -> String {
+        match self {
+            Self::Switch => "argument must be 'yes' or 'no'".into(),
+            Self::Integer { .. } if value::parse_integer(got).is_none() => {
+                "argument couldn't be parsed into an integer".into()
+            }
+            Self::Integer { least, most } => {
+                format!("argument must be between {least} and {most} inclusive")
+            }
+            Self::Memory { .. } if value::parse_memory(got).is_none() => {
+                "argument must be a memory value".into()
+            }
+            Self::Memory { least, most } => {
+                format!("argument must be between {least} and {most} inclusive")
+            }
+            Self::OneOf(words) => {
+                format!(
+                    "argument(s) must be one of the following: {}",
+                    words.join(", ")
+                )
+            }
+            Self::Percentiles
+                if got
+                    .split_ascii_whitespace()
+                    .any(|it| it.parse::<f64>().is_err()) =>
+            {
+                "Invalid latency-tracking-info-percentiles parameters".into()
+            }
+            Self::Percentiles => {
+                "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".into()
+            }
+            Self::OutputLimits(WrongLimits::Count) => {
+                "Wrong number of arguments in buffer limit configuration.".into()
+            }
+            Self::OutputLimits(WrongLimits::Class) => {
+                "Invalid client class specified in buffer limit configuration.".into()
+            }
+            Self::OutputLimits(WrongLimits::Limit) => {
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
+            }
+            Self::Mode | Self::PortOrOff | Self::Addresses | Self::Text | Self::Only { .. } => {
+                format!("expected {self}")
+            }
         }
     }
 }
@@ -42,17 +171,7 @@ pub enum SettingError {
         /// What was given.
         got: String,
         /// What may be given.
-        expected: String,
-    },
-    /// Too many or too few values.
-    #[error("{setting}: got {got} values, expected {expected}")]
-    Count {
-        /// The setting's name.
-        setting: &'static str,
-        /// How many were given.
-        got: usize,
-        /// How many may be given.
-        expected: &'static str,
+        expected: Expected,
     },
     /// No setting has this name.
     #[error("unknown setting {got:?}, expected one of those that --help lists")]
@@ -60,11 +179,13 @@ pub enum SettingError {
         /// What was given.
         got: String,
     },
-    /// The setting stands in no relation to another one that works.
-    #[error("{setting}: expected {expected}")]
+    /// Two settings do not go together.
+    #[error("{setting}: got {got:?}, expected {expected}")]
     Relation {
         /// The setting's name.
         setting: &'static str,
+        /// Its value.
+        got: String,
         /// The relation that must hold.
         expected: &'static str,
     },
@@ -79,11 +200,10 @@ pub enum ConfigError {
         /// Where it was given.
         origin: Origin,
         /// What is wrong.
-        #[source]
         error: SettingError,
     },
-    /// A quoted word in the file does not end, or goes on after its quote.
-    #[error("{origin}: unbalanced quotes, expected a word, \"a word\" or 'a word'")]
+    /// A quoted word in the file does not end, or something touches its closing quote.
+    #[error("{origin}: got unbalanced quotes, expected a word, \"a word\" or 'a word'")]
     Quotes {
         /// Where it stands.
         origin: Origin,
@@ -94,12 +214,11 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        #[source]
         error: std::io::Error,
     },
-    /// The relations between the settings are wrong.
+    /// Two settings do not go together.
     #[error("configuration: {0}")]
-    Relation(#[source] SettingError),
+    Relation(#[from] SettingError),
     /// The flags are wrong, or ask for help or the version.
     #[error(transparent)]
     Flags(#[from] clap::Error),

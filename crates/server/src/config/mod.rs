@@ -11,14 +11,25 @@
 //! [`crate::Settings`]).
 
 mod error;
+mod file;
+mod flags;
+mod rewrite;
+mod setting;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use pando_db::EngineKind;
 
-pub use error::{ConfigError, Origin, SettingError};
+pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
+pub(crate) use rewrite::rewrite;
+pub(crate) use setting::{Change, SETTINGS, Setting};
 pub use value::LogLevel;
+pub(crate) use value::print_percentile;
 
 /// Bounds of the output that may wait for one client, in bytes; 0 is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +53,20 @@ pub struct OutputLimits {
     pub pubsub: OutputLimit,
 }
 
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Whether the server does without it when the machine does not have it.
+    pub optional: bool,
+}
+
 /// Every setting. Built by [`Config::from_command_line`], or from [`Config::default`] by embedders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `bind`: addresses to listen on, or `*` for all; a leading `-` lets one be unavailable.
-    /// Default `127.0.0.1 -::1`.
-    pub bind: Vec<String>,
+    /// `bind`: addresses to listen on. Default `127.0.0.1 -::1`.
+    pub bind: Vec<BindAddress>,
     /// `port`: TCP port, 0 to 65535; 0 is any free port, which is printed. Default 6379.
     pub port: u16,
     /// `unixsocket`: path of the Unix socket to listen on; empty is none. Default none.
@@ -114,7 +133,16 @@ impl Default for Config {
         let database = pando_db::Options::default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            bind: vec!["127.0.0.1".into(), "-::1".into()],
+            bind: vec![
+                BindAddress {
+                    ip: Ipv4Addr::LOCALHOST.into(),
+                    optional: false,
+                },
+                BindAddress {
+                    ip: Ipv6Addr::LOCALHOST.into(),
+                    optional: true,
+                },
+            ],
             port: 6379,
             unix_socket: None,
             unix_socket_mode: 0,
@@ -169,16 +197,22 @@ impl Config {
         if self.bulk_bytes_max > self.query_buffer_bytes_max {
             return Err(SettingError::Relation {
                 setting: "proto-max-bulk-len",
+                got: self.bulk_bytes_max.to_string(),
                 expected: "at most client-query-buffer-limit",
             });
         }
-        if self
-            .metrics_port
-            .is_some_and(|port| port != 0 && port == self.port)
-        {
+        if self.metrics_port == Some(self.port) && self.port != 0 {
             return Err(SettingError::Relation {
                 setting: "metrics-port",
-                expected: "another port than port",
+                got: self.port.to_string(),
+                expected: "another port than the server's",
+            });
+        }
+        if self.bind.is_empty() && self.unix_socket.is_none() {
+            return Err(SettingError::Relation {
+                setting: "bind",
+                got: String::new(),
+                expected: "an address, unless there is a unixsocket",
             });
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Values of settings: from text and back, in Redis' notation.
 
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
 
+use super::error::WrongLimits;
 use super::{OutputLimit, OutputLimits};
 
 /// What is logged, in Redis' words.
@@ -57,13 +57,13 @@ pub(super) fn parse_switch(text: &str) -> Option<bool> {
     }
 }
 
-pub(super) fn print_switch(on: bool) -> String {
-    if on { "yes" } else { "no" }.to_owned()
+pub(super) fn print_switch(on: bool) -> Vec<u8> {
+    if on { b"yes".to_vec() } else { b"no".to_vec() }
 }
 
-/// A decimal integer in a range.
-pub(super) fn parse_integer(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
-    text.parse().ok().filter(|value| range.contains(value))
+/// A decimal integer.
+pub(super) fn parse_integer(text: &str) -> Option<i64> {
+    text.parse().ok()
 }
 
 /// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), whatever
@@ -92,25 +92,30 @@ pub(super) fn parse_mode(text: &str) -> Option<u32> {
 }
 
 /// Groups of four words: class, hard limit, soft limit, seconds. Classes not named keep their limits.
-pub(super) fn parse_output_limits(words: &[&str], before: OutputLimits) -> Option<OutputLimits> {
+pub(super) fn parse_output_limits(
+    text: &str,
+    before: OutputLimits,
+) -> Result<OutputLimits, WrongLimits> {
     let mut limits = before;
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
     if words.is_empty() || !words.len().is_multiple_of(4) {
-        return None;
+        return Err(WrongLimits::Count);
     }
     for group in words.chunks(4) {
-        let limit = OutputLimit {
-            hard_bytes: parse_memory(group[1])?,
-            soft_bytes: parse_memory(group[2])?,
-            soft_seconds: group[3].parse().ok()?,
+        let class = match group[0].to_ascii_lowercase().as_str() {
+            "normal" => &mut limits.normal,
+            "slave" | "replica" => &mut limits.replica,
+            "pubsub" => &mut limits.pubsub,
+            _ => return Err(WrongLimits::Class),
         };
-        match group[0].to_ascii_lowercase().as_str() {
-            "normal" => limits.normal = limit,
-            "slave" | "replica" => limits.replica = limit,
-            "pubsub" => limits.pubsub = limit,
-            _ => return None,
-        }
+        let memory = |text| parse_memory(text).ok_or(WrongLimits::Limit);
+        *class = OutputLimit {
+            hard_bytes: memory(group[1])?,
+            soft_bytes: memory(group[2])?,
+            soft_seconds: group[3].parse().map_err(|_| WrongLimits::Limit)?,
+        };
     }
-    Some(limits)
+    Ok(limits)
 }
 
 pub(super) fn print_output_limits(limits: &OutputLimits) -> String {

@@ -1,0 +1,86 @@
+//! The command line: one flag for each setting, made from the table.
+
+use std::ffi::OsString;
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, Command};
+
+use super::error::{ConfigError, Origin};
+use super::setting::SETTINGS;
+use super::{Config, file};
+
+const ABOUT: &str = "An ordered in-memory database on one shared tree, for clients of Redis";
+
+const AFTER_HELP: &str = "\
+Every flag is also a line of the configuration file (name value), and a parameter of CONFIG GET; \
+names that Redis has are understood too. Flags win over the file. Amounts of memory take the units \
+b, k, kb, m, mb, g and gb.";
+
+impl Config {
+    /// The configuration that a command line asks for: defaults, then the file, then flags. The
+    /// first of `arguments` is the program's name.
+    pub fn from_command_line<A: Into<OsString> + Clone>(
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        let matches = command().try_get_matches_from(arguments)?;
+        let mut config = Self::default();
+        if let Some(path) = matches.get_one::<std::path::PathBuf>("config") {
+            file::read(&mut config, path)?;
+            // An absolute path, so that CONFIG REWRITE and INFO mean the same file for ever.
+            config.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        }
+        for setting in SETTINGS {
+            let Some(values) = matches.get_many::<String>(setting.name) else {
+                continue;
+            };
+            let value = values.map(String::as_str).collect::<Vec<_>>().join(" ");
+            setting
+                .set(&mut config, value.as_bytes())
+                .map_err(|error| ConfigError::Setting {
+                    origin: Origin::Flag,
+                    error,
+                })?;
+        }
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// The command line's syntax.
+fn command() -> Command {
+    let defaults = Config::default();
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(ValueParser::path_buf())
+        .help("Configuration file");
+    let mut command = Command::new("pando")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
+        .arg(config);
+    for setting in SETTINGS {
+        let default = String::from_utf8_lossy(&setting.get(&defaults)).into_owned();
+        let shown = if default.is_empty() {
+            "none".to_owned()
+        } else {
+            default
+        };
+        let action = if setting.list {
+            ArgAction::Append
+        } else {
+            ArgAction::Set
+        };
+        let mut argument = Arg::new(setting.name)
+            .long(setting.flag())
+            .value_name(if setting.list { "VALUES" } else { "VALUE" })
+            .allow_hyphen_values(true)
+            .action(action)
+            .help(format!("{} [default: {shown}]", setting.meaning));
+        if setting.own_name.is_some() {
+            argument = argument.alias(setting.name);
+        }
+        command = command.arg(argument);
+    }
+    command
+}

@@ -1,0 +1,536 @@
+//! The table of settings, from which flags, the file, CONFIG and the help are made.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use pando_db::EngineKind;
+
+use super::error::{Expected, SettingError, WrongLimits};
+use super::value::{
+    LogLevel, parse_integer, parse_memory, parse_mode, parse_output_limits, parse_switch,
+    print_output_limits, print_percentile, print_switch,
+};
+use super::{BindAddress, Config};
+use crate::limits;
+
+/// Whether a setting can change while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// CONFIG SET changes it at once.
+    Running,
+    /// Only the command line and the file set it.
+    AtStart,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Redis' name where Redis has the setting: what CONFIG SET, CONFIG REWRITE and errors call it.
+    pub(crate) name: &'static str,
+    /// Pando's own name, if it is another: the flag in `--help`. Understood everywhere.
+    pub(crate) own_name: Option<&'static str>,
+    /// What it means, for `--help`.
+    pub(crate) meaning: &'static str,
+    pub(crate) change: Change,
+    /// Whether its value is a list of words.
+    pub(crate) list: bool,
+    read: fn(&Config) -> Vec<u8>,
+    write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
+}
+
+impl Setting {
+    const fn new(
+        name: &'static str,
+        meaning: &'static str,
+        read: fn(&Config) -> Vec<u8>,
+        write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
+    ) -> Self {
+        let change = Change::AtStart;
+        Self {
+            name,
+            own_name: None,
+            meaning,
+            change,
+            list: false,
+            read,
+            write,
+        }
+    }
+
+    const fn own_name(mut self, own_name: &'static str) -> Self {
+        self.own_name = Some(own_name);
+        self
+    }
+
+    const fn running(mut self) -> Self {
+        self.change = Change::Running;
+        self
+    }
+
+    const fn list(mut self) -> Self {
+        self.list = true;
+        self
+    }
+
+    /// The setting of this name, whatever its case.
+    pub(crate) fn find(name: &[u8]) -> Option<&'static Self> {
+        let is = |candidate: &str| candidate.as_bytes().eq_ignore_ascii_case(name);
+        SETTINGS
+            .iter()
+            .find(|setting| is(setting.name) || setting.own_name.is_some_and(is))
+    }
+
+    /// The flag's name.
+    pub(crate) fn flag(&self) -> &'static str {
+        self.own_name.unwrap_or(self.name)
+    }
+
+    /// Its value as text; a list's words are separated by spaces.
+    pub(crate) fn get(&self, config: &Config) -> Vec<u8> {
+        (self.read)(config)
+    }
+
+    /// Sets its value from such text.
+    pub(crate) fn set(&self, config: &mut Config, value: &[u8]) -> Result<(), SettingError> {
+        (self.write)(config, value).map_err(|expected| SettingError::Value {
+            setting: self.name,
+            got: String::from_utf8_lossy(value).into_owned(),
+            expected,
+        })
+    }
+
+    /// Whether its value is a secret, which logs do not show.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.name == "requirepass"
+    }
+}
+
+const MIB: u64 = 1024 * 1024;
+
+/// Every setting, in the order of `--help` and of what CONFIG REWRITE appends.
+pub(crate) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        "bind",
+        "Addresses to listen on; * is all of IPv4, ::* of IPv6; after a - one may be unavailable",
+        |config| print_addresses(&config.bind),
+        |config, value| set(&mut config.bind, parse_addresses(value)),
+    )
+    .list(),
+    Setting::new(
+        "port",
+        "TCP port; 0 is any free one, which is printed",
+        |config| print(config.port),
+        |config, value| set(&mut config.port, integer(value, 0, 65535)),
+    ),
+    Setting::new(
+        "unixsocket",
+        "Path of the Unix socket to listen on; none if empty",
+        |config| print_path(config.unix_socket.as_deref()),
+        |config, value| set(&mut config.unix_socket, parse_path(value)),
+    )
+    .own_name("unix-socket"),
+    Setting::new(
+        "unixsocketperm",
+        "Permissions of the Unix socket, octal; 0 leaves them to the umask",
+        |config| format!("{:o}", config.unix_socket_mode).into_bytes(),
+        |config, value| {
+            let mode = text(value).and_then(parse_mode).ok_or(Expected::Mode);
+            set(&mut config.unix_socket_mode, mode)
+        },
+    )
+    .own_name("unix-socket-mode"),
+    Setting::new(
+        "threads",
+        "Workers; the machine's cores unless given",
+        |config| print(config.threads),
+        |config, value| {
+            set(
+                &mut config.threads,
+                integer(value, 1, limits::THREADS_MAX as i64),
+            )
+        },
+    ),
+    Setting::new(
+        "engine",
+        "Engine that holds the keyspace",
+        |config| config.engine.name().into(),
+        |config, value| {
+            let engine = text(value).and_then(EngineKind::from_name);
+            set(&mut config.engine, engine.ok_or(Expected::OneOf(&ENGINES)))
+        },
+    ),
+    Setting::new(
+        "databases",
+        "Databases that SELECT reaches",
+        |config| print(config.databases),
+        |config, value| {
+            let databases_max = pando_db::limits::DATABASES_MAX as i64;
+            set(&mut config.databases, integer(value, 1, databases_max))
+        },
+    ),
+    Setting::new(
+        "maxclients",
+        "Connections at a time",
+        |config| print(config.clients_max),
+        |config, value| {
+            set(
+                &mut config.clients_max,
+                integer(value, 1, limits::CLIENTS_MAX as i64),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "requirepass",
+        "Password of the user default; none if empty",
+        |config| config.password.clone(),
+        |config, value| {
+            config.password = value.to_vec();
+            Ok(())
+        },
+    )
+    .running(),
+    Setting::new(
+        "metrics-port",
+        "Port on which /metrics is served; 0 is any free one, off is none",
+        |config| config.metrics_port.map_or_else(|| b"off".into(), print),
+        |config, value| set(&mut config.metrics_port, parse_port_or_off(value)),
+    ),
+    Setting::new(
+        "maxmemory",
+        "Bytes of memory beyond which writes are refused; 0 is no limit",
+        |config| print(config.max_memory),
+        |config, value| set(&mut config.max_memory, memory(value, 0, u64::MAX)),
+    )
+    .own_name("max-memory")
+    .running(),
+    Setting::new(
+        "timeout",
+        "Seconds after which an idle connection is closed; 0 is never",
+        |config| print(config.timeout_s),
+        |config, value| {
+            set(
+                &mut config.timeout_s,
+                integer(value, 0, i64::from(i32::MAX)),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "tcp-keepalive",
+        "Seconds between probes of an idle TCP connection; 0 is no probes",
+        |config| print(config.tcp_keepalive_s),
+        |config, value| {
+            set(
+                &mut config.tcp_keepalive_s,
+                integer(value, 0, i64::from(i32::MAX)),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "tcp-backlog",
+        "Connections that the kernel holds before they are accepted",
+        |config| print(config.tcp_backlog),
+        |config, value| set(&mut config.tcp_backlog, integer(value, 0, 65535)),
+    ),
+    Setting::new(
+        "loglevel",
+        "What is logged: debug, verbose, notice or warning",
+        |config| config.log_level.name().into(),
+        |config, value| {
+            let named = |name: &str| LogLevel::ALL.into_iter().find(|level| level.name() == name);
+            let level = text(value).map(str::to_ascii_lowercase);
+            let level = level
+                .as_deref()
+                .and_then(named)
+                .ok_or(Expected::OneOf(&LOG_LEVELS));
+            set(&mut config.log_level, level)
+        },
+    )
+    .own_name("log-level")
+    .running(),
+    Setting::new(
+        "proto-max-bulk-len",
+        "Longest argument and string in bytes",
+        |config| print(config.bulk_bytes_max),
+        |config, value| {
+            let bulk_bytes_max = pando_protocol::limits::BULK_BYTES_MAX as u64;
+            set(
+                &mut config.bulk_bytes_max,
+                memory(value, MIB, bulk_bytes_max),
+            )
+        },
+    ),
+    Setting::new(
+        "client-query-buffer-limit",
+        "Unprocessed bytes that one connection may hold",
+        |config| print(config.query_buffer_bytes_max),
+        |config, value| {
+            let query_bytes_max = pando_protocol::limits::QUERY_BUFFER_BYTES_MAX as u64;
+            set(
+                &mut config.query_buffer_bytes_max,
+                memory(value, MIB, query_bytes_max),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "client-output-buffer-limit",
+        "Bounds of the output that waits for a client: class, hard and soft bytes, seconds",
+        |config| print_output_limits(&config.output_limits).into(),
+        |config, value| {
+            let limits = text(value).ok_or(Expected::OutputLimits(WrongLimits::Limit))?;
+            let limits = parse_output_limits(limits, config.output_limits);
+            set(
+                &mut config.output_limits,
+                limits.map_err(Expected::OutputLimits),
+            )
+        },
+    )
+    .list()
+    .running(),
+    Setting::new(
+        "slowlog-log-slower-than",
+        "Microseconds from which a command is slow; -1 logs none, 0 all",
+        |config| print(config.slowlog_slower_than_us),
+        |config, value| {
+            set(
+                &mut config.slowlog_slower_than_us,
+                integer(value, -1, i64::MAX),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "slowlog-max-len",
+        "Slow commands that are remembered",
+        |config| print(config.slowlog_entries_max),
+        |config, value| {
+            let entries_max = limits::SLOWLOG_ENTRIES_MAX as i64;
+            set(
+                &mut config.slowlog_entries_max,
+                integer(value, 0, entries_max),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "latency-tracking",
+        "Whether a latency histogram is kept for each command: yes or no",
+        |config| print_switch(config.latency_tracking),
+        |config, value| set(&mut config.latency_tracking, switch(value)),
+    )
+    .running(),
+    Setting::new(
+        "latency-tracking-info-percentiles",
+        "Percentiles that INFO latencystats shows",
+        |config| print_percentiles(&config.latency_percentiles),
+        |config, value| set(&mut config.latency_percentiles, parse_percentiles(value)),
+    )
+    .list()
+    .running(),
+    Setting::new(
+        "latency-monitor-threshold",
+        "Milliseconds from which a command is an event of LATENCY LATEST; 0 is none",
+        |config| print(config.latency_threshold_ms),
+        |config, value| {
+            set(
+                &mut config.latency_threshold_ms,
+                integer(value, 0, i64::MAX),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
+        "key-bytes-max",
+        "Longest key in bytes",
+        |config| print(config.key_bytes_max),
+        |config, value| {
+            let key_bytes_max = pando_db::Options::default().key_bytes_max as u64;
+            set(&mut config.key_bytes_max, memory(value, 1, key_bytes_max))
+        },
+    ),
+    Setting::new(
+        "reply-bytes-max",
+        "Bytes after which a reply of KRANGE or KPREFIX ends with a resume point",
+        |config| print(config.reply_bytes_max),
+        |config, value| {
+            let bulk_bytes_max = pando_protocol::limits::BULK_BYTES_MAX as u64;
+            set(
+                &mut config.reply_bytes_max,
+                memory(value, 1024, bulk_bytes_max),
+            )
+        },
+    ),
+    // What Redis' clients and tools ask for and the server does not have.
+    Setting::new(
+        "appendonly",
+        "Only no: nothing is kept on disk",
+        |_| b"no".into(),
+        |_, value| only(value, "no", NOTHING_KEPT),
+    )
+    .running(),
+    Setting::new(
+        "save",
+        "Only empty: nothing is kept on disk",
+        |_| Vec::new(),
+        |_, value| only(value, "", NOTHING_KEPT),
+    )
+    .list()
+    .running(),
+    Setting::new(
+        "maxmemory-policy",
+        "Only noeviction: no key is removed to make room",
+        |_| b"noeviction".into(),
+        |_, value| only(value, "noeviction", "no key is removed to make room"),
+    )
+    .running(),
+    Setting::new(
+        "notify-keyspace-events",
+        "Only empty: no client is told what changes",
+        |_| Vec::new(),
+        |_, value| only(value, "", "no client is told what changes"),
+    )
+    .running(),
+    Setting::new(
+        "cluster-enabled",
+        "Only no: the server is no node of a cluster",
+        |_| b"no".into(),
+        |_, value| only(value, "no", "the server is no node of a cluster"),
+    ),
+];
+
+const NOTHING_KEPT: &str = "nothing is kept on disk";
+
+static ENGINES: [&str; EngineKind::ALL.len()] = {
+    let mut names = [""; EngineKind::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = EngineKind::ALL[index].name();
+        index += 1;
+    }
+    names
+};
+
+static LOG_LEVELS: [&str; LogLevel::ALL.len()] = {
+    let mut names = [""; LogLevel::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = LogLevel::ALL[index].name();
+        index += 1;
+    }
+    names
+};
+
+/// Stores what was parsed.
+fn set<T, V: TryInto<T>>(field: &mut T, value: Result<V, Expected>) -> Result<(), Expected> {
+    let Ok(value) = value?.try_into() else {
+        unreachable!("a setting's range fits its field");
+    };
+    *field = value;
+    Ok(())
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok()
+}
+
+fn print(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Expected> {
+    let number = text(value).and_then(parse_integer);
+    number
+        .filter(|it| (least..=most).contains(it))
+        .ok_or(Expected::Integer { least, most })
+}
+
+fn memory(value: &[u8], least: u64, most: u64) -> Result<u64, Expected> {
+    let bytes = text(value).and_then(parse_memory);
+    bytes
+        .filter(|it| (least..=most).contains(it))
+        .ok_or(Expected::Memory { least, most })
+}
+
+fn switch(value: &[u8]) -> Result<bool, Expected> {
+    text(value).and_then(parse_switch).ok_or(Expected::Switch)
+}
+
+fn only(got: &[u8], value: &'static str, why: &'static str) -> Result<(), Expected> {
+    if got.eq_ignore_ascii_case(value.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Expected::Only { value, why })
+    }
+}
+
+fn parse_path(value: &[u8]) -> Result<Option<std::path::PathBuf>, Expected> {
+    match text(value) {
+        Some("") => Ok(None),
+        Some(path) if !path.contains('\0') => Ok(Some(path.into())),
+        _ => Err(Expected::Text),
+    }
+}
+
+fn print_path(path: Option<&std::path::Path>) -> Vec<u8> {
+    path.map(|path| path.to_string_lossy().into_owned())
+        .unwrap_or_default()
+        .into_bytes()
+}
+
+fn parse_port_or_off(value: &[u8]) -> Result<Option<u16>, Expected> {
+    match text(value) {
+        Some("off") => Ok(None),
+        Some(port) => port.parse().map(Some).map_err(|_| Expected::PortOrOff),
+        None => Err(Expected::PortOrOff),
+    }
+}
+
+fn parse_addresses(value: &[u8]) -> Result<Vec<BindAddress>, Expected> {
+    let words = text(value)
+        .ok_or(Expected::Addresses)?
+        .split_ascii_whitespace();
+    words
+        .map(|word| parse_address(word).ok_or(Expected::Addresses))
+        .collect()
+}
+
+fn parse_address(word: &str) -> Option<BindAddress> {
+    let (word, optional) = word
+        .strip_prefix('-')
+        .map_or((word, false), |word| (word, true));
+    let ip = match word {
+        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => word.parse().ok()?,
+    };
+    Some(BindAddress { ip, optional })
+}
+
+fn print_addresses(addresses: &[BindAddress]) -> Vec<u8> {
+    let words: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("{}{}", if address.optional { "-" } else { "" }, address.ip))
+        .collect();
+    words.join(" ").into_bytes()
+}
+
+fn parse_percentiles(value: &[u8]) -> Result<Vec<f64>, Expected> {
+    let words = text(value)
+        .ok_or(Expected::Percentiles)?
+        .split_ascii_whitespace();
+    let parse = |word: &str| {
+        word.parse()
+            .ok()
+            .filter(|percent| (0.0..=100.0).contains(percent))
+    };
+    words
+        .map(|word| parse(word).ok_or(Expected::Percentiles))
+        .collect()
+}
+
+fn print_percentiles(percentiles: &[f64]) -> Vec<u8> {
+    let words: Vec<String> = percentiles.iter().copied().map(print_percentile).collect();
+    words.join(" ").into_bytes()
+}
