@@ -3,6 +3,8 @@
 //! Every command of the table has its keys at places that follow from its number of arguments; what
 //! is done to a key may depend on options ([`KeySpec::variable`]).
 
+use std::slice;
+
 use super::spec::words;
 use super::{CommandId, CommandSpec};
 use crate::Request;
@@ -110,16 +112,15 @@ impl KeySpec {
         self
     }
 
-    /// The keys' indexes in a request of `arguments` arguments.
+    /// The index behind the last key in a request of `arguments` arguments.
     #[inline]
-    fn indexes(&self, arguments: usize) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
-        let first = usize::from(self.first);
-        let end = if self.last < 0 {
+    fn end(&self, arguments: usize) -> usize {
+        if self.last < 0 {
             arguments
         } else {
-            (first + self.last.unsigned_abs() as usize + 1).min(arguments)
-        };
-        (first..end.max(first)).step_by(usize::from(self.step))
+            let end = usize::from(self.first) + self.last.unsigned_abs() as usize + 1;
+            end.min(arguments)
+        }
     }
 }
 
@@ -137,11 +138,43 @@ pub struct KeyUse {
 /// The indexes of the arguments of `request` that are keys, in their order. `spec` is the
 /// request's command, or the subcommand that [`super::resolve`] has found.
 #[inline]
-pub fn keys(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
-    // Borrowing the specifications would tie the iterator to `spec`; the table is static.
-    let specs: &'static [KeySpec] = spec.keys;
-    let arguments = request.len();
-    specs.iter().flat_map(move |keys| keys.indexes(arguments))
+pub fn keys(spec: &CommandSpec, request: Request<'_>) -> Keys {
+    Keys {
+        specs: spec.keys.iter(),
+        arguments: request.len(),
+        next: 0,
+        end: 0,
+        step: 1,
+    }
+}
+
+/// The iterator that [`keys`] makes.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The series that have not begun.
+    specs: slice::Iter<'static, KeySpec>,
+    arguments: usize,
+    /// The series that has.
+    next: usize,
+    end: usize,
+    step: usize,
+}
+
+impl Iterator for Keys {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.next >= self.end {
+            let keys = self.specs.next()?;
+            self.next = usize::from(keys.first);
+            self.end = keys.end(self.arguments);
+            self.step = usize::from(keys.step);
+        }
+        let index = self.next;
+        self.next += self.step;
+        Some(index)
+    }
 }
 
 /// The keys of `request` with what it may do to each (COMMAND GETKEYSANDFLAGS).
@@ -158,11 +191,14 @@ pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item 
             Some(varied) if keys.variable => varied,
             _ => (keys.access, keys.effects),
         };
-        keys.indexes(arguments).map(move |index| KeyUse {
-            index,
-            access,
-            effects,
-        })
+        let indexes = usize::from(keys.first)..keys.end(arguments);
+        indexes
+            .step_by(usize::from(keys.step))
+            .map(move |index| KeyUse {
+                index,
+                access,
+                effects,
+            })
     })
 }
 
