@@ -109,11 +109,24 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
 ];
 
 static CLIENT: &[CommandSpec] = &[
+    CommandSpec::new(CommandId::Client, "client|caching", 3)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "6.0.0")
+        .summary("Says whether the keys of the next command are tracked.")
+        .complexity("O(1)")
+        .arguments(&[one_of("mode", &[word("yes", "YES"), word("no", "NO")])]),
     CommandSpec::new(CommandId::Client, "client|getname", 2)
         .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[Category::Connection])
         .group(Group::Connection, "2.6.9")
         .summary("Returns the name of this connection.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Client, "client|getredir", 2)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "6.0.0")
+        .summary("Returns which connection is told of this one's tracked keys.")
         .complexity("O(1)"),
     CommandSpec::new(CommandId::Client, "client|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
@@ -260,6 +273,33 @@ static CLIENT: &[CommandSpec] = &[
         .summary("Gives this connection a name that CLIENT LIST shows.")
         .complexity("O(1)")
         .arguments(&[string("connection-name")]),
+    CommandSpec::new(CommandId::Client, "client|tracking", -3)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "6.0.0")
+        .summary("Turns the tracking of keys on (refused) or off.")
+        .complexity("O(1)")
+        .arguments(&[one_of("status", &[word("on", "ON"), word("off", "OFF")])]),
+    CommandSpec::new(CommandId::Client, "client|trackinginfo", 2)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "6.2.0")
+        .summary("Returns how keys are tracked for this connection.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Client, "client|unblock", -3)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "5.0.0")
+        .summary("Lets a connection go on that waits for a key.")
+        .complexity("O(1)")
+        .arguments(&[
+            integer("client-id"),
+            one_of(
+                "timeout_error",
+                &[word("timeout", "TIMEOUT"), word("error", "ERROR")],
+            )
+            .optional(),
+        ]),
     CommandSpec::new(CommandId::Client, "client|unpause", 2)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[Category::Connection])

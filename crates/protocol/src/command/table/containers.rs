@@ -6,11 +6,37 @@ use crate::command::keys::{KeyAccess, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
 pub(super) static ACL: &[CommandSpec] = &[
+    CommandSpec::new(CommandId::Acl, "acl|cat", -2)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "6.0.0")
+        .summary("Lists the families of commands, or the commands of one.")
+        .complexity("O(N) for N commands.")
+        .arguments(&[string("categoryname").optional()]),
+    CommandSpec::new(CommandId::Acl, "acl|getuser", 3)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "6.0.0")
+        .summary("Returns the rules of a user.")
+        .complexity("O(1)")
+        .arguments(&[string("username")]),
     CommandSpec::new(CommandId::Acl, "acl|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[])
         .group(Group::Server, "6.0.0")
         .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Acl, "acl|list", 2)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "6.0.0")
+        .summary("Lists the rules of all users as text.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Acl, "acl|users", 2)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "6.0.0")
+        .summary("Lists the names of all users.")
         .complexity("O(1)"),
     CommandSpec::new(CommandId::Acl, "acl|whoami", 2)
         .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
@@ -180,9 +206,56 @@ pub(super) static FUNCTION: &[CommandSpec] = &[
         .group(Group::Scripting, "7.0.0")
         .summary("Lists the subcommands.")
         .complexity("O(1)"),
+    CommandSpec::new(CommandId::Function, "function|list", -2)
+        .flags(&[Flag::Noscript])
+        .categories(&[Category::Scripting])
+        .tips(&["nondeterministic_output_order"])
+        .group(Group::Scripting, "7.0.0")
+        .summary("Lists the stored functions, of which there are none.")
+        .complexity("O(1)")
+        .arguments(&[
+            string("library-name-pattern")
+                .token("LIBRARYNAME")
+                .optional(),
+            word("withcode", "WITHCODE").optional(),
+        ]),
+    CommandSpec::new(CommandId::Function, "function|stats", 2)
+        .flags(&[Flag::Noscript, Flag::AllowBusy])
+        .categories(&[Category::Scripting])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ])
+        .group(Group::Scripting, "7.0.0")
+        .summary("Returns what function runs, which is none.")
+        .complexity("O(1)"),
 ];
 
 pub(super) static LATENCY: &[CommandSpec] = &[
+    CommandSpec::new(CommandId::Latency, "latency|doctor", 2)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ])
+        .group(Group::Server, "2.8.13")
+        .summary("Reports the latency spikes of all events as text.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Latency, "latency|graph", 3)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ])
+        .group(Group::Server, "2.8.13")
+        .summary("Draws the latency spikes of an event as text.")
+        .complexity("O(1)")
+        .arguments(&[string("event")]),
     CommandSpec::new(CommandId::Latency, "latency|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[])
@@ -201,6 +274,18 @@ pub(super) static LATENCY: &[CommandSpec] = &[
         .summary("Returns the distribution of execution times, by command.")
         .complexity("O(N) for N commands.")
         .arguments(&[string("command").optional().multiple()]),
+    CommandSpec::new(CommandId::Latency, "latency|history", 3)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ])
+        .group(Group::Server, "2.8.13")
+        .summary("Returns the latency spikes of an event.")
+        .complexity("O(1)")
+        .arguments(&[string("event")]),
     CommandSpec::new(CommandId::Latency, "latency|latest", 2)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
@@ -223,11 +308,37 @@ pub(super) static LATENCY: &[CommandSpec] = &[
 ];
 
 pub(super) static MEMORY: &[CommandSpec] = &[
+    CommandSpec::new(CommandId::Memory, "memory|doctor", 2)
+        .categories(&[])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ])
+        .group(Group::Server, "4.0.0")
+        .summary("Reports problems of memory as text.")
+        .complexity("O(1)"),
     CommandSpec::new(CommandId::Memory, "memory|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[])
         .group(Group::Server, "4.0.0")
         .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Memory, "memory|malloc-stats", 2)
+        .categories(&[])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ])
+        .group(Group::Server, "4.0.0")
+        .summary("Returns what the allocator says of itself.")
+        .complexity("O(1)"),
+    CommandSpec::new(CommandId::Memory, "memory|purge", 2)
+        .categories(&[])
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .group(Group::Server, "4.0.0")
+        .summary("Asks the allocator to give memory back.")
         .complexity("O(1)"),
     CommandSpec::new(CommandId::Memory, "memory|stats", 2)
         .categories(&[])
