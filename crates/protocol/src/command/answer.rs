@@ -309,13 +309,10 @@ fn get_keys(request: Request<'_>, with_flags: bool, reply: &mut Reply<'_>) {
     }
 }
 
-/// Answers the HELP subcommand of a container.
-pub fn help(container: &CommandSpec, reply: &mut Reply<'_>) {
-    let name = container.name.to_ascii_uppercase();
+/// COMMAND HELP, from the table.
+fn help(container: &CommandSpec, reply: &mut Reply<'_>) {
     reply.array(1 + 2 * container.subcommands.len());
-    reply.simple(&format!(
-        "{name} <subcommand> [<argument> ...]. The subcommands are:"
-    ));
+    reply.simple("COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     for spec in container.subcommands {
         let syntax = spec.syntax();
         let own = syntax.split_once(' ').map_or(&*syntax, |(_, own)| own);

@@ -14,7 +14,7 @@ mod spec;
 mod syntax;
 mod table;
 
-pub use answer::{answer, help};
+pub use answer::answer;
 pub use argument::{Argument, ArgumentKind};
 pub use id::CommandId;
 pub use index::{all, lookup, spec};
