@@ -1,4 +1,5 @@
-//! Requests are resolved or refused, and COMMAND answers. The oracle is `pando_protocol::fuzz::commands`.
+//! Requests are resolved or refused, and COMMAND answers.
+//! The oracle is `pando_protocol::fuzz::commands`.
 
 #![no_main]
 

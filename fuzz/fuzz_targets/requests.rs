@@ -1,4 +1,5 @@
-//! Requests are the same however their bytes arrive. The oracle is `pando_protocol::fuzz::requests`.
+//! Requests are the same however their bytes arrive.
+//! The oracle is `pando_protocol::fuzz::requests`.
 
 #![no_main]
 
