@@ -1,13 +1,263 @@
-//! SCAN cursors of ordered engines: random numbers that name resume keys.
+//! Cursors of SCAN and HSCAN on ordered engines: random numbers that name where a scan goes on.
+//!
+//! | field | writer | lock | reader |
+//! |---|---|---|---|
+//! | `table` | scans that pause, through any session | its mutex | scans that go on |
+//!
+//! A cursor belongs to the database, not to a connection: it may be used from any connection, more
+//! than once, until [`limits::CURSORS_MAX`] later ones (or [`limits::CURSOR_BYTES_MAX`] of their
+//! keys) have been given out. One that is not known, or was given out for another tree or hash, is
+//! refused: answering as if the scan were complete would hide keys.
+//!
+//! Invariants:
+//! - **CU1** `order` holds exactly the numbers of `places`, oldest first, and `bytes` the sum of
+//!   their sizes.
+//! - **CU2** A place is the last entry that was looked at. A scan goes on behind it whether it is
+//!   still there or not, so what is present throughout is met.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use pando_engine::TreeId;
+
+use crate::database::lock;
+use crate::error::CommandError;
+use crate::limits;
+
+/// Cursors have this many bits: some clients keep them in a double.
+const CURSOR_BITS: u32 = 53;
+
+/// Where a scan goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Behind a key.
+    Key { tree: TreeId, key: Box<[u8]> },
+    /// Behind a field of a hash.
+    Field {
+        tree: TreeId,
+        key: Box<[u8]>,
+        field: Box<[u8]>,
+    },
+}
+
+impl Place {
+    fn bytes(&self) -> usize {
+        let text = match self {
+            Self::Key { key, .. } => key.len(),
+            Self::Field { key, field, .. } => key.len() + field.len(),
+        };
+        size_of::<Self>() + text
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    random: fastrand::Rng,
+    places: HashMap<u64, Place>,
+    order: VecDeque<u64>,
+    bytes: usize,
+}
 
 /// The shared, bounded table of resume points.
 #[derive(Debug)]
 pub(crate) struct Cursors {
-    _seed: u64,
+    table: Mutex<Table>,
+}
+
+/// The number that a client gave as a cursor. As in Redis, whatever `strtoul` takes is a number,
+/// nothing at all being 0.
+pub(crate) fn parse(argument: &[u8]) -> Result<u64, CommandError> {
+    let (negative, digits) = match argument {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    let digits = std::str::from_utf8(digits).map_err(|_| CommandError::InvalidCursor)?;
+    let signed_again = digits.starts_with('+');
+    let number: u64 = digits.parse().map_err(|_| CommandError::InvalidCursor)?;
+    match (signed_again, negative) {
+        (true, _) => Err(CommandError::InvalidCursor),
+        (false, true) => Ok(number.wrapping_neg()),
+        (false, false) => Ok(number),
+    }
 }
 
 impl Cursors {
+    /// An empty table whose numbers are drawn from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { _seed: seed }
+        Self {
+            table: Mutex::new(Table {
+                random: fastrand::Rng::with_seed(seed),
+                places: HashMap::new(),
+                order: VecDeque::new(),
+                bytes: 0,
+            }),
+        }
+    }
+
+    /// A cursor, never 0, from which a scan of `tree` goes on behind `key`.
+    pub(crate) fn pause_behind_key(&self, tree: TreeId, key: &[u8]) -> u64 {
+        lock(&self.table).insert(Place::Key {
+            tree,
+            key: key.into(),
+        })
+    }
+
+    /// The key behind which a scan of `tree` goes on at `cursor`.
+    pub(crate) fn key_of(&self, cursor: u64, tree: TreeId) -> Result<Box<[u8]>, CommandError> {
+        match lock(&self.table).places.get(&cursor) {
+            Some(Place::Key { tree: of, key }) if *of == tree => Ok(key.clone()),
+            _ => Err(CommandError::UnknownCursor),
+        }
+    }
+
+    /// A cursor, never 0, from which a scan of the hash at `key` goes on behind `field`.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "HSCAN comes with the hash commands")
+    )]
+    pub(crate) fn pause_behind_field(&self, tree: TreeId, key: &[u8], field: &[u8]) -> u64 {
+        let (key, field) = (key.into(), field.into());
+        lock(&self.table).insert(Place::Field { tree, key, field })
+    }
+
+    /// The field behind which a scan of the hash at `key` goes on at `cursor`.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "HSCAN comes with the hash commands")
+    )]
+    pub(crate) fn field_of(
+        &self,
+        cursor: u64,
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<Box<[u8]>, CommandError> {
+        match lock(&self.table).places.get(&cursor) {
+            Some(Place::Field {
+                tree: of,
+                key: at,
+                field,
+            }) if *of == tree && **at == *key => Ok(field.clone()),
+            _ => Err(CommandError::UnknownCursor),
+        }
+    }
+}
+
+impl Table {
+    fn insert(&mut self, place: Place) -> u64 {
+        self.bytes += place.bytes();
+        let cursor = loop {
+            let cursor = self.random.u64(1..1 << CURSOR_BITS);
+            if !self.places.contains_key(&cursor) {
+                break cursor;
+            }
+        };
+        self.places.insert(cursor, place);
+        self.order.push_back(cursor);
+        while self.order.len() > limits::CURSORS_MAX || self.bytes > limits::CURSOR_BYTES_MAX {
+            let oldest = self
+                .order
+                .pop_front()
+                .expect("the bounds hold one cursor (CU1)");
+            let place = self.places.remove(&oldest).expect("CU1");
+            self.bytes -= place.bytes();
+        }
+        cursor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: TreeId = TreeId(3);
+
+    #[test]
+    fn a_cursor_can_be_used_again_and_names_one_place() {
+        let cursors = Cursors::new(7);
+        let first = cursors.pause_behind_key(TREE, b"a");
+        let second = cursors.pause_behind_key(TREE, b"b");
+        assert_ne!(first, second);
+        for _ in 0..2 {
+            assert_eq!(cursors.key_of(first, TREE).as_deref(), Ok(&b"a"[..]));
+            assert_eq!(cursors.key_of(second, TREE).as_deref(), Ok(&b"b"[..]));
+        }
+    }
+
+    #[test]
+    fn cursors_are_read_as_redis_reads_them() {
+        for (argument, cursor) in [
+            (&b""[..], Some(0)),
+            (b"0", Some(0)),
+            (b"007", Some(7)),
+            (b"+5", Some(5)),
+            (b"-1", Some(u64::MAX)),
+            (b"18446744073709551615", Some(u64::MAX)),
+            (b"18446744073709551616", None),
+            (b" 5", None),
+            (b"5 ", None),
+            (b"0x1", None),
+            (b"+-5", None),
+            (b"-+5", None),
+            (b"++5", None),
+            (b"-", None),
+            (b"\xff", None),
+        ] {
+            let expected = cursor.ok_or(CommandError::InvalidCursor);
+            assert_eq!(parse(argument), expected, "{}", argument.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_another_tree_hash_or_kind_is_unknown() {
+        let cursors = Cursors::new(7);
+        let key = cursors.pause_behind_key(TREE, b"h");
+        let field = cursors.pause_behind_field(TREE, b"h", b"f");
+        assert_eq!(
+            cursors.field_of(field, TREE, b"h").as_deref(),
+            Ok(&b"f"[..])
+        );
+        let unknown = Err(CommandError::UnknownCursor);
+        assert_eq!(cursors.key_of(key, TreeId(4)), unknown);
+        assert_eq!(cursors.key_of(field, TREE), unknown);
+        assert_eq!(cursors.field_of(key, TREE, b"h"), unknown);
+        assert_eq!(cursors.field_of(field, TREE, b"i"), unknown);
+        assert_eq!(cursors.field_of(field, TreeId(4), b"h"), unknown);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_first() {
+        let cursors = Cursors::new(7);
+        let all: Vec<u64> = (0..limits::CURSORS_MAX as u32 + 2)
+            .map(|index| cursors.pause_behind_key(TREE, &index.to_be_bytes()))
+            .collect();
+        assert!(!all.contains(&0));
+        let known = |cursor| cursors.key_of(cursor, TREE).is_ok();
+        assert_eq!(
+            all.iter().filter(|cursor| known(**cursor)).count(),
+            limits::CURSORS_MAX
+        );
+        assert_eq!((known(all[1]), known(all[2])), (false, true));
+    }
+
+    #[test]
+    fn long_keys_are_bounded_by_their_bytes() {
+        let cursors = Cursors::new(7);
+        let key = vec![0; pando_engine::limits::KEY_BYTES_MAX];
+        let first = cursors.pause_behind_key(TREE, &key);
+        for _ in 0..limits::CURSOR_BYTES_MAX / key.len() {
+            assert!(lock(&cursors.table).bytes <= limits::CURSOR_BYTES_MAX);
+            cursors.pause_behind_key(TREE, &key);
+        }
+        assert_eq!(
+            cursors.key_of(first, TREE),
+            Err(CommandError::UnknownCursor)
+        );
+        let table = lock(&cursors.table);
+        let bytes: usize = table.places.values().map(Place::bytes).sum();
+        assert_eq!(
+            (bytes, table.order.len()),
+            (table.bytes, table.places.len())
+        );
     }
 }

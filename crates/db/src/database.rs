@@ -67,7 +67,6 @@ pub struct Database {
     pub(crate) store: Store,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
-    #[expect(dead_code, reason = "SCAN comes with the key commands")]
     pub(crate) cursors: Cursors,
     pub(crate) watch_horizon: WatchHorizon,
     trees: Box<[AtomicU32]>,

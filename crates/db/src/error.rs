@@ -92,4 +92,50 @@ pub enum CommandError {
     },
     #[error("ERR the reply would be longer than {reply_bytes_max} bytes")]
     ReplyTooLong { reply_bytes_max: usize },
+
+    // Keys.
+    #[error("ERR source and destination objects are the same")]
+    SameObject,
+    #[error("ERR Unsupported option {option}")]
+    UnsupportedOption { option: String },
+    #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
+    IncompatibleNx,
+    #[error("ERR GT and LT options at the same time are not compatible")]
+    IncompatibleGtLt,
+    #[error("ERR invalid cursor")]
+    InvalidCursor,
+    #[error("ERR unknown cursor: too old, or given out for another database; begin again with 0")]
+    UnknownCursor,
+    #[error(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+         that when switching between policies at runtime LRU and LFU data will take some time to \
+         adjust."
+    )]
+    NoLfuPolicy,
+
+    // RESTORE.
+    #[error("BUSYKEY Target key name already exists.")]
+    BusyKey,
+    #[error("ERR Invalid TTL value, must be >= 0")]
+    InvalidTtl,
+    #[error("ERR Invalid IDLETIME value, must be >= 0")]
+    InvalidIdleTime,
+    #[error("ERR Invalid FREQ value, must be >= 0 and <= 255")]
+    InvalidFrequency,
+    #[error("ERR DUMP payload version or checksum are wrong")]
+    PayloadFooter,
+    #[error("ERR Bad data format")]
+    PayloadFormat,
+    #[error("ERR Bad data format: the payload holds a {type_name}, which is not supported")]
+    PayloadType { type_name: &'static str },
+    #[error("ERR the payload holds {bytes} bytes where at most {bytes_max} are allowed")]
+    PayloadTooLong { bytes: usize, bytes_max: usize },
+
+    // Ranges of keys.
+    #[error("ERR min or max not valid string range item")]
+    RangeBound,
+    #[error("ERR value is out of range, must be positive")]
+    NotPositive,
+    #[error("ERR numfields should be greater than 0")]
+    FieldCount,
 }

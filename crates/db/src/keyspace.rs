@@ -358,7 +358,9 @@ impl<'t> Keyspace<'t> {
     pub fn warm(&mut self, keys: &[&[u8]]) {
         if keys.len() > 1 {
             let tree = self.tree;
-            let keys: Vec<_> = keys.iter().map(|bytes| Key::new(tree, bytes)).collect();
+            let storable = |key: &&&[u8]| key.len() <= pando_engine::limits::KEY_BYTES_MAX;
+            let keys = keys.iter().filter(storable);
+            let keys: Vec<_> = keys.map(|bytes| Key::new(tree, bytes)).collect();
             self.session.store.warm(&keys);
         }
     }

@@ -15,8 +15,12 @@ mod clock;
 mod commands;
 mod cursors;
 mod database;
+mod dump;
 mod error;
 mod expiry;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod keyspace;
 pub mod limits;
 mod maintenance;
@@ -30,7 +34,7 @@ mod watch;
 
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
-pub use commands::{Progress, Slice};
+pub use commands::{Progress, Slice, memory_usage};
 pub use database::{Database, OpenError};
 pub use error::CommandError;
 pub use keyspace::Keyspace;

@@ -15,6 +15,12 @@ pub const SLICE_BYTES_MAX: usize = 1024 * 1024;
 /// Resume points of SCAN kept at a time; the oldest are forgotten first.
 pub const CURSORS_MAX: usize = 16 * 1024;
 
+/// Bytes of the keys and fields that these resume points name.
+pub const CURSOR_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes that the strings of one RESTORE payload may unfold to, all together.
+pub const RESTORED_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 /// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -45,3 +51,11 @@ pub const EXPIRE_KEYS_MAX: usize = 64;
 
 /// Steps of engine maintenance before the gate is passed on.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
+
+// A resume point of the longest key and field is kept at least until the next one is made.
+const _: () = assert!(
+    2 * (pando_engine::limits::KEY_BYTES_MAX + pando_engine::limits::FIELD_BYTES_MAX)
+        < CURSOR_BYTES_MAX / 2
+);
+// The longest string passes DUMP and RESTORE.
+const _: () = assert!(pando_engine::limits::COLUMN_BYTES_MAX <= RESTORED_BYTES_MAX);

@@ -19,6 +19,8 @@ use pando_protocol::{Reply, Request};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 
+pub use keys::memory_usage;
+
 /// How far a command has come.
 #[derive(Debug)]
 pub enum Progress {

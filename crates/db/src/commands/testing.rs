@@ -124,6 +124,13 @@ impl Shell {
         self.session.turn()
     }
 
+    /// Stores a string below the commands.
+    pub(crate) fn store(&mut self, key: &[u8], string: &[u8]) {
+        let write = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(string)));
+        let written = self.turn().keyspace(0).update(key, write);
+        assert!(matches!(written, Ok(Some(_))));
+    }
+
     /// Executes one request in a turn of its own and returns the encoded reply.
     pub(crate) fn run<A: AsRef<[u8]>>(
         &mut self,
@@ -210,9 +217,7 @@ fn a_shell_speaks_to_a_database() {
     shell.pass_ms(1500);
     assert_eq!(other.line("TIME"), "*2 $10 1700000001 $6 500000");
     other.check(&[("WATCH k", "+OK"), ("MULTI", "+OK")]);
-    let write = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(b"v")));
-    let written = shell.turn().keyspace(0).update(b"k", write);
-    assert!(matches!(written, Ok(Some(_))));
+    shell.store(b"k", b"v");
     other.speak(RespVersion::Resp3);
     other.check(&[("EXEC", "_"), ("DBSIZE", ":1")]);
 }

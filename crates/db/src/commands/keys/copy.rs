@@ -1,0 +1,51 @@
+//! COPY.
+
+use pando_engine::{Decision, NewValue};
+use pando_protocol::{Reply, Request};
+
+use super::{again, database_index};
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// Copies a value, its deadline included, to another key or database; 1 if copied, 0 if there is
+/// nothing to copy or something in its place. O(size): the copy shares nothing with its source.
+pub(super) fn copy(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let (source, destination) = (request.arg(1), request.arg(2));
+    let (mut index, mut replace) = (keyspace.database_index(), false);
+    let mut at = 3;
+    while at < request.len() {
+        if request.is(at, "REPLACE") {
+            replace = true;
+            at += 1;
+        } else if request.is(at, "DB") && at + 1 < request.len() {
+            index = database_index(keyspace, request.arg(at + 1))?;
+            at += 2;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    if index == keyspace.database_index() && source == destination {
+        return Err(CommandError::SameObject);
+    }
+    keyspace.check_key(destination)?;
+    let copy = keyspace.read(source, |value| {
+        value.map(|value| (value.attributes, value.body.to_body()))
+    });
+    let copied = match &copy {
+        None => false,
+        Some((attributes, body)) => keyspace.at(index).try_update(destination, |old| {
+            if old.is_some() && !replace {
+                return Ok((Decision::Keep, false));
+            }
+            let value = NewValue::new(again(body)).with(*attributes);
+            Ok((Decision::Write(value), true))
+        })?,
+    };
+    reply.integer(copied.into());
+    Ok(Progress::Done)
+}

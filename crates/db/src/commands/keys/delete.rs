@@ -1,0 +1,21 @@
+//! DEL UNLINK.
+
+use pando_protocol::{Reply, Request};
+
+use crate::commands::{Handled, Progress};
+use crate::keyspace::Keyspace;
+
+/// Removes keys, each by itself, and counts those that were there. Memory is returned behind the
+/// reply, so UNLINK differs from DEL by its name only.
+pub(super) fn delete(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut removed = 0;
+    super::for_each_key(keyspace, request, |keyspace, key| {
+        removed += usize::from(keyspace.remove(key));
+    });
+    reply.count(removed);
+    Ok(Progress::Done)
+}

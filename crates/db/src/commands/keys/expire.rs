@@ -1,0 +1,168 @@
+//! EXPIRE PEXPIRE EXPIREAT PEXPIREAT, TTL PTTL EXPIRETIME PEXPIRETIME, PERSIST.
+
+use pando_engine::{Attributes, Deadline, Decision, NewValue};
+use pando_protocol::command::CommandId;
+use pando_protocol::{Reply, Request, number};
+
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+const MILLISECONDS_PER_SECOND: i64 = 1000;
+
+/// The options NX, XX, GT and LT.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "four options, most of which combine"
+)]
+struct Conditions {
+    absent: bool,
+    present: bool,
+    greater: bool,
+    less: bool,
+}
+
+impl Conditions {
+    /// Reads the arguments behind the time.
+    fn parse(request: Request<'_>) -> Result<Self, CommandError> {
+        let mut conditions = Self::default();
+        for (index, option) in (3..).zip(request.args_from(3)) {
+            let condition = match index {
+                _ if request.is(index, "NX") => &mut conditions.absent,
+                _ if request.is(index, "XX") => &mut conditions.present,
+                _ if request.is(index, "GT") => &mut conditions.greater,
+                _ if request.is(index, "LT") => &mut conditions.less,
+                _ => {
+                    let option = String::from_utf8_lossy(option).into_owned();
+                    return Err(CommandError::UnsupportedOption { option });
+                }
+            };
+            *condition = true;
+        }
+        if conditions.absent && (conditions.present || conditions.greater || conditions.less) {
+            return Err(CommandError::IncompatibleNx);
+        }
+        if conditions.greater && conditions.less {
+            return Err(CommandError::IncompatibleGtLt);
+        }
+        Ok(conditions)
+    }
+
+    /// Whether a key with this deadline may get `when`. No deadline counts as an infinite one.
+    fn allow(self, present: Option<Deadline>, when: i64) -> bool {
+        match present {
+            None => !self.present && !self.greater,
+            Some(Deadline(present)) => {
+                let when = i128::from(when);
+                let present = i128::from(present);
+                !(self.absent || self.greater && when <= present || self.less && when >= present)
+            }
+        }
+    }
+}
+
+/// The moment that a request names, in milliseconds since the Unix epoch; it may lie in the past.
+fn moment(id: CommandId, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, CommandError> {
+    let (command, in_seconds, relative) = match id {
+        CommandId::Expire => ("expire", true, true),
+        CommandId::Pexpire => ("pexpire", false, true),
+        CommandId::Expireat => ("expireat", true, false),
+        _ => ("pexpireat", false, false),
+    };
+    let given = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
+    let unit = if in_seconds {
+        MILLISECONDS_PER_SECOND
+    } else {
+        1
+    };
+    let base = if relative { keyspace.now() as i64 } else { 0 };
+    let moment = given
+        .checked_mul(unit)
+        .and_then(|given| given.checked_add(base));
+    moment.ok_or(CommandError::InvalidExpireTime { command })
+}
+
+/// Gives a key a deadline, or removes it when the deadline is past; 1 if so, 0 if there is no key
+/// or a condition does not hold.
+pub(super) fn expire(
+    id: CommandId,
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let conditions = Conditions::parse(request)?;
+    let when = moment(id, keyspace, request.arg(2))?;
+    let now = keyspace.now() as i64;
+    let changed = keyspace.try_update(request.arg(1), |old| {
+        let old = old.filter(|old| conditions.allow(old.attributes.deadline, when));
+        Ok(match old {
+            None => (Decision::Keep, false),
+            Some(_) if when <= now => (Decision::Remove, true),
+            Some(old) => {
+                let deadline = Some(Deadline(when as u64));
+                let attributes = Attributes {
+                    deadline,
+                    ..old.attributes
+                };
+                let value = NewValue::new(old.body.hand_over()).with(attributes);
+                (Decision::Write(value), true)
+            }
+        })
+    })?;
+    reply.integer(changed.into());
+    Ok(Progress::Done)
+}
+
+/// When a key expires, or in how long; -1 if never, -2 if there is no key. Seconds are rounded.
+pub(super) fn remaining(
+    id: CommandId,
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let now = keyspace.now();
+    let found = keyspace.read(request.arg(1), |value| {
+        value.map(|value| value.attributes.deadline)
+    });
+    let answer = match found {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(Deadline(at))) => {
+            let absolute = matches!(id, CommandId::Expiretime | CommandId::Pexpiretime);
+            let in_seconds = matches!(id, CommandId::Ttl | CommandId::Expiretime);
+            let milliseconds = if absolute { at } else { at.saturating_sub(now) };
+            if in_seconds {
+                ((milliseconds + 500) / 1000) as i64
+            } else {
+                milliseconds as i64
+            }
+        }
+    };
+    reply.integer(answer);
+    Ok(Progress::Done)
+}
+
+/// Takes a key's deadline away; 1 if it had one.
+pub(super) fn persist(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let changed = keyspace.try_update(request.arg(1), |old| {
+        let old = old.filter(|old| old.attributes.deadline.is_some());
+        Ok(match old {
+            None => (Decision::Keep, false),
+            Some(old) => {
+                let attributes = Attributes {
+                    deadline: None,
+                    ..old.attributes
+                };
+                let value = NewValue::new(old.body.hand_over()).with(attributes);
+                (Decision::Write(value), true)
+            }
+        })
+    })?;
+    reply.integer(changed.into());
+    Ok(Progress::Done)
+}

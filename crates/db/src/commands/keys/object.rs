@@ -1,0 +1,73 @@
+//! OBJECT.
+
+use pando_engine::{BodyRef, ValueRef};
+use pando_protocol::{Reply, Request, number};
+
+use crate::commands::{Handled, Progress, encoding};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// What OBJECT REFCOUNT answers for a value that Redis shares between all keys that have it.
+const SHARED: i64 = i32::MAX as i64;
+
+/// Redis shares the integers below this one.
+const SHARED_INTEGERS: i64 = 10_000;
+
+/// What OBJECT HELP answers.
+const HELP: &[&str] = &[
+    "OBJECT subcommand [key]. The subcommands:",
+    "ENCODING key",
+    "    The form in which Redis would hold the value.",
+    "FREQ key",
+    "    How often the key was used lately; needs an LFU policy.",
+    "IDLETIME key",
+    "    Seconds since the key was last used; always 0.",
+    "REFCOUNT key",
+    "    The references that the value has.",
+    "HELP",
+    "    These lines.",
+];
+
+/// Tells of a value what Redis would; null when there is none.
+pub(super) fn object(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    if request.is(1, "HELP") {
+        reply.array(HELP.len());
+        for line in HELP {
+            reply.simple(line);
+        }
+        return Ok(Progress::Done);
+    }
+    let key = request.get(2).ok_or(CommandError::Syntax)?;
+    keyspace.read(key, |value| {
+        let Some(value) = value else {
+            reply.null();
+            return Ok(Progress::Done);
+        };
+        if request.is(1, "ENCODING") {
+            reply.bulk(encoding::name(&value));
+        } else if request.is(1, "REFCOUNT") {
+            reply.integer(reference_count(&value));
+        } else if request.is(1, "IDLETIME") {
+            // Access times are not kept, and a version does not tell the time of its write.
+            reply.integer(0);
+        } else {
+            return Err(CommandError::NoLfuPolicy);
+        }
+        Ok(Progress::Done)
+    })
+}
+
+fn reference_count(value: &ValueRef<'_>) -> i64 {
+    let shared = match value.body {
+        BodyRef::String(string) if encoding::name(value) == "int" => {
+            let number = string.as_flat().and_then(number::parse_i64);
+            number.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number))
+        }
+        _ => false,
+    };
+    if shared { SHARED } else { 1 }
+}

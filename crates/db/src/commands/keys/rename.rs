@@ -1,0 +1,97 @@
+//! RENAME RENAMENX MOVE: a value goes to another key or database.
+//!
+//! These run under all gates, so nobody sees the value twice or not at all. A large body is handed
+//! over, not copied (D2 of `pando_engine`'s values).
+
+use pando_engine::{Attributes, Body, Decision, NewValue};
+use pando_protocol::{Reply, Request};
+
+use super::{again, database_index};
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// Gives a value another key, whatever was there; its deadline comes along.
+pub(super) fn rename(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let (source, destination) = (request.arg(1), request.arg(2));
+    keyspace.check_key(destination)?;
+    if source == destination {
+        if !is_there(keyspace, source) {
+            return Err(CommandError::NoSuchKey);
+        }
+    } else {
+        let (attributes, body) = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
+        store(keyspace, destination, attributes, &body)?;
+        keyspace.remove(source);
+    }
+    reply.ok();
+    Ok(Progress::Done)
+}
+
+/// [`rename`] unless something is there; 1 if renamed.
+pub(super) fn rename_if_absent(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let (source, destination) = (request.arg(1), request.arg(2));
+    keyspace.check_key(destination)?;
+    if !is_there(keyspace, source) {
+        return Err(CommandError::NoSuchKey);
+    }
+    let free = !is_there(keyspace, destination);
+    if free {
+        let (attributes, body) = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
+        store(keyspace, destination, attributes, &body)?;
+        keyspace.remove(source);
+    }
+    reply.integer(free.into());
+    Ok(Progress::Done)
+}
+
+/// Takes a key to another database unless something is there; 1 if moved.
+pub(super) fn move_to(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let key = request.arg(1);
+    let index = database_index(keyspace, request.arg(2))?;
+    if index == keyspace.database_index() {
+        return Err(CommandError::SameObject);
+    }
+    let free = !is_there(&mut keyspace.at(index), key);
+    let found = if free { take_over(keyspace, key) } else { None };
+    if let Some((attributes, body)) = &found {
+        store(&mut keyspace.at(index), key, *attributes, body)?;
+        keyspace.remove(key);
+    }
+    reply.integer(found.is_some().into());
+    Ok(Progress::Done)
+}
+
+fn is_there(keyspace: &mut Keyspace<'_>, key: &[u8]) -> bool {
+    keyspace.look(key, |value| value.is_some())
+}
+
+/// The value at `key`, for the one key that it goes to.
+fn take_over(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<(Attributes, Body<'static>)> {
+    keyspace.look(key, |value| {
+        value.map(|value| (value.attributes, value.body.hand_over()))
+    })
+}
+
+fn store(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    attributes: Attributes,
+    body: &Body<'_>,
+) -> Result<(), CommandError> {
+    let value = || NewValue::new(again(body)).with(attributes);
+    keyspace.update(key, |_| Decision::Write(value()))?;
+    Ok(())
+}

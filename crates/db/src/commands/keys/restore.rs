@@ -1,0 +1,134 @@
+//! RESTORE.
+
+use pando_engine::{Attributes, BodyRef, Deadline, Decision, NewValue};
+use pando_protocol::{Reply, Request, number};
+
+use super::again;
+use crate::commands::{Handled, Progress, encoding};
+use crate::dump::{self, Bounds, Decoded, PayloadError};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+use crate::limits;
+
+/// The options behind the payload.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    replace: bool,
+    absolute: bool,
+}
+
+impl Options {
+    /// Reads the options. Idle time and frequency are checked and of no effect: no policy that
+    /// evicts keys asks for them.
+    fn parse(request: Request<'_>) -> Result<Self, CommandError> {
+        let mut options = Self::default();
+        let (mut idle_time, mut frequency) = (false, false);
+        let mut at = 4;
+        while at < request.len() {
+            let number =
+                |at: usize| number::parse_i64(request.arg(at)).ok_or(CommandError::NotAnInteger);
+            let more = at + 1 < request.len();
+            if request.is(at, "REPLACE") {
+                options.replace = true;
+            } else if request.is(at, "ABSTTL") {
+                options.absolute = true;
+            } else if request.is(at, "IDLETIME") && more && !frequency {
+                at += 1;
+                if number(at)? < 0 {
+                    return Err(CommandError::InvalidIdleTime);
+                }
+                idle_time = true;
+            } else if request.is(at, "FREQ") && more && !idle_time {
+                at += 1;
+                if u8::try_from(number(at)?).is_err() {
+                    return Err(CommandError::InvalidFrequency);
+                }
+                frequency = true;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// Makes a key from a payload of DUMP. O(size).
+pub(super) fn restore(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let key = request.arg(1);
+    let options = Options::parse(request)?;
+    if !options.replace && keyspace.look(key, |value| value.is_some()) {
+        return Err(CommandError::BusyKey);
+    }
+    let ttl = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    if ttl < 0 {
+        return Err(CommandError::InvalidTtl);
+    }
+    keyspace.check_key(key)?;
+    let bounds = Bounds {
+        value_bytes_max: keyspace.options().value_bytes_max,
+        field_bytes_max: pando_engine::limits::FIELD_BYTES_MAX,
+        total_bytes_max: limits::RESTORED_BYTES_MAX,
+    };
+    let decoded = dump::decode(request.arg(3), bounds)?;
+    let encoding = encoding_of(&decoded);
+    let now = keyspace.now() as i64;
+    // As in Redis a sum beyond 64 bits wraps around and lies in the past.
+    let deadline = if options.absolute {
+        ttl
+    } else {
+        ttl.wrapping_add(now)
+    };
+    keyspace.try_update(key, |old| {
+        if old.is_some() && !options.replace {
+            return Err(CommandError::BusyKey);
+        }
+        let decision = if ttl != 0 && deadline <= now {
+            Decision::Remove
+        } else {
+            let deadline = (ttl != 0).then_some(Deadline(deadline as u64));
+            let attributes = Attributes {
+                deadline,
+                encoding,
+                ..Attributes::default()
+            };
+            Decision::Write(NewValue::new(again(&decoded.body)).with(attributes))
+        };
+        Ok((decision, ()))
+    })?;
+    reply.ok();
+    Ok(Progress::Done)
+}
+
+/// What the value remembers of its history: Redis reads a hash into a table when it is large.
+fn encoding_of(decoded: &Decoded) -> u8 {
+    let BodyRef::Hash(hash) = decoded.body.as_ref() else {
+        return encoding::DERIVED;
+    };
+    let is_long = |length: usize| length > encoding::LISTPACK_ITEM_BYTES_MAX;
+    let converted = hash.len() > encoding::LISTPACK_ENTRIES_MAX
+        || !decoded.packed
+            && hash
+                .iter()
+                .any(|(field, value)| is_long(field.len()) || is_long(value.len()));
+    if converted {
+        encoding::HASHTABLE
+    } else {
+        encoding::DERIVED
+    }
+}
+
+impl From<PayloadError> for CommandError {
+    fn from(error: PayloadError) -> Self {
+        match error {
+            PayloadError::Footer => Self::PayloadFooter,
+            PayloadError::Malformed { .. } => Self::PayloadFormat,
+            PayloadError::Unsupported { type_name } => Self::PayloadType { type_name },
+            PayloadError::TooLong { bytes, bytes_max } => Self::PayloadTooLong { bytes, bytes_max },
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Commands on ranges of keys, which Redis does not have: KRANGE KPREFIX KCOUNT KRANGEDEL.
+//!
+//! Bounds are written as those of ZRANGE … BYLEX. A reply that does not reach the end of its range
+//! names the bound from which to go on, ready to be sent as the next *start*.
+
+mod bounds;
+mod count;
+mod range;
+mod remove;
+
+#[cfg(test)]
+mod tests;
+
+use pando_protocol::command::CommandId;
+use pando_protocol::{Reply, Request, number};
+
+use super::Handled;
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// Runs a command of this family.
+pub(super) fn execute(
+    id: CommandId,
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    match id {
+        CommandId::Krange => range::range(keyspace, request, reply),
+        CommandId::Kprefix => range::prefix(keyspace, request, reply),
+        CommandId::Kcount => count::count(keyspace, request, reply),
+        CommandId::Krangedel => remove::remove(keyspace, request, reply),
+        _ => Err(CommandError::NoHost),
+    }
+}
+
+/// The number behind LIMIT, 1 at least: a reply of nothing could not name where to go on.
+fn limit(argument: Option<&[u8]>) -> Result<usize, CommandError> {
+    let argument = argument.ok_or(CommandError::Syntax)?;
+    let limit = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
+    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+    limit.ok_or(CommandError::NotPositive)
+}
+
+/// The options of KCOUNT and KRANGEDEL: `[LIMIT n]`, else no limit.
+fn only_limit(request: Request<'_>) -> Result<usize, CommandError> {
+    let mut found = usize::MAX;
+    for at in (3..request.len()).step_by(2) {
+        if !request.is(at, "LIMIT") {
+            return Err(CommandError::Syntax);
+        }
+        found = limit(request.get(at + 1))?;
+    }
+    Ok(found)
+}
+
+/// Writes where to go on: exclusive of `last`, or null when the range is complete.
+fn write_next(reply: &mut Reply<'_>, last: Option<&[u8]>) {
+    match last {
+        Some(last) => {
+            reply.bulk_begin(last.len() + 1);
+            reply.bulk_piece(b"(");
+            reply.bulk_piece(last);
+            reply.bulk_end();
+        }
+        None => reply.null(),
+    }
+}

@@ -1,0 +1,294 @@
+//! The payload of DUMP and RESTORE: one value in the format of Redis' RDB files, so that values
+//! move to and from Redis.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 1 | kind: 0 string, 4 hash, 9 hash as zipmap, 13 as ziplist, 16 as listpack |
+//! | 1 | n | the value |
+//! | n + 1 | 2 | version of the RDB format, little-endian |
+//! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
+//!
+//! A string is a length and its bytes, or one of four encoded forms ([`rdb`]). A hash of kind 4 is
+//! a count and as many names and values, each a string; the other kinds are one string that holds
+//! the whole hash in a packed form. We write what Redis 7.0 writes: kinds 0, 4 and 16, version 10.
+//! We read every kind of hash up to that version.
+//!
+//! Invariants:
+//! - **DU1** No payload makes [`decode`] panic, allocate more than a small multiple of the payload
+//!   before its contents are seen to be there, or produce more than its bounds allow.
+//! - **DU2** What `decode` accepts holds every promise of the format that it relies on: lengths
+//!   inside the payload, links between packed entries, no field twice.
+//!
+//! Deliberately absent: kinds of lists, sets, sorted sets, streams and modules (a clear refusal).
+
+mod listpack;
+mod lzf;
+mod rdb;
+mod ziplist;
+mod zipmap;
+
+use crc::{CRC_64_REDIS, Crc, Table};
+use pando_engine::{Body, BodyRef, HashDraft, HashRef};
+use thiserror::Error;
+
+use rdb::Reader;
+
+/// The version of the format that Redis 7.0 writes, and the last that it reads.
+const VERSION: u16 = 10;
+
+/// Bytes of version and checksum.
+const FOOTER_BYTES: usize = 10;
+
+/// Bytes of the checksum.
+const CHECKSUM_BYTES: usize = 8;
+
+const _: () = assert!(FOOTER_BYTES == CHECKSUM_BYTES + size_of::<u16>());
+
+static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
+
+mod kind {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+}
+
+/// Why a payload is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum PayloadError {
+    /// Too short, of a later version, or damaged on its way.
+    #[error("version or checksum are wrong")]
+    Footer,
+    /// The checksum is right but the value is not one.
+    #[error("malformed at byte {offset}")]
+    Malformed {
+        /// Where, counted from the beginning of the payload or of the string that holds a packed
+        /// hash.
+        offset: usize,
+    },
+    /// A value of a type that is not built.
+    #[error("holds a {type_name}")]
+    Unsupported {
+        /// The type's name.
+        type_name: &'static str,
+    },
+    /// A string, a field's name or the whole value is longer than allowed.
+    #[error("a part of {bytes} bytes, at most {bytes_max} allowed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+}
+
+/// What a payload may unfold to.
+#[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "units and bounds come last in every name"
+)]
+pub(crate) struct Bounds {
+    /// Longest string or field value in bytes.
+    pub(crate) value_bytes_max: usize,
+    /// Longest field name in bytes.
+    pub(crate) field_bytes_max: usize,
+    /// All strings of the payload together in bytes.
+    pub(crate) total_bytes_max: usize,
+}
+
+/// The form in which a hash is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HashForm {
+    /// Kind 4, read into a hash table.
+    Table,
+    /// Kind 16.
+    Listpack,
+}
+
+/// The payload of a value; `form` says how to write it if it is a hash. O(size).
+pub(crate) fn encode(body: BodyRef<'_>, form: HashForm) -> Vec<u8> {
+    let mut out = Vec::new();
+    match (body, form) {
+        (BodyRef::String(string), _) => {
+            out.push(kind::STRING);
+            rdb::write_string(&mut out, &string.to_cow());
+        }
+        (BodyRef::Hash(hash), HashForm::Table) => {
+            out.push(kind::HASH);
+            rdb::write_length(&mut out, hash.len() as u64);
+            for (field, value) in hash.iter() {
+                rdb::write_string(&mut out, field);
+                rdb::write_string(&mut out, &value.to_cow());
+            }
+        }
+        (BodyRef::Hash(hash), HashForm::Listpack) => {
+            out.push(kind::HASH_LISTPACK);
+            rdb::write_string(&mut out, &listpack_of(hash));
+        }
+    }
+    seal(&mut out);
+    out
+}
+
+fn listpack_of(hash: HashRef<'_>) -> Vec<u8> {
+    let mut writer = listpack::Writer::new();
+    for (field, value) in hash.iter() {
+        writer.push(field);
+        writer.push(&value.to_cow());
+    }
+    writer.finish()
+}
+
+/// Appends version and checksum.
+pub(crate) fn seal(payload: &mut Vec<u8>) {
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = CHECKSUM.checksum(payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+}
+
+/// What a payload holds.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    /// The value.
+    pub(crate) body: Body<'static>,
+    /// Whether it came in a form that Redis keeps packed however long its strings are.
+    pub(crate) packed: bool,
+}
+
+/// The value of a payload. O(size of the value).
+pub(crate) fn decode(payload: &[u8], bounds: Bounds) -> Result<Decoded, PayloadError> {
+    let mut reader = Reader::new(open(payload)?, bounds.total_bytes_max);
+    let kind = reader.byte()?;
+    let body = match kind {
+        kind::STRING => {
+            let string = reader.string()?;
+            check_length(&string, bounds.value_bytes_max)?;
+            Body::string_owned(string.into_owned())
+        }
+        kind::HASH => table(&mut reader, bounds)?,
+        kind::HASH_ZIPMAP => packed(&mut reader, bounds, zipmap::fields)?,
+        kind::HASH_ZIPLIST => packed(&mut reader, bounds, ziplist::elements)?,
+        kind::HASH_LISTPACK => packed(&mut reader, bounds, listpack::elements)?,
+        other => return Err(unsupported(other)),
+    };
+    let packed = matches!(kind, kind::HASH_ZIPLIST | kind::HASH_LISTPACK);
+    Ok(Decoded { body, packed })
+}
+
+/// Checks version and checksum and returns what comes before them.
+fn open(payload: &[u8]) -> Result<&[u8], PayloadError> {
+    let (summed, checksum) = payload.split_last_chunk().ok_or(PayloadError::Footer)?;
+    let (value, version) = summed.split_last_chunk().ok_or(PayloadError::Footer)?;
+    let known = u16::from_le_bytes(*version) <= VERSION;
+    if known && CHECKSUM.checksum(summed) == u64::from_le_bytes(*checksum) {
+        Ok(value)
+    } else {
+        Err(PayloadError::Footer)
+    }
+}
+
+/// A hash of kind 4.
+fn table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
+    let count = reader.length()?;
+    let mut hash = HashBuilder::new(bounds);
+    for _ in 0..count {
+        let offset = reader.offset();
+        let field = reader.string()?;
+        let value = reader.string()?;
+        hash.push(&field, &value, offset)?;
+    }
+    hash.finish(reader.offset())
+}
+
+/// A hash packed into one string, whose strings `elements` shows in turn: name, value, name, …
+fn packed(
+    reader: &mut Reader<'_>,
+    bounds: Bounds,
+    elements: impl FnOnce(&[u8], &mut dyn FnMut(&[u8]) -> Result<(), PayloadError>) -> Elements,
+) -> Result<Body<'static>, PayloadError> {
+    let string = reader.string()?;
+    let mut hash = HashBuilder::new(bounds);
+    let mut name: Option<Vec<u8>> = None;
+    let mut shown = 0;
+    elements(&string, &mut |element| {
+        shown += element.len();
+        match name.take() {
+            None => {
+                name = Some(element.to_vec());
+                Ok(())
+            }
+            Some(field) => hash.push(&field, element, shown),
+        }
+    })?;
+    match name {
+        None => hash.finish(string.len()),
+        Some(_) => Err(PayloadError::Malformed {
+            offset: string.len(),
+        }),
+    }
+}
+
+/// What a reader of packed strings returns.
+type Elements = Result<(), PayloadError>;
+
+/// A hash being read; refuses what no hash holds (DU2).
+struct HashBuilder {
+    draft: HashDraft,
+    bounds: Bounds,
+}
+
+impl HashBuilder {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            draft: HashDraft::new(None),
+            bounds,
+        }
+    }
+
+    fn push(&mut self, field: &[u8], value: &[u8], offset: usize) -> Result<(), PayloadError> {
+        check_length(field, self.bounds.field_bytes_max)?;
+        check_length(value, self.bounds.value_bytes_max)?;
+        if self.draft.set(field, value) {
+            Ok(())
+        } else {
+            Err(PayloadError::Malformed { offset })
+        }
+    }
+
+    fn finish(self, offset: usize) -> Result<Body<'static>, PayloadError> {
+        if self.draft.is_empty() {
+            Err(PayloadError::Malformed { offset })
+        } else {
+            Ok(self.draft.finish())
+        }
+    }
+}
+
+fn check_length(string: &[u8], bytes_max: usize) -> Result<(), PayloadError> {
+    if string.len() <= bytes_max {
+        Ok(())
+    } else {
+        Err(PayloadError::TooLong {
+            bytes: string.len(),
+            bytes_max,
+        })
+    }
+}
+
+/// The refusal of a kind that is not read.
+fn unsupported(kind: u8) -> PayloadError {
+    let type_name = match kind {
+        1 | 10 | 14 | 18 => "list",
+        2 | 11 => "set",
+        3 | 5 | 12 | 17 => "sorted set",
+        15 | 19 => "stream",
+        6 | 7 => "module's value",
+        _ => return PayloadError::Malformed { offset: 0 },
+    };
+    PayloadError::Unsupported { type_name }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! Payloads made and taken by `redis-server` 7.0.15, and such as it must not be given.
+
+use pando_engine::{BodyRef, HashDraft};
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds {
+    value_bytes_max: 1 << 20,
+    field_bytes_max: 1 << 16,
+    total_bytes_max: 1 << 22,
+};
+
+/// What a body holds: one string, or names and values in turn.
+fn contents(body: &Body<'_>) -> Vec<Vec<u8>> {
+    match body.as_ref() {
+        BodyRef::String(string) => vec![string.to_cow().into_owned()],
+        BodyRef::Hash(hash) => hash
+            .iter()
+            .flat_map(|(field, value)| [field.to_vec(), value.to_cow().into()])
+            .collect(),
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).expect("a hexadecimal digit") as u8;
+    hex.as_bytes()
+        .chunks(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
+}
+
+fn read(payload: &[u8]) -> Result<Vec<Vec<u8>>, PayloadError> {
+    decode(payload, BOUNDS).map(|decoded| contents(&decoded.body))
+}
+
+fn sealed(value: &[u8]) -> Vec<u8> {
+    let mut payload = value.to_vec();
+    seal(&mut payload);
+    payload
+}
+
+fn hash(fields: &[(&[u8], &[u8])]) -> Body<'static> {
+    let mut draft = HashDraft::new(None);
+    for (field, value) in fields {
+        draft.set(field, value);
+    }
+    draft.finish()
+}
+
+/// What `redis-server` 7.0.15 answers to DUMP of these strings; none of them compressed, where our
+/// bytes may differ.
+const STRINGS: &[(&[u8], &str)] = &[
+    (b"", "00000a005d9b5c400f7fa2da"),
+    (b"hello", "000568656c6c6f0a006372df766534200a"),
+    (b"-128", "00c0800a009966326d2f0c5bd9"),
+    (b"-129", "00c17fff0a001760822854808480"),
+    (b"32767", "00c1ff7f0a00495a37da17f4d52b"),
+    (b"32768", "00c2008000000a0045d82eedd5bda910"),
+    (b"-2147483648", "00c2000000800a00c74f873e33558187"),
+    (
+        b"2147483648",
+        "000a323134373438333634380a00e7b129a34c1d76ee",
+    ),
+    (b"007", "00033030370a007258e27b4c69bad9"),
+    (b"\0\xff\r\n", "000400ff0d0a0a008d10d19e4216ec65"),
+];
+
+#[test]
+fn strings_have_the_bytes_that_redis_gives_them() {
+    for (string, hex) in STRINGS {
+        let body = Body::string(string);
+        assert_eq!(
+            encode(body.as_ref(), HashForm::Table),
+            bytes(hex),
+            "{string:?}"
+        );
+        assert_eq!(read(&bytes(hex)), Ok(vec![string.to_vec()]));
+    }
+}
+
+#[test]
+fn strings_that_redis_compressed_are_read() {
+    for (string, hex) in [
+        (
+            &b"a".repeat(100),
+            "00c3094064016161e057000161610a00e8a3b507b06df271",
+        ),
+        (
+            &b"abc".repeat(11),
+            "00c30b210361626361e012020162630a008d69cc0c04a4eb30",
+        ),
+        (
+            &b"0123456789".repeat(7),
+            "00c31240460a3031323334353637383930e030090138390a005de80c288b3dba9d",
+        ),
+    ] {
+        assert_eq!(read(&bytes(hex)), Ok(vec![string.clone()]));
+    }
+}
+
+#[test]
+fn lengths_of_every_size_round_trip() {
+    for length in [0, 1, 20, 21, 63, 64, 16383, 16384, 100_000] {
+        let mut random = fastrand::Rng::with_seed(length);
+        let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+            .take(length as usize)
+            .collect();
+        for string in [noise, vec![b'z'; length as usize]] {
+            let payload = encode(Body::string(&string).as_ref(), HashForm::Table);
+            assert_eq!(read(&payload), Ok(vec![string]));
+        }
+    }
+}
+
+#[test]
+fn lengths_longer_than_they_need_to_be_are_read() {
+    for hex in [
+        "00800000000361626309005b24928a72e57c5c",
+        "008100000000000000036162630900e3128d14184b85d6",
+    ] {
+        assert_eq!(read(&bytes(hex)), Ok(vec![b"abc".to_vec()]));
+    }
+}
+
+/// A hash with an element of every form, as `redis-server` 7.0.15 dumps it from a listpack.
+#[test]
+fn a_listpack_has_the_bytes_that_redis_gives_it() {
+    let long = b"x".repeat(64);
+    let fields: &[(&[u8], &[u8])] = &[
+        (b"a", b"1"),
+        (b"b", b"-1"),
+        (b"c", b"4095"),
+        (b"d", b"-4097"),
+        (b"e", b"70000"),
+        (b"f", b"-8388609"),
+        (b"g", b"2147483648"),
+        (b"h", b"text"),
+        (b"i", b""),
+        (b"j", b"9223372036854775807"),
+        (b"k", &long),
+    ];
+    let body = hash(fields);
+    let theirs = bytes(
+        "10c34061409e149e00000016008161020101816202dfff02816302cf20051a6402f1ffef03816502f270110104\
+         816602f3ffff7fff05816702f42031008020031400098168028474657874058169028001816a02f4ff8000077f\
+         09816b02e04078e036000142ff0a0030186d1519638115",
+    );
+    assert_eq!(read(&theirs), Ok(contents(&body)));
+    let BodyRef::Hash(hash) = body.as_ref() else {
+        panic!("a hash")
+    };
+    // Under the compression, the very same block.
+    let listpack = Reader::new(&theirs[1..], 1000)
+        .string()
+        .map(std::borrow::Cow::into_owned);
+    assert_eq!(listpack_of(hash), listpack.expect("a string"));
+    let ours = encode(body.as_ref(), HashForm::Listpack);
+    assert_eq!(
+        (ours[0], read(&ours)),
+        (kind::HASH_LISTPACK, Ok(contents(&body)))
+    );
+}
+
+#[test]
+fn a_small_listpack_is_byte_for_byte_that_of_redis() {
+    let payload = encode(hash(&[(b"a", b"1")]).as_ref(), HashForm::Listpack);
+    assert_eq!(
+        payload,
+        bytes("100c0c00000002008161020101ff0a0084a693e8aa17e4db")
+    );
+}
+
+#[test]
+fn listpack_elements_round_trip_at_every_boundary() {
+    let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for bits in [7, 12, 15, 23, 31, 63] {
+        for value in [
+            (1_i128 << bits) - 1,
+            1 << bits,
+            -(1 << bits),
+            -(1 << bits) - 1,
+        ] {
+            fields.push((
+                value.to_string().into_bytes(),
+                format!("{}", -value).into_bytes(),
+            ));
+        }
+    }
+    for length in [0, 63, 64, 125, 126, 127, 4095, 4096, 16378, 16380, 70_000] {
+        fields.push((format!("f{length}").into_bytes(), vec![b'v'; length]));
+    }
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(field, value)| (&field[..], &value[..]))
+        .collect();
+    let body = hash(&fields);
+    assert_eq!(
+        read(&encode(body.as_ref(), HashForm::Listpack)),
+        Ok(contents(&body))
+    );
+    assert_eq!(
+        read(&encode(body.as_ref(), HashForm::Table)),
+        Ok(contents(&body))
+    );
+}
+
+#[test]
+fn a_hash_table_of_redis_is_read() {
+    let payload = bytes("0402c00701790161c3094041017878e034000178780a0064f38df04024fe6d");
+    let body = hash(&[(b"7", b"y"), (b"a", &b"x".repeat(65))]);
+    assert_eq!(read(&payload), Ok(contents(&body)));
+}
+
+/// Blocks with every form of entry, that `redis-server` 7.0.15 restores to the same fields.
+#[test]
+fn packed_hashes_of_older_versions_are_read() {
+    let xs = "78".repeat(300);
+    let ziplist = format!(
+        "0d41828201000078010000120000016103f102016203fd02016303feff03016403c0d4fe04016503f000008005\
+         016603d00000004006016703e000000000000000c00a016803412c{xs}fe2f010000016907800000000\
+         3656e64ff0900a4d93100de5128c2"
+    );
+    let fields: &[(&[u8], &[u8])] = &[
+        (b"a", b"0"),
+        (b"b", b"12"),
+        (b"c", b"-1"),
+        (b"d", b"-300"),
+        (b"e", b"-8388608"),
+        (b"f", b"1073741824"),
+        (b"g", b"-4611686018427387904"),
+        (b"h", &b"x".repeat(300)),
+        (b"i", b"end"),
+    ];
+    assert_eq!(read(&bytes(&ziplist)), Ok(contents(&hash(fields))));
+
+    let zipmap =
+        format!("0941450301610102317a7a016200027a7a0163fe2c01000002{xs}7a7aff09005f803e07ae1a7818");
+    let fields: &[(&[u8], &[u8])] = &[(b"a", b"1"), (b"b", b""), (b"c", &b"x".repeat(300))];
+    assert_eq!(read(&bytes(&zipmap)), Ok(contents(&hash(fields))));
+
+    let uncounted = bytes("0907fe0161010031ff090050c09dc7addfbc1f");
+    assert_eq!(read(&uncounted), Ok(contents(&hash(&[(b"a", b"1")]))));
+}
+
+#[test]
+fn bytes_behind_the_value_are_passed_over_as_redis_does() {
+    let payload = bytes("00036162636761726261676509008bf9fc42cc45c810");
+    assert_eq!(read(&payload), Ok(vec![b"abc".to_vec()]));
+}
+
+#[test]
+fn a_damaged_footer_is_told_apart_from_a_bad_value() {
+    let good = sealed(b"\x00\x03abc");
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        assert_eq!(read(&bad), Err(PayloadError::Footer), "byte {at}");
+        assert_eq!(read(&good[..at]), Err(PayloadError::Footer), "cut at {at}");
+    }
+    // A later version is refused although its checksum is right, an earlier one is not.
+    let later = bytes("00036162630b00b0738d4ebced4b6b");
+    assert_eq!(read(&later), Err(PayloadError::Footer));
+    assert_eq!(
+        read(&bytes("0003616263000084376c7d4e0d0038")),
+        Ok(vec![b"abc".to_vec()])
+    );
+}
+
+#[test]
+fn malformed_values_are_refused() {
+    for value in [
+        // Nothing; an unknown kind; a length cut off; an unknown encoding; a length with one.
+        &b""[..],
+        b"\x08\x03abc",
+        b"\x14\x03abc",
+        b"\x00\x04abc",
+        b"\x00\x40",
+        b"\x00\x82\0\0\0\x03abc",
+        b"\x00\xC4\x01\x01",
+        b"\x04\xC0\x01",
+        // LZF that unfolds to something else; a length out of all proportion.
+        b"\x00\xC3\x02\x00\x00a",
+        b"\x00\xC3\x02\x02\x00a",
+        b"\x00\xC3\x02\x81\0\0\0\0\0\x20\0\0\x00a",
+        // Hashes without fields, with a field twice, with too few.
+        b"\x04\x00",
+        b"\x04\x02\x01a\x011\x01a\x012",
+        b"\x04\x02\x01a\x011",
+        b"\x04\x81\xff\xff\xff\xff\xff\xff\xff\xff\x01a\x011",
+        // Zipmaps: a wrong count, no end, a length beyond the end.
+        b"\x09\x07\x05\x01a\x01\x001\xff",
+        b"\x09\x06\x01\x01a\x01\x001",
+        b"\x09\x07\x01\x01a\x09\x001\xff",
+        b"\x09\x02\x00\xff",
+        // Listpacks: none at all, empty, of a wrong size, of a wrong count, odd, a field twice, a
+        // wrong length behind an element.
+        b"\x10\x00",
+        b"\x10\x07\x07\0\0\0\0\0\xff",
+        b"\x10\x0c\x0d\0\0\0\x02\0\x81a\x02\x01\x01\xff",
+        b"\x10\x0c\x0c\0\0\0\x03\0\x81a\x02\x01\x01\xff",
+        b"\x10\x0a\x0a\0\0\0\x01\0\x81a\x02\xff",
+        b"\x10\x11\x11\0\0\0\x04\0\x81a\x02\x01\x01\x81a\x02\x01\x01\xff",
+        b"\x10\x0c\x0c\0\0\0\x02\0\x81a\x03\x01\x01\xff",
+        b"\x10\x0c\x0c\0\0\0\x02\0\x81a\x02\xf5\x01\xff",
+        // Ziplists: too short, a wrong tail, a wrong link.
+        b"\x0d\x0a\x0a\0\0\0\0\0\0\0\0\0",
+        b"\x0d\x10\x10\0\0\0\x0a\0\0\0\x02\0\0\x01a\x03\xf2\xff",
+        b"\x0d\x10\x10\0\0\0\x0d\0\0\0\x02\0\0\x01a\x04\xf2\xff",
+    ] {
+        let refused = read(&sealed(value));
+        assert!(
+            matches!(refused, Err(PayloadError::Malformed { .. })),
+            "{value:?}: {refused:?}"
+        );
+    }
+    let sound = sealed(b"\x0d\x10\x10\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xf2\xff");
+    assert_eq!(read(&sound), Ok(vec![b"a".to_vec(), b"1".to_vec()]));
+}
+
+#[test]
+fn other_types_are_named() {
+    for (kind, type_name) in [(1, "list"), (11, "set"), (17, "sorted set"), (19, "stream")] {
+        assert_eq!(
+            read(&sealed(&[kind, 1, 1, b'a'])),
+            Err(PayloadError::Unsupported { type_name })
+        );
+    }
+}
+
+#[test]
+fn nothing_unfolds_beyond_its_bounds() {
+    let long = |length: usize| vec![b'a'; length];
+    let string = encode(Body::string(&long(2000)).as_ref(), HashForm::Table);
+    let table = encode(hash(&[(&long(500), &long(900))]).as_ref(), HashForm::Table);
+    let listpack = encode(
+        hash(&[(&long(500), &long(900))]).as_ref(),
+        HashForm::Listpack,
+    );
+    let refuse = |payload: &[u8], value_bytes_max, field_bytes_max, total_bytes_max| {
+        let bounds = Bounds {
+            value_bytes_max,
+            field_bytes_max,
+            total_bytes_max,
+        };
+        matches!(decode(payload, bounds), Err(PayloadError::TooLong { .. }))
+    };
+    assert!(refuse(&string, 1999, 100, 9999) && refuse(&string, 2000, 100, 1999));
+    assert!(!refuse(&string, 2000, 100, 2000));
+    for payload in [&table, &listpack] {
+        assert!(refuse(payload, 899, 500, 9999) && refuse(payload, 900, 499, 9999));
+        assert!(refuse(payload, 900, 500, 1399) && !refuse(payload, 900, 500, 1500));
+    }
+}
