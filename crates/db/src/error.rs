@@ -70,13 +70,23 @@ pub enum CommandError {
     #[error("ERR too many watched keys")]
     TooManyWatched,
 
-    // Strings and hashes.
+    // Strings, and hashes where they are alike.
     #[error("ERR increment or decrement would overflow")]
     IncrementOverflow,
+    #[error("ERR decrement would overflow")]
+    DecrementOverflow,
     #[error("ERR increment would produce NaN or Infinity")]
     IncrementNotFinite,
     #[error("ERR invalid expire time in '{command}' command")]
     InvalidExpireTime { command: &'static str },
+    #[error("ERR offset is out of range")]
+    OffsetOutOfRange,
+    #[error("ERR The specified keys must contain string values")]
+    LcsNotStrings,
+    #[error("ERR If you want both the length and indexes, please just use IDX.")]
+    LcsLenAndIdx,
+    #[error("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")]
+    LcsTooLarge,
 
     // Hashes.
     #[error("ERR hash value is not an integer")]
@@ -92,6 +102,25 @@ pub enum CommandError {
     },
     #[error("ERR the reply would be longer than {reply_bytes_max} bytes")]
     ReplyTooLong { reply_bytes_max: usize },
+
+    // Bitmaps.
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset,
+    #[error("ERR bit is not an integer or out of range")]
+    BitValue,
+    #[error("ERR The bit argument must be 1 or 0.")]
+    BitArgument,
+    #[error("ERR BITOP NOT must be called with a single source key.")]
+    BitopNot,
+    #[error(
+        "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but \
+         i64 is."
+    )]
+    BitfieldType,
+    #[error("ERR Invalid OVERFLOW type specified")]
+    BitfieldOverflow,
+    #[error("ERR BITFIELD_RO only supports the GET subcommand")]
+    BitfieldReadOnly,
 
     // Keys.
     #[error("ERR source and destination objects are the same")]

@@ -149,16 +149,20 @@ impl<'t> Keyspace<'t> {
     #[inline]
     pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         let (result, hit) = self.look(key, |value| (read(value), value.is_some()));
-        let counters = &self.session.counters;
-        add(
-            if hit {
-                &counters.hits
-            } else {
-                &counters.misses
-            },
-            1,
-        );
+        self.count_read(hit);
         result
+    }
+
+    /// Counts a hit or a miss: what [`Self::read`] does, for an update that also reads.
+    #[inline]
+    pub fn count_read(&self, hit: bool) {
+        let counters = &self.session.counters;
+        let counter = if hit {
+            &counters.hits
+        } else {
+            &counters.misses
+        };
+        add(counter, 1);
     }
 
     /// Shows the key's value (K1) and counts nothing.

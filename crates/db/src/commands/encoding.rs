@@ -9,6 +9,7 @@
 //! | 0 | `DERIVED` | any other write | `int`, `embstr` or `raw` by the bytes; `listpack` |
 //! | 1 | `RAW` | writes inside a string (APPEND, SETRANGE, SETBIT, BITFIELD), BITOP | `raw` |
 //! | 2 | `HASHTABLE` | a hash that has outgrown a listpack, for the rest of its life | `hashtable` |
+//! | 3 | `TEXT` | INCRBYFLOAT | `embstr` or `raw`, never `int` |
 //!
 //! The bytes are kept with the value wherever it is stored: numbers are never given a new meaning.
 //!
@@ -25,6 +26,9 @@ pub(crate) const RAW: u8 = 1;
 
 /// A hash that Redis would have converted from a listpack.
 pub(crate) const HASHTABLE: u8 = 2;
+
+/// A string that is not taken for an integer.
+pub(crate) const TEXT: u8 = 3;
 
 /// Most bytes of a string that Redis holds in one block with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
@@ -59,6 +63,11 @@ pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
     }
 }
 
+/// Whether a write inside the string leaves its encoding as it is.
+pub(crate) fn is_raw(value: &ValueRef<'_>) -> bool {
+    name(value) == "raw"
+}
+
 #[cfg(test)]
 mod tests {
     use pando_engine::{Attributes, Body, LogEpoch, NewValue, ValueVersion};
@@ -87,6 +96,8 @@ mod tests {
             (&embedded, DERIVED, "embstr"),
             (&long, DERIVED, "raw"),
             (b"5", RAW, "raw"),
+            (b"5", TEXT, "embstr"),
+            (&long, TEXT, "raw"),
         ] {
             assert_eq!(
                 name_of(bytes, encoding),

@@ -4,7 +4,9 @@
 //! returns an error before it has changed anything; the error's text becomes the reply.
 
 mod bitmaps;
-mod encoding;
+pub(crate) mod detached;
+pub(crate) mod encoding;
+pub(crate) mod extended;
 mod hashes;
 mod keys;
 mod ordered;

@@ -144,6 +144,16 @@ impl Shell {
         &mut self,
         arguments: impl IntoIterator<Item = A>,
     ) -> (Vec<u8>, usize) {
+        self.run_between_slices(arguments, |_| {})
+    }
+
+    /// [`Self::run_counting_slices`], with something else done before each slice; it is told how
+    /// many slices there were before.
+    pub(crate) fn run_between_slices<A: AsRef<[u8]>>(
+        &mut self,
+        arguments: impl IntoIterator<Item = A>,
+        mut between: impl FnMut(usize),
+    ) -> (Vec<u8>, usize) {
         let request = RequestBuffer::from_args(arguments);
         let request = request.as_request();
         let mut out = Vec::new();
@@ -156,6 +166,7 @@ impl Shell {
         match outcome {
             Outcome::Done | Outcome::Close => {}
             Outcome::Slices(mut work) => loop {
+                between(slices);
                 slices += 1;
                 // A turn each, as a server would let others run in between.
                 if self.session.turn().slice(&mut work, &mut reply) {

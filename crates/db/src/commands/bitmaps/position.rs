@@ -1,0 +1,117 @@
+//! BITPOS: the first bit that is set, or clear.
+
+use std::ops::Range;
+
+use pando_engine::StringRef;
+use pando_protocol::{Reply, Request, number};
+
+use super::{RangeUnit, byte_at};
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+/// Bytes between two looks at whether the search is over.
+const STRIDE_BYTES: usize = 64 * 1024;
+
+/// BITPOS key bit [start [end [BYTE | BIT]]]
+pub(super) fn bitpos(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let wanted = match number::parse_i64(request.arg(2)) {
+        Some(0) => false,
+        Some(1) => true,
+        Some(_) => return Err(CommandError::BitArgument),
+        None => return Err(CommandError::NotAnInteger),
+    };
+    // As in Redis an absent key is endless zeros, and its range is not even looked at.
+    let position = keyspace.read_string(request.arg(1), |string| match string {
+        None if wanted => Ok(-1),
+        None => Ok(0),
+        Some(string) => search(string, request, wanted),
+    })?;
+    reply.integer(position?);
+    Ok(Progress::Done)
+}
+
+fn search(string: StringRef<'_>, request: Request<'_>, wanted: bool) -> Result<i64, CommandError> {
+    let bits = parse_range(request, string.len())?;
+    if bits.is_empty() {
+        return Ok(-1);
+    }
+    Ok(match find(string, bits, wanted) {
+        Some(position) => position as i64,
+        // Without an end to the range, zeros follow the string.
+        None if !wanted && request.len() < 5 => string.len() as i64 * 8,
+        None => -1,
+    })
+}
+
+fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, CommandError> {
+    if request.len() > 6 {
+        return Err(CommandError::Syntax);
+    }
+    let integer = |index: usize| match request.get(index) {
+        Some(text) => number::parse_i64(text)
+            .map(Some)
+            .ok_or(CommandError::NotAnInteger),
+        None => Ok(None),
+    };
+    let start = integer(3)?.unwrap_or(0);
+    let unit = RangeUnit::parse(request, 5)?;
+    let end = integer(4)?.unwrap_or(i64::MAX);
+    Ok(unit.bits(start, end, len))
+}
+
+/// The first bit of `bits` (not empty) that is as `wanted`. O(bytes up to there).
+fn find(string: StringRef<'_>, bits: Range<usize>, wanted: bool) -> Option<usize> {
+    // Bytes without a wanted bit; the bits in which another byte differs from them are wanted.
+    let boring = if wanted { 0x00 } else { 0xff };
+    let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
+    let position = |byte: usize, differing: u8| {
+        (differing != 0).then(|| byte * 8 + differing.leading_zeros() as usize)
+    };
+    let edge = |byte: usize| {
+        let from = bits.start.saturating_sub(byte * 8);
+        let to = (bits.end - byte * 8).min(8);
+        let inside = (0xff_u8 >> from) & !(0xff_u16 >> to) as u8;
+        position(byte, (byte_at(string, byte) ^ boring) & inside)
+    };
+    edge(first)
+        .or_else(|| {
+            let (byte, differing) = find_byte(string, first + 1..last, boring)?;
+            position(byte, differing)
+        })
+        .or_else(|| if last > first { edge(last) } else { None })
+}
+
+/// The first byte of `range` that is not `boring`, and in which bits it differs.
+fn find_byte(string: StringRef<'_>, range: Range<usize>, boring: u8) -> Option<(usize, u8)> {
+    let mut start = range.start;
+    while start < range.end {
+        let end = range.end.min(start + STRIDE_BYTES);
+        let (mut found, mut piece_start) = (None, start);
+        string.for_each_piece(start..end, |piece| {
+            if found.is_none() {
+                found = find_in_slice(piece, boring).map(|(at, bits)| (piece_start + at, bits));
+                piece_start += piece.len();
+            }
+        });
+        if found.is_some() {
+            return found;
+        }
+        start = end;
+    }
+    None
+}
+
+fn find_in_slice(bytes: &[u8], boring: u8) -> Option<(usize, u8)> {
+    // Blocks without an exit inside, so that they are compared many bytes at a time.
+    let (blocks, _) = bytes.as_chunks::<64>();
+    let is_boring =
+        |block: &&[u8; 64]| block.iter().fold(0, |bits, byte| bits | byte ^ boring) == 0;
+    let start = blocks.iter().take_while(is_boring).count() * 64;
+    let at = bytes[start..].iter().position(|byte| *byte != boring)?;
+    Some((start + at, bytes[start + at] ^ boring))
+}

@@ -1,0 +1,88 @@
+//! Strings outside the engine: arguments on their way in, and values that outlive the moment in
+//! which they were read.
+//!
+//! Closures of an update may run under a lock and more than once, and replies are written after
+//! them. So a large argument is cut into chunks before, and what a closure must bring out is taken
+//! as it stands: a short string is copied, a large one shares its chunks. Both are O(1) in the
+//! string's length beyond one chunk; a detached string keeps its chunks alive and is dropped soon.
+
+use std::borrow::Cow;
+
+use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
+use pando_engine::{Body, Chunked, StringRef};
+use pando_protocol::Reply;
+
+/// A string that no key holds.
+#[derive(Debug)]
+pub(crate) enum Detached<'a> {
+    /// At most [`COLUMN_FLAT_BYTES_MAX`] bytes, or a value that happens to be flat.
+    Flat(Cow<'a, [u8]>),
+    /// The chunks of a large string.
+    Chunked(Chunked),
+}
+
+impl<'a> Detached<'a> {
+    /// A string that is to be stored. O(1) when short, else one copy.
+    #[inline]
+    pub(crate) fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        let bytes = bytes.into();
+        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
+            Self::Flat(bytes)
+        } else {
+            Self::Chunked(Chunked::from_bytes(&bytes))
+        }
+    }
+
+    /// A stored string, as it stands.
+    pub(crate) fn take(string: StringRef<'_>) -> Self {
+        match string {
+            StringRef::Flat(bytes) => Self::Flat(Cow::Owned(bytes.to_vec())),
+            StringRef::Chunked(chunked) => Self::Chunked(chunked.hand_over()),
+        }
+    }
+
+    /// The string.
+    pub(crate) fn as_ref(&self) -> StringRef<'_> {
+        match self {
+            Self::Flat(bytes) => StringRef::Flat(bytes),
+            Self::Chunked(chunked) => StringRef::Chunked(chunked),
+        }
+    }
+
+    /// What an update stores. O(1), as often as it is asked for.
+    #[inline]
+    pub(crate) fn body(&self) -> Body<'_> {
+        match self {
+            Self::Flat(bytes) => Body::Bytes(bytes),
+            Self::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+        }
+    }
+}
+
+/// What an update stores to leave a string as it is and change its attributes.
+pub(crate) fn same_body(string: StringRef<'_>) -> Body<'static> {
+    match string {
+        StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
+        StringRef::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+    }
+}
+
+/// Answers with a string, straight from where it lies.
+#[inline]
+pub(crate) fn reply_bulk(reply: &mut Reply<'_>, string: StringRef<'_>) {
+    match string {
+        StringRef::Flat(bytes) => reply.bulk(bytes),
+        StringRef::Chunked(_) => reply_bulk_range(reply, string, 0..string.len()),
+    }
+}
+
+/// Answers with the bytes of `range`, which lies within the string.
+pub(crate) fn reply_bulk_range(
+    reply: &mut Reply<'_>,
+    string: StringRef<'_>,
+    range: std::ops::Range<usize>,
+) {
+    reply.bulk_begin(range.len());
+    string.for_each_piece(range, |piece| reply.bulk_piece(piece));
+    reply.bulk_end();
+}

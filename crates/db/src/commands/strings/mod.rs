@@ -1,0 +1,90 @@
+//! Commands on strings, one file per operation family.
+//!
+//! A write that replaces a string drops its deadline; one that changes it (APPEND, SETRANGE and the
+//! INCR family) keeps deadline and flags. What a command does not touch costs it nothing: reads of
+//! a part and writes inside a large string go through [`StringRef`]'s pieces and edits.
+//!
+//! [`StringRef`]: pando_engine::StringRef
+
+mod get;
+mod increment;
+mod lcs;
+mod multi;
+mod options;
+mod range;
+mod set;
+
+use pando_engine::{Attributes, ValueRef};
+use pando_protocol::command::CommandId;
+use pando_protocol::{Reply, Request};
+
+use super::Handled;
+use super::detached::Detached;
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+
+pub(super) use range::{is_reversed, span};
+
+/// Runs a command of this family.
+#[inline]
+pub(super) fn execute(
+    id: CommandId,
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    match id {
+        CommandId::Get => get::get(keyspace, request, reply),
+        CommandId::Set => set::set(keyspace, request, reply),
+        CommandId::Append => range::append(keyspace, request, reply),
+        CommandId::Decr => increment::step(keyspace, request, reply, -1),
+        CommandId::Decrby => increment::decrby(keyspace, request, reply),
+        CommandId::Getdel => get::getdel(keyspace, request, reply),
+        CommandId::Getex => get::getex(keyspace, request, reply),
+        CommandId::Getrange | CommandId::Substr => range::getrange(keyspace, request, reply),
+        CommandId::Getset => set::getset(keyspace, request, reply),
+        CommandId::Incr => increment::step(keyspace, request, reply, 1),
+        CommandId::Incrby => increment::incrby(keyspace, request, reply),
+        CommandId::Incrbyfloat => increment::incrbyfloat(keyspace, request, reply),
+        CommandId::Lcs => lcs::lcs(keyspace, request, reply),
+        CommandId::Mget => multi::mget(keyspace, request, reply),
+        CommandId::Mset => multi::mset(keyspace, request, reply),
+        CommandId::Msetnx => multi::msetnx(keyspace, request, reply),
+        CommandId::Psetex => set::psetex(keyspace, request, reply),
+        CommandId::Setex => set::setex(keyspace, request, reply),
+        CommandId::Setnx => set::setnx(keyspace, request, reply),
+        CommandId::Setrange => range::setrange(keyspace, request, reply),
+        CommandId::Strlen => get::strlen(keyspace, request, reply),
+        _ => Err(CommandError::NoHost),
+    }
+}
+
+/// An argument that becomes a whole string, unless it is too long for one.
+#[inline]
+fn new_string<'a>(keyspace: &Keyspace<'_>, bytes: &'a [u8]) -> Result<Detached<'a>, CommandError> {
+    check_length(keyspace, bytes.len(), 0)?;
+    Ok(Detached::new(bytes))
+}
+
+/// Refuses a string of `offset` bytes and `len` more, if it is too long.
+pub(super) fn check_length(
+    keyspace: &Keyspace<'_>,
+    offset: usize,
+    len: usize,
+) -> Result<(), CommandError> {
+    match offset.checked_add(len) {
+        Some(total) if total <= keyspace.options().value_bytes_max => Ok(()),
+        _ => Err(CommandError::StringTooLong),
+    }
+}
+
+/// The attributes of a string that is changed, not replaced.
+pub(super) fn kept(old: Option<&ValueRef<'_>>, encoding: u8) -> Attributes {
+    Attributes {
+        encoding,
+        ..old.map(|value| value.attributes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

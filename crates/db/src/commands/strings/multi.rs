@@ -1,0 +1,93 @@
+//! Commands on several strings: MGET, MSET, MSETNX.
+//!
+//! MSET and MSETNX run under all gates, so they are seen whole. Everything that can be wrong with
+//! them is checked before the first key changes.
+
+use pando_engine::{BodyRef, Decision, NewValue};
+use pando_protocol::{Reply, Request};
+
+use super::new_string;
+use crate::commands::detached::reply_bulk;
+use crate::commands::{Handled, Progress};
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+use crate::limits::WARM_KEYS_MAX;
+
+/// MGET key [key …]
+pub(super) fn mget(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    reply.array(request.len() - 1);
+    let mut rest = request.args_from(1);
+    while rest.len() > 0 {
+        let mut keys = [&[][..]; WARM_KEYS_MAX];
+        let count = rest.len().min(WARM_KEYS_MAX);
+        keys.iter_mut()
+            .zip(&mut rest)
+            .for_each(|(slot, key)| *slot = key);
+        keyspace.warm(&keys[..count]);
+        for key in &keys[..count] {
+            keyspace.read(key, |value| match value.map(|value| value.body) {
+                Some(BodyRef::String(string)) => reply_bulk(reply, string),
+                Some(BodyRef::Hash(_)) | None => reply.null(),
+            });
+        }
+    }
+    Ok(Progress::Done)
+}
+
+/// MSET key value [key value …]
+pub(super) fn mset(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    check_pairs(keyspace, request, "mset")?;
+    store_pairs(keyspace, request)?;
+    reply.ok();
+    Ok(Progress::Done)
+}
+
+/// MSETNX key value [key value …]
+pub(super) fn msetnx(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    check_pairs(keyspace, request, "msetnx")?;
+    let mut keys = request.args_from(1).step_by(2);
+    let free = !keys.any(|key| keyspace.look(key, |value| value.is_some()));
+    if free {
+        store_pairs(keyspace, request)?;
+    }
+    reply.integer(i64::from(free));
+    Ok(Progress::Done)
+}
+
+/// Refuses what the keyspace would refuse, so that the pairs are stored all or none.
+fn check_pairs(
+    keyspace: &Keyspace<'_>,
+    request: Request<'_>,
+    command: &'static str,
+) -> Result<(), CommandError> {
+    if request.len().is_multiple_of(2) {
+        return Err(CommandError::Arity { command });
+    }
+    for index in (1..request.len()).step_by(2) {
+        keyspace.check_key(request.arg(index))?;
+        super::check_length(keyspace, request.arg(index + 1).len(), 0)?;
+    }
+    Ok(())
+}
+
+fn store_pairs(keyspace: &mut Keyspace<'_>, request: Request<'_>) -> Result<(), CommandError> {
+    for index in (1..request.len()).step_by(2) {
+        let value = new_string(keyspace, request.arg(index + 1))?;
+        keyspace.update(request.arg(index), |_| {
+            Decision::Write(NewValue::new(value.body()))
+        })?;
+    }
+    Ok(())
+}
