@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod contract;
 pub mod key;
 pub mod limits;

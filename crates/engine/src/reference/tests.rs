@@ -10,6 +10,8 @@ use crate::{
     Probe, TreeId,
 };
 
+crate::conformance_suite!(ReferenceEngine);
+
 fn open() -> (Arc<EpochClock>, Arc<ReferenceEngine>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     (Arc::clone(&clock), ReferenceEngine::new(clock))

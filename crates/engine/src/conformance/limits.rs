@@ -1,0 +1,107 @@
+//! Bounds: sessions are limited and come back, samples reach every key.
+
+use std::collections::BTreeSet;
+
+use super::keys::KeySpec;
+use super::{Failure, Plan, open, session};
+use crate::{Body, Decision, Engine, Key, NewValue, NoHook, Ordered, Point};
+
+/// Sessions are bounded, the bound is told, and a dropped session makes room for another.
+pub fn sessions_are_bounded<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+    const TRIED_MAX: usize = 100_000;
+    let check = "sessions_are_bounded";
+    let fail = |what: String| Err(plan.failure(check, what));
+    let (_, engine) = open::<E>();
+    let mut sessions = Vec::new();
+    let limit = loop {
+        match engine.session() {
+            Ok(_) if sessions.len() == TRIED_MAX => return fail("there is no bound".into()),
+            Ok(session) => sessions.push(session),
+            Err(limit) => break limit,
+        }
+    };
+    if limit.sessions_max != sessions.len() {
+        return fail(format!(
+            "{} sessions, told {}",
+            sessions.len(),
+            limit.sessions_max
+        ));
+    }
+    sessions.truncate(sessions.len() / 2);
+    while sessions.len() < limit.sessions_max {
+        match engine.session() {
+            Ok(session) => sessions.push(session),
+            Err(limit) => return fail(format!("at {} of {limit}", sessions.len())),
+        }
+    }
+    // All of them work.
+    let tree = engine.create_tree();
+    for (index, session) in sessions.iter_mut().enumerate() {
+        let key = index.to_be_bytes();
+        session.update(Key::new(tree, &key), &mut NoHook, |_| {
+            Decision::Write(NewValue::new(Body::Bytes(b"value")))
+        });
+    }
+    if engine.len(tree) != sessions.len() as u64 {
+        return fail(format!(
+            "{} of {} sessions wrote",
+            engine.len(tree),
+            sessions.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Every key can be sampled, wherever in the tree it is.
+pub fn samples_reach_every_key<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+    const DRAWS: usize = 20_000;
+    let check = "samples_reach_every_key";
+    let mut rng = plan.rng(check);
+    let (_, engine) = open::<E>();
+    let (mut session, tree) = (session(&engine), engine.create_tree());
+    let specs = [
+        KeySpec::Run(0, 0),
+        KeySpec::Longest(0),
+        KeySpec::Longest(1),
+        KeySpec::Run(255, 9),
+    ];
+    let padded = (3..=9).map(KeySpec::Padded);
+    let layered = (1..4).map(|layers| KeySpec::Layered(layers, 7));
+    let dense = (0..40).map(KeySpec::Dense);
+    let mut keys: BTreeSet<Vec<u8>> = specs
+        .into_iter()
+        .chain(padded)
+        .chain(layered)
+        .chain(dense)
+        .map(|key| key.bytes())
+        .collect();
+    for key in &keys {
+        session.update(Key::new(tree, key), &mut NoHook, |_| {
+            Decision::Write(NewValue::new(Body::Bytes(b"value")))
+        });
+    }
+    // Removed keys must not come up, nor hide those beside them.
+    for key in (0..40)
+        .step_by(3)
+        .map(|number| KeySpec::Dense(number).bytes())
+    {
+        session.update(Key::new(tree, &key), &mut NoHook, |_| Decision::Remove);
+        keys.remove(&key);
+    }
+    let mut seen = BTreeSet::new();
+    for random in [0, u64::MAX]
+        .into_iter()
+        .chain((0..DRAWS).map(|_| rng.u64(..)))
+    {
+        let found = session.sample(tree, random, |found| found.map(|(key, _)| key.to_vec()));
+        match found {
+            Some(key) if keys.contains(&key) => seen.insert(key),
+            found => return Err(plan.failure(check, format!("{random} finds {found:?}"))),
+        };
+    }
+    if seen != keys {
+        let what = format!("{DRAWS} draws reach {} of {} keys", seen.len(), keys.len());
+        return Err(plan.failure(check, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! What every engine must do, as tests: `pando_engine::conformance_suite!(MyEngine);`
+//!
+//! The macro makes one `#[test]` for each check. Checks are of two kinds. Sequential
+//! ones run generated operations and compare each answer, each call of a closure or hook and each
+//! version with a model (a `BTreeMap`); concurrent ones run threads and check what must hold in
+//! every interleaving: no increment is lost, values are whole, scans miss no permanent key, commits
+//! of a key form one chain, per-key histories are linearizable.
+//!
+//! What is generated follows from one seed, which every failure prints; set
+//! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one. (Interleavings of threads are
+//! the machine's.)
+//!
+//! What is asked beyond the letter of the contract:
+//! - versions are exactly those of V1;
+//! - `get_many` and `update_many` go through the keys in order;
+//! - after `maintain` has returned 0 with no session pinned, tombstones below the horizon are gone.
+//!
+//! Every check has canaries: engines that are broken in one way each, which the suite must refuse.
+
+mod bulk;
+
+mod keys;
+mod limits;
+
+mod model;
+mod sequences;
+mod values;
+
+use std::fmt;
+use std::sync::Arc;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::{Engine, EpochClock, LogEpoch, Ordered};
+
+/// What a run of the suite is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Everything that is generated follows from it.
+    pub seed: u64,
+    /// Most attempts to make a failing sequence of operations smaller.
+    pub shrink_attempts_max: u32,
+}
+
+/// How an engine failed.
+#[derive(Debug)]
+pub struct Failure {
+    check: &'static str,
+    seed: u64,
+    what: String,
+}
+
+impl Plan {
+    const SEED: u64 = 0x70a4_d0c0_4f0a_0001;
+
+    /// The usual plan, with the seed that `PANDO_CONFORMANCE_SEED` holds, if it does (decimal, or
+    /// hexadecimal after `0x`).
+    ///
+    /// # Panics
+    /// When the variable holds something else.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        let seed = std::env::var("PANDO_CONFORMANCE_SEED").map_or(Self::SEED, |text| {
+            let parsed = match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => text.parse(),
+            };
+            parsed.unwrap_or_else(|error| panic!("PANDO_CONFORMANCE_SEED {text:?}: {error}"))
+        });
+        Self {
+            seed,
+            shrink_attempts_max: 4_000,
+        }
+    }
+
+    /// A runner of `cases` generated cases for the check of this name.
+    fn runner(&self, check: &str, cases: u32) -> TestRunner {
+        let config = Config {
+            cases,
+            max_shrink_iters: self.shrink_attempts_max,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let mut seed = [0; 32];
+        let mut rng = self.rng(check);
+        seed.fill_with(|| rng.u8(..));
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+    }
+
+    /// A generator for the check, or the thread of a check, of this name.
+    fn rng(&self, name: &str) -> fastrand::Rng {
+        let name = name.bytes().fold(0_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        fastrand::Rng::with_seed(self.seed ^ name)
+    }
+
+    fn failure(&self, check: &'static str, what: impl Into<String>) -> Failure {
+        Failure {
+            check,
+            seed: self.seed,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { check, seed, what } = self;
+        write!(f, "{check} (PANDO_CONFORMANCE_SEED={seed:#x}): {what}")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// An engine at epoch 1 and its clock.
+fn open<E: Engine<Session: Ordered>>() -> (Arc<EpochClock>, Arc<E>) {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    (Arc::clone(&clock), E::new(clock))
+}
+
+fn session<E: Engine<Session: Ordered>>(engine: &Arc<E>) -> E::Session {
+    engine
+        .session()
+        .expect("a few sessions are within every engine's bound")
+}
+
+/// Runs a check as a test does.
+///
+/// # Panics
+/// When the engine fails it.
+pub fn pass(check: fn(&Plan) -> Result<(), Failure>) {
+    if let Err(failure) = check(&Plan::from_environment()) {
+        panic!("{failure}");
+    }
+}
+
+pub use bulk::bulk_loads;
+pub use limits::{samples_reach_every_key, sessions_are_bounded};
+pub use sequences::operation_sequences;
+
+/// Makes a module `conformance` with one test for each check of the suite, run on an engine.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($engine:ty) => {
+        mod conformance {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::conformance_suite! { @tests $engine:
+                operation_sequences
+                bulk_loads
+                sessions_are_bounded
+                samples_reach_every_key
+            }
+        }
+    };
+    (@tests $engine:ty: $($check:ident)*) => {
+        $(
+            #[test]
+            fn $check() {
+                $crate::conformance::pass($crate::conformance::$check::<$engine>);
+            }
+        )*
+    };
+}

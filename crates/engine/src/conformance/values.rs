@@ -1,0 +1,341 @@
+//! Values of every form, and what updates make of them: once for the engine, once for the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::model::Entry;
+use crate::limits::COLUMN_FLAT_BYTES_MAX;
+use crate::{Attributes, Body, BodyRef, Deadline, Decision, HashDraft, NewValue, ValueRef};
+
+/// The content of a value in the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Text(Vec<u8>),
+    Fields(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
+/// What an update does.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Keep,
+    Remove,
+    /// A string of so many bytes.
+    Text {
+        length: usize,
+        seed: u8,
+    },
+    /// A hash of so many fields.
+    Fields {
+        count: u16,
+        length: usize,
+        seed: u8,
+    },
+    /// Bytes at an offset of the string that stands there.
+    Write {
+        offset: usize,
+        length: usize,
+        seed: u8,
+    },
+    /// Fields of the hash that stands there.
+    SetFields {
+        first: u16,
+        count: u16,
+        length: usize,
+        seed: u8,
+    },
+    /// Takes fields from the hash that stands there, and removes it with the last one.
+    RemoveFields {
+        first: u16,
+        count: u16,
+    },
+    /// Other attributes on what stands there, its content handed over.
+    Attributes {
+        deadline: Option<u64>,
+        flags: u32,
+        encoding: u8,
+    },
+    /// A copy of what stands there that shares nothing with it.
+    Copy,
+}
+
+/// So many bytes, different for each seed.
+pub(super) fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    let period: Vec<u8> = (0..251_u8)
+        .map(|at| at.wrapping_mul(seed | 1) ^ seed)
+        .collect();
+    let mut bytes = period.repeat(length / period.len() + 1);
+    bytes.truncate(length);
+    bytes
+}
+
+fn field(number: u16) -> Vec<u8> {
+    format!("field{number:04}").into_bytes()
+}
+
+fn columns(first: u16, count: u16, length: usize, seed: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let column = |number: u16| {
+        (
+            field(number),
+            bytes(length, seed.wrapping_add(number as u8)),
+        )
+    };
+    (first..first + count).map(column).collect()
+}
+
+/// What a change makes of a model's value.
+pub(super) enum Applied {
+    Keep,
+    Remove,
+    Write(Arc<Content>, Attributes),
+}
+
+/// A change, its bytes made: what a closure may borrow from.
+pub(super) struct Prepared<'c> {
+    change: &'c Change,
+    bytes: Vec<u8>,
+    columns: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<'c> Prepared<'c> {
+    pub(super) fn new(change: &'c Change) -> Self {
+        let (text, columns) = match *change {
+            Change::Text { length, seed } | Change::Write { length, seed, .. } => {
+                (bytes(length, seed), Vec::new())
+            }
+            Change::Fields {
+                count,
+                length,
+                seed,
+            } => (Vec::new(), columns(0, count, length, seed)),
+            Change::SetFields {
+                first,
+                count,
+                length,
+                seed,
+            } => (Vec::new(), columns(first, count, length, seed)),
+            Change::RemoveFields { first, count } => (Vec::new(), columns(first, count, 0, 0)),
+            Change::Keep | Change::Remove | Change::Attributes { .. } | Change::Copy => {
+                Default::default()
+            }
+        };
+        Self {
+            change,
+            bytes: text,
+            columns,
+        }
+    }
+
+    /// What an engine's update is told.
+    pub(super) fn decide(&self, old: Option<ValueRef<'_>>) -> Decision<'_> {
+        let attributes = old.map_or_else(Attributes::default, |old| old.attributes);
+        let write = |body| Decision::Write(NewValue::new(body).with(attributes));
+        let body = old.map(|old| old.body);
+        match (self.change, body) {
+            (Change::Keep, _) => Decision::Keep,
+            (Change::Remove, _) => Decision::Remove,
+            (Change::Write { offset, .. }, Some(BodyRef::String(string))) => {
+                write(string.with_write(*offset, &self.bytes))
+            }
+            (Change::Text { .. } | Change::Write { .. }, _) => write(Body::string(&self.bytes)),
+            (Change::SetFields { .. }, Some(BodyRef::Hash(hash))) => {
+                write(self.set_fields(HashDraft::new(Some(hash))).finish())
+            }
+            (Change::Fields { .. } | Change::SetFields { .. }, _) => {
+                write(self.set_fields(HashDraft::new(None)).finish())
+            }
+            (Change::RemoveFields { .. }, Some(BodyRef::Hash(hash))) => {
+                let mut draft = HashDraft::new(Some(hash));
+                for (field, _) in &self.columns {
+                    draft.remove(field);
+                }
+                if draft.is_empty() {
+                    Decision::Remove
+                } else {
+                    write(draft.finish())
+                }
+            }
+            (
+                Change::Attributes {
+                    deadline,
+                    flags,
+                    encoding,
+                },
+                Some(_),
+            ) => {
+                let value = old.expect("matched above").hand_over();
+                Decision::Write(value.with(attributes_of(*deadline, *flags, *encoding)))
+            }
+            (Change::Copy, Some(_)) => Decision::Write(old.expect("matched above").deep_copy()),
+            (Change::RemoveFields { .. } | Change::Attributes { .. } | Change::Copy, _) => {
+                Decision::Keep
+            }
+        }
+    }
+
+    fn set_fields(&self, mut draft: HashDraft) -> HashDraft {
+        for (field, value) in &self.columns {
+            draft.set(field, value);
+        }
+        draft
+    }
+
+    /// What the model does.
+    pub(super) fn apply(&self, old: Option<&Entry>) -> Applied {
+        let attributes = old.map_or_else(Attributes::default, |old| old.attributes);
+        let write = |content| Applied::Write(Arc::new(content), attributes);
+        let fields = || self.columns.iter().cloned();
+        match (self.change, old.map(|old| &*old.content)) {
+            (Change::Remove, Some(_)) => Applied::Remove,
+            (Change::Write { offset, .. }, Some(Content::Text(old))) => {
+                let end = offset + self.bytes.len();
+                let mut new = old.clone();
+                new.resize(old.len().max(end), 0);
+                new[*offset..end].copy_from_slice(&self.bytes);
+                write(Content::Text(new))
+            }
+            (Change::Text { .. } | Change::Write { .. }, _) => {
+                write(Content::Text(self.bytes.clone()))
+            }
+            (Change::SetFields { .. }, Some(Content::Fields(old))) => write(Content::Fields(
+                old.clone().into_iter().chain(fields()).collect(),
+            )),
+            (Change::Fields { .. } | Change::SetFields { .. }, _) => {
+                write(Content::Fields(fields().collect()))
+            }
+            (Change::RemoveFields { .. }, Some(Content::Fields(old))) => {
+                let mut new = old.clone();
+                for (field, _) in &self.columns {
+                    new.remove(field);
+                }
+                if new.is_empty() {
+                    Applied::Remove
+                } else {
+                    write(Content::Fields(new))
+                }
+            }
+            (
+                Change::Attributes {
+                    deadline,
+                    flags,
+                    encoding,
+                },
+                Some(_),
+            ) => {
+                let content = Arc::clone(&old.expect("matched above").content);
+                Applied::Write(content, attributes_of(*deadline, *flags, *encoding))
+            }
+            (Change::Copy, Some(content)) => write(content.clone()),
+            (
+                Change::Keep
+                | Change::Remove
+                | Change::RemoveFields { .. }
+                | Change::Attributes { .. }
+                | Change::Copy,
+                _,
+            ) => Applied::Keep,
+        }
+    }
+}
+
+fn attributes_of(deadline: Option<u64>, flags: u32, encoding: u8) -> Attributes {
+    Attributes {
+        deadline: deadline.map(Deadline),
+        flags,
+        encoding,
+    }
+}
+
+/// Whether an engine shows what the model holds.
+pub(super) fn compare(found: Option<ValueRef<'_>>, expected: Option<&Entry>) -> Result<(), String> {
+    match (found, expected) {
+        (None, None) => Ok(()),
+        (Some(found), None) => Err(format!("a value of version {:?} is there", found.version)),
+        (None, Some(expected)) => Err(format!("version {:?} is not there", expected.version)),
+        (Some(found), Some(expected)) => {
+            if found.version != expected.version {
+                return Err(format!(
+                    "version {:?}, not {:?}",
+                    found.version, expected.version
+                ));
+            }
+            if found.attributes != expected.attributes {
+                let (found, expected) = (found.attributes, expected.attributes);
+                return Err(format!("{found:?}, not {expected:?}"));
+            }
+            compare_content(found.body, &expected.content)
+        }
+    }
+}
+
+fn compare_content(found: BodyRef<'_>, expected: &Content) -> Result<(), String> {
+    match (found, expected) {
+        (BodyRef::String(found), Content::Text(expected)) => {
+            if found == expected.as_slice() {
+                Ok(())
+            } else {
+                let (found, expected) = (found.len(), expected.len());
+                Err(format!(
+                    "another string: {found} bytes, {expected} expected"
+                ))
+            }
+        }
+        (BodyRef::Hash(found), Content::Fields(expected)) => {
+            if found.len() != expected.len() {
+                return Err(format!(
+                    "{} fields, {} expected",
+                    found.len(),
+                    expected.len()
+                ));
+            }
+            for (found, expected) in found.iter().zip(expected) {
+                if found.0 != expected.0 || found.1 != expected.1.as_slice() {
+                    return Err(format!("field {:?} differs", expected.0.escape_ascii()));
+                }
+            }
+            Ok(())
+        }
+        _ => Err("another type".into()),
+    }
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    let flat = COLUMN_FLAT_BYTES_MAX;
+    prop_oneof![
+        60 => 0..40_usize,
+        20 => 0..2_000_usize,
+        5 => flat - 1..flat + 2,
+        5 => 0..200_000_usize,
+        1 => 1_000_000..3_000_000_usize,
+    ]
+}
+
+fn column_length() -> impl Strategy<Value = usize> {
+    prop_oneof![40 => 0..20_usize, 8 => 0..2_000_usize, 1 => 0..40_000_usize]
+}
+
+fn count() -> impl Strategy<Value = u16> {
+    prop_oneof![20 => 1..8_u16, 4 => 1..100_u16, 1 => 1..500_u16]
+}
+
+/// Any change.
+pub(super) fn change() -> impl Strategy<Value = Change> {
+    let seed = any::<u8>();
+    prop_oneof![
+        2 => Just(Change::Keep),
+        8 => Just(Change::Remove),
+        12 => (length(), seed).prop_map(|(length, seed)| Change::Text { length, seed }),
+        3 => (count(), column_length(), seed)
+            .prop_map(|(count, length, seed)| Change::Fields { count, length, seed }),
+        4 => (length(), 0..100_usize, seed)
+            .prop_map(|(offset, length, seed)| Change::Write { offset, length, seed }),
+        4 => (0..500_u16, count(), column_length(), seed).prop_map(|(first, count, length, seed)| {
+            Change::SetFields { first, count, length, seed }
+        }),
+        3 => (0..200_u16, count()).prop_map(|(first, count)| Change::RemoveFields { first, count }),
+        3 => (any::<Option<u64>>(), any::<u32>(), any::<u8>())
+            .prop_map(|(deadline, flags, encoding)| Change::Attributes { deadline, flags, encoding }),
+        1 => Just(Change::Copy),
+    ]
+}
