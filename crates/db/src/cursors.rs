@@ -112,20 +112,12 @@ impl Cursors {
     }
 
     /// A cursor, never 0, from which a scan of the hash at `key` goes on behind `field`.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "HSCAN comes with the hash commands")
-    )]
     pub(crate) fn pause_behind_field(&self, tree: TreeId, key: &[u8], field: &[u8]) -> u64 {
         let (key, field) = (key.into(), field.into());
         lock(&self.table).insert(Place::Field { tree, key, field })
     }
 
     /// The field behind which a scan of the hash at `key` goes on at `cursor`.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "HSCAN comes with the hash commands")
-    )]
     pub(crate) fn field_of(
         &self,
         cursor: u64,

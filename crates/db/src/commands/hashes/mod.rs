@@ -16,6 +16,7 @@
 mod get;
 mod increment;
 mod random;
+mod scan;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub(super) fn execute(
         CommandId::Hdel => set::remove(keyspace, request, reply),
         CommandId::Hincrby => increment::by_integer(keyspace, request, reply),
         CommandId::Hrandfield => random::fields(keyspace, request, reply),
+        CommandId::Hscan => scan::scan(keyspace, request, reply),
         _ => Err(CommandError::NoHost),
     }
 }

@@ -1,0 +1,150 @@
+//! HSCAN: a walk through the fields of a hash, some at a call.
+//!
+//! Fields come in byte order, from the literal prefix of the pattern on and no further than it
+//! reaches. A hash that Redis would hold as a listpack is answered whole, as there. In any other
+//! one, a call looks at COUNT fields and leaves a cursor that names the last of them (see
+//! `cursors.rs`): the walk goes on behind that field whether it is still there or not, so a field
+//! that is there throughout is met, and once.
+
+use pando_engine::{HashRef, StringRef};
+use pando_protocol::{Reply, Request, number, pattern};
+
+use super::write_value;
+use crate::commands::encoding::HASHTABLE;
+use crate::commands::{Handled, Progress};
+use crate::cursors;
+use crate::error::CommandError;
+use crate::keyspace::{Keyspace, hash_of};
+
+/// Fields that an HSCAN without COUNT looks at.
+const COUNT: usize = 10;
+
+/// HSCAN key cursor [MATCH pattern] [COUNT count]
+pub(super) fn scan(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let key = request.arg(1);
+    let cursor = cursors::parse(request.arg(2))?;
+    let (cursors, tree) = (&keyspace.database.cursors, keyspace.tree);
+    let bytes_max = keyspace.options().reply_bytes_max;
+    keyspace.read(key, |value| {
+        let Some(value) = value else {
+            write(reply, 0, &[]);
+            return Ok(Progress::Done);
+        };
+        let hash = hash_of(value)?;
+        // As in Redis, where there is no hash the options do not matter.
+        let options = Options::parse(request)?;
+        let mut walk = Walk::default();
+        let mut next = 0;
+        if value.attributes.encoding == HASHTABLE {
+            let behind = match cursor {
+                0 => None,
+                cursor => Some(cursors.field_of(cursor, tree, key)?),
+            };
+            walk.advance(hash, &options, behind.as_deref(), options.count, bytes_max);
+            if let Some(last) = walk.paused_behind {
+                next = cursors.pause_behind_field(tree, key, last);
+            }
+        } else {
+            walk.advance(hash, &options, None, usize::MAX, usize::MAX);
+        }
+        write(reply, next, &walk.found);
+        Ok(Progress::Done)
+    })
+}
+
+fn write(reply: &mut Reply<'_>, cursor: u64, found: &[(&[u8], StringRef<'_>)]) {
+    reply.array(2);
+    reply.bulk(cursor.to_string());
+    reply.array(found.len() * 2);
+    for (field, value) in found {
+        reply.bulk(field);
+        write_value(reply, *value);
+    }
+}
+
+struct Options<'r> {
+    count: usize,
+    /// No pattern shows every field.
+    pattern: Option<&'r [u8]>,
+    /// What every field that is shown begins with.
+    prefix: Vec<u8>,
+}
+
+impl<'r> Options<'r> {
+    fn parse(request: Request<'r>) -> Result<Self, CommandError> {
+        let mut options = Self {
+            count: COUNT,
+            pattern: None,
+            prefix: Vec::new(),
+        };
+        let mut index = 3;
+        while let Some(argument) = request.get(index + 1) {
+            if request.is(index, "COUNT") {
+                let count = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
+                options.count = usize::try_from(count).map_err(|_| CommandError::Syntax)?;
+                if options.count == 0 {
+                    return Err(CommandError::Syntax);
+                }
+            } else if request.is(index, "MATCH") {
+                // A lone star shows the empty field too, which no pattern matches.
+                options.pattern = (argument != b"*").then_some(argument);
+                options.prefix = pattern::literal_prefix(argument);
+            } else {
+                return Err(CommandError::Syntax);
+            }
+            index += 2;
+        }
+        if index < request.len() {
+            Err(CommandError::Syntax)
+        } else {
+            Ok(options)
+        }
+    }
+
+    fn shows(&self, field: &[u8]) -> bool {
+        self.pattern
+            .is_none_or(|pattern| pattern::matches(pattern, field))
+    }
+}
+
+/// What a call has found.
+#[derive(Default)]
+struct Walk<'h> {
+    found: Vec<(&'h [u8], StringRef<'h>)>,
+    /// The last field looked at, if there are more.
+    paused_behind: Option<&'h [u8]>,
+}
+
+impl<'h> Walk<'h> {
+    /// Looks at up to `fields_max` fields behind `behind`, or until `bytes_max` bytes are found.
+    fn advance(
+        &mut self,
+        hash: HashRef<'h>,
+        options: &Options<'_>,
+        behind: Option<&[u8]>,
+        fields_max: usize,
+        bytes_max: usize,
+    ) {
+        let start = behind.unwrap_or_default().max(&options.prefix);
+        let fields = hash
+            .iter_from(start)
+            .skip_while(|(field, _)| Some(*field) == behind);
+        let (mut looked, mut bytes, mut last) = (0, 0, None);
+        for (field, value) in fields.take_while(|(field, _)| field.starts_with(&options.prefix)) {
+            if looked == fields_max || bytes >= bytes_max {
+                self.paused_behind = last;
+                return;
+            }
+            looked += 1;
+            last = Some(field);
+            if options.shows(field) {
+                bytes += field.len() + value.len();
+                self.found.push((field, value));
+            }
+        }
+    }
+}
