@@ -1,0 +1,265 @@
+//! Commands on several keys, transactions, and commands on several fields are seen whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_db::Database;
+
+use crate::connection::{Connection, Ending, open};
+
+const READERS: usize = 2;
+const ROUNDS: usize = 1000;
+
+/// Whether two values of a reply `*2 …` are equal, present or absent alike.
+fn are_equal(reply: &str) -> bool {
+    let words: Vec<_> = reply.split(' ').collect();
+    match words[..] {
+        ["*2", "$-1", "$-1"] => true,
+        ["*2", _, first, _, second] => first == second,
+        _ => false,
+    }
+}
+
+/// Whether exactly one of two values of a reply `*2 …` is there.
+fn is_one(reply: &str) -> bool {
+    reply.matches("$-1").count() == 1 && reply.starts_with("*2 ")
+}
+
+/// One session writes, others read meanwhile and check each reply; the write is done in
+/// [`ROUNDS`] rounds, each of which may be several commands.
+fn write_beside_readers(
+    database: &Arc<Database>,
+    mut write: impl FnMut(&mut Connection, usize) + Send,
+    read: &str,
+    is_whole: fn(&str) -> bool,
+) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut connection = Connection::new(database);
+                    while !over.load(Ordering::Relaxed) {
+                        let reply = connection.line(read);
+                        assert!(is_whole(&reply), "half was seen: {reply}");
+                    }
+                })
+            })
+            .collect();
+        let _ending = Ending(&over);
+        let mut connection = Connection::new(database);
+        for round in 0..ROUNDS {
+            if readers
+                .iter()
+                .any(std::thread::ScopedJoinHandle::is_finished)
+            {
+                break;
+            }
+            write(&mut connection, round);
+        }
+    });
+}
+
+/// Sends lines that must not fail.
+fn send(connection: &mut Connection, lines: &[&str]) {
+    for line in lines {
+        let reply = connection.line(line);
+        assert!(!reply.starts_with('-'), "{line}: {reply}");
+    }
+}
+
+#[test]
+fn canary_half_of_two_sets_is_seen() {
+    let (database, _) = open();
+    let (mut writer, mut reader) = (Connection::new(&database), Connection::new(&database));
+    send(&mut writer, &["MSET a 1 b 1", "SET a 2"]);
+    assert!(!are_equal(&reader.line("MGET a b")));
+    send(&mut writer, &["DEL b"]);
+    assert!(!are_equal(&reader.line("MGET a b")) && is_one(&reader.line("MGET a b")));
+    send(&mut writer, &["SET b 2"]);
+    assert!(are_equal(&reader.line("MGET a b")) && !is_one(&reader.line("MGET a b")));
+}
+
+#[test]
+fn mset_is_seen_whole() {
+    let (database, _) = open();
+    let mset = |connection: &mut Connection, round| {
+        send(connection, &[&format!("MSET a {round} b {round}")]);
+    };
+    write_beside_readers(&database, mset, "MGET a b", are_equal);
+}
+
+#[test]
+fn msetnx_is_seen_whole() {
+    let (database, _) = open();
+    let msetnx = |connection: &mut Connection, round| {
+        send(
+            connection,
+            &[&format!("MSETNX a {round} b {round}"), "FLUSHDB"],
+        );
+    };
+    write_beside_readers(&database, msetnx, "MGET a b", are_equal);
+}
+
+#[test]
+fn exec_is_seen_whole() {
+    let (database, _) = open();
+    let exec = |connection: &mut Connection, round| {
+        let (a, b) = (format!("SET a {round}"), format!("SET b {round}"));
+        send(
+            connection,
+            &["MULTI", &a, &b, "EXEC", "MULTI", "DEL a", "DEL b", "EXEC"],
+        );
+    };
+    write_beside_readers(&database, exec, "MGET a b", are_equal);
+}
+
+#[test]
+fn a_renamed_key_has_one_name() {
+    let (database, _) = open();
+    send(&mut Connection::new(&database), &["SET a 1"]);
+    let rename = |connection: &mut Connection, _| {
+        send(connection, &["RENAME a b", "RENAMENX b a"]);
+    };
+    write_beside_readers(&database, rename, "MGET a b", is_one);
+}
+
+#[test]
+fn swapped_databases_do_not_mix() {
+    let (database, _) = open();
+    let mut connection = Connection::new(&database);
+    send(
+        &mut connection,
+        &["MSET a 0 b 0", "SELECT 1", "MSET a 1 b 1"],
+    );
+    let swap = |connection: &mut Connection, _| send(connection, &["SWAPDB 0 1"]);
+    write_beside_readers(&database, swap, "MGET a b", are_equal);
+}
+
+#[test]
+fn fields_set_together_are_seen_together() {
+    let (database, _) = open();
+    // Wide enough to be a tree of columns.
+    let mut connection = Connection::new(&database);
+    for field in 0..500 {
+        send(
+            &mut connection,
+            &[&format!("HSET hash f{field:04} {field}")],
+        );
+    }
+    let hset = |connection: &mut Connection, round| {
+        send(connection, &[&format!("HSET hash a {round} z {round}")]);
+        if round % 4 == 0 {
+            send(connection, &["HDEL hash a z"]);
+        }
+    };
+    write_beside_readers(&database, hset, "HMGET hash a z", are_equal);
+}
+
+const ACCOUNTS: usize = 8;
+const TOTAL: i64 = ACCOUNTS as i64 * 100;
+
+/// The sum of the numbers in a reply.
+fn sum(reply: &str) -> i64 {
+    let numbers = reply
+        .split(' ')
+        .filter(|word| !word.starts_with(['*', '$', ':', '+']));
+    numbers
+        .map(|number| number.parse::<i64>().expect("a balance"))
+        .sum()
+}
+
+/// Moves an amount between two accounts in a transaction that adds.
+fn transfer_by_adding(connection: &mut Connection, random: &mut fastrand::Rng) {
+    let (from, to) = (random.usize(..ACCOUNTS), random.usize(..ACCOUNTS));
+    let amount = random.i64(1..50);
+    send(
+        connection,
+        &[
+            "MULTI",
+            &format!("DECRBY account{from} {amount}"),
+            &format!("INCRBY account{to} {amount}"),
+            "EXEC",
+        ],
+    );
+}
+
+/// Moves an amount in a transaction that writes what it computed from watched balances; whether it
+/// went through.
+fn transfer_by_watching(connection: &mut Connection, random: &mut fastrand::Rng) -> bool {
+    let from = random.usize(..ACCOUNTS);
+    let to = (from + random.usize(1..ACCOUNTS)) % ACCOUNTS;
+    let amount = random.i64(1..50);
+    send(connection, &[&format!("WATCH account{from} account{to}")]);
+    let mut balance = |account| sum(&connection.line(&format!("GET account{account}")));
+    let (source, target) = (balance(from) - amount, balance(to) + amount);
+    send(
+        connection,
+        &[
+            "MULTI",
+            &format!("SET account{from} {source}"),
+            &format!("SET account{to} {target}"),
+        ],
+    );
+    match connection.line("EXEC").as_str() {
+        "*2 +OK +OK" => true,
+        "*-1" => false,
+        reply => panic!("{reply}"),
+    }
+}
+
+#[test]
+fn transfers_keep_the_sum() {
+    const TRANSFERS: usize = 1000;
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let (database, _) = open();
+    let mut connection = Connection::new(&database);
+    let names = (0..ACCOUNTS).map(|account| format!("account{account}"));
+    let names: Vec<_> = names.collect();
+    for name in &names {
+        send(&mut connection, &[&format!("SET {name} 100")]);
+    }
+    let at_once = format!("MGET {}", names.join(" "));
+    let over = AtomicBool::new(false);
+    let went_through: usize = std::thread::scope(|scope| {
+        let _ending = Ending(&over);
+        for in_transaction in [true, false] {
+            let (database, names, at_once, over) = (&database, &names, &at_once, &over);
+            scope.spawn(move || {
+                let mut connection = Connection::new(database);
+                while !over.load(Ordering::Relaxed) {
+                    let reply = if in_transaction {
+                        send(&mut connection, &["MULTI"]);
+                        for name in names {
+                            send(&mut connection, &[&format!("GET {name}")]);
+                        }
+                        connection.line("EXEC")
+                    } else {
+                        connection.line(at_once)
+                    };
+                    assert_eq!(sum(&reply), TOTAL, "{reply}");
+                }
+            });
+        }
+        let writers = [0, 1].map(|writer| {
+            let database = &database;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed ^ writer);
+                let mut connection = Connection::new(database);
+                let mut went_through = 0;
+                for _ in 0..TRANSFERS {
+                    transfer_by_adding(&mut connection, &mut random);
+                    went_through += usize::from(transfer_by_watching(&mut connection, &mut random));
+                }
+                went_through
+            })
+        });
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no panic"))
+            .sum()
+    });
+    assert_eq!(sum(&connection.line(&at_once)), TOTAL);
+    assert!(went_through > 0, "no watched transfer went through");
+}
