@@ -64,28 +64,40 @@ pub(crate) fn select(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let index = number::parse_i64(request.arg(1)).ok_or(CommandError::NotAnInteger)?;
-    client.database = database_index(database.databases(), index)?;
+    client.database = database_index(database.databases(), request.arg(1))?;
     reply.ok();
     Ok(Progress::Done)
 }
 
-fn database_index(databases: usize, index: i64) -> Result<usize, CommandError> {
-    let index = usize::try_from(index).map_err(|_| CommandError::DatabaseIndex)?;
-    if index < databases {
-        Ok(index)
-    } else {
-        Err(CommandError::DatabaseIndex)
+/// The database whose number `argument` is (SELECT, MOVE, COPY).
+pub(super) fn database_index(databases: usize, argument: &[u8]) -> Result<usize, CommandError> {
+    let index = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
+    let (least, most) = (i32::MIN.into(), i32::MAX.into());
+    if !(least..=most).contains(&index) {
+        return Err(CommandError::CountBetween { least, most });
     }
+    within(databases, index as i32)
+}
+
+fn within(databases: usize, index: i32) -> Result<usize, CommandError> {
+    let index = usize::try_from(index)
+        .ok()
+        .filter(|index| *index < databases);
+    index.ok_or(CommandError::DatabaseIndex)
 }
 
 /// Exchanges two databases for all clients at once. O(1).
 fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
-    let first = number::parse_i64(request.arg(1)).ok_or(CommandError::FirstDatabaseIndex)?;
-    let second = number::parse_i64(request.arg(2)).ok_or(CommandError::SecondDatabaseIndex)?;
+    let number = |at: usize, error: CommandError| {
+        let number = number::parse_i64(request.arg(at));
+        number
+            .and_then(|number| i32::try_from(number).ok())
+            .ok_or(error)
+    };
+    let first = number(1, CommandError::FirstDatabaseIndex)?;
+    let second = number(2, CommandError::SecondDatabaseIndex)?;
     let databases = keyspace.databases();
-    let first = database_index(databases, first)?;
-    let second = database_index(databases, second)?;
+    let (first, second) = (within(databases, first)?, within(databases, second)?);
     keyspace.database.swap_trees(first, second);
     reply.ok();
     Ok(Progress::Done)
@@ -112,4 +124,33 @@ fn flush(
     }
     reply.ok();
     Ok(Progress::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::Shell;
+
+    #[test]
+    fn numbers_of_databases_are_refused_in_the_words_of_redis() {
+        let between = "-ERR value is out of range, value must between -2147483648 and 2147483647";
+        let index = "-ERR DB index is out of range";
+        let mut shell = Shell::new();
+        shell.store(b"k", b"v");
+        shell.check(&[
+            ("SELECT x", "-ERR value is not an integer or out of range"),
+            ("SELECT 99999999999", between),
+            ("SELECT 16", index),
+            ("SELECT -1", index),
+            ("SWAPDB x 16", "-ERR invalid first DB index"),
+            ("SWAPDB 99999999999 0", "-ERR invalid first DB index"),
+            ("SWAPDB 16 x", "-ERR invalid second DB index"),
+            ("SWAPDB 0 99999999999", "-ERR invalid second DB index"),
+            ("SWAPDB 0 16", index),
+            ("SWAPDB -1 0", index),
+            ("SWAPDB 0 3", "+OK"),
+            ("DBSIZE", ":0"),
+            ("SELECT 3", "+OK"),
+            ("DBSIZE", ":1"),
+        ]);
+    }
 }

@@ -3,7 +3,8 @@
 use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request};
 
-use super::{again, database_index};
+use super::again;
+use crate::commands::server::database_index;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -23,7 +24,7 @@ pub(super) fn copy(
             replace = true;
             at += 1;
         } else if request.is(at, "DB") && at + 1 < request.len() {
-            index = database_index(keyspace, request.arg(at + 1))?;
+            index = database_index(keyspace.databases(), request.arg(at + 1))?;
             at += 2;
         } else {
             return Err(CommandError::Syntax);

@@ -12,7 +12,7 @@ mod scan;
 
 use pando_engine::{Body, TypeTag};
 use pando_protocol::command::CommandId;
-use pando_protocol::{Reply, Request, number};
+use pando_protocol::{Reply, Request};
 
 use super::{Handled, Progress, Slice};
 use crate::error::CommandError;
@@ -102,21 +102,6 @@ fn type_name(tag: TypeTag) -> &'static str {
     match tag {
         TypeTag::String => "string",
         TypeTag::Hash => "hash",
-    }
-}
-
-/// The number of a database, an argument of MOVE and COPY.
-fn database_index(keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<usize, CommandError> {
-    let index = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
-    let (least, most) = (i32::MIN.into(), i32::MAX.into());
-    if !(least..=most).contains(&index) {
-        return Err(CommandError::CountBetween { least, most });
-    }
-    let index = usize::try_from(index).map_err(|_| CommandError::DatabaseIndex)?;
-    if index < keyspace.databases() {
-        Ok(index)
-    } else {
-        Err(CommandError::DatabaseIndex)
     }
 }
 

@@ -6,7 +6,8 @@
 use pando_engine::{Attributes, Body, Decision, NewValue};
 use pando_protocol::{Reply, Request};
 
-use super::{again, database_index};
+use super::again;
+use crate::commands::server::database_index;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -60,7 +61,7 @@ pub(super) fn move_to(
     reply: &mut Reply<'_>,
 ) -> Handled {
     let key = request.arg(1);
-    let index = database_index(keyspace, request.arg(2))?;
+    let index = database_index(keyspace.databases(), request.arg(2))?;
     if index == keyspace.database_index() {
         return Err(CommandError::SameObject);
     }
