@@ -1,0 +1,217 @@
+//! Interleaved batches (§4.8, after PALM): the descents of a batch advance in turn, so that while
+//! one waits for a node from memory the others work.
+//!
+//! Each key is a small state machine; a step reads what its last step has asked for and asks for
+//! what comes next:
+//!
+//! | state | its step reads | and then asks for |
+//! |---|---|---|
+//! | `Root` | a layer's root | a child, or what the border node holds |
+//! | `Below` | a node, and its parent's version once more | likewise |
+//! | `Value` | the block | nothing: the key is done |
+//!
+//! The steps validate as `find` does; a failed validation begins the layer, or the key, again.
+//! `get_many` shows the values in the order of the keys once a piece of [`BATCH_KEYS_MAX`] keys is
+//! done. Each value is one that its key had during the call.
+
+use pando_engine::{Key, ValueRef};
+use pando_sync::version_lock::NodeVersion;
+
+use crate::block::BlockRef;
+use crate::counters::Counters;
+use crate::directory::Directory;
+use crate::find::{Found, LayerGone, current_root, settle};
+use crate::limits::BATCH_KEYS_MAX;
+use crate::node::{Either, Guard, InteriorRef, NodeRef};
+use crate::slice::{CODE_SUFFIX, Cursor};
+use crate::tree::Tree;
+
+/// Where a key's descent is.
+#[derive(Clone, Copy)]
+enum State<'g> {
+    /// At the root of a layer, as its link has it.
+    Root(NodeRef<'g>),
+    /// At a child that was asked for.
+    Below(Step<'g>),
+    /// At a block that was asked for.
+    Value(BlockRef<'g>),
+    /// Finished.
+    Done(Option<BlockRef<'g>>),
+}
+
+/// A step down that is to be validated when the child has come.
+#[derive(Clone, Copy)]
+struct Step<'g> {
+    parent: InteriorRef<'g>,
+    parent_version: NodeVersion,
+    child: NodeRef<'g>,
+    root: NodeRef<'g>,
+}
+
+#[derive(Clone, Copy)]
+struct Descent<'k, 'g> {
+    tree: Option<&'g Tree>,
+    cursor: Cursor<'k>,
+    state: State<'g>,
+}
+
+impl<'k, 'g> Descent<'k, 'g> {
+    fn new(directory: &Directory, key: Option<&Key<'k>>, guard: Guard<'g>) -> Self {
+        let tree = key.and_then(|key| directory.get(key.tree, guard));
+        let state = tree.map_or(State::Done(None), |tree| State::Root(tree.root(guard)));
+        Self {
+            tree,
+            cursor: Cursor::new(key.map_or(&[], |key| key.bytes)),
+            state,
+        }
+    }
+
+    /// One step; whether there is more to do.
+    #[inline]
+    fn step(&mut self, guard: Guard<'g>, counters: &Counters) -> bool {
+        let next = match self.state {
+            State::Root(root) => current_root(root)
+                .and_then(|(node, version)| self.look(node, version, node, guard, counters)),
+            State::Below(step) => {
+                let version = step.child.version.stable();
+                if step.parent.version.unchanged_since(step.parent_version) {
+                    self.look(step.child, version, step.root, guard, counters)
+                } else {
+                    counters.local_retries.add(1);
+                    Ok(State::Root(step.root))
+                }
+            }
+            State::Value(block) => {
+                let suffixed = self.cursor.rank() == CODE_SUFFIX;
+                let same = !suffixed || block.suffix() == self.cursor.suffix();
+                Ok(State::Done(same.then_some(block)))
+            }
+            done @ State::Done(_) => Ok(done),
+        };
+        self.state = match (next, self.tree) {
+            (Ok(state), _) => state,
+            (Err(LayerGone), Some(tree)) => {
+                counters.root_retries.add(1);
+                self.cursor = self.cursor.at_start();
+                State::Root(tree.root(guard))
+            }
+            (Err(LayerGone), None) => State::Done(None),
+        };
+        !matches!(self.state, State::Done(_))
+    }
+
+    /// Reads a node and asks for what it leads to.
+    #[inline]
+    fn look(
+        &mut self,
+        node: NodeRef<'g>,
+        version: NodeVersion,
+        root: NodeRef<'g>,
+        guard: Guard<'g>,
+        counters: &Counters,
+    ) -> Result<State<'g>, LayerGone> {
+        let (slice, rank) = (self.cursor.slice(), self.cursor.rank());
+        let (mut border, mut version) = match node.either() {
+            Either::Interior(parent) => {
+                // `child_for` asks for the child's lines.
+                let Some(child) = parent.child_for(slice, version) else {
+                    counters.local_retries.add(1);
+                    return Ok(State::Root(root));
+                };
+                let step = Step {
+                    parent,
+                    parent_version: version,
+                    child,
+                    root,
+                };
+                return Ok(State::Below(step));
+            }
+            Either::Border(border) => (border, version),
+        };
+        loop {
+            if version.is_deleted() {
+                return Err(LayerGone);
+            }
+            match border.read(slice, rank, version, guard) {
+                Some(Found::Absent) => return Ok(State::Done(None)),
+                Some(Found::Value(block)) => {
+                    block.prefetch();
+                    return Ok(State::Value(block));
+                }
+                Some(Found::Layer(next)) => {
+                    next.prefetch();
+                    self.cursor = self.cursor.deeper();
+                    return Ok(State::Root(next));
+                }
+                None => {
+                    counters.local_retries.add(1);
+                    (border, version) = settle(border, slice)?;
+                }
+            }
+        }
+    }
+}
+
+/// Runs the descents of up to [`BATCH_KEYS_MAX`] keys, round robin.
+fn descend<'k, 'g>(
+    directory: &Directory,
+    keys: &[Key<'k>],
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> [Descent<'k, 'g>; BATCH_KEYS_MAX] {
+    let mut descents = std::array::from_fn(|index| Descent::new(directory, keys.get(index), guard));
+    let mut pending = [0_u8; BATCH_KEYS_MAX];
+    let mut count = keys.len();
+    for (index, place) in pending.iter_mut().enumerate() {
+        *place = index as u8;
+    }
+    while count > 0 {
+        let mut kept = 0;
+        for turn in 0..count {
+            let index = pending[turn];
+            let descent: &mut Descent<'_, '_> = &mut descents[usize::from(index)];
+            if descent.step(guard, counters) {
+                pending[kept] = index;
+                kept += 1;
+            }
+        }
+        count = kept;
+    }
+    counters.batches_total.add(1);
+    counters.batch_keys_total.add(keys.len() as i64);
+    descents
+}
+
+/// Shows the values of `keys` in their order.
+pub(crate) fn get_many<'g>(
+    directory: &Directory,
+    keys: &[Key<'_>],
+    guard: Guard<'g>,
+    counters: &Counters,
+    read: &mut impl FnMut(usize, Option<ValueRef<'g>>),
+) {
+    for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
+        let descents = descend(directory, keys, guard, counters);
+        for (index, descent) in descents[..keys.len()].iter().enumerate() {
+            let State::Done(block) = descent.state else {
+                unreachable!("all are done")
+            };
+            read(
+                piece * BATCH_KEYS_MAX + index,
+                block.and_then(BlockRef::value),
+            );
+        }
+    }
+}
+
+/// Brings the nodes and blocks on the way to `keys` into the cache.
+pub(crate) fn warm(directory: &Directory, keys: &[Key<'_>], guard: Guard<'_>, counters: &Counters) {
+    for keys in keys.chunks(BATCH_KEYS_MAX) {
+        descend(directory, keys, guard, counters);
+    }
+}
+
+const _: () = assert!(
+    BATCH_KEYS_MAX <= u8::MAX as usize,
+    "indexes of descents fit a byte"
+);

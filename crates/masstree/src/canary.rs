@@ -1,0 +1,48 @@
+//! Planted faults (STYLE 32): tests switch one on and prove that their oracle catches it. Outside
+//! tests there is nothing here.
+
+#[cfg(test)]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A fault that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fault {
+    /// A freed slot is reused without the inserting mark (M7).
+    ReuseWithoutMark = 1,
+    /// A border node splits without the splitting mark.
+    SplitWithoutMark = 2,
+    /// A replaced block is reclaimed at once (M1).
+    FreeEarly = 3,
+}
+
+/// The fault planted in one tree.
+#[derive(Debug, Default)]
+pub(crate) struct Canary {
+    #[cfg(test)]
+    planted: AtomicU8,
+}
+
+impl Canary {
+    /// Whether this fault is planted.
+    #[inline]
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, reason = "tests have state here")
+    )]
+    pub(crate) fn is(&self, fault: Fault) -> bool {
+        #[cfg(test)]
+        return self.planted.load(Ordering::Relaxed) == fault as u8;
+        #[cfg(not(test))]
+        {
+            let _ = fault;
+            false
+        }
+    }
+
+    /// Plants a fault.
+    #[cfg(test)]
+    pub(crate) fn plant(&self, fault: Fault) {
+        self.planted.store(fault as u8, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,237 @@
+//! Finding the border node responsible for a slice (§4.6.4, figure 6), and reading entries there.
+//!
+//! Departure: a child's version is loaded only after its parent was validated once more (M2), so
+//! that a stale child pointer is never followed; the paper relies on type-stable memory there.
+
+#![expect(
+    clippy::cast_ptr_alignment,
+    reason = "a link is what its code says (M2)"
+)]
+
+use pando_sync::version_lock::NodeVersion;
+
+use crate::block::BlockRef;
+use crate::counters::Counters;
+use crate::node::{BorderRef, Either, Guard, InteriorRef, Node, NodeRef};
+use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor};
+
+/// A border node and the version under which it was found responsible.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached<'g> {
+    pub(crate) border: BorderRef<'g>,
+    pub(crate) version: NodeVersion,
+    /// The layer's root at that time.
+    pub(crate) root: NodeRef<'g>,
+}
+
+/// The layer was removed or its root replaced: descend again from the tree's first layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerGone;
+
+/// What a border node holds for a `(slice, rank)`.
+#[derive(Clone, Copy)]
+pub(crate) enum Found<'g> {
+    /// Nothing.
+    Absent,
+    /// A value or tombstone; of rank 9, its suffix is to be compared.
+    Value(BlockRef<'g>),
+    /// A deeper layer; its root as the link has it, perhaps stale.
+    Layer(NodeRef<'g>),
+}
+
+/// Climbs from a perhaps stale root to the root (figure 6, first lines).
+#[inline]
+pub(crate) fn current_root(mut root: NodeRef<'_>) -> Result<(NodeRef<'_>, NodeVersion), LayerGone> {
+    loop {
+        let version = root.version.stable();
+        if version.is_deleted() {
+            return Err(LayerGone);
+        }
+        if version.is_root() {
+            return Ok((root, version));
+        }
+        // A node that is no root has a parent: it got one before its root bit went.
+        match root.parent() {
+            Some(parent) => root = parent.node(),
+            None => return Err(LayerGone),
+        }
+    }
+}
+
+/// The border node responsible for `slice` in the layer under `root` (figure 6).
+#[inline]
+pub(crate) fn find_border<'g>(
+    root: NodeRef<'g>,
+    slice: u64,
+    counters: &Counters,
+) -> Result<Reached<'g>, LayerGone> {
+    'root: loop {
+        let (root, mut version) = current_root(root)?;
+        let mut node = root;
+        loop {
+            let interior = match node.either() {
+                Either::Border(border) => {
+                    return Ok(Reached {
+                        border,
+                        version,
+                        root,
+                    });
+                }
+                Either::Interior(interior) => interior,
+            };
+            match step_down(interior, slice, version) {
+                Ok((child, child_version)) => (node, version) = (child, child_version),
+                Err(Retry::Here(again)) => {
+                    counters.local_retries.add(1);
+                    version = again;
+                }
+                Err(Retry::FromRoot) => {
+                    counters.root_retries.add(1);
+                    continue 'root;
+                }
+            }
+        }
+    }
+}
+
+/// How a failed validation goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retry {
+    /// The node took an insert: look again, at this version.
+    Here(NodeVersion),
+    /// Keys may have moved elsewhere.
+    FromRoot,
+}
+
+/// One step down, validated hand over hand.
+#[inline]
+pub(crate) fn step_down(
+    interior: InteriorRef<'_>,
+    slice: u64,
+    version: NodeVersion,
+) -> Result<(NodeRef<'_>, NodeVersion), Retry> {
+    if let Some(child) = interior.child_for(slice, version) {
+        let child_version = child.version.stable();
+        // The child's version was loaded before its parent is checked: a split of the child from
+        // now on changes the former, one before has changed the latter.
+        if interior.version.unchanged_since(version) {
+            return Ok((child, child_version));
+        }
+    }
+    let again = interior.version.stable();
+    if again.is_deleted() || again.has_split_since(version) {
+        return Err(Retry::FromRoot);
+    }
+    Err(Retry::Here(again))
+}
+
+/// The border node next to `border` or itself that is responsible for `slice` now, with its
+/// version (figure 7, the `forward` loop).
+pub(crate) fn settle(
+    mut border: BorderRef<'_>,
+    slice: u64,
+) -> Result<(BorderRef<'_>, NodeVersion), LayerGone> {
+    loop {
+        let version = border.version.stable();
+        if version.is_deleted() {
+            return Err(LayerGone);
+        }
+        match border.next() {
+            Some(next) if slice >= next.low() => border = next,
+            // A split after `version` was taken changes it, and is seen by the reader's check.
+            _ => return Ok((border, version)),
+        }
+    }
+}
+
+/// What the layer under `root` holds for the cursor's slice and rank, and where.
+#[inline]
+pub(crate) fn look<'g>(
+    root: NodeRef<'g>,
+    cursor: Cursor<'_>,
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> Result<(Reached<'g>, Found<'g>), LayerGone> {
+    let (slice, rank) = (cursor.slice(), cursor.rank());
+    let mut reached = find_border(root, slice, counters)?;
+    loop {
+        if reached.version.is_deleted() {
+            return Err(LayerGone);
+        }
+        debug_assert!(slice >= reached.border.low(), "M3");
+        if let Some(found) = reached.border.read(slice, rank, reached.version, guard) {
+            return Ok((reached, found));
+        }
+        counters.local_retries.add(1);
+        (reached.border, reached.version) = settle(reached.border, slice)?;
+    }
+}
+
+impl<'g> BorderRef<'g> {
+    /// Reads the entry for `(slice, rank)` under `version`; `None` when the node has changed or the
+    /// entry is unstable.
+    #[inline]
+    pub(crate) fn read(
+        self,
+        slice: u64,
+        rank: u8,
+        version: NodeVersion,
+        guard: Guard<'g>,
+    ) -> Option<Found<'g>> {
+        let permutation = self.permutation();
+        let Ok(position) = self.search(permutation, slice, rank) else {
+            return self
+                .version
+                .unchanged_since(version)
+                .then_some(Found::Absent);
+        };
+        self.read_slot(permutation.slot(position), version, guard)
+            .map(|(_, found)| found)
+    }
+
+    /// Reads the entry in `slot`, with its code, likewise.
+    #[inline]
+    pub(crate) fn read_slot(
+        self,
+        slot: usize,
+        version: NodeVersion,
+        guard: Guard<'g>,
+    ) -> Option<(u8, Found<'g>)> {
+        let code = self.code(slot);
+        let link = self.link(slot);
+        // The link must belong to the code. A new layer changes both and no version (§4.6.3), but
+        // shows the unstable mark between; a fold bumps vinsert, which is looked at last.
+        if code == CODE_UNSTABLE
+            || self.code(slot) != code
+            || !self.version.unchanged_since(version)
+        {
+            return None;
+        }
+        // SAFETY: loaded under a version that was validated since (M2), with a code that did not
+        // change around the load.
+        Some((code, unsafe { self.found(code, link, guard) }))
+    }
+
+    /// Reads the entry in `slot`; the caller owns the lock.
+    pub(crate) fn owned_slot(self, slot: usize, guard: Guard<'g>) -> (u8, Found<'g>) {
+        let code = self.code(slot);
+        debug_assert_ne!(code, CODE_UNSTABLE, "an owner leaves no entry unstable");
+        // SAFETY: nobody changes the slot while its lock is held, and it is listed.
+        (code, unsafe { self.found(code, self.link(slot), guard) })
+    }
+
+    /// # Safety
+    /// `link` is what a listed entry with this code holds (M2).
+    #[inline]
+    unsafe fn found(self, code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
+        if code == CODE_LAYER {
+            let root = std::ptr::NonNull::new(link.cast::<Node>());
+            // SAFETY: the link of a LAYER entry leads to a node of the layer (M1).
+            let root = unsafe { NodeRef::from_raw(root.expect("a layer has a root"), guard) };
+            return Found::Layer(root);
+        }
+        debug_assert!(code <= CODE_SUFFIX, "a listed slot was filled");
+        // SAFETY: any other listed entry holds a value's block (M1).
+        Found::Value(unsafe { BlockRef::from_link(link, guard) })
+    }
+}

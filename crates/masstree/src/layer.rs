@@ -1,0 +1,229 @@
+//! Making layers and keeping their links (§4.6.3): `deepen`, `grow`, `refresh_link`.
+//!
+//! Departures: a new layer is complete before it is linked, with both keys and with every layer that
+//! their common prefix asks for at once (the paper links a layer of one key and goes on inserting);
+//! and a young layer's root has few slots, since most layers stay tiny (the paper counts 2.3 keys).
+//! When it fills it is replaced by a full-size one.
+//!
+//! Invariants:
+//! - **ML1** Exactly one LAYER entry leads to a layer; its link is the layer's root or, lazily
+//!   updated, a former root, which is on the layer's leftmost path.
+//! - **ML2** Only the owner of a layer's root border node replaces or removes it, and while it is
+//!   owned and not deleted the entry above stays. So a search for the entry must succeed.
+
+use pando_sync::shim::Spin;
+use pando_sync::version_lock::{NodeKind, VersionLock};
+
+use crate::block::BlockRef;
+use crate::context::Context;
+use crate::find::{Found, LayerGone, find_border, look};
+use crate::node::{BorderRef, Guard, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
+use crate::permutation::Permutation;
+use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES, slice_of};
+use crate::suffix::Suffix;
+use crate::tree::Tree;
+use crate::update::{Locked, NewEntry, lock_border};
+
+/// Where a descent left the layer above.
+#[derive(Clone, Copy)]
+pub(crate) struct Above<'g> {
+    pub(crate) border: BorderRef<'g>,
+    pub(crate) slice: u64,
+}
+
+/// Turns the entry in `slot`, which holds `other`, into a layer that holds `other`'s value and the
+/// block that `build` makes when told its suffix. The caller owns `border` and retires `other`, but
+/// for its body, after having unlocked.
+pub(crate) fn deepen<'g>(
+    border: BorderRef<'g>,
+    slot: usize,
+    other: BlockRef<'g>,
+    new_suffix: &[u8],
+    build: impl FnOnce(&[u8], &mut Context) -> BlockRef<'g>,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let old_suffix = other.suffix();
+    let common = old_suffix
+        .iter()
+        .zip(new_suffix)
+        .take_while(|(a, b)| a == b)
+        .count();
+    // Both go on after the shared slices, at least one of them with a byte.
+    let shared =
+        (common / SLICE_BYTES).min((old_suffix.len().min(new_suffix.len()) - 1) / SLICE_BYTES);
+    let offset = shared * SLICE_BYTES;
+    let (old, new) = (
+        Cursor::at(old_suffix, offset),
+        Cursor::at(new_suffix, offset),
+    );
+    let moved = Suffix::store(&mut context.pool, old.suffix());
+    let moved = other.rebuild(&mut context.pool, moved);
+    let block = build(new.suffix(), context);
+    let mut entries = [
+        NewEntry {
+            slice: old.slice(),
+            code: old.rank(),
+            link: moved.as_link(),
+        },
+        NewEntry {
+            slice: new.slice(),
+            code: new.rank(),
+            link: block.as_link(),
+        },
+    ];
+    entries.sort_by_key(|entry| (entry.slice, entry.code));
+    let mut root = young_layer(&entries, guard, context);
+    for index in (0..shared).rev() {
+        let slice = slice_of(&new_suffix[index * SLICE_BYTES..]);
+        let link = root.node().as_ptr().cast();
+        root = young_layer(
+            &[NewEntry {
+                slice,
+                code: CODE_LAYER,
+                link,
+            }],
+            guard,
+            context,
+        );
+    }
+    context.counters.entries.add(2);
+    // A reader that saw the suffix must not take the layer for its value: it sees the mark between.
+    border.set_code(slot, CODE_UNSTABLE);
+    border.set_link(slot, root.node().as_ptr().cast());
+    border.set_code(slot, CODE_LAYER);
+}
+
+fn young_layer<'g>(entries: &[NewEntry], guard: Guard<'g>, context: &mut Context) -> BorderRef<'g> {
+    let root = new_root(&mut context.pool, guard, WIDTH_YOUNG);
+    for (slot, entry) in entries.iter().enumerate() {
+        root.fill(slot, entry.slice, entry.code, entry.link);
+    }
+    root.set_permutation(Permutation::ascending(entries.len()));
+    context.count_node(root.node(), 1);
+    context.counters.layers.add(1);
+    if entries[0].code == CODE_LAYER {
+        context.counters.entries.add(1);
+    }
+    root
+}
+
+/// Replaces a full young root, which the caller has locked, by a full-size one with `entry` at
+/// `position`. Takes the lock over.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a step of `update`, which holds all of these"
+)]
+pub(crate) fn grow<'g>(
+    tree: &Tree,
+    young: BorderRef<'g>,
+    position: usize,
+    entry: NewEntry,
+    cursor: Cursor<'_>,
+    key: &[u8],
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let version = VersionLock::new(NodeKind::Border, true);
+    let wide = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, 0);
+    let old = young.permutation();
+    for index in 0..=old.count() {
+        if index == position {
+            wide.fill(index, entry.slice, entry.code, entry.link);
+            continue;
+        }
+        let slot = old.slot(index - usize::from(index > position));
+        wide.fill(index, young.slice(slot), young.code(slot), young.link(slot));
+    }
+    wide.set_permutation(Permutation::ascending(old.count() + 1));
+    context.count_node(wide.node(), 1);
+    // Marked before the new root is linked, so that nobody reads the old one from then on.
+    young.version.mark_deleted();
+    let (above, slot) = lock_above(tree, key, cursor.offset(), guard, context);
+    above.set_link(slot, wide.node().as_ptr().cast());
+    drop(above);
+    young.version.unlock();
+    context.retire_node(young.node());
+}
+
+/// Locks the border node whose entry leads to the layer at `offset` of `key`, of which the caller
+/// owns the root border node (ML2); returns the entry's slot too.
+pub(crate) fn lock_above<'g>(
+    tree: &Tree,
+    key: &[u8],
+    offset: usize,
+    guard: Guard<'g>,
+    context: &Context,
+) -> (Locked<'g>, usize) {
+    let cursor = Cursor::at(key, offset - SLICE_BYTES);
+    let mut spin = Spin::new();
+    loop {
+        let Ok(locked) = lock_at(tree, cursor, guard, context) else {
+            // A root further up is being replaced; its link is there again soon.
+            spin.wait();
+            continue;
+        };
+        let permutation = locked.permutation();
+        let position = locked.search(permutation, cursor.slice(), CODE_SUFFIX);
+        if let Ok(position) = position {
+            let slot = permutation.slot(position);
+            if let (CODE_LAYER, Found::Layer(_)) = locked.owned_slot(slot, guard) {
+                return (locked, slot);
+            }
+        }
+        unreachable!("the entry above stays while its layer's root is owned (ML2)");
+    }
+}
+
+/// Locks the border node responsible for `cursor`, which must be reachable through layers.
+fn lock_at<'g>(
+    tree: &Tree,
+    cursor: Cursor<'_>,
+    guard: Guard<'g>,
+    context: &Context,
+) -> Result<Locked<'g>, LayerGone> {
+    let root = descend_layers(tree, cursor, guard, context)?.ok_or(LayerGone)?;
+    let reached = find_border(root, cursor.slice(), &context.counters)?;
+    lock_border(&reached, cursor.slice())
+}
+
+/// The root of the layer at the cursor's offset, as its link has it; `None` when there is no such
+/// layer.
+pub(crate) fn descend_layers<'g>(
+    tree: &Tree,
+    target: Cursor<'_>,
+    guard: Guard<'g>,
+    context: &Context,
+) -> Result<Option<NodeRef<'g>>, LayerGone> {
+    let mut root = tree.root(guard);
+    let mut cursor = target.at_start();
+    while cursor.offset() < target.offset() {
+        let (_, found) = look(root, cursor, guard, &context.counters)?;
+        let Found::Layer(next) = found else {
+            return Ok(None);
+        };
+        root = next;
+        cursor = cursor.deeper();
+    }
+    Ok(Some(root))
+}
+
+/// Lets the entry above lead to the layer's new root (§4.6.4: lazily, by later writers).
+pub(crate) fn refresh_link(above: Above<'_>, stale: NodeRef<'_>, root: NodeRef<'_>) {
+    // Only a hint for later descents: not worth waiting for.
+    if above.border.version.try_lock().is_none() {
+        return;
+    }
+    let locked = Locked::from_owned(above.border);
+    let permutation = locked.permutation();
+    if locked.version.peek().is_deleted() {
+        return;
+    }
+    if let Ok(position) = locked.search(permutation, above.slice, CODE_SUFFIX) {
+        let slot = permutation.slot(position);
+        let stale: *mut u8 = stale.as_ptr().cast();
+        if locked.code(slot) == CODE_LAYER && locked.link(slot) == stale {
+            locked.set_link(slot, root.as_ptr().cast());
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Masstree: one shared tree for all cores.
+//!
+//! A trie with fanout 2^64 whose nodes are B+-trees, after "Cache Craftiness for Fast Multicore
+//! Key-Value Storage" (Mao, Kohler, Morris, `EuroSys` 2012). Reads take no lock and write no shared
+//! memory; writers lock the border node that they change, and its ancestors when it splits or goes.
+//!
+//! | section of the paper | here |
+//! |---|---|
+//! | 4.1 overview: layers and slices | `slice` |
+//! | 4.2 layout: nodes, suffixes, prefetching | `node`, `suffix`, `prefetch` |
+//! | 4.3 sequential modification | `split` (edges), `remove` |
+//! | 4.5 writer–writer coordination, figure 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
+//! | 4.6.1 updates | `update`; epochs: `pando_sync::epoch` |
+//! | 4.6.2 border inserts | `permutation`, `update` |
+//! | 4.6.3 new layers | `layer` |
+//! | 4.6.4 splits, figures 5, 6, 7 | `split`, `find`, `get` |
+//! | 4.6.5 removes | `remove`, `task` |
+//! | 4.7 values | `block` |
+//! | 4.8 parallel lookup | `batch` |
+//! | getrange (§3) | `scan` |
+//! | 6.2 memory on superpages | `pando_memory::pool` |
+//!
+//! What a command calls is in `session` and `engine`. Each departure from the paper is said, with
+//! its reason, in the module where it happens; the invariants M1 to M7 stand in `node`.
+//!
+//! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without too).
+
+mod batch;
+mod block;
+mod canary;
+mod context;
+mod counters;
+mod directory;
+mod engine;
+mod find;
+mod get;
+mod layer;
+pub mod limits;
+mod node;
+mod permutation;
+mod prefetch;
+mod remove;
+mod sample;
+mod scan;
+mod session;
+mod slice;
+mod split;
+mod suffix;
+mod task;
+mod tree;
+mod update;
+
+pub use engine::{Masstree, Options};
+pub use pando_memory::pool::Pages;
+pub use session::MasstreeSession;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,546 @@
+//! Node layout (§4.2, figure 2): border and interior nodes, and the references to them.
+//!
+//! Border node, one header line and then its entries, so that a node has as many entries as its
+//! width says (15, or 4 in the root of a young layer):
+//!
+//! | offset | field | writer, under | readers |
+//! |---|---|---|---|
+//! | 0 | version | owner | all |
+//! | 8 | permutation | owner | all, `Acquire` |
+//! | 16 | codes\[15\] | owner | all, then validated |
+//! | 31 | width | constructor | all |
+//! | 32 | next | owner | all |
+//! | 40 | prev | owner of the *previous sibling* (§4.5) | removers, backward scans |
+//! | 48 | parent | owner of the *parent* (§4.5) | owner, stale roots |
+//! | 56 | low | constructor | all |
+//! | 64+16i | slice and link of slot i | owner | all, then validated |
+//!
+//! Departures from the paper: slices and links are interleaved, which makes the width variable and
+//! costs no more lines since the whole node is prefetched; suffixes live in the value's block (see
+//! `suffix`), which frees the header word for the node's explicit lower bound, so that slot 0 may
+//! be reused for any slice, and a lateral move reads the neighbour's first line only.
+//!
+//! Invariants:
+//! - **M1** Whatever is reachable from a tree's root, or was since the pin began, lives until the
+//!   pin ends: nodes and blocks are retired only after they were made unreachable.
+//! - **M2** A pointer from a slot or child array is followed only after the version under which it
+//!   was loaded was validated; vacated slots keep stale pointers. `next`, `prev` and `parent` hold no
+//!   stale pointers while their node is live.
+//! - **M3** `low` is constant; all keys of a border node are at or above it, and below `next`'s.
+//! - **M4** All keys with the same slice of a layer are in one border node.
+//! - **M5** A layer's first border node stays its leftmost until the whole layer goes.
+//! - **M6** Locks are taken up the tree: border node, then its left sibling, then ancestors, then
+//!   the border node above the layer. Nobody holding a lock waits for one further down.
+//! - **M7** A slot whose code is not [`CODE_NEVER`] is reused only under the inserting mark.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+
+use pando_memory::pool::Pool;
+use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
+
+use crate::permutation::{Permutation, SLOTS_MAX};
+use crate::prefetch::prefetch_lines;
+use crate::slice::{CODE_NEVER, rank_of_code};
+
+/// Entries of a full-size node; the model checker runs with fewer.
+pub(crate) const WIDTH: usize = if cfg!(loom) { 3 } else { SLOTS_MAX };
+/// Entries of the root of a young layer.
+pub(crate) const WIDTH_YOUNG: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// Proof that the calling session is pinned for as long as `'g` lasts (M1).
+#[derive(Clone, Copy)]
+pub(crate) struct Guard<'g>(PhantomData<fn(&'g ()) -> &'g ()>);
+
+impl Guard<'_> {
+    /// # Safety
+    /// A pin is held for as long as anything with this lifetime is used.
+    pub(crate) unsafe fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// What border and interior nodes have in common: they begin with a version word.
+#[repr(C)]
+pub(crate) struct Node {
+    pub(crate) version: VersionLock,
+}
+
+/// The header of a border node; [`BorderRef::entry`] reaches what follows.
+#[repr(C)]
+pub(crate) struct Border {
+    pub(crate) version: VersionLock,
+    permutation: AtomicU64,
+    codes: [AtomicU8; SLOTS_MAX],
+    width: u8,
+    next: AtomicPtr<Border>,
+    prev: AtomicPtr<Border>,
+    parent: AtomicPtr<Interior>,
+    low: u64,
+}
+
+/// One slot of a border node.
+#[repr(C)]
+pub(crate) struct Entry {
+    pub(crate) slice: AtomicU64,
+    pub(crate) link: AtomicPtr<u8>,
+}
+
+/// An interior node.
+#[repr(C)]
+pub(crate) struct Interior {
+    pub(crate) version: VersionLock,
+    parent: AtomicPtr<Interior>,
+    count: AtomicUsize,
+    keys: [AtomicU64; WIDTH],
+    children: [AtomicPtr<Node>; WIDTH + 1],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Border>() == 64 && size_of::<Entry>() == 16);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Interior>() == 272);
+
+/// A node of either kind.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeRef<'g>(NonNull<Node>, PhantomData<&'g Node>);
+
+/// A border node.
+#[derive(Clone, Copy)]
+pub(crate) struct BorderRef<'g>(NonNull<Border>, PhantomData<&'g Border>);
+
+/// An interior node.
+#[derive(Clone, Copy)]
+pub(crate) struct InteriorRef<'g>(NonNull<Interior>, PhantomData<&'g Interior>);
+
+impl PartialEq for NodeRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl PartialEq for BorderRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Deref for NodeRef<'_> {
+    type Target = Node;
+
+    #[inline]
+    fn deref(&self) -> &Node {
+        // SAFETY: references are made of live nodes only and outlive no pin (M1).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Deref for BorderRef<'_> {
+    type Target = Border;
+
+    #[inline]
+    fn deref(&self) -> &Border {
+        // SAFETY: as for `NodeRef` (M1).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Deref for InteriorRef<'_> {
+    type Target = Interior;
+
+    #[inline]
+    fn deref(&self) -> &Interior {
+        // SAFETY: as for `NodeRef` (M1).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The nodes behind a version word, told apart.
+pub(crate) enum Either<'g> {
+    Border(BorderRef<'g>),
+    Interior(InteriorRef<'g>),
+}
+
+impl<'g> NodeRef<'g> {
+    /// # Safety
+    /// `pointer` leads to a node that lives as long as `'g` (M1, M2).
+    #[inline]
+    pub(crate) unsafe fn from_raw(pointer: NonNull<Node>, _: Guard<'g>) -> Self {
+        Self(pointer, PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut Node {
+        self.0.as_ptr()
+    }
+
+    /// The node by its kind, which never changes.
+    #[inline]
+    pub(crate) fn either(self) -> Either<'g> {
+        if self.version.peek().is_border() {
+            Either::Border(BorderRef(self.0.cast(), PhantomData))
+        } else {
+            Either::Interior(InteriorRef(self.0.cast(), PhantomData))
+        }
+    }
+
+    /// Fetches the lines of a full-size node all at once (§4.2).
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        prefetch_node(self.0.as_ptr());
+    }
+
+    /// The parent, null for a root.
+    pub(crate) fn parent(self) -> Option<InteriorRef<'g>> {
+        let parent = match self.either() {
+            Either::Border(border) => border.parent.load(Ordering::Acquire),
+            Either::Interior(interior) => interior.parent.load(Ordering::Acquire),
+        };
+        NonNull::new(parent).map(|parent| InteriorRef(parent, PhantomData))
+    }
+
+    /// Sets the parent; the caller owns the parent's lock, or nobody sees the node yet (M6).
+    pub(crate) fn set_parent(self, parent: InteriorRef<'g>) {
+        // Release: who reaches the parent through this pointer sees it initialised.
+        match self.either() {
+            Either::Border(border) => border.parent.store(parent.0.as_ptr(), Ordering::Release),
+            Either::Interior(interior) => {
+                interior.parent.store(parent.0.as_ptr(), Ordering::Release);
+            }
+        }
+    }
+
+    /// Locks the parent (figure 4, `lockedparent`); `None` for a root. The caller owns this node.
+    pub(crate) fn locked_parent(self) -> Option<InteriorRef<'g>> {
+        loop {
+            let parent = self.parent()?;
+            parent.version.lock();
+            if self.parent().is_some_and(|now| now.0 == parent.0) {
+                return Some(parent);
+            }
+            parent.version.unlock();
+        }
+    }
+}
+
+/// Fetches the lines of a full-size node all at once.
+#[inline]
+pub(crate) fn prefetch_node(node: *const Node) {
+    prefetch_lines(node.cast(), Border::bytes(WIDTH));
+}
+
+impl Border {
+    /// Bytes of a node of this width.
+    pub(crate) const fn bytes(width: usize) -> usize {
+        size_of::<Self>() + width * size_of::<Entry>()
+    }
+
+    #[inline]
+    pub(crate) fn width(&self) -> usize {
+        usize::from(self.width)
+    }
+
+    /// The node's lower bound (M3).
+    #[inline]
+    pub(crate) fn low(&self) -> u64 {
+        self.low
+    }
+
+    #[inline]
+    pub(crate) fn permutation(&self) -> Permutation {
+        // Acquire pairs with `set_permutation`: the slots that it lists are seen written.
+        Permutation::from_bits(self.permutation.load(Ordering::Acquire))
+    }
+
+    /// Makes the slots that it lists visible in one step (§4.6.2). The caller owns the lock.
+    #[inline]
+    pub(crate) fn set_permutation(&self, permutation: Permutation) {
+        // Release pairs with `permutation`.
+        self.permutation
+            .store(permutation.to_bits(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn code(&self, slot: usize) -> u8 {
+        // Acquire pairs with `set_code`: after LAYER the layer's link is seen (§4.6.3).
+        self.codes[slot].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_code(&self, slot: usize, code: u8) {
+        // Release pairs with `code`.
+        self.codes[slot].store(code, Ordering::Release);
+    }
+}
+
+impl<'g> BorderRef<'g> {
+    /// A node that nobody sees yet.
+    pub(crate) fn allocate(
+        pool: &mut Pool,
+        _: Guard<'g>,
+        width: usize,
+        version: VersionLock,
+        low: u64,
+    ) -> Self {
+        let pointer = pool.allocate(Border::bytes(width)).cast::<Border>();
+        let header = Border {
+            version,
+            permutation: AtomicU64::new(Permutation::EMPTY.to_bits()),
+            codes: std::array::from_fn(|_| AtomicU8::new(CODE_NEVER)),
+            width: width as u8,
+            next: AtomicPtr::new(ptr::null_mut()),
+            prev: AtomicPtr::new(ptr::null_mut()),
+            parent: AtomicPtr::new(ptr::null_mut()),
+            low,
+        };
+        // SAFETY: the block is long enough, aligned, and ours alone.
+        unsafe { pointer.write(header) };
+        let node = Self(pointer, PhantomData);
+        for slot in 0..width {
+            let entry = Entry {
+                slice: AtomicU64::new(0),
+                link: AtomicPtr::new(ptr::null_mut()),
+            };
+            // SAFETY: within the block, see `Border::bytes`.
+            unsafe { node.entry_ptr(slot).write(entry) };
+        }
+        node
+    }
+
+    #[inline]
+    pub(crate) fn node(self) -> NodeRef<'g> {
+        NodeRef(self.0.cast(), PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut Border {
+        self.0.as_ptr()
+    }
+
+    #[inline]
+    fn entry_ptr(self, slot: usize) -> *mut Entry {
+        debug_assert!(slot < self.width());
+        let first = self.0.as_ptr().wrapping_add(1).cast::<Entry>();
+        first.wrapping_add(slot)
+    }
+
+    /// The slot's slice and link.
+    #[inline]
+    pub(crate) fn entry(self, slot: usize) -> &'g Entry {
+        // SAFETY: the block holds `width` initialised entries after its header, and lives (M1).
+        unsafe { &*self.entry_ptr(slot) }
+    }
+
+    #[inline]
+    pub(crate) fn slice(self, slot: usize) -> u64 {
+        self.entry(slot).slice.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn link(self, slot: usize) -> *mut u8 {
+        // Acquire pairs with `set_link`: the block or layer behind it is seen initialised.
+        self.entry(slot).link.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_link(self, slot: usize, link: *mut u8) {
+        // Release pairs with `link`.
+        self.entry(slot).link.store(link, Ordering::Release);
+    }
+
+    /// Fills a slot that no permutation lists. The caller owns the lock (M7).
+    #[inline]
+    pub(crate) fn fill(self, slot: usize, slice: u64, code: u8, link: *mut u8) {
+        self.entry(slot).slice.store(slice, Ordering::Relaxed);
+        self.set_code(slot, code);
+        self.set_link(slot, link);
+    }
+
+    /// The right sibling.
+    #[inline]
+    pub(crate) fn next(self) -> Option<Self> {
+        let next = NonNull::new(self.next.load(Ordering::Acquire))?;
+        Some(Self(next, PhantomData))
+    }
+
+    /// Sets the right sibling; the caller owns this node's lock.
+    pub(crate) fn set_next(self, next: Option<Self>) {
+        let next = next.map_or(ptr::null_mut(), Self::as_ptr);
+        self.next.store(next, Ordering::Release);
+    }
+
+    /// The left sibling.
+    pub(crate) fn prev(self) -> Option<Self> {
+        let prev = NonNull::new(self.prev.load(Ordering::Acquire))?;
+        Some(Self(prev, PhantomData))
+    }
+
+    /// Sets the left sibling; the caller owns the lock of the left sibling, old or new.
+    pub(crate) fn set_prev(self, prev: Self) {
+        self.prev.store(prev.as_ptr(), Ordering::Release);
+    }
+
+    /// Where `(slice, rank)` stands in `permutation`: its position, or the one it would take.
+    #[inline]
+    pub(crate) fn search(
+        self,
+        permutation: Permutation,
+        slice: u64,
+        rank: u8,
+    ) -> Result<usize, usize> {
+        for position in 0..permutation.count() {
+            let slot = permutation.slot(position);
+            let found = self.slice(slot);
+            if found < slice {
+                continue;
+            }
+            if found > slice {
+                return Err(position);
+            }
+            let found_rank = rank_of_code(self.code(slot));
+            if found_rank >= rank {
+                return if found_rank == rank {
+                    Ok(position)
+                } else {
+                    Err(position)
+                };
+            }
+        }
+        Err(permutation.count())
+    }
+
+    /// Gives the node's memory back.
+    ///
+    /// # Safety
+    /// Nobody can reach the node (M1), and it is freed once.
+    pub(crate) unsafe fn free(self, pool: &mut Pool) {
+        let bytes = Border::bytes(self.width());
+        // SAFETY: allocated with this length by `allocate`; the caller vouches for the rest.
+        unsafe { pool.free(self.0.cast(), bytes) };
+    }
+}
+
+impl<'g> InteriorRef<'g> {
+    /// A node without keys that nobody sees yet.
+    pub(crate) fn allocate(pool: &mut Pool, _: Guard<'g>, version: VersionLock) -> Self {
+        let pointer = pool.allocate(size_of::<Interior>()).cast::<Interior>();
+        let node = Interior {
+            version,
+            parent: AtomicPtr::new(ptr::null_mut()),
+            count: AtomicUsize::new(0),
+            keys: std::array::from_fn(|_| AtomicU64::new(0)),
+            children: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+        };
+        // SAFETY: the block is long enough, aligned, and ours alone.
+        unsafe { pointer.write(node) };
+        Self(pointer, PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn node(self) -> NodeRef<'g> {
+        NodeRef(self.0.cast(), PhantomData)
+    }
+
+    /// Separator keys; children are one more.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.count.load(Ordering::Relaxed).min(WIDTH)
+    }
+
+    pub(crate) fn set_count(self, count: usize) {
+        self.count.store(count, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn key(self, index: usize) -> u64 {
+        self.keys[index].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_key(self, index: usize, key: u64) {
+        self.keys[index].store(key, Ordering::Relaxed);
+    }
+
+    /// The child that leads to `slice`, provided that the node is still as it was at `version`.
+    #[inline]
+    pub(crate) fn child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
+        let count = self.count();
+        let mut index = 0;
+        while index < count && slice >= self.key(index) {
+            index += 1;
+        }
+        self.validated_child(index, version)
+    }
+
+    /// The child at `index`, provided that the node is still as it was at `version` (M2).
+    #[inline]
+    pub(crate) fn validated_child(self, index: usize, version: NodeVersion) -> Option<NodeRef<'g>> {
+        let child = self.children[index].load(Ordering::Acquire);
+        prefetch_node(child);
+        if !self.version.unchanged_since(version) {
+            return None;
+        }
+        let child = NonNull::new(child).expect("a node has one child more than keys");
+        Some(NodeRef(child, PhantomData))
+    }
+
+    /// The child at `index`; the caller owns the lock, or nobody else uses the tree.
+    pub(crate) fn child(self, index: usize) -> NodeRef<'g> {
+        debug_assert!(index <= self.count());
+        let child = NonNull::new(self.children[index].load(Ordering::Acquire));
+        NodeRef(
+            child.expect("a node has one child more than keys"),
+            PhantomData,
+        )
+    }
+
+    pub(crate) fn set_child(self, index: usize, child: NodeRef<'g>) {
+        // Release: who follows the pointer sees the child initialised.
+        self.children[index].store(child.as_ptr(), Ordering::Release);
+    }
+
+    /// Where `child` stands; the caller owns the lock.
+    pub(crate) fn index_of(self, child: NodeRef<'g>) -> usize {
+        (0..=self.count())
+            .find(|index| self.children[*index].load(Ordering::Relaxed) == child.as_ptr())
+            .expect("a node's parent has the node as a child")
+    }
+
+    /// Gives the node's memory back.
+    ///
+    /// # Safety
+    /// Nobody can reach the node (M1), and it is freed once.
+    pub(crate) unsafe fn free(self, pool: &mut Pool) {
+        // SAFETY: allocated with this length by `allocate`; the caller vouches for the rest.
+        unsafe { pool.free(self.0.cast(), size_of::<Interior>()) };
+    }
+}
+
+/// A new root border node of a layer, with room for `width` entries.
+pub(crate) fn new_root<'g>(pool: &mut Pool, guard: Guard<'g>, width: usize) -> BorderRef<'g> {
+    BorderRef::allocate(
+        pool,
+        guard,
+        width,
+        VersionLock::new(NodeKind::Border, true),
+        0,
+    )
+}
+
+/// Reclaims a retired node.
+///
+/// # Safety
+/// `pointer` leads to a node that nobody can reach (M1); it is reclaimed once.
+pub(crate) unsafe fn reclaim_node(pointer: NonNull<u8>, pool: &mut Pool) {
+    // SAFETY: used within this call only, which owns the node.
+    let guard = unsafe { Guard::new() };
+    // SAFETY: the caller owns the node.
+    let node = unsafe { NodeRef::from_raw(pointer.cast(), guard) };
+    match node.either() {
+        // SAFETY: the caller owns the node.
+        Either::Border(border) => unsafe { border.free(pool) },
+        // SAFETY: the caller owns the node.
+        Either::Interior(interior) => unsafe { interior.free(pool) },
+    }
+}

@@ -1,0 +1,27 @@
+//! Prefetching (§4.2): asks for cache lines without waiting for them.
+
+/// Bytes of a cache line on the processors that this is tuned for.
+const LINE_BYTES: usize = 64;
+
+/// Begins to fetch the lines of `bytes` bytes at `start`, which may be any address at all.
+#[inline]
+pub(crate) fn prefetch_lines(start: *const u8, bytes: usize) {
+    let mut offset = 0;
+    while offset < bytes {
+        prefetch_line(start.wrapping_add(offset));
+        offset += LINE_BYTES;
+    }
+}
+
+/// Begins to fetch one line.
+#[inline]
+pub(crate) fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint; it faults for no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,127 @@
+//! Removing entries and empty nodes (§4.6.5).
+//!
+//! A command's remove writes a tombstone (see `update`); what is here is the physical remove, by
+//! `task`, once the tombstone's epoch is below the horizon.
+//!
+//! An entry leaves by the permutation alone: its slot keeps code, slice and link for readers that
+//! have seen it, and is reused only under the inserting mark (M7). A border node that becomes empty,
+//! unless it is its layer's leftmost (M5), leaves the list and its ancestors:
+//!
+//! 1. the node is marked deleted; whoever meets it descends again;
+//! 2. its left sibling is locked, the list closed over it, and the sibling unlocked;
+//! 3. its parent is locked and marked; a parent of one child goes too, and so on up;
+//! 4. when the first child of an ancestor goes, the range of keys that it led to falls to the left
+//!    neighbour, so the separator that leads here, further up, moves to the next child's: all
+//!    nodes on the way to it are marked, so that no reader carries an old route past the change;
+//! 5. all are unlocked.
+//!
+//! Departure: the list is closed under the two locks that guard its pointers (§4.5) rather than by
+//! compare-and-swap with flag bits; locks go from right to left, so that they cannot form a cycle.
+
+use pando_sync::shim::Spin;
+
+use crate::context::Context;
+use crate::node::{BorderRef, InteriorRef, NodeRef};
+
+/// Takes the entry at `position` out of a border node that the caller has locked; returns how many
+/// are left.
+pub(crate) fn remove_entry(border: BorderRef<'_>, position: usize, context: &Context) -> usize {
+    let permutation = border.permutation().remove(position);
+    border.set_permutation(permutation);
+    context.counters.entries.add(-1);
+    permutation.count()
+}
+
+/// Takes an empty border node, not its layer's leftmost, out of the tree. Takes the caller's lock
+/// over.
+pub(crate) fn remove_border(border: BorderRef<'_>, context: &mut Context) {
+    debug_assert_eq!(border.permutation().count(), 0);
+    border.version.mark_deleted();
+    leave_list(border);
+    let mut held = Held::default();
+    leave_ancestors(border, &mut held);
+    border.version.unlock();
+    context.retire_node(border.node());
+    context.counters.node_removals_total.add(1);
+    for ancestor in held.0 {
+        let deleted = ancestor.version.peek().is_deleted();
+        ancestor.version.unlock();
+        if deleted {
+            context.retire_node(ancestor.node());
+            context.counters.node_removals_total.add(1);
+        }
+    }
+}
+
+fn leave_list(border: BorderRef<'_>) {
+    let mut spin = Spin::new();
+    let left = loop {
+        let left = border
+            .prev()
+            .expect("a layer's leftmost border node is not removed (M5)");
+        let version = left.version.lock();
+        // It may have split or gone before it was locked; then the pointer has changed or will.
+        if !version.is_deleted() && left.next().is_some_and(|next| next == border) {
+            break left;
+        }
+        left.version.unlock();
+        spin.wait();
+    };
+    let next = border.next();
+    if let Some(next) = next {
+        next.set_prev(left);
+    }
+    left.set_next(next);
+    left.version.unlock();
+}
+
+/// The locked ancestors, lowest first.
+#[derive(Default)]
+struct Held<'g>(Vec<InteriorRef<'g>>);
+
+fn leave_ancestors<'g>(border: BorderRef<'g>, held: &mut Held<'g>) {
+    let mut child = border.node();
+    let lock_parent = |child: NodeRef<'g>, held: &mut Held<'g>| {
+        let parent = child
+            .locked_parent()
+            .expect("the leftmost path is not removed (M5)");
+        parent.version.mark_splitting();
+        held.0.push(parent);
+        (parent, parent.index_of(child))
+    };
+    let (parent, index) = loop {
+        let (parent, index) = lock_parent(child, held);
+        if parent.count() > 0 {
+            break (parent, index);
+        }
+        parent.version.mark_deleted();
+        child = parent.node();
+    };
+    let moved = parent.key(index.saturating_sub(1));
+    remove_child(parent, index);
+    if index > 0 {
+        return;
+    }
+    child = parent.node();
+    loop {
+        let (ancestor, index) = lock_parent(child, held);
+        if index > 0 {
+            ancestor.set_key(index - 1, moved);
+            return;
+        }
+        child = ancestor.node();
+    }
+}
+
+/// Removes a child, with the separator before it, or after it when it is the first. The caller has
+/// locked and marked the node.
+fn remove_child(node: InteriorRef<'_>, index: usize) {
+    let count = node.count();
+    for moving in index.saturating_sub(1)..count - 1 {
+        node.set_key(moving, node.key(moving + 1));
+    }
+    for moving in index..count {
+        node.set_child(moving, node.child(moving + 1));
+    }
+    node.set_count(count - 1);
+}

@@ -1,0 +1,219 @@
+//! A session: what one thread works through.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use pando_engine::limits::KEY_BYTES_MAX;
+use pando_engine::{
+    CommitHook, Decision, Direction, Key, Ordered, Point, Probe, TreeId, ValueRef, ValueVersion,
+};
+
+use crate::batch;
+use crate::block::BlockRef;
+use crate::context::Context;
+use crate::engine::Masstree;
+use crate::get::get;
+use crate::sample::sample;
+use crate::scan::Scan;
+use crate::task::{Tombstone, purge};
+use crate::update::Update;
+
+/// A session of a [`Masstree`]: a pin, a pool and counters of its own.
+pub struct MasstreeSession {
+    engine: Arc<Masstree>,
+    context: Context,
+    /// Pins that the caller holds.
+    pins: usize,
+}
+
+impl fmt::Debug for MasstreeSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MasstreeSession")
+            .field("pins", &self.pins)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MasstreeSession {
+    pub(crate) fn new(engine: Arc<Masstree>, context: Context) -> Self {
+        Self {
+            engine,
+            context,
+            pins: 0,
+        }
+    }
+
+    /// Moves reclamation on; returns how many nodes and blocks were given back.
+    fn reclaim(&mut self) -> usize {
+        let context = &mut self.context;
+        // Two epochs must pass; a third step covers what was retired within the current one.
+        let own = (0..3)
+            .map(|_| context.participant.collect(&mut context.pool))
+            .sum::<usize>();
+        let collector = Arc::clone(context.participant.collector());
+        own + collector.collect_orphans(&mut context.pool)
+    }
+}
+
+impl Drop for MasstreeSession {
+    fn drop(&mut self) {
+        for _ in 0..self.pins {
+            self.context.participant.unpin(&mut self.context.pool);
+        }
+        self.engine.close(&self.context);
+    }
+}
+
+fn check(key: Key<'_>) {
+    assert!(
+        key.bytes.len() <= KEY_BYTES_MAX,
+        "key of {} bytes",
+        key.bytes.len()
+    );
+}
+
+impl Point for MasstreeSession {
+    fn pin(&mut self) {
+        self.context.participant.pin();
+        self.pins += 1;
+    }
+
+    fn unpin(&mut self) {
+        assert!(self.pins > 0, "unpinned more often than pinned");
+        self.pins -= 1;
+        self.context.participant.unpin(&mut self.context.pool);
+    }
+
+    #[inline]
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(key.tree, guard);
+            let block = tree.and_then(|tree| get(tree, key.bytes, guard, &context.counters));
+            read(block.and_then(BlockRef::value))
+        })
+    }
+
+    fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        keys.iter().copied().for_each(check);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            batch::get_many(&engine.directory, keys, guard, &context.counters, &mut read);
+        });
+    }
+
+    fn warm(&mut self, keys: &[Key<'_>]) {
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            batch::warm(&engine.directory, keys, guard, &context.counters);
+        });
+    }
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(key.tree, guard);
+            let block = tree.and_then(|tree| get(tree, key.bytes, guard, &context.counters));
+            let Some(block) = block else {
+                return Probe::Absent;
+            };
+            match block.value() {
+                None => Probe::Removed(block.version()),
+                Some(value) => Probe::Present {
+                    version: value.version,
+                    deadline: value.attributes.deadline,
+                },
+            }
+        })
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree, guard) else {
+                // The write is lost, but its closure may carry a result out.
+                decide(None);
+                return None;
+            };
+            let clock = &engine.clock;
+            let commit = Update {
+                tree,
+                clock,
+                key,
+                hook,
+                decide,
+            }
+            .run(guard, context)?;
+            if commit.removed {
+                let (tree, version) = (key.tree, commit.version);
+                let tombstone = Tombstone {
+                    tree,
+                    key: key.bytes.into(),
+                    version,
+                };
+                engine.tasks.bury(context.number(), tombstone);
+            }
+            Some(commit.version)
+        })
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(tree, guard);
+            let found = tree.and_then(|tree| sample(tree, random, guard, &context.counters));
+            read(found.as_ref().map(|(key, value)| (&key[..], *value)))
+        })
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        self.reclaim();
+        let engine = &self.engine;
+        let mut done = engine.tasks.free_doomed(steps, &mut self.context);
+        while done < steps {
+            let first = self.context.number();
+            let Some(tombstone) = engine.tasks.exhume(first, &engine.clock) else {
+                break;
+            };
+            self.context.pinned(|guard, context| {
+                if let Some(tree) = engine.directory.get(tombstone.tree, guard) {
+                    purge(tree, &tombstone, guard, context);
+                }
+            });
+            done += 1;
+        }
+        done
+    }
+}
+
+impl Ordered for MasstreeSession {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            if let Some(tree) = engine.directory.get(tree, guard) {
+                Scan::new(tree, direction, guard, &context.counters).run(from, visit);
+            }
+        });
+    }
+}

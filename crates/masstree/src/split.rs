@@ -1,0 +1,269 @@
+//! Splitting full nodes (§4.6.4, figure 5), with the sequential optimisation at both edges (§4.3).
+//!
+//! A border node's higher keys go to a new right sibling; then the sibling is inserted into the
+//! parent, which may split in turn. Locks and marks go up hand over hand: a node stays locked and
+//! marked until its parent is marked, so that a reader that has seen the parent unchanged has seen
+//! the child's version from before the split.
+//!
+//! At the right edge (the new key is last in a node without right sibling) the old node keeps its
+//! keys and the new one goes alone into the sibling. At the left edge (first in the leftmost node)
+//! the old keys go to the sibling and the new one stays alone; the paper does only the former.
+
+use pando_sync::version_lock::{NodeKind, VersionLock};
+
+use crate::canary::Fault;
+use crate::context::Context;
+use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH};
+use crate::permutation::Permutation;
+use crate::slice::CODE_NEVER;
+use crate::tree::Tree;
+use crate::update::NewEntry;
+
+/// Where in its layer a node splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Left,
+    Right,
+    Middle,
+}
+
+/// Splits a full border node, which the caller has locked, and puts `entry` at `position` of its
+/// keys. Takes the lock over.
+pub(crate) fn split<'g>(
+    tree: &Tree,
+    border: BorderRef<'g>,
+    position: usize,
+    entry: NewEntry,
+    layer_offset: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let permutation = border.permutation();
+    debug_assert_eq!(permutation.count(), WIDTH);
+    let entries: [NewEntry; WIDTH + 1] = std::array::from_fn(|index| {
+        if index == position {
+            return entry;
+        }
+        let slot = permutation.slot(index - usize::from(index > position));
+        NewEntry {
+            slice: border.slice(slot),
+            code: border.code(slot),
+            link: border.link(slot),
+        }
+    });
+    let edge = if position == WIDTH && border.next().is_none() {
+        Edge::Right
+    } else if position == 0 && border.prev().is_none() {
+        Edge::Left
+    } else {
+        Edge::Middle
+    };
+    let cut = choose_cut(&entries, edge);
+    if !tree.canary.is(Fault::SplitWithoutMark) {
+        border.version.mark_splitting();
+    }
+    let version = VersionLock::new_splitting(NodeKind::Border);
+    let low = entries[cut].slice;
+    let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
+    for (slot, entry) in entries[cut..].iter().enumerate() {
+        right.fill(slot, entry.slice, entry.code, entry.link);
+    }
+    right.set_permutation(Permutation::ascending(entries.len() - cut));
+    keep_left(border, permutation, position, entry, cut);
+    right.set_next(border.next());
+    right.set_prev(border);
+    if let Some(next) = border.next() {
+        // Guarded by the lock of its left sibling, which is this node's (§4.5).
+        next.set_prev(right);
+    }
+    border.set_next(Some(right));
+    context.count_node(right.node(), 1);
+    context.counters.splits_total.add(1);
+    let halves = Halves {
+        left: border.node(),
+        right: right.node(),
+        separator: low,
+    };
+    ascend(tree, halves, edge, layer_offset, guard, context);
+}
+
+/// Leaves the first `cut` of the keys, the new one among them or not, in the old node.
+fn keep_left(
+    border: BorderRef<'_>,
+    permutation: Permutation,
+    position: usize,
+    entry: NewEntry,
+    cut: usize,
+) {
+    let kept = if position < cut { cut - 1 } else { cut };
+    let mut left = permutation.truncate(kept);
+    for index in kept..WIDTH {
+        // Whoever knows these slots fails validation by the split: they are as good as new (M7).
+        border.set_code(left.slot(index), CODE_NEVER);
+    }
+    if position < cut {
+        let slot;
+        (left, slot) = left.insert(position);
+        border.fill(slot, entry.slice, entry.code, entry.link);
+    }
+    border.set_permutation(left);
+}
+
+/// How many of the keys stay left. Keys with the same slice stay together (M4): a slice has at most
+/// ten, so that a place to cut always exists.
+fn choose_cut(entries: &[NewEntry; WIDTH + 1], edge: Edge) -> usize {
+    let valid = |cut: usize| entries[cut - 1].slice != entries[cut].slice;
+    match edge {
+        Edge::Right if valid(WIDTH) => return WIDTH,
+        Edge::Left if valid(1) => return 1,
+        _ => {}
+    }
+    let middle = entries.len() / 2;
+    (0..middle)
+        .flat_map(|distance| [middle - distance, middle + distance])
+        .find(|cut| valid(*cut))
+        .expect("at most ten keys of a layer have the same slice")
+}
+
+/// A node that has split, both halves locked and marked.
+struct Halves<'g> {
+    left: NodeRef<'g>,
+    right: NodeRef<'g>,
+    separator: u64,
+}
+
+fn ascend<'g>(
+    tree: &Tree,
+    mut halves: Halves<'g>,
+    edge: Edge,
+    layer_offset: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    loop {
+        let Halves {
+            left,
+            right,
+            separator,
+        } = halves;
+        let Some(parent) = left.locked_parent() else {
+            new_layer_root(tree, &halves, layer_offset, guard, context);
+            left.version.unlock();
+            right.version.unlock();
+            return;
+        };
+        if parent.count() < WIDTH {
+            parent.version.mark_inserting();
+            insert_child(parent, left, right, separator);
+            left.version.unlock();
+            right.version.unlock();
+            parent.version.unlock();
+            return;
+        }
+        parent.version.mark_splitting();
+        left.version.unlock();
+        let version = VersionLock::new_splitting(NodeKind::Interior);
+        let sibling = InteriorRef::allocate(&mut context.pool, guard, version);
+        let separator = split_interior(parent, sibling, &halves, edge);
+        right.version.unlock();
+        context.count_node(sibling.node(), 1);
+        context.counters.splits_total.add(1);
+        halves = Halves {
+            left: parent.node(),
+            right: sibling.node(),
+            separator,
+        };
+    }
+}
+
+/// The layer's root has split: an interior node with both halves becomes the root.
+fn new_layer_root<'g>(
+    tree: &Tree,
+    halves: &Halves<'g>,
+    layer_offset: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let version = VersionLock::new(NodeKind::Interior, true);
+    let root = InteriorRef::allocate(&mut context.pool, guard, version);
+    root.set_key(0, halves.separator);
+    root.set_child(0, halves.left);
+    root.set_child(1, halves.right);
+    root.set_count(1);
+    context.count_node(root.node(), 1);
+    halves.left.set_parent(root);
+    halves.right.set_parent(root);
+    halves.left.version.set_root(false);
+    if layer_offset == 0 {
+        tree.set_root(root.node());
+    }
+}
+
+/// Inserts `right` after `left`. The caller has locked and marked `parent`.
+fn insert_child<'g>(
+    parent: InteriorRef<'g>,
+    left: NodeRef<'g>,
+    right: NodeRef<'g>,
+    separator: u64,
+) {
+    let (index, count) = (parent.index_of(left), parent.count());
+    right.set_parent(parent);
+    for moving in (index..count).rev() {
+        parent.set_child(moving + 2, parent.child(moving + 1));
+        parent.set_key(moving + 1, parent.key(moving));
+    }
+    parent.set_child(index + 1, right);
+    parent.set_key(index, separator);
+    parent.set_count(count + 1);
+}
+
+/// Distributes a full interior node's children and one more between it and `sibling`; returns the
+/// separator between the two.
+fn split_interior<'g>(
+    node: InteriorRef<'g>,
+    sibling: InteriorRef<'g>,
+    halves: &Halves<'g>,
+    edge: Edge,
+) -> u64 {
+    let at = node.index_of(halves.left);
+    let keys: [u64; WIDTH + 1] = std::array::from_fn(|index| {
+        if index == at {
+            halves.separator
+        } else {
+            node.key(index - usize::from(index > at))
+        }
+    });
+    let children: [NodeRef<'g>; WIDTH + 2] = std::array::from_fn(|index| {
+        if index == at + 1 {
+            halves.right
+        } else {
+            node.child(index - usize::from(index > at + 1))
+        }
+    });
+    // Keys that stay; the next one becomes the separator.
+    let kept = match edge {
+        Edge::Right if at == WIDTH => WIDTH - 1,
+        Edge::Left if at == 0 => 1,
+        _ => keys.len() / 2,
+    };
+    for (index, child) in children[kept + 1..].iter().enumerate() {
+        // A parent pointer is guarded by the parent's lock: both parents are ours (§4.5).
+        child.set_parent(sibling);
+        sibling.set_child(index, *child);
+    }
+    for (index, key) in keys[kept + 1..].iter().enumerate() {
+        sibling.set_key(index, *key);
+    }
+    sibling.set_count(WIDTH - kept);
+    if at < kept {
+        halves.right.set_parent(node);
+    }
+    for (index, child) in children[..=kept].iter().enumerate() {
+        node.set_child(index, *child);
+    }
+    for (index, key) in keys[..kept].iter().enumerate() {
+        node.set_key(index, *key);
+    }
+    node.set_count(kept);
+    keys[kept]
+}

@@ -1,0 +1,394 @@
+//! Deferred work (§4.6.5): purging tombstones, repairing layers, freeing dropped trees.
+//!
+//! Normal operations lock within one layer; a removed layer needs the layer and the border node
+//! above it. So removals are left to `maintain`, which carries the key of each tombstone and
+//! descends again by it. After an entry has gone, the layer that held it is looked at, and then the
+//! ones above it:
+//!
+//! | the layer is | it is | by |
+//! |---|---|---|
+//! | one empty border node | removed, with its entry above | [`tidy_layers`] |
+//! | one border node with one value | folded: the value moves up, its suffix grows by a slice | [`tidy_layers`] |
+//! | anything else | left | |
+//!
+//! Folding from the bottom up undoes whole chains of one-key layers, which removals leave behind
+//! where two keys with a long common prefix were.
+//!
+//! | field | writer, under | readers |
+//! |---|---|---|
+//! | `Tasks::tombstones[session]` | that session, and whoever maintains: a mutex each | `maintain` |
+//! | `Tasks::doomed` | `drop_tree`, `maintain`: a mutex | `maintain` |
+//!
+//! Invariants:
+//! - **MT1** A tombstone is queued once, in commit order of its session, so that epochs along a
+//!   queue do not decrease.
+//! - **MT2** A tombstone is taken out only if the key still has exactly this one, and its epoch is
+//!   below the horizon (V2).
+//! - **MT3** A dropped tree is freed only when no pin is left that could have reached it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pando_engine::{EpochClock, TreeId, ValueVersion};
+use pando_sync::Padded;
+use pando_sync::epoch::ReclaimEpoch;
+use pando_sync::shim::Spin;
+
+use crate::block::{BlockRef, Keep};
+use crate::context::Context;
+use crate::find::{Found, LayerGone, find_border, look};
+use crate::layer::{descend_layers, lock_above};
+use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
+use crate::remove::{remove_border, remove_entry};
+use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
+use crate::suffix::Suffix;
+use crate::tree::Tree;
+use crate::update::{Locked, lock_border};
+
+/// A removed key whose version is still remembered.
+pub(crate) struct Tombstone {
+    pub(crate) tree: TreeId,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) version: ValueVersion,
+}
+
+/// A dropped tree on its way out.
+struct Doomed {
+    tree: Arc<Tree>,
+    stamp: ReclaimEpoch,
+    /// Nodes still to be freed; `None` until the freeing begins.
+    nodes: Option<Vec<Unreachable>>,
+}
+
+/// A node of a tree that nobody can reach.
+struct Unreachable(*mut crate::node::Node);
+
+// SAFETY: nobody else can reach the node (MT3).
+unsafe impl Send for Unreachable {}
+
+/// What is left to be done.
+pub(crate) struct Tasks {
+    tombstones: Box<[Padded<Mutex<VecDeque<Tombstone>>>]>,
+    /// Sessions that have buried something, at most this many from the first.
+    sessions_used: AtomicUsize,
+    doomed: Mutex<Vec<Doomed>>,
+    doomed_count: AtomicU64,
+}
+
+fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // These queues are whole after every push and pop, so that a panic elsewhere harms nothing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tasks {
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        Self {
+            tombstones: (0..sessions_max).map(|_| Padded::default()).collect(),
+            sessions_used: AtomicUsize::new(0),
+            doomed: Mutex::default(),
+            doomed_count: AtomicU64::new(0),
+        }
+    }
+
+    /// Remembers a tombstone of session number `session`.
+    pub(crate) fn bury(&self, session: usize, tombstone: Tombstone) {
+        if session >= self.sessions_used.load(Ordering::Relaxed) {
+            self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
+        }
+        relock(&self.tombstones[session]).push_back(tombstone);
+    }
+
+    /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
+    pub(crate) fn doom(&self, tree: Arc<Tree>, stamp: ReclaimEpoch) {
+        relock(&self.doomed).push(Doomed {
+            tree,
+            stamp,
+            nodes: None,
+        });
+        self.doomed_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Dropped trees that are not freed yet.
+    pub(crate) fn doomed_count(&self) -> u64 {
+        self.doomed_count.load(Ordering::Relaxed)
+    }
+
+    /// The next tombstone that may go, of session `first` or, after it, of any other.
+    pub(crate) fn exhume(&self, first: usize, clock: &EpochClock) -> Option<Tombstone> {
+        let horizon = clock.horizon();
+        let count = self.sessions_used.load(Ordering::Relaxed);
+        (first..first + count).find_map(|index| {
+            let mut queue = relock(&self.tombstones[index % count]);
+            queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)
+        })
+    }
+
+    /// Frees up to `steps` nodes of dropped trees; returns how many.
+    pub(crate) fn free_doomed(&self, steps: usize, context: &mut Context) -> usize {
+        if self.doomed_count() == 0 {
+            return 0;
+        }
+        let mut doomed = relock(&self.doomed);
+        let collector = Arc::clone(context.participant.collector());
+        let mut done = 0;
+        while done < steps {
+            let ready = doomed
+                .iter_mut()
+                .find(|tree| collector.has_passed(tree.stamp));
+            let Some(tree) = ready else { break };
+            let root = &tree.tree;
+            let nodes = tree
+                .nodes
+                .get_or_insert_with(|| vec![Unreachable(root.take_root())]);
+            while done < steps
+                && let Some(node) = nodes.pop()
+            {
+                free_node(&node, nodes, context);
+                done += 1;
+            }
+            if nodes.is_empty() {
+                doomed.retain(|tree| tree.nodes.as_ref().is_none_or(|nodes| !nodes.is_empty()));
+                self.doomed_count
+                    .store(doomed.len() as u64, Ordering::Relaxed);
+            }
+        }
+        done
+    }
+}
+
+/// Frees a node with its values, and queues its children and layers.
+fn free_node(node: &Unreachable, queue: &mut Vec<Unreachable>, context: &mut Context) {
+    // SAFETY: nothing of this tree is used by anybody else (MT3), nor by us after it is freed.
+    let guard = unsafe { Guard::new() };
+    let pointer = std::ptr::NonNull::new(node.0).expect("a node has an address");
+    // SAFETY: as above.
+    let node = unsafe { NodeRef::from_raw(pointer, guard) };
+    context.count_node(node, -1);
+    match node.either() {
+        Either::Interior(interior) => {
+            queue.extend((0..=interior.count()).map(|i| Unreachable(interior.child(i).as_ptr())));
+            // SAFETY: as above, freed once.
+            unsafe { interior.free(&mut context.pool) };
+        }
+        Either::Border(border) => {
+            let permutation = border.permutation();
+            for position in 0..permutation.count() {
+                match border.owned_slot(permutation.slot(position), guard).1 {
+                    Found::Layer(mut root) => {
+                        context.counters.layers.add(-1);
+                        while let Some(parent) = root.parent() {
+                            root = parent.node();
+                        }
+                        queue.push(Unreachable(root.as_ptr()));
+                    }
+                    Found::Value(block) => {
+                        let pointer = std::ptr::NonNull::new(block.as_link());
+                        let reclaim = BlockRef::reclaim(Keep::NOTHING);
+                        // SAFETY: as above; a listed block was not retired (MB2).
+                        unsafe { reclaim(pointer.expect("a block"), &mut context.pool) };
+                    }
+                    Found::Absent => unreachable!("a listed slot holds something"),
+                }
+            }
+            context.counters.entries.add(-(permutation.count() as i64));
+            // SAFETY: as above, freed once.
+            unsafe { border.free(&mut context.pool) };
+        }
+    }
+}
+
+/// Takes a tombstone out of its tree, if the key still has it (MT2), and tidies up after it.
+pub(crate) fn purge(tree: &Tree, tombstone: &Tombstone, guard: Guard<'_>, context: &mut Context) {
+    let offset = loop {
+        match purge_entry(tree, tombstone, guard, context) {
+            Ok(Some(offset)) => break offset,
+            Ok(None) => return,
+            Err(LayerGone) => context.counters.root_retries.add(1),
+        }
+    };
+    tidy_layers(tree, &tombstone.key, offset, guard, context);
+}
+
+/// Returns the offset of the layer that held the tombstone, if it was there.
+fn purge_entry(
+    tree: &Tree,
+    tombstone: &Tombstone,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Result<Option<usize>, LayerGone> {
+    let mut root = tree.root(guard);
+    let mut cursor = Cursor::new(&tombstone.key);
+    loop {
+        let (reached, found) = look(root, cursor, guard, &context.counters)?;
+        match found {
+            Found::Absent => return Ok(None),
+            Found::Layer(next) => {
+                root = next;
+                cursor = cursor.deeper();
+                continue;
+            }
+            Found::Value(_) => {}
+        }
+        let locked = lock_border(&reached, cursor.slice())?;
+        let permutation = locked.permutation();
+        let Ok(position) = locked.search(permutation, cursor.slice(), cursor.rank()) else {
+            return Ok(None);
+        };
+        let found = locked.owned_slot(permutation.slot(position), guard).1;
+        // Else it became a layer before it was locked: look again.
+        let Found::Value(block) = found else { continue };
+        let same_key = cursor.rank() != CODE_SUFFIX || block.suffix() == cursor.suffix();
+        if !same_key || !block.is_tombstone() || block.version() != tombstone.version {
+            return Ok(None);
+        }
+        let left = remove_entry(*locked, position, context);
+        finish_removal(locked, left, context);
+        context.retire_block(tree, block, Keep::NOTHING);
+        tree.count(context.number(), 0, -1);
+        return Ok(Some(cursor.offset()));
+    }
+}
+
+/// Removes a border node that an entry was taken out of, if it is empty and may go.
+fn finish_removal(locked: Locked<'_>, left: usize, context: &mut Context) {
+    if left == 0 && locked.prev().is_some() {
+        remove_border(locked.into_owned(), context);
+    }
+}
+
+/// Repairs the layer at `offset` of `key`, and those above it as long as there is something to do.
+pub(crate) fn tidy_layers(
+    tree: &Tree,
+    key: &[u8],
+    mut offset: usize,
+    guard: Guard<'_>,
+    context: &mut Context,
+) {
+    let mut spin = Spin::new();
+    while offset > 0 {
+        match tidy_layer(tree, key, offset, guard, context) {
+            Ok(true) => offset -= SLICE_BYTES,
+            Ok(false) => return,
+            // A layer on the way was just removed or replaced.
+            Err(LayerGone) => spin.wait(),
+        }
+    }
+}
+
+/// The nodes of a layer that consists of one border node and the interior nodes above it, locked.
+struct Spine<'g> {
+    border: BorderRef<'g>,
+    interiors: Vec<InteriorRef<'g>>,
+}
+
+impl<'g> Spine<'g> {
+    /// Locks what is above `locked`; `None` if the layer has other nodes.
+    fn lock(locked: Locked<'g>) -> Option<Self> {
+        if locked.next().is_some() || locked.prev().is_some() {
+            return None;
+        }
+        let mut spine = Self {
+            border: *locked,
+            interiors: Vec::new(),
+        };
+        let mut node = locked.node();
+        while let Some(parent) = node.locked_parent() {
+            spine.interiors.push(parent);
+            if parent.count() > 0 {
+                // Another remover has emptied the list but not yet this node. It tidies up later.
+                for interior in spine.interiors {
+                    interior.version.unlock();
+                }
+                return None;
+            }
+            node = parent.node();
+        }
+        Some(Self {
+            border: locked.into_owned(),
+            ..spine
+        })
+    }
+
+    /// Marks all nodes deleted: from now on nobody reads the layer.
+    fn mark_deleted(&self) {
+        self.border.version.mark_deleted();
+        for interior in &self.interiors {
+            interior.version.mark_deleted();
+        }
+    }
+
+    /// Unlocks and retires all nodes.
+    fn retire(self, context: &mut Context) {
+        context.counters.layers.add(-1);
+        self.border.version.unlock();
+        context.retire_node(self.border.node());
+        for interior in self.interiors {
+            interior.version.unlock();
+            context.retire_node(interior.node());
+        }
+    }
+}
+
+/// Repairs one layer; returns whether the layer above has changed by it.
+fn tidy_layer(
+    tree: &Tree,
+    key: &[u8],
+    offset: usize,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Result<bool, LayerGone> {
+    let Some(root) = descend_layers(tree, Cursor::at(key, offset), guard, context)? else {
+        return Ok(false);
+    };
+    // The leftmost border node is responsible for the lowest slice (M5).
+    let reached = find_border(root, 0, &context.counters)?;
+    let locked = lock_border(&reached, 0)?;
+    let permutation = locked.permutation();
+    if permutation.count() > 1 {
+        return Ok(false);
+    }
+    let single = (permutation.count() == 1).then(|| permutation.slot(0));
+    let value = match single.map(|slot| locked.owned_slot(slot, guard)) {
+        Some((_, Found::Layer(_))) => return Ok(false),
+        Some((code, Found::Value(block))) => Some((code, block)),
+        _ => None,
+    };
+    let slice = single.map(|slot| locked.slice(slot));
+    let Some(spine) = Spine::lock(locked) else {
+        return Ok(false);
+    };
+    spine.mark_deleted();
+    let (above, slot) = lock_above(tree, key, offset, guard, context);
+    if let (Some((code, block)), Some(slice)) = (value, slice) {
+        let mut suffix = slice.to_be_bytes()[..usize::from(code.min(CODE_SLICE_MAX))].to_vec();
+        suffix.extend_from_slice(block.suffix());
+        let suffix = Suffix::store(&mut context.pool, &suffix);
+        let moved = block.rebuild(&mut context.pool, suffix);
+        // Unlike a new layer, a fold bumps vinsert: a reader that saw the suffix from before the
+        // layer existed must not take the layer's link for its value.
+        above.version.mark_inserting();
+        above.set_code(slot, CODE_UNSTABLE);
+        above.set_link(slot, moved.as_link());
+        above.set_code(slot, CODE_SUFFIX);
+        drop(above);
+        context.counters.entries.add(-1);
+        context.counters.layer_folds_total.add(1);
+        context.retire_block(
+            tree,
+            block,
+            Keep {
+                body: true,
+                suffix: false,
+            },
+        );
+    } else {
+        let permutation = above.permutation();
+        let position = (0..permutation.count()).find(|index| permutation.slot(*index) == slot);
+        let left = remove_entry(*above, position.expect("a listed slot"), context);
+        finish_removal(above, left, context);
+        context.counters.layer_removals_total.add(1);
+    }
+    spine.retire(context);
+    Ok(true)
+}

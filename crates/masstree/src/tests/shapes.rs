@@ -1,0 +1,255 @@
+//! Trees of particular shapes.
+
+use super::*;
+
+#[test]
+fn ten_keys_of_one_slice_stay_in_one_border_node() {
+    let (_, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    // Padded with zeros, all of these have the same slice.
+    let keys: Vec<Vec<u8>> = (0..=9).map(|length| vec![0; length]).collect();
+    for key in &keys {
+        put(&mut session, tree, key, key);
+    }
+    for other in 1..200_u8 {
+        put(&mut session, tree, &[other], b"x");
+        put(&mut session, tree, &[0, 0, 0, 0, 0, 0, 0, other], b"y");
+    }
+    for key in &keys {
+        assert_eq!(get(&mut session, tree, key).as_ref(), Some(key));
+    }
+    let first = scan(&mut session, tree, Bound::Unbounded, Direction::Forward, 10);
+    let first: Vec<_> = first.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(first, keys, "shortest first");
+}
+
+#[test]
+fn an_eight_byte_key_is_told_from_its_seven_bytes_and_a_zero() {
+    let (_, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    put(&mut session, tree, b"ABCDEFG", b"seven");
+    put(&mut session, tree, b"ABCDEFG\0", b"eight");
+    assert_eq!(get(&mut session, tree, b"ABCDEFG").unwrap(), b"seven");
+    assert_eq!(get(&mut session, tree, b"ABCDEFG\0").unwrap(), b"eight");
+}
+
+#[test]
+fn sequential_inserts_fill_nodes_at_either_edge() {
+    for descending in [false, true] {
+        let (_, engine) = engine();
+        let mut session = engine.session().unwrap();
+        let tree = engine.create_tree();
+        for number in 0..30_000_u32 {
+            let number = if descending {
+                u32::MAX - number
+            } else {
+                number
+            };
+            put(&mut session, tree, &number.to_be_bytes(), b"value");
+        }
+        let figures = gauges(&engine);
+        let full = 30_000 / 15 + 1;
+        assert!(figures["border_nodes"] <= full, "{figures:?}");
+        assert!(figures["interior_nodes"] <= full / 13, "{figures:?}");
+    }
+}
+
+#[test]
+fn long_common_prefixes_make_chains_of_layers_and_removal_folds_them() {
+    let (clock, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    let prefix = vec![b'x'; 1000];
+    let keys: Vec<Vec<u8>> = (0..3_u8)
+        .map(|tail| [&prefix[..], &[tail; 300]].concat())
+        .collect();
+    for key in &keys {
+        put(&mut session, tree, key, b"value");
+    }
+    assert_eq!(gauges(&engine)["layers"], 125);
+    for key in &keys[1..] {
+        remove(&mut session, tree, key);
+    }
+    purge(&clock, &mut session);
+    let figures = gauges(&engine);
+    assert_eq!((figures["layers"], figures["layer_folds_total"]), (0, 125));
+    assert_eq!(get(&mut session, tree, &keys[0]).unwrap(), b"value");
+    assert_eq!(get(&mut session, tree, &keys[1]), None);
+    put(&mut session, tree, &keys[1], b"again");
+    assert_eq!(gauges(&engine)["layers"], 125);
+}
+
+#[test]
+fn keys_of_64_kib_and_values_of_megabytes_are_ordinary() {
+    let (clock, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    let mut keys = vec![vec![7; 65_536]; 3];
+    keys[1][65_535] = 8;
+    keys[2][300] = 8;
+    let value = vec![9; 3 << 20];
+    for key in &keys {
+        put(&mut session, tree, key, &value);
+        // A second version takes the long suffix over.
+        put(&mut session, tree, key, &value);
+    }
+    for key in &keys {
+        assert!(get(&mut session, tree, key).unwrap() == value);
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut seen: Vec<_> = scan(&mut session, tree, Bound::Unbounded, direction, 9)
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        if direction == Direction::Backward {
+            seen.reverse();
+        }
+        assert!(seen == keys);
+    }
+    for key in &keys {
+        remove(&mut session, tree, key);
+    }
+    purge(&clock, &mut session);
+    assert_eq!(gauges(&engine)["entries"], 0);
+}
+
+#[test]
+fn a_freed_first_slot_is_reused_and_the_lower_bound_stays() {
+    let (clock, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    let key = |number: u32| (number * 10).to_be_bytes();
+    for number in 0..64 {
+        put(&mut session, tree, &key(number), b"value");
+    }
+    // Empty most of every node but its last keys, then fill the gaps with other slices.
+    for number in (0..64).filter(|number| number % 8 != 7) {
+        remove(&mut session, tree, &key(number));
+    }
+    purge(&clock, &mut session);
+    for number in 0..640_u32 {
+        put(&mut session, tree, &number.to_be_bytes(), b"other");
+    }
+    for number in 0..640_u32 {
+        assert!(
+            get(&mut session, tree, &number.to_be_bytes()).is_some(),
+            "{number}"
+        );
+    }
+    assert_eq!(
+        scan(
+            &mut session,
+            tree,
+            Bound::Unbounded,
+            Direction::Backward,
+            999
+        )
+        .len(),
+        640
+    );
+}
+
+#[test]
+fn nodes_emptied_in_any_order_leave_the_tree() {
+    for order in 0..4 {
+        let (clock, engine) = engine();
+        let mut session = engine.session().unwrap();
+        let tree = engine.create_tree();
+        let mut numbers: Vec<u32> = (0..5_000).collect();
+        for number in &numbers {
+            put(&mut session, tree, &number.to_be_bytes(), b"value");
+        }
+        match order {
+            0 => {}
+            1 => numbers.reverse(),
+            2 => fastrand::Rng::with_seed(7).shuffle(&mut numbers),
+            // From the middle of the tree outwards: first children go before their siblings.
+            _ => numbers.sort_by_key(|number| number.abs_diff(2_500)),
+        }
+        for (index, number) in numbers.iter().enumerate() {
+            remove(&mut session, tree, &number.to_be_bytes());
+            if index % 100 == 0 {
+                purge(&clock, &mut session);
+                let left = numbers.len() - index - 1;
+                let seen = scan(
+                    &mut session,
+                    tree,
+                    Bound::Unbounded,
+                    Direction::Forward,
+                    9_999,
+                );
+                assert_eq!(seen.len(), left, "order {order}");
+                // Inserts find their way past every moved separator.
+                put(&mut session, tree, &number.to_be_bytes(), b"again");
+                assert!(get(&mut session, tree, &number.to_be_bytes()).is_some());
+                remove(&mut session, tree, &number.to_be_bytes());
+            }
+        }
+        purge(&clock, &mut session);
+        let figures = gauges(&engine);
+        assert_eq!(
+            (figures["border_nodes"], figures["entries"]),
+            (1, 0),
+            "order {order}"
+        );
+    }
+}
+
+#[test]
+fn a_dropped_tree_reads_empty_and_gives_its_memory_back() {
+    let (_, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let (tree, other) = (engine.create_tree(), engine.create_tree());
+    put(&mut session, other, b"kept", b"value");
+    for number in 0..2_000_u32 {
+        put(
+            &mut session,
+            tree,
+            format!("common prefix {number}").as_bytes(),
+            &[7; 100],
+        );
+    }
+    engine.drop_tree(tree);
+    assert_eq!(get(&mut session, tree, b"common prefix 7"), None);
+    assert!(
+        session
+            .update(Key::new(tree, b"x"), &mut NoHook, |_| Decision::Remove)
+            .is_none()
+    );
+    assert_eq!(engine.len(tree), 0);
+    while session.maintain(16) > 0 {}
+    let figures = gauges(&engine);
+    assert_eq!(
+        (
+            figures["entries"],
+            figures["border_nodes"],
+            figures["layers"]
+        ),
+        (1, 1, 0)
+    );
+    assert_eq!(get(&mut session, other, b"kept").unwrap(), b"value");
+}
+
+#[test]
+fn retired_bytes_wait_for_a_stalled_reader_and_pressure_says_so() {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    let options = Options {
+        pages: Pages::Small,
+        retired_bytes_max: 1 << 20,
+    };
+    let engine = Masstree::with_options(clock, options);
+    let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());
+    let tree = engine.create_tree();
+    reader.pin();
+    for _ in 0..200 {
+        put(&mut writer, tree, b"key", &[7; 10_000]);
+    }
+    assert_eq!(engine.pressure(), pando_sync::epoch::Pressure::Refuse);
+    assert!(get(&mut reader, tree, b"key").is_some(), "reads go on");
+    reader.unpin();
+    writer.maintain(1);
+    assert_eq!(engine.pressure(), pando_sync::epoch::Pressure::None);
+    assert_eq!(gauges(&engine)["retired_bytes"], 0);
+}

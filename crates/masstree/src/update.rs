@@ -1,0 +1,348 @@
+//! Changing a key under its border node's lock (§4.5, §4.6.1, §4.6.2): the one write primitive.
+//!
+//! A descent reads like a get and locks the one border node that is responsible. There the decision
+//! is taken, its block built, the commit hook told, and then the change published in one store:
+//!
+//! | the node holds | published by | figure |
+//! |---|---|---|
+//! | the key | the entry's link (§4.6.1) | – |
+//! | nothing, and a free slot | the permutation (§4.6.2) | – |
+//! | nothing, and no free slot | `split` or, in a young layer's root, `layer::grow` | 5 |
+//! | another key with this slice | a new layer, `layer::deepen` (§4.6.3) | – |
+//!
+//! Versions (V1, V2 of the engine crate) are drawn under the lock. A removed key leaves a tombstone
+//! block that remembers its version; `task` takes it out when the horizon has passed it.
+
+use std::mem;
+use std::ops::Deref;
+
+use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
+
+use crate::block::{BlockRef, Keep};
+use crate::canary::Fault;
+use crate::context::Context;
+use crate::find::{Found, LayerGone, Reached, look};
+use crate::layer::{Above, deepen, grow, refresh_link};
+use crate::node::{BorderRef, Guard, WIDTH};
+use crate::permutation::Permutation;
+use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor};
+use crate::split::split;
+use crate::suffix::Suffix;
+use crate::tree::Tree;
+
+/// A border node whose lock is released when this goes, unless it was handed over.
+pub(crate) struct Locked<'g>(BorderRef<'g>);
+
+impl<'g> Locked<'g> {
+    /// Takes over a lock that the caller owns.
+    pub(crate) fn from_owned(border: BorderRef<'g>) -> Self {
+        Self(border)
+    }
+
+    /// Hands the lock over.
+    pub(crate) fn into_owned(self) -> BorderRef<'g> {
+        let border = self.0;
+        mem::forget(self);
+        border
+    }
+}
+
+impl<'g> Deref for Locked<'g> {
+    type Target = BorderRef<'g>;
+
+    fn deref(&self) -> &BorderRef<'g> {
+        &self.0
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.version.unlock();
+    }
+}
+
+/// Locks the border node that is responsible for `slice` now, starting from where it was.
+pub(crate) fn lock_border<'g>(reached: &Reached<'g>, slice: u64) -> Result<Locked<'g>, LayerGone> {
+    let mut border = reached.border;
+    let mut version = border.version.lock();
+    loop {
+        let locked = Locked(border);
+        if version.is_deleted() {
+            return Err(LayerGone);
+        }
+        if border == reached.border && !version.has_split_since(reached.version) {
+            return Ok(locked);
+        }
+        match border.next() {
+            Some(next) if slice >= next.low() => {
+                drop(locked);
+                border = next;
+                version = border.version.lock();
+            }
+            _ => return Ok(locked),
+        }
+    }
+}
+
+/// What a commit has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit {
+    pub(crate) version: ValueVersion,
+    /// The key got a tombstone.
+    pub(crate) removed: bool,
+}
+
+/// One call of `update`.
+pub(crate) struct Update<'a, 'k, H, D> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) clock: &'a EpochClock,
+    pub(crate) key: Key<'k>,
+    pub(crate) hook: &'a mut H,
+    pub(crate) decide: D,
+}
+
+/// What stands at the key in the locked border node.
+enum Place<'g> {
+    /// The key's own value or tombstone, in this slot.
+    Own(usize, BlockRef<'g>),
+    /// A longer key with the same slice, in this slot.
+    Other(usize, BlockRef<'g>),
+    /// Nothing; the key belongs at this position.
+    Free(Permutation, usize),
+    /// A layer has come into being here since the node was read.
+    Deeper,
+}
+
+impl<'d, H, D> Update<'_, '_, H, D>
+where
+    H: CommitHook,
+    D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+{
+    /// Decides and commits; `None` when the key was kept.
+    pub(crate) fn run(&mut self, guard: Guard<'_>, context: &mut Context) -> Option<Commit> {
+        loop {
+            match self.descend(guard, context) {
+                Ok(commit) => return commit,
+                Err(LayerGone) => context.counters.root_retries.add(1),
+            }
+        }
+    }
+
+    fn descend(
+        &mut self,
+        guard: Guard<'_>,
+        context: &mut Context,
+    ) -> Result<Option<Commit>, LayerGone> {
+        let mut root = self.tree.root(guard);
+        let mut cursor = Cursor::new(self.key.bytes);
+        let mut above = None;
+        loop {
+            let slice = cursor.slice();
+            let (reached, found) = look(root, cursor, guard, &context.counters)?;
+            if let Some(above) = above.take()
+                && reached.root != root
+            {
+                refresh_link(above, root, reached.root);
+            }
+            if !matches!(found, Found::Layer(_)) {
+                let locked = lock_border(&reached, slice)?;
+                match place(*locked, cursor, guard) {
+                    Place::Own(slot, block) => {
+                        return Ok(self.replace(locked, slot, block, guard, context));
+                    }
+                    Place::Other(slot, block) => {
+                        return Ok(self.insert_beside(locked, slot, block, cursor, guard, context));
+                    }
+                    Place::Free(permutation, position) => {
+                        let at = (permutation, position);
+                        return Ok(self.insert(locked, at, cursor, guard, context));
+                    }
+                    Place::Deeper => continue,
+                }
+            }
+            let Found::Layer(next_root) = found else {
+                unreachable!("told apart above")
+            };
+            above = Some(Above {
+                border: reached.border,
+                slice,
+            });
+            root = next_root;
+            root.prefetch();
+            cursor = cursor.deeper();
+        }
+    }
+
+    /// The key has an entry: a new block takes the place of the old one (§4.6.1).
+    fn replace<'g>(
+        &mut self,
+        locked: Locked<'g>,
+        slot: usize,
+        block: BlockRef<'g>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Option<Commit> {
+        let old = block.value();
+        let new = match (self.decide)(old) {
+            Decision::Keep => return None,
+            Decision::Remove if old.is_none() => return None,
+            Decision::Remove => None,
+            Decision::Write(new) => Some(new),
+        };
+        let version = ValueVersion::after(Some(block.version()), self.clock.current());
+        let suffix = Suffix::hand_over(block.suffix());
+        let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
+        self.hook.committed(self.key, old, next.value(), version);
+        locked.set_link(slot, next.as_link());
+        drop(locked);
+        let keep = Keep {
+            body: false,
+            suffix: suffix.is_external(),
+        };
+        let removed = next.is_tombstone();
+        let keys = i64::from(!removed) - i64::from(old.is_some());
+        context.retire_block(self.tree, block, keep);
+        self.tree.count(context.number(), keys, -keys);
+        Some(Commit { version, removed })
+    }
+
+    /// What an absent key gets, with its version, if anything.
+    fn decide_absent(&mut self) -> Option<(ValueVersion, NewValue<'d>)> {
+        match (self.decide)(None) {
+            Decision::Keep | Decision::Remove => None,
+            Decision::Write(new) => Some((ValueVersion::after(None, self.clock.current()), new)),
+        }
+    }
+
+    /// Tells the hook and counts a new key.
+    fn announce(&mut self, block: BlockRef<'_>, context: &Context) -> Commit {
+        let version = block.version();
+        self.hook.committed(self.key, None, block.value(), version);
+        self.tree.count(context.number(), 1, 0);
+        Commit {
+            version,
+            removed: false,
+        }
+    }
+
+    /// The key has no entry and its slice no longer key: a new entry (§4.6.2).
+    fn insert<'g>(
+        &mut self,
+        locked: Locked<'g>,
+        (permutation, position): (Permutation, usize),
+        cursor: Cursor<'_>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Option<Commit> {
+        let (version, new) = self.decide_absent()?;
+        let suffix = Suffix::store(&mut context.pool, cursor.suffix());
+        let block = BlockRef::build(&mut context.pool, guard, version, suffix, Some(new));
+        let commit = self.announce(block, context);
+        let entry = NewEntry {
+            slice: cursor.slice(),
+            code: cursor.rank(),
+            link: block.as_link(),
+        };
+        context.counters.entries.add(1);
+        if permutation.count() < locked.width() {
+            entry.put(self.tree, *locked, permutation, position);
+        } else if locked.width() < WIDTH {
+            grow(
+                self.tree,
+                locked.into_owned(),
+                position,
+                entry,
+                cursor,
+                self.key.bytes,
+                guard,
+                context,
+            );
+        } else {
+            split(
+                self.tree,
+                locked.into_owned(),
+                position,
+                entry,
+                cursor.offset(),
+                guard,
+                context,
+            );
+        }
+        Some(commit)
+    }
+
+    /// A longer key has the slice: both move into a new layer (§4.6.3).
+    fn insert_beside<'g>(
+        &mut self,
+        locked: Locked<'g>,
+        slot: usize,
+        other: BlockRef<'g>,
+        cursor: Cursor<'_>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Option<Commit> {
+        let (version, new) = self.decide_absent()?;
+        let mut commit = None;
+        let build = |suffix: &[u8], context: &mut Context| {
+            let suffix = Suffix::store(&mut context.pool, suffix);
+            let block = BlockRef::build(&mut context.pool, guard, version, suffix, Some(new));
+            commit = Some(self.announce(block, context));
+            block
+        };
+        deepen(*locked, slot, other, cursor.suffix(), build, guard, context);
+        drop(locked);
+        context.retire_block(
+            self.tree,
+            other,
+            Keep {
+                body: true,
+                suffix: false,
+            },
+        );
+        commit
+    }
+}
+
+fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<'g>) -> Place<'g> {
+    let permutation = border.permutation();
+    let position = match border.search(permutation, cursor.slice(), cursor.rank()) {
+        Ok(position) => position,
+        Err(position) => return Place::Free(permutation, position),
+    };
+    let slot = permutation.slot(position);
+    match border.owned_slot(slot, guard).1 {
+        Found::Layer(_) => Place::Deeper,
+        Found::Value(block) if cursor.rank() < CODE_SUFFIX || block.suffix() == cursor.suffix() => {
+            Place::Own(slot, block)
+        }
+        Found::Value(block) => Place::Other(slot, block),
+        Found::Absent => unreachable!("a listed slot holds something"),
+    }
+}
+
+/// An entry that is to be put into a border node.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry {
+    pub(crate) slice: u64,
+    pub(crate) code: u8,
+    pub(crate) link: *mut u8,
+}
+
+impl NewEntry {
+    /// Puts the entry into a free slot of a node that the caller has locked (§4.6.2).
+    pub(crate) fn put(
+        self,
+        tree: &Tree,
+        border: BorderRef<'_>,
+        permutation: Permutation,
+        position: usize,
+    ) {
+        let (permutation, slot) = permutation.insert(position);
+        if border.code(slot) != CODE_NEVER && !tree.canary.is(Fault::ReuseWithoutMark) {
+            // A reader may still be looking at the key that was removed from this slot (M7).
+            border.version.mark_inserting();
+        }
+        border.fill(slot, self.slice, self.code, self.link);
+        border.set_permutation(permutation);
+    }
+}
