@@ -146,38 +146,6 @@ impl ValueRef<'_> {
     }
 }
 
-impl BodyRef<'_> {
-    /// The same content for the next version of this value, or for the one value that takes it
-    /// over (D2). O(size) when it is flat or packed, O(1) when it is large.
-    #[must_use]
-    pub fn hand_over(self) -> Body<'static> {
-        match self {
-            BodyRef::String(StringRef::Flat(bytes)) => Body::Owned(bytes.to_vec()),
-            BodyRef::String(StringRef::Chunked(chunked)) => Body::Chunked(chunked.hand_over()),
-            BodyRef::Hash(hash) => HashDraft::new(Some(hash)).finish(),
-        }
-    }
-
-    /// A copy that shares nothing with this content (COPY). O(size).
-    #[must_use]
-    pub fn to_body(self) -> Body<'static> {
-        match self {
-            BodyRef::String(string) => string.to_body(),
-            BodyRef::Hash(hash) => hash.to_body(),
-        }
-    }
-
-    /// Heap bytes that the content takes. O(1).
-    #[must_use]
-    pub fn heap_bytes(self) -> usize {
-        match self {
-            BodyRef::String(StringRef::Flat(bytes)) => bytes.len(),
-            BodyRef::String(StringRef::Chunked(chunked)) => chunked.heap_bytes(),
-            BodyRef::Hash(hash) => hash.heap_bytes(),
-        }
-    }
-}
-
 impl<'d> NewValue<'d> {
     /// A value without attributes.
     #[must_use]
@@ -275,33 +243,6 @@ impl<'d> Body<'d> {
             Body::Chunked(chunked) => BodyRef::String(StringRef::Chunked(chunked)),
             Body::Packed(row) => BodyRef::Hash(HashRef::Packed(row.as_bytes())),
             Body::Wide(row) => BodyRef::Hash(HashRef::Wide(row)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_content_handed_over_or_copied_reads_the_same() {
-        let mut draft = HashDraft::new(None);
-        draft.set(b"field", b"value");
-        let large = vec![7; crate::limits::COLUMN_FLAT_BYTES_MAX + 1];
-        for body in [Body::Bytes(b"flat"), Body::string(&large), draft.finish()] {
-            for other in [body.as_ref().hand_over(), body.as_ref().to_body()] {
-                match (body.as_ref(), other.as_ref()) {
-                    (BodyRef::String(one), BodyRef::String(other)) => {
-                        assert_eq!(one.to_cow(), other.to_cow());
-                    }
-                    (BodyRef::Hash(one), BodyRef::Hash(other)) => {
-                        let value = other.get(b"field").map(StringRef::to_cow);
-                        assert_eq!(one.get(b"field").map(StringRef::to_cow), value);
-                        assert_eq!(one.len(), other.len());
-                    }
-                    _ => panic!("the type has changed"),
-                }
-            }
         }
     }
 }

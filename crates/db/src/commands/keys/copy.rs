@@ -1,6 +1,6 @@
 //! COPY.
 
-use pando_engine::{Decision, NewValue};
+use pando_engine::Decision;
 use pando_protocol::{Reply, Request};
 
 use super::again;
@@ -34,17 +34,14 @@ pub(super) fn copy(
         return Err(CommandError::SameObject);
     }
     keyspace.check_key(destination)?;
-    let copy = keyspace.read(source, |value| {
-        value.map(|value| (value.attributes, value.body.to_body()))
-    });
+    let copy = keyspace.read(source, |value| value.map(|value| value.deep_copy()));
     let copied = match &copy {
         None => false,
-        Some((attributes, body)) => keyspace.at(index).try_update(destination, |old| {
+        Some(copy) => keyspace.at(index).try_update(destination, |old| {
             if old.is_some() && !replace {
                 return Ok((Decision::Keep, false));
             }
-            let value = NewValue::new(again(body)).with(*attributes);
-            Ok((Decision::Write(value), true))
+            Ok((Decision::Write(again(copy)), true))
         })?,
     };
     reply.integer(copied.into());

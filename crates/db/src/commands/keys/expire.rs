@@ -1,6 +1,6 @@
 //! EXPIRE PEXPIRE EXPIREAT PEXPIREAT, TTL PTTL EXPIRETIME PEXPIRETIME, PERSIST.
 
-use pando_engine::{Attributes, Deadline, Decision, NewValue};
+use pando_engine::{Deadline, Decision, ValueRef};
 use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request, number};
 
@@ -99,19 +99,18 @@ pub(super) fn expire(
         Ok(match old {
             None => (Decision::Keep, false),
             Some(_) if when <= now => (Decision::Remove, true),
-            Some(old) => {
-                let deadline = Some(Deadline(when as u64));
-                let attributes = Attributes {
-                    deadline,
-                    ..old.attributes
-                };
-                let value = NewValue::new(old.body.hand_over()).with(attributes);
-                (Decision::Write(value), true)
-            }
+            Some(old) => (with_deadline(old, Some(Deadline(when as u64))), true),
         })
     })?;
     reply.integer(changed.into());
     Ok(Progress::Done)
+}
+
+/// The same value with another deadline.
+fn with_deadline(old: ValueRef<'_>, deadline: Option<Deadline>) -> Decision<'static> {
+    let mut value = old.hand_over();
+    value.attributes.deadline = deadline;
+    Decision::Write(value)
 }
 
 /// When a key expires, or in how long; -1 if never, -2 if there is no key. Seconds are rounded.
@@ -153,14 +152,7 @@ pub(super) fn persist(
         let old = old.filter(|old| old.attributes.deadline.is_some());
         Ok(match old {
             None => (Decision::Keep, false),
-            Some(old) => {
-                let attributes = Attributes {
-                    deadline: None,
-                    ..old.attributes
-                };
-                let value = NewValue::new(old.body.hand_over()).with(attributes);
-                (Decision::Write(value), true)
-            }
+            Some(old) => (with_deadline(old, None), true),
         })
     })?;
     reply.integer(changed.into());

@@ -78,6 +78,6 @@ pub(super) fn random_key(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> 
 pub fn memory_usage(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<usize> {
     const HEADER_BYTES: usize = size_of::<ValueVersion>() + size_of::<Attributes>();
     keyspace.read(key, |value| {
-        value.map(|value| HEADER_BYTES + key.len() + value.body.heap_bytes())
+        value.map(|value| HEADER_BYTES + key.len() + value.heap_bytes())
     })
 }

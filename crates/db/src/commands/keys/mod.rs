@@ -10,7 +10,7 @@ mod rename;
 mod restore;
 mod scan;
 
-use pando_engine::{Body, TypeTag};
+use pando_engine::{Body, HashRef, NewValue, TypeTag};
 use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request};
 
@@ -87,14 +87,17 @@ pub(super) fn begin(
     }
 }
 
-/// The same content once more, as an update's closure needs it that may run more than once: what
-/// is flat is borrowed, what is large is handed over.
-fn again<'b>(body: &'b Body<'_>) -> Body<'b> {
-    match body {
+/// The same value once more, as an update's closure needs it that may run more than once: what is
+/// flat is borrowed, what is large is handed over.
+fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
+    let body = match &value.body {
         Body::Bytes(bytes) => Body::Bytes(bytes),
         Body::Owned(bytes) => Body::Bytes(bytes),
-        large => large.as_ref().hand_over(),
-    }
+        Body::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+        Body::Packed(row) => HashRef::Packed(row.as_bytes()).hand_over(),
+        Body::Wide(row) => Body::Wide(row.hand_over()),
+    };
+    NewValue::new(body).with(value.attributes)
 }
 
 /// The name that TYPE answers.

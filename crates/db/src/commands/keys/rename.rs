@@ -3,7 +3,7 @@
 //! These run under all gates, so nobody sees the value twice or not at all. A large body is handed
 //! over, not copied (D2 of `pando_engine`'s values).
 
-use pando_engine::{Attributes, Body, Decision, NewValue};
+use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request};
 
 use super::again;
@@ -25,8 +25,8 @@ pub(super) fn rename(
             return Err(CommandError::NoSuchKey);
         }
     } else {
-        let (attributes, body) = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
-        store(keyspace, destination, attributes, &body)?;
+        let value = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
+        store(keyspace, destination, &value)?;
         keyspace.remove(source);
     }
     reply.ok();
@@ -46,8 +46,8 @@ pub(super) fn rename_if_absent(
     }
     let free = !is_there(keyspace, destination);
     if free {
-        let (attributes, body) = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
-        store(keyspace, destination, attributes, &body)?;
+        let value = take_over(keyspace, source).ok_or(CommandError::NoSuchKey)?;
+        store(keyspace, destination, &value)?;
         keyspace.remove(source);
     }
     reply.integer(free.into());
@@ -67,8 +67,8 @@ pub(super) fn move_to(
     }
     let free = !is_there(&mut keyspace.at(index), key);
     let found = if free { take_over(keyspace, key) } else { None };
-    if let Some((attributes, body)) = &found {
-        store(&mut keyspace.at(index), key, *attributes, body)?;
+    if let Some(value) = &found {
+        store(&mut keyspace.at(index), key, value)?;
         keyspace.remove(key);
     }
     reply.integer(found.is_some().into());
@@ -80,19 +80,15 @@ fn is_there(keyspace: &mut Keyspace<'_>, key: &[u8]) -> bool {
 }
 
 /// The value at `key`, for the one key that it goes to.
-fn take_over(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<(Attributes, Body<'static>)> {
-    keyspace.look(key, |value| {
-        value.map(|value| (value.attributes, value.body.hand_over()))
-    })
+fn take_over(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<NewValue<'static>> {
+    keyspace.look(key, |value| value.map(|value| value.hand_over()))
 }
 
 fn store(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],
-    attributes: Attributes,
-    body: &Body<'_>,
+    value: &NewValue<'_>,
 ) -> Result<(), CommandError> {
-    let value = || NewValue::new(again(body)).with(attributes);
-    keyspace.update(key, |_| Decision::Write(value()))?;
+    keyspace.update(key, |_| Decision::Write(again(value)))?;
     Ok(())
 }

@@ -75,7 +75,6 @@ pub(super) fn restore(
         total_bytes_max: limits::RESTORED_BYTES_MAX,
     };
     let decoded = dump::decode(request.arg(3), bounds)?;
-    let encoding = encoding_of(&decoded);
     let now = keyspace.now() as i64;
     // As in Redis a sum beyond 64 bits wraps around and lies in the past.
     let deadline = if options.absolute {
@@ -83,22 +82,17 @@ pub(super) fn restore(
     } else {
         ttl.wrapping_add(now)
     };
-    keyspace.try_update(key, |old| {
-        if old.is_some() && !options.replace {
-            return Err(CommandError::BusyKey);
-        }
-        let decision = if ttl != 0 && deadline <= now {
-            Decision::Remove
-        } else {
-            let deadline = (ttl != 0).then_some(Deadline(deadline as u64));
-            let attributes = Attributes {
-                deadline,
-                encoding,
-                ..Attributes::default()
-            };
-            Decision::Write(NewValue::new(again(&decoded.body)).with(attributes))
-        };
-        Ok((decision, ()))
+    let is_past = ttl != 0 && deadline <= now;
+    let attributes = Attributes {
+        deadline: (ttl != 0).then_some(Deadline(deadline as u64)),
+        encoding: encoding_of(&decoded),
+        ..Attributes::default()
+    };
+    let value = NewValue::new(decoded.body).with(attributes);
+    keyspace.try_update(key, |old| match old {
+        Some(_) if !options.replace => Err(CommandError::BusyKey),
+        _ if is_past => Ok((Decision::Remove, ())),
+        _ => Ok((Decision::Write(again(&value)), ())),
     })?;
     reply.ok();
     Ok(Progress::Done)

@@ -6,11 +6,12 @@
 
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, StringRef, ValueRef};
+use pando_engine::{BodyRef, Direction, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion};
 
 use super::bounds::{Edge, Span};
 use super::{limit, write_next};
+use crate::commands::detached::reply_bulk;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -174,12 +175,12 @@ fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
 fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>) {
     match (shape, value.body) {
         (Shape::Keys, _) => {}
-        (Shape::Values, BodyRef::String(string)) => write_string(reply, string),
+        (Shape::Values, BodyRef::String(string)) => reply_bulk(reply, string),
         (Shape::Values, BodyRef::Hash(hash)) => {
             reply.map(hash.len());
             for (field, value) in hash.iter() {
                 reply.bulk(field);
-                write_string(reply, value);
+                reply_bulk(reply, value);
             }
         }
         (Shape::Fields(fields), body) => {
@@ -190,18 +191,12 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>) {
                     BodyRef::Hash(hash) => hash.get(field),
                 };
                 match value {
-                    Some(value) => write_string(reply, value),
+                    Some(value) => reply_bulk(reply, value),
                     None => reply.null(),
                 }
             }
         }
     }
-}
-
-fn write_string(reply: &mut Reply<'_>, string: StringRef<'_>) {
-    reply.bulk_begin(string.len());
-    string.for_each_piece(0..string.len(), |piece| reply.bulk_piece(piece));
-    reply.bulk_end();
 }
 
 /// Writes `[next, items]`.
