@@ -7,6 +7,7 @@
 //! string's length beyond one chunk; a detached string keeps its chunks alive and is dropped soon.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_engine::{Body, Chunked, StringRef};
@@ -59,14 +60,6 @@ impl<'a> Detached<'a> {
     }
 }
 
-/// What an update stores to leave a string as it is and change its attributes.
-pub(crate) fn same_body(string: StringRef<'_>) -> Body<'static> {
-    match string {
-        StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
-        StringRef::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
-    }
-}
-
 /// Answers with a string, straight from where it lies.
 #[inline]
 pub(crate) fn reply_bulk(reply: &mut Reply<'_>, string: StringRef<'_>) {
@@ -77,11 +70,7 @@ pub(crate) fn reply_bulk(reply: &mut Reply<'_>, string: StringRef<'_>) {
 }
 
 /// Answers with the bytes of `range`, which lies within the string.
-pub(crate) fn reply_bulk_range(
-    reply: &mut Reply<'_>,
-    string: StringRef<'_>,
-    range: std::ops::Range<usize>,
-) {
+pub(crate) fn reply_bulk_range(reply: &mut Reply<'_>, string: StringRef<'_>, range: Range<usize>) {
     reply.bulk_begin(range.len());
     string.for_each_piece(range, |piece| reply.bulk_piece(piece));
     reply.bulk_end();

@@ -177,9 +177,7 @@ impl Operation {
         let old = self.number_of(old_bits);
         let (number, overflow) = match self.access {
             Access::Get => return Some(old as i64),
-            Access::Set(number, overflow) if self.signed => (i128::from(number), overflow),
-            // As in Redis a negative number is a large one to an unsigned field.
-            Access::Set(number, overflow) => (i128::from(number as u64), overflow),
+            Access::Set(number, overflow) => (self.number_to_set(number, overflow), overflow),
             Access::Increment(increment, overflow) => (old + i128::from(increment), overflow),
         };
         let bits = self.fit(number, overflow)?;
@@ -190,6 +188,20 @@ impl Operation {
             Access::Increment(..) => Some(self.number_of(bits) as i64),
             _ => Some(old as i64),
         }
+    }
+
+    /// The number that SET means by `number`, which differs where Redis computes in 64 bits.
+    fn number_to_set(&self, number: i64, overflow: Overflow) -> i128 {
+        if !self.signed {
+            // A negative number is a large one to an unsigned field.
+            return i128::from(number as u64);
+        }
+        // So is one to a signed field that saturates, if the room above it wraps to less than none.
+        let room = (i64::MAX >> (u64::BITS - self.width)).wrapping_sub(number);
+        if overflow == Overflow::Saturate && self.width < u64::BITS && room < 0 {
+            return i128::from(i64::MAX);
+        }
+        i128::from(number)
     }
 
     /// The bits that are stored for a number.

@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 use pando_engine::limits::CHUNK_BYTES;
 use pando_engine::{Body, BodyRef, StringRef};
 
-use crate::commands::detached::same_body;
-
 /// Bytes of a page: a whole chunk, so that no chunk is written twice.
 const PAGE_BYTES: usize = CHUNK_BYTES;
 
@@ -81,7 +79,7 @@ impl<'a> Draft<'a> {
         if string.len() < self.len {
             body = Some(string.with_write(self.len - 1, &[0]));
         }
-        body.unwrap_or_else(|| same_body(self.string))
+        body.unwrap_or_else(|| self.string.hand_over())
     }
 }
 

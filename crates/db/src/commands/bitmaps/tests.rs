@@ -254,6 +254,18 @@ fn a_field_overflows_as_it_is_told() {
         ),
         ("BITFIELD k OVERFLOW SAT INCRBY i8 0 1000", "*1 :127"),
         ("BITFIELD k OVERFLOW WRAP INCRBY i8 0 1", "*1 :-128"),
+        (
+            "BITFIELD s OVERFLOW SAT SET i9 0 -9223372036854775808 GET i9 0",
+            "*2 :0 :255",
+        ),
+        (
+            "BITFIELD s OVERFLOW SAT SET i9 0 -9223372036854775552 GET i9 0",
+            "*2 :255 :-256",
+        ),
+        (
+            "BITFIELD s OVERFLOW SAT SET i64 0 -9223372036854775808 GET i64 0",
+            "*2 :-9223372036854775808 :-9223372036854775808",
+        ),
         ("BITFIELD k SET i8 0 300 GET i8 0", "*2 :-128 :44"),
         ("BITFIELD k OVERFLOW FAIL INCRBY i8 0 100", "*1 $-1"),
         (

@@ -4,7 +4,7 @@ use pando_engine::{Attributes, Decision, NewValue, StringRef};
 use pando_protocol::{Reply, Request};
 
 use super::options::GetexAction;
-use crate::commands::detached::{Detached, reply_bulk, same_body};
+use crate::commands::detached::{Detached, reply_bulk};
 use crate::commands::{Handled, Progress};
 use crate::keyspace::{Keyspace, string_of};
 
@@ -76,7 +76,7 @@ pub(super) fn getex(
                 deadline,
                 ..value.attributes
             };
-            Decision::Write(NewValue::new(same_body(string)).with(attributes))
+            Decision::Write(NewValue::new(string.hand_over()).with(attributes))
         };
         Ok((decision, Some(Detached::take(string))))
     });
