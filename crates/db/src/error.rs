@@ -91,6 +91,10 @@ pub enum CommandError {
     // Hashes.
     #[error("ERR hash value is not an integer")]
     HashValueNotAnInteger,
+    #[error("ERR hash value is not a float")]
+    HashValueNotAFloat,
+    #[error("ERR value is NaN or Infinity")]
+    NotFinite,
     #[error("ERR value is out of range, value must between {least} and {most}")]
     CountBetween { least: i64, most: i64 },
     #[error(

@@ -40,8 +40,8 @@ pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 pub(crate) const LISTPACK_ITEM_BYTES_MAX: usize = 64;
 
 /// Whether a field converts its hash, whatever the number of fields.
-pub(crate) fn is_long(field: &[u8], value: &[u8]) -> bool {
-    field.len() > LISTPACK_ITEM_BYTES_MAX || value.len() > LISTPACK_ITEM_BYTES_MAX
+pub(crate) fn is_long(field: &[u8], value_bytes: usize) -> bool {
+    field.len() > LISTPACK_ITEM_BYTES_MAX || value_bytes > LISTPACK_ITEM_BYTES_MAX
 }
 
 /// The word with which OBJECT ENCODING answers.

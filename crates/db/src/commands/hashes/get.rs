@@ -5,7 +5,7 @@
 use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request};
 
-use super::write_value;
+use crate::commands::detached::reply_bulk;
 use crate::commands::{Handled, Progress};
 use crate::keyspace::Keyspace;
 
@@ -42,7 +42,7 @@ pub(super) fn several(
 #[inline]
 fn write_field(reply: &mut Reply<'_>, hash: Option<HashRef<'_>>, field: &[u8]) {
     match hash.and_then(|hash| hash.get(field)) {
-        Some(value) => write_value(reply, value),
+        Some(value) => reply_bulk(reply, value),
         None => reply.null(),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn all(
         reply.map(hash.map_or(0, HashRef::len));
         for (field, value) in hash.into_iter().flat_map(HashRef::iter) {
             reply.bulk(field);
-            write_value(reply, value);
+            reply_bulk(reply, value);
         }
     })?;
     Ok(Progress::Done)
@@ -87,7 +87,7 @@ pub(super) fn values(
     keyspace.read_hash(request.arg(1), |hash| {
         reply.array(hash.map_or(0, HashRef::len));
         for (_, value) in hash.into_iter().flat_map(HashRef::iter) {
-            write_value(reply, value);
+            reply_bulk(reply, value);
         }
     })?;
     Ok(Progress::Done)

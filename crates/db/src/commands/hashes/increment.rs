@@ -1,12 +1,18 @@
-//! Arithmetic on fields: HINCRBY. A field that is not there counts as 0.
+//! Arithmetic on fields: HINCRBY HINCRBYFLOAT. A field that is not there counts as 0.
 
+use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_protocol::number;
 use pando_protocol::{Reply, Request};
 
 use super::{check_field, set_field};
+use crate::commands::detached::Detached;
+use crate::commands::extended::{Extended, TEXT_BYTES_MAX};
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
+
+// A number lies in one piece, so that a chunked value is none.
+const _: () = assert!(TEXT_BYTES_MAX <= COLUMN_FLAT_BYTES_MAX);
 
 /// HINCRBY key field increment
 pub(super) fn by_integer(
@@ -29,8 +35,47 @@ pub(super) fn by_integer(
         let sum = present
             .checked_add(increment)
             .ok_or(CommandError::IncrementOverflow)?;
-        Ok((set_field(old, hash, field, sum.to_string().as_bytes()), sum))
+        Ok((
+            set_field(
+                old,
+                hash,
+                field,
+                &Detached::new(sum.to_string().into_bytes()),
+            ),
+            sum,
+        ))
     })?;
     reply.integer(sum);
+    Ok(Progress::Done)
+}
+
+/// HINCRBYFLOAT key field increment
+pub(super) fn by_float(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let field = request.arg(2);
+    let increment = Extended::parse(request.arg(3)).ok_or(CommandError::NotAFloat)?;
+    if !increment.is_finite() {
+        return Err(CommandError::NotFinite);
+    }
+    check_field(field)?;
+    let sum = keyspace.try_update(request.arg(1), |old| {
+        let hash = old.map(hash_of).transpose()?;
+        let present = match hash.and_then(|hash| hash.get(field)) {
+            Some(value) => value
+                .as_flat()
+                .and_then(Extended::parse)
+                .ok_or(CommandError::HashValueNotAFloat)?,
+            None => Extended::ZERO,
+        };
+        let sum = present.checked_add(increment)?.to_human();
+        Ok((
+            set_field(old, hash, field, &Detached::new(sum.as_bytes())),
+            sum,
+        ))
+    })?;
+    reply.bulk(sum);
     Ok(Progress::Done)
 }

@@ -21,12 +21,11 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-use pando_engine::{
-    Attributes, Decision, HashDraft, HashRef, NewValue, StringRef, ValueRef, limits,
-};
+use pando_engine::{Attributes, Decision, HashDraft, HashRef, NewValue, ValueRef, limits};
 use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request};
 
+use super::detached::Detached;
 use super::{Handled, encoding};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -53,8 +52,9 @@ pub(super) fn execute(
         CommandId::Hdel => set::remove(keyspace, request, reply),
         CommandId::Hincrby => increment::by_integer(keyspace, request, reply),
         CommandId::Hrandfield => random::fields(keyspace, request, reply),
+        CommandId::Hincrbyfloat => increment::by_float(keyspace, request, reply),
         CommandId::Hscan => scan::scan(keyspace, request, reply),
-        _ => Err(CommandError::NoHost),
+        _ => unreachable!("{id:?} is not a command on hashes"),
     }
 }
 
@@ -89,21 +89,9 @@ fn set_field(
     old: Option<ValueRef<'_>>,
     hash: Option<HashRef<'_>>,
     field: &[u8],
-    value: &[u8],
+    value: &Detached<'_>,
 ) -> Decision<'static> {
     let mut draft = HashDraft::new(hash);
-    draft.set(field, value);
-    replace(old, draft, encoding::is_long(field, value))
-}
-
-/// Writes a field's value as a bulk string.
-#[inline]
-fn write_value(reply: &mut Reply<'_>, value: StringRef<'_>) {
-    if let Some(bytes) = value.as_flat() {
-        reply.bulk(bytes);
-    } else {
-        reply.bulk_begin(value.len());
-        value.for_each_piece(0..value.len(), |piece| reply.bulk_piece(piece));
-        reply.bulk_end();
-    }
+    draft.set_body(field, value.body());
+    replace(old, draft, encoding::is_long(field, value.as_ref().len()))
 }

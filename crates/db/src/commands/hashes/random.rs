@@ -6,7 +6,7 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::number;
 use pando_protocol::{Reply, Request, RespVersion};
 
-use super::write_value;
+use crate::commands::detached::reply_bulk;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -83,7 +83,7 @@ impl Output<'_, '_> {
         }
         self.reply.bulk(field);
         if self.with_values {
-            write_value(self.reply, value);
+            reply_bulk(self.reply, value);
         }
     }
 

@@ -9,7 +9,7 @@
 use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
 
-use super::write_value;
+use crate::commands::detached::reply_bulk;
 use crate::commands::encoding::HASHTABLE;
 use crate::commands::{Handled, Progress};
 use crate::cursors;
@@ -62,7 +62,7 @@ fn write(reply: &mut Reply<'_>, cursor: u64, found: &[(&[u8], StringRef<'_>)]) {
     reply.array(found.len() * 2);
     for (field, value) in found {
         reply.bulk(field);
-        write_value(reply, *value);
+        reply_bulk(reply, *value);
     }
 }
 

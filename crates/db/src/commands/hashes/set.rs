@@ -1,10 +1,12 @@
 //! Writes of fields: HSET HMSET HSETNX HDEL. Each is one update, whatever the number of fields.
 
-use pando_engine::{Decision, HashDraft};
+use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
+use pando_engine::{Body, Chunked, Decision, HashDraft};
 use pando_protocol::command::{self, CommandId};
 use pando_protocol::{Reply, Request};
 
 use super::{check_field, replace, set_field};
+use crate::commands::detached::Detached;
 use crate::commands::encoding::is_long;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
@@ -31,13 +33,25 @@ pub(super) fn several(
     let mut long = false;
     for (field, value) in pairs() {
         check_pair(keyspace, field, value)?;
-        long |= is_long(field, value);
+        long |= is_long(field, value.len());
     }
+    let is_large = |value: &[u8]| value.len() > COLUMN_FLAT_BYTES_MAX;
+    let values = request.args_from(3).step_by(2);
+    let large: Vec<_> = values
+        .filter(|value| is_large(value))
+        .map(Chunked::from_bytes)
+        .collect();
     let created = keyspace.try_update(request.arg(1), |old| {
         let mut draft = HashDraft::new(old.map(hash_of).transpose()?);
         let mut created = 0;
+        let mut large = large.iter();
         for (field, value) in pairs() {
-            created += usize::from(draft.set(field, value));
+            created += usize::from(if is_large(value) {
+                let chunked = large.next().expect("one for each large value");
+                draft.set_body(field, Body::Chunked(chunked.hand_over()))
+            } else {
+                draft.set(field, value)
+            });
         }
         Ok((replace(old, draft, long), created))
     })?;
@@ -57,12 +71,13 @@ pub(super) fn if_absent(
 ) -> Handled {
     let (field, value) = (request.arg(2), request.arg(3));
     check_pair(keyspace, field, value)?;
+    let value = Detached::new(value);
     let created = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(hash_of).transpose()?;
         if hash.is_some_and(|hash| hash.get(field).is_some()) {
             return Ok((Decision::Keep, false));
         }
-        Ok((set_field(old, hash, field, value), true))
+        Ok((set_field(old, hash, field, &value), true))
     })?;
     reply.integer(i64::from(created));
     Ok(Progress::Done)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_engine::{Attributes, Body, BodyRef, Deadline, Decision, NewValue, ValueRef};
 use pando_protocol::RespVersion;
 
@@ -119,6 +120,7 @@ fn a_string_is_no_hash() {
         "HEXISTS s f",
         "HSTRLEN s f",
         "HINCRBY s f 1",
+        "HINCRBYFLOAT s f 1",
         "HRANDFIELD s",
         "HRANDFIELD s 0",
         "HRANDFIELD s 1 WITHVALUES",
@@ -199,6 +201,41 @@ fn integers_are_added() {
     ]);
 }
 
+#[test]
+fn fractions_are_added() {
+    let mut shell = Shell::new();
+    shell.check(&[
+        ("HINCRBYFLOAT h f 10.5", "$4 10.5"),
+        ("HINCRBYFLOAT h f 0.1", "$4 10.6"),
+        ("HINCRBYFLOAT h f -5.6", "$1 5"),
+        ("HGET h f", "$1 5"),
+        ("HINCRBYFLOAT h f 2.0e2", "$3 205"),
+        ("HSET h z 3.0e3 s \" 1\" e \"\" i inf", ":4"),
+        ("HINCRBYFLOAT h z 0.1", "$22 3000.10000000000000009"),
+        ("HINCRBYFLOAT h s 1", "-ERR hash value is not a float"),
+        ("HINCRBYFLOAT h e 1", "-ERR hash value is not a float"),
+        (
+            "HINCRBYFLOAT h i 1",
+            "-ERR increment would produce NaN or Infinity",
+        ),
+        ("HINCRBYFLOAT h f inf", "-ERR value is NaN or Infinity"),
+        (
+            "HINCRBYFLOAT h f -Infinity",
+            "-ERR value is NaN or Infinity",
+        ),
+        ("HINCRBYFLOAT h f nan", "-ERR value is not a valid float"),
+        ("HINCRBYFLOAT h f x", "-ERR value is not a valid float"),
+        ("HINCRBYFLOAT h f \"\"", "-ERR value is not a valid float"),
+        ("HLEN h", ":5"),
+    ]);
+    let largest = shell.line("HINCRBYFLOAT h big 1.1e4932");
+    assert!(largest.starts_with("$4933 1"), "{largest}");
+    let beyond = "-ERR increment would produce NaN or Infinity";
+    assert_eq!(shell.line("HINCRBYFLOAT h big 1.1e4932"), beyond);
+    shell.speak(RespVersion::Resp3);
+    shell.check(&[("HINCRBYFLOAT h f 0.5", "$5 205.5")]);
+}
+
 /// H2.
 #[test]
 fn a_change_keeps_the_deadline() {
@@ -223,7 +260,13 @@ fn a_change_keeps_the_deadline() {
         .keyspace(0)
         .update(b"h", set)
         .expect("a short key");
-    for line in ["HSET h c 3", "HDEL h a", "HSETNX h d 4", "HINCRBY h b 1"] {
+    for line in [
+        "HSET h c 3",
+        "HDEL h a",
+        "HSETNX h d 4",
+        "HINCRBY h b 1",
+        "HINCRBYFLOAT h b 1",
+    ] {
         shell.line(line);
         let Attributes {
             deadline: kept,
@@ -296,7 +339,7 @@ fn names_and_values_have_bounds() {
     let longest = "f".repeat(pando_engine::limits::FIELD_BYTES_MAX);
     let too_long = format!("{longest}f");
     let refused = "-ERR field is longer than field_bytes_max (65537 bytes, at most 65536)\r\n";
-    for command in ["HSET", "HMSET", "HSETNX", "HINCRBY"] {
+    for command in ["HSET", "HMSET", "HSETNX", "HINCRBY", "HINCRBYFLOAT"] {
         assert_eq!(
             shell.run([command, "h", &too_long, "1"]),
             refused.as_bytes(),
@@ -367,6 +410,32 @@ fn random_fields_have_the_shapes_of_redis() {
         ("HRANDFIELD h -2 WITHVALUES", "*2 *2 $1 f $1 v *2 $1 f $1 v"),
         ("HRANDFIELD none", "_"),
         ("HRANDFIELD none 5 WITHVALUES", "*0"),
+    ]);
+}
+
+#[test]
+fn large_values_are_kept_whole() {
+    let mut shell = Shell::new();
+    let large = |byte: &str| byte.repeat(COLUMN_FLAT_BYTES_MAX * 3 + 1);
+    let (first, second) = (large("a"), large("b"));
+    assert_eq!(
+        shell.run(["HSET", "h", "x", &first, "s", "1", "y", &second]),
+        b":3\r\n"
+    );
+    assert_eq!(shell.run(["HSETNX", "h", "z", &second]), b":1\r\n");
+    for (field, value) in [("x", &first), ("y", &second), ("z", &second)] {
+        let expected = format!("${}\r\n{value}\r\n", value.len());
+        assert_eq!(
+            shell.run(["HGET", "h", field]),
+            expected.as_bytes(),
+            "{field}"
+        );
+    }
+    shell.check(&[
+        ("HGET h s", "$1 1"),
+        ("HSTRLEN h x", ":49153"),
+        ("HINCRBY h x 1", "-ERR hash value is not an integer"),
+        ("HINCRBYFLOAT h x 1", "-ERR hash value is not a float"),
     ]);
 }
 
