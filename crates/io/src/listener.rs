@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mio::net::{TcpListener, UnixListener};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
@@ -60,6 +61,21 @@ impl ListenerError {
             Self::UnixInUse(_) => true,
             Self::NotASocket(_) => false,
         }
+    }
+
+    /// Whether the machine does not have the address, or its family.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        let Self::Tcp { source, .. } = self else {
+            return false;
+        };
+        let families = [
+            Errno::AFNOSUPPORT,
+            Errno::PFNOSUPPORT,
+            Errno::PROTONOSUPPORT,
+        ];
+        source.kind() == io::ErrorKind::AddrNotAvailable
+            || Errno::from_io_error(source).is_some_and(|error| families.contains(&error))
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, Shutdown};
 use socket2::{SockRef, TcpKeepalive};
 
 /// Probes that an idle TCP connection leaves unanswered before it is given up.
@@ -90,6 +90,11 @@ impl Stream {
         Ok(retry(|| {
             rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL)
         })?)
+    }
+
+    /// Tells the peer that nothing more is sent; what it sends can still be read.
+    pub fn end_output(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
     /// Sends what is written at once, and probes the peer of an idle connection every `keepalive`;

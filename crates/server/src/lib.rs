@@ -2,27 +2,37 @@
 
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod admin;
+mod banner;
 pub mod config;
 mod histogram;
 mod host;
 mod latency;
 pub mod limits;
+mod logging;
 mod monitor;
 mod recorder;
 mod registry;
 mod sampler;
+mod server;
 mod settings;
 mod shared;
+mod signals;
 mod slowlog;
 mod statistics;
+mod worker;
 
+pub use banner::banner;
 pub use config::{Config, ConfigError};
 pub use host::{SliceTrace, WorkerHost};
+pub use logging::LogControl;
 pub use recorder::WorkerRecorder;
 pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WorkerMailbox,
 };
+pub use server::{Server, StartError};
 pub use settings::Settings;
 pub use shared::{Listening, Shared};
+pub use signals::StopSignals;
 pub use statistics::{CommandIndex, Counter, Statistics, WorkerStatistics};

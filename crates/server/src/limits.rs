@@ -26,5 +26,62 @@ pub const UNTIMED_BYTES_MAX: usize = 64 * 1024;
 /// A slow log threshold below this many microseconds makes every command timed by itself.
 pub const TIMED_BELOW_US: i64 = 1000;
 
+/// Events that a worker takes from the poller at once.
+pub const EVENTS_MAX: usize = 1024;
+
+/// Bytes that one turn reads from one socket, unless a long argument is coming.
+pub const READ_BYTES: usize = 16 * 1024;
+
+/// Bytes that one turn of a worker reads from all sockets; small enough for a core's own cache.
+pub const ARENA_BYTES: usize = 256 * 1024;
+
+/// Bytes that there is room for when the rest of a long argument is read.
+pub const LARGE_READ_BYTES: usize = 1024 * 1024;
+
+/// Requests that are warmed together and executed under one gate.
+pub const BATCH_REQUESTS_MAX: usize = 128;
+
+/// Bytes of output from which on a client is not read from, and nothing more executed for it,
+/// before it has taken some.
+pub const OUTPUT_PAUSE_BYTES: usize = 256 * 1024;
+
+/// Bytes of monitor lines that wait for one client before it is closed.
+pub const MONITOR_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of monitor lines that wait for a worker before further ones are dropped.
+pub const MONITOR_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Capacity of a new output buffer in bytes.
+pub const OUTPUT_BUFFER_BYTES: usize = 1024;
+
+/// Output buffers that a worker keeps for use again, and the capacity of each in bytes.
+pub const POOLED_BUFFERS_MAX: usize = 256;
+/// See [`POOLED_BUFFERS_MAX`].
+pub const POOLED_BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Outdated timers that a worker puts up with, beside two per connection.
+pub const TIMERS_SLACK: usize = 1024;
+
+/// How long a connection that is closed by the server may take to receive its last reply, in
+/// milliseconds.
+pub const CLOSE_MS: u64 = 10_000;
+
+/// How long what a client sends is thrown away after its last reply, in milliseconds, so that the
+/// reply is not lost to a reset of the connection.
+pub const LINGER_MS: u64 = 1000;
+
+/// How long connections are left with the kernel when descriptors have run out, in milliseconds.
+pub const ACCEPT_RETRY_MS: u64 = 100;
+
+/// How long a stopping server tries to send its replies, in milliseconds.
+pub const SHUTDOWN_FLUSH_MS: u64 = 1000;
+
+/// File descriptors beside those of clients: listeners, pollers, logs.
+pub const DESCRIPTORS_RESERVED: u64 = 64;
+
 // Every worker and the background need a session of the engine.
 const _: () = assert!(THREADS_MAX + BACKGROUND_SESSIONS <= 1024);
+// A batch is warmed as a whole.
+const _: () = assert!(BATCH_REQUESTS_MAX <= pando_db::limits::WARM_KEYS_MAX);
+// The arena holds several reads.
+const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);

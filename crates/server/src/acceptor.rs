@@ -1,0 +1,161 @@
+//! The acceptor: one thread that waits on the listening sockets and hands each new connection to
+//! the worker with the fewest.
+//!
+//! It waits for signals too, so that no thread is needed for them. A process that has run out of
+//! file descriptors leaves connections with the kernel and tries again later.
+//!
+//! Deliberately absent: reading and writing, but for the one line that refuses a client beyond
+//! `maxclients`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pando_io::{Accepted, Interest, Listener, Poller, Token, Waker};
+use tracing::{info, warn};
+
+use crate::limits;
+use crate::registry::ClientOrigin;
+use crate::shared::Shared;
+use crate::signals::StopSignals;
+use crate::worker::{Mailbox, NewConnection};
+
+/// What a client beyond `maxclients` is told.
+const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// The poller's tokens; listeners are counted from [`FIRST_LISTENER`].
+const WAKER: Token = Token(0);
+const SIGNALS: Token = Token(1);
+const FIRST_LISTENER: usize = 2;
+
+/// Ends an acceptor from another thread.
+#[derive(Debug)]
+pub(crate) struct AcceptorHandle {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl AcceptorHandle {
+    /// Makes the acceptor close its listeners and end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    shared: Arc<Shared>,
+    poller: Poller,
+    listeners: Vec<Listener>,
+    workers: Vec<Arc<Mailbox>>,
+    signals: Option<StopSignals>,
+    stop: Arc<AtomicBool>,
+    /// Descriptors have run out; some listener has connections that are not accepted.
+    short: bool,
+}
+
+impl Acceptor {
+    /// An acceptor for `listeners` that feeds `workers`; `signals` stop the server.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        listeners: Vec<Listener>,
+        workers: Vec<Arc<Mailbox>>,
+        signals: Option<StopSignals>,
+    ) -> io::Result<(Self, AcceptorHandle)> {
+        let poller = Poller::new(limits::EVENTS_MAX, WAKER)?;
+        for (index, listener) in listeners.iter().enumerate() {
+            poller.add(listener, Token(FIRST_LISTENER + index), Interest::Read)?;
+        }
+        if let Some(signals) = &signals {
+            poller.add(signals, SIGNALS, Interest::Read)?;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let handle = AcceptorHandle {
+            stop: Arc::clone(&stop),
+            waker: poller.waker(),
+        };
+        let acceptor = Self {
+            shared,
+            poller,
+            listeners,
+            workers,
+            signals,
+            stop,
+            short: false,
+        };
+        Ok((acceptor, handle))
+    }
+
+    /// Accepts until it is stopped; the listeners are closed then.
+    pub(crate) fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let timeout = self
+                .short
+                .then(|| Duration::from_millis(limits::ACCEPT_RETRY_MS));
+            let signalled = match self.poller.wait(timeout) {
+                // Every listener is asked: a connection may have been left behind on any.
+                Ok(mut events) => events.any(|ready| ready.token == SIGNALS),
+                Err(error) => panic!("the acceptor's poller failed: {error}"),
+            };
+            if signalled
+                && let Some(signals) = &mut self.signals
+                && signals.take()
+            {
+                info!("a signal asks the server to stop");
+                self.shared.request_shutdown();
+            }
+            let was_short = std::mem::take(&mut self.short);
+            for index in 0..self.listeners.len() {
+                self.accept_all(index, was_short);
+            }
+        }
+    }
+
+    /// Accepts everything that waits on one listener.
+    fn accept_all(&mut self, index: usize, was_short: bool) {
+        loop {
+            match self.listeners[index].accept() {
+                Ok(Some(accepted)) => self.hand_over(accepted),
+                Ok(None) => return,
+                Err(error) => {
+                    if !was_short && !self.short {
+                        warn!(%error, "cannot accept connections; trying again");
+                    }
+                    self.short = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, accepted: Accepted) {
+        let load = |(_, worker): &(usize, &Arc<Mailbox>)| worker.connections();
+        let Some((index, worker)) = self.workers.iter().enumerate().min_by_key(load) else {
+            return;
+        };
+        let origin = ClientOrigin {
+            worker: index,
+            descriptor: accepted.stream.descriptor(),
+            address: accepted.peer.to_string(),
+            local_address: accepted.local.to_string(),
+            unix_socket: !accepted.stream.is_tcp(),
+        };
+        let clients_max = self.shared.settings.clients_max();
+        let now_ms = self.shared.now_ms();
+        let Some(record) = self.shared.registry.register(origin, clients_max, now_ms) else {
+            // A courtesy; a client that cannot take it at once sees the end of the connection.
+            let _ = accepted.stream.write(TOO_MANY_CLIENTS);
+            return;
+        };
+        let connection = Box::new(NewConnection {
+            stream: accepted.stream,
+            record,
+        });
+        if let Err(connection) = worker.serve(connection) {
+            self.shared.disconnect(&connection.record);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Starting and stopping the server.
+//!
+//! | thread | started by | ends when |
+//! |---|---|---|
+//! | `worker-N`, one per `threads` | [`Server::start`] | a shutdown is requested and replies are sent |
+//! | `acceptor` | the same | [`Server::wait`] tells it to |
+//! | `maintenance` | the database | the database is closed |
+//!
+//! Nothing listens before everything else stands, and what has been started is stopped again when a
+//! later step fails. Stopping goes in the opposite order: the listeners are closed, the workers
+//! finish their batches and send their replies within a bound, then the database is closed.
+//!
+//! Deliberately absent: the process (signals, logs, exit codes); that is `main`'s.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use pando_db::{Database, MemoryMeter, OpenError};
+use pando_io::{Listener, ListenerError, PeerName, TcpOptions, descriptors};
+use thiserror::Error;
+use tracing::{info, warn};
+
+use crate::acceptor::{Acceptor, AcceptorHandle};
+use crate::config::Config;
+use crate::limits;
+use crate::shared::{Listening, Shared};
+use crate::signals::StopSignals;
+use crate::worker::{Mailbox, Worker};
+
+/// Why the server does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A socket cannot be listened on.
+    #[error(transparent)]
+    Listener(#[from] ListenerError),
+    /// Every address in `bind` was optional and unavailable, and there is no Unix socket.
+    #[error("there is nothing to listen on: no address of bind is available")]
+    NothingToListenOn,
+    /// The process may open too few files to serve anybody.
+    #[error(
+        "the limit of open files is {limit}, expected at least {needed}: raise it with `ulimit -n`"
+    )]
+    Descriptors {
+        /// The limit, raised as far as it went.
+        limit: u64,
+        /// The least that is of use.
+        needed: u64,
+    },
+    /// The database refuses its settings.
+    #[error("cannot open the database: {0}")]
+    Database(#[from] OpenError),
+    /// The kernel refuses a poller.
+    #[error("cannot wait for events: {0}")]
+    Poller(io::Error),
+    /// The kernel refuses to tell of signals.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    /// The kernel refuses a thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// A running server. Stop it with [`Shared::request_shutdown`] and [`Self::wait`]; dropping it does
+/// both.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    acceptor: Option<(AcceptorHandle, JoinHandle<()>)>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server. `memory` tells how much the process has allocated; `signals` stop it.
+    pub fn start(
+        mut config: Config,
+        memory: MemoryMeter,
+        signals: Option<StopSignals>,
+    ) -> Result<Self, StartError> {
+        make_room_for_clients(&mut config)?;
+        let listeners = listen(&config)?;
+        let listening = names(&listeners);
+        let threads = config.threads;
+        let options = pando_db::Options {
+            memory,
+            ..config.database_options()
+        };
+        let database = Database::open(options)?;
+        let shared = Shared::new(config, database);
+        let mut server = Self {
+            shared: Arc::clone(&shared),
+            acceptor: None,
+            workers: Vec::with_capacity(threads),
+        };
+        let mut mailboxes = Vec::with_capacity(threads);
+        for index in 0..threads {
+            mailboxes.push(server.start_worker(index)?);
+        }
+        shared.set_listening(listening);
+        let (acceptor, handle) =
+            Acceptor::new(shared, listeners, mailboxes, signals).map_err(StartError::Poller)?;
+        let thread = spawn("acceptor".into(), move || acceptor.run())?;
+        server.acceptor = Some((handle, thread));
+        Ok(server)
+    }
+
+    fn start_worker(&mut self, index: usize) -> Result<Arc<Mailbox>, StartError> {
+        let session = self.shared.database.session().map_err(OpenError::from)?;
+        let shared = Arc::clone(&self.shared);
+        let (worker, mailbox) = Worker::new(index, shared, session).map_err(StartError::Poller)?;
+        self.shared.attach_worker(index, Arc::clone(&mailbox) as _);
+        self.workers
+            .push(spawn(format!("worker-{index}"), move || worker.run())?);
+        Ok(mailbox)
+    }
+
+    /// What the server's threads share.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Waits until a shutdown is requested, and for its end: nothing is listened on any more, the
+    /// replies to what was executed are sent (or given up), the database is closed.
+    pub fn wait(mut self) {
+        self.shared.wait_for_shutdown();
+        info!("the server stops");
+        self.stop();
+        info!("the server has stopped");
+    }
+
+    fn stop(&mut self) {
+        self.shared.request_shutdown();
+        if let Some((handle, thread)) = self.acceptor.take() {
+            handle.stop();
+            join(thread);
+        }
+        for worker in self.workers.drain(..) {
+            join(worker);
+        }
+        self.shared.database.close();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(work)
+        .map_err(StartError::Thread)
+}
+
+/// Waits for a thread. What made it panic was said when it did.
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        warn!("a thread of the server has panicked");
+    }
+}
+
+/// Raises the limit of open files for `maxclients` connections, or lowers `maxclients` to the limit.
+fn make_room_for_clients(config: &mut Config) -> Result<(), StartError> {
+    let reserved = limits::DESCRIPTORS_RESERVED + config.threads as u64;
+    let limit = descriptors::raise_limit(config.clients_max as u64 + reserved);
+    let possible = limit.saturating_sub(reserved);
+    if possible == 0 {
+        return Err(StartError::Descriptors {
+            limit,
+            needed: reserved + 1,
+        });
+    }
+    if possible < config.clients_max as u64 {
+        warn!(
+            maxclients = possible,
+            wanted = config.clients_max,
+            open_files = limit,
+            "maxclients is lowered to what the limit of open files allows"
+        );
+        config.clients_max = possible as usize;
+    }
+    Ok(())
+}
+
+/// Listens on everything that the configuration says. With port 0 all addresses get the port that
+/// the first one got.
+fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let options = TcpOptions {
+        backlog: config.tcp_backlog,
+    };
+    let mut listeners = Vec::new();
+    let mut port = config.port;
+    for bind in &config.bind {
+        let listener = match Listener::tcp(SocketAddr::new(bind.ip, port), options) {
+            Err(error) if bind.optional && error.is_unavailable() => continue,
+            listener => listener?,
+        };
+        if let (0, Ok(PeerName::Tcp(address))) = (port, listener.name()) {
+            port = address.port();
+        }
+        listeners.push(listener);
+    }
+    if let Some(path) = &config.unix_socket {
+        let mode = (config.unix_socket_mode != 0).then_some(config.unix_socket_mode);
+        listeners.push(Listener::unix(path, mode, config.tcp_backlog)?);
+    }
+    if listeners.is_empty() {
+        return Err(StartError::NothingToListenOn);
+    }
+    Ok(listeners)
+}
+
+fn names(listeners: &[Listener]) -> Listening {
+    let mut listening = Listening::default();
+    for listener in listeners {
+        match listener.name() {
+            Ok(PeerName::Tcp(address)) => listening.tcp.push(address),
+            Ok(PeerName::Unix(path)) => listening.unix_socket = Some(path.to_path_buf()),
+            Err(error) => warn!(%error, "a listener has no name"),
+        }
+    }
+    listening
+}

@@ -1,0 +1,56 @@
+//! Signals that stop the server, as bytes in a socket that a poller can wait on.
+//!
+//! SIGTERM and SIGINT ask for a graceful stop; the second one ends the process at once, for whoever
+//! does not want to wait. SIGHUP is ignored: a server outlives its terminal.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+
+/// Exit code of a process that is told to stop twice.
+const IMPATIENT: i32 = 1;
+
+/// Receives the signals of the process; see the module's header.
+#[derive(Debug)]
+pub struct StopSignals {
+    receiver: UnixStream,
+}
+
+impl StopSignals {
+    /// Takes the signals over, for the whole process and for good.
+    pub fn install() -> io::Result<Self> {
+        let (receiver, sender) = UnixStream::pair()?;
+        receiver.set_nonblocking(true)?;
+        sender.set_nonblocking(true)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // The order matters: the first signal finds the flag unset and sets it.
+            flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&stopping))?;
+            flag::register(signal, Arc::clone(&stopping))?;
+            low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        flag::register(SIGHUP, Arc::default())?;
+        Ok(Self { receiver })
+    }
+
+    /// Whether a signal has come since the last call.
+    pub(crate) fn take(&mut self) -> bool {
+        let mut bytes = [0; 16];
+        let mut any = false;
+        while let Ok(1..) = self.receiver.read(&mut bytes) {
+            any = true;
+        }
+        any
+    }
+}
+
+impl AsFd for StopSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+}

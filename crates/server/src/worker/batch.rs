@@ -1,0 +1,337 @@
+//! What a turn has read and decoded: segments of input, and the batch of requests next executed.
+//!
+//! A segment is what one connection brings into a turn: bytes in the arena, the worker's read
+//! buffer, or those that its [`Input`] keeps. Requests are ranges of a segment;
+//! nothing is copied. The arena is large enough for many small reads, so the requests of one turn
+//! lie close together.
+//!
+//! Invariants:
+//! - **BA1** Segments are decoded in the order in which they were read, each from its front, and a
+//!   batch is executed in its own order: a connection's requests are never exchanged.
+//! - **BA2** Bytes of a segment do not move before [`Gathering::take_segments`]; ranges stay valid.
+//!
+//! Deliberately absent: sockets and the database (`super::turn`).
+
+use std::io;
+
+use pando_io::Stream;
+use pando_protocol::command::{self, CommandSpec, Refusal};
+use pando_protocol::resp::Decoded;
+use pando_protocol::{ArgumentRange, Request};
+
+use super::connection::Connection;
+use super::connections::Connections;
+use super::input::Input;
+use crate::limits;
+
+/// Where the bytes of a segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the arena, from `start` to `end`.
+    Arena { start: usize, end: usize },
+    /// In the connection's input.
+    Kept,
+}
+
+/// Bytes of one connection; offsets are relative to their beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) slot: usize,
+    pub(crate) place: Place,
+    /// Everything before is executed.
+    pub(crate) executed: usize,
+    /// Everything before is decoded.
+    pub(crate) decoded: usize,
+    /// What the decoder misses at the end; 0 before it has come there.
+    pub(crate) bytes_missing: usize,
+    /// It was read in this turn.
+    pub(crate) fresh: bool,
+    /// The requests that waited in the input are in a batch, or were.
+    waiting_taken: bool,
+}
+
+/// One request of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) segment: usize,
+    /// The command that it names, or why it cannot be run.
+    pub(crate) resolved: Result<&'static CommandSpec, Refusal>,
+    first: u32,
+    count: u32,
+    /// Offset behind it in its segment.
+    pub(crate) end: usize,
+    /// It stands in the connection's list of requests that wait.
+    pub(crate) waiting: bool,
+}
+
+/// See the module's header. Its memory is used again in every turn.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    arena: Box<[u8]>,
+    arena_used: usize,
+    segments: Vec<Segment>,
+    /// The segment that is decoded next.
+    next_segment: usize,
+    entries: Vec<Entry>,
+    ranges: Vec<ArgumentRange>,
+}
+
+impl Gathering {
+    pub(crate) fn new() -> Self {
+        Self {
+            arena: vec![0; limits::ARENA_BYTES].into_boxed_slice(),
+            arena_used: 0,
+            segments: Vec::new(),
+            next_segment: 0,
+            entries: Vec::new(),
+            ranges: Vec::new(),
+        }
+    }
+
+    /// Whether the turn has anything to decode.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Whether the arena is full, so that the turn reads nothing more.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.arena_used + limits::READ_BYTES > self.arena.len()
+    }
+
+    /// Reads into the arena, which is not full, and makes a segment of what comes. Returns the
+    /// number of bytes and whether there may be more. One system call.
+    #[inline]
+    pub(crate) fn read(&mut self, slot: usize, stream: &Stream) -> io::Result<(usize, bool)> {
+        let start = self.arena_used;
+        let window = &mut self.arena[start..start + limits::READ_BYTES];
+        let count = stream.read(window)?;
+        if count > 0 {
+            let end = start + count;
+            // The next read begins on a cache line of its own.
+            self.arena_used = end.next_multiple_of(64);
+            self.segments.push(Segment {
+                slot,
+                place: Place::Arena { start, end },
+                executed: 0,
+                decoded: 0,
+                bytes_missing: 0,
+                fresh: true,
+                waiting_taken: true,
+            });
+        }
+        Ok((count, count == limits::READ_BYTES))
+    }
+
+    /// Reads into the arena, which is not full, and forgets what comes.
+    pub(crate) fn read_away(&mut self, stream: &Stream) -> io::Result<(usize, bool)> {
+        let window = &mut self.arena[self.arena_used..self.arena_used + limits::READ_BYTES];
+        let count = stream.read(window)?;
+        Ok((count, count == limits::READ_BYTES))
+    }
+
+    /// Makes a segment of what a connection's input keeps; `fresh` when some of it was just read.
+    pub(crate) fn add_kept(&mut self, slot: usize, input: &Input, fresh: bool) {
+        let (executed, decoded) = input.progress();
+        self.segments.push(Segment {
+            slot,
+            place: Place::Kept,
+            executed,
+            decoded,
+            bytes_missing: 0,
+            fresh,
+            waiting_taken: false,
+        });
+    }
+
+    /// Decodes the next batch; whether there is one.
+    pub(crate) fn gather(&mut self, connections: &mut Connections) -> bool {
+        self.entries.clear();
+        self.ranges.clear();
+        while let Some(segment) = self.segments.get_mut(self.next_segment) {
+            let connection = connections.get_mut(segment.slot);
+            if let Some(connection) = connection.filter(|connection| connection.is_open()) {
+                let decoding = Decoding {
+                    index: self.next_segment,
+                    segment,
+                    connection,
+                    arena: &mut self.arena,
+                    entries: &mut self.entries,
+                    ranges: &mut self.ranges,
+                };
+                if !decoding.run() {
+                    return true;
+                }
+            }
+            self.next_segment += 1;
+        }
+        !self.entries.is_empty()
+    }
+
+    /// How many requests the batch has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A request of the batch with its segment.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> (Entry, Segment) {
+        let entry = self.entries[index];
+        (entry, self.segments[entry.segment])
+    }
+
+    /// The requests of the batch with the slots of their connections, for warming.
+    pub(crate) fn requests<'b>(
+        &'b self,
+        connections: &'b Connections,
+    ) -> impl Iterator<Item = (usize, &'static CommandSpec, Request<'b>)> {
+        self.entries.iter().filter_map(move |entry| {
+            let spec = entry.resolved.ok()?;
+            let segment = &self.segments[entry.segment];
+            let connection = connections.get(segment.slot)?;
+            let request = self.request(entry, segment, connection.input.bytes());
+            Some((connection.client.database, spec, request))
+        })
+    }
+
+    /// An entry's request; `kept` are the bytes that its connection's input keeps.
+    #[inline]
+    pub(crate) fn request<'b>(
+        &'b self,
+        entry: &Entry,
+        segment: &Segment,
+        kept: &'b [u8],
+    ) -> Request<'b> {
+        let bytes = match segment.place {
+            Place::Arena { start, end } => &self.arena[start..end],
+            Place::Kept => kept,
+        };
+        Request::new(bytes, self.ranges(entry))
+    }
+
+    /// The ranges of an entry's arguments.
+    pub(crate) fn ranges(&self, entry: &Entry) -> &[ArgumentRange] {
+        &self.ranges[entry.first as usize..][..entry.count as usize]
+    }
+
+    /// A request was executed.
+    #[inline]
+    pub(crate) fn executed(&mut self, entry: &Entry) {
+        self.segments[entry.segment].executed = entry.end;
+    }
+
+    /// Shows all segments with their arena bytes to `settle`, and forgets them (BA2).
+    pub(crate) fn take_segments(&mut self, mut settle: impl FnMut(&Segment, &[u8])) {
+        for segment in self.segments.drain(..) {
+            let bytes = match segment.place {
+                Place::Arena { start, end } => &self.arena[start..end],
+                Place::Kept => &[],
+            };
+            settle(&segment, bytes);
+        }
+        self.next_segment = 0;
+        self.arena_used = 0;
+    }
+}
+
+/// The decoding of one segment into the batch.
+struct Decoding<'g> {
+    index: usize,
+    segment: &'g mut Segment,
+    connection: &'g mut Connection,
+    arena: &'g mut [u8],
+    entries: &'g mut Vec<Entry>,
+    ranges: &'g mut Vec<ArgumentRange>,
+}
+
+impl Decoding<'_> {
+    /// Appends requests until the segment is used up (true) or the batch is full (false). A client
+    /// that has not authenticated gets one request per batch, since the limits of the next one
+    /// depend on it.
+    fn run(self) -> bool {
+        let Self {
+            index,
+            segment,
+            connection,
+            arena,
+            entries,
+            ranges,
+        } = self;
+        let authenticated = connection.client.authenticated;
+        if !segment.waiting_taken {
+            segment.waiting_taken = true;
+            take_waiting(index, segment.place, connection, entries, ranges);
+        }
+        if connection.input.error.is_some() {
+            return true;
+        }
+        let (kept, decoder) = connection.input.kept();
+        let bytes = match segment.place {
+            Place::Arena { start, end } => &mut arena[start..end],
+            Place::Kept => kept,
+        };
+        loop {
+            if entries.len() >= limits::BATCH_REQUESTS_MAX {
+                return false;
+            }
+            let first = ranges.len();
+            match decoder.next(bytes, segment.decoded, ranges) {
+                Ok(Decoded::Request { arguments, end }) => {
+                    segment.decoded = end;
+                    let request = Request::new(bytes, &ranges[first..]);
+                    entries.push(Entry {
+                        segment: index,
+                        resolved: command::resolve(request),
+                        first: first as u32,
+                        count: arguments as u32,
+                        end,
+                        waiting: false,
+                    });
+                    if !authenticated {
+                        return false;
+                    }
+                }
+                Ok(Decoded::Incomplete {
+                    start,
+                    bytes_missing,
+                }) => {
+                    segment.decoded = start;
+                    segment.bytes_missing = bytes_missing;
+                    return true;
+                }
+                Err(error) => {
+                    connection.input.error = Some(error);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// Puts the requests that wait in the connection's input into the batch, where they stay in its
+/// list until they are executed. Their number is bounded by one read.
+fn take_waiting(
+    index: usize,
+    place: Place,
+    connection: &Connection,
+    entries: &mut Vec<Entry>,
+    ranges: &mut Vec<ArgumentRange>,
+) {
+    debug_assert_eq!(place, Place::Kept);
+    let (requests, waiting_ranges) = connection.input.waiting();
+    let mut first = ranges.len();
+    ranges.extend(waiting_ranges);
+    for (count, end) in requests {
+        let arguments = &ranges[first..first + count];
+        let request = Request::new(connection.input.bytes(), arguments);
+        entries.push(Entry {
+            segment: index,
+            resolved: command::resolve(request),
+            first: first as u32,
+            count: count as u32,
+            end,
+            waiting: true,
+        });
+        first += count;
+    }
+}

@@ -1,0 +1,186 @@
+//! One connection: its socket, its client, what it has sent and what it has to be sent.
+//!
+//! Phases:
+//!
+//! ```text
+//!           ┌── begin_slices ──► Slicing ── last slice ──┐
+//! Ready ────┼── sleep ─────────► Sleeping ── due ────────┼──► Ready
+//!           ├── pause ─────────► Paused ──── due, woken ─┘
+//!           └── finish ────────► Closing ── output sent ──► Lingering ── peer closed, due ──► gone
+//! ```
+//!
+//! Invariants:
+//! - **CO1** Requests are executed, and the socket is read, only while `Ready` with little output
+//!   waiting: who does not read is not read from. So what a client has sent is executed in order,
+//!   whatever one of its requests waits for.
+//! - **CO2** `readable` holds from a report of the poller to a short read (the poller's PO1).
+//!
+//! Deliberately absent: the order between connections (`super`).
+
+use std::sync::Arc;
+
+use pando_db::{Client, SlicedCommand};
+use pando_io::Stream;
+use pando_protocol::resp::{Decoder, DecoderLimits};
+
+use super::input::Input;
+use super::output::Output;
+use crate::host::SliceTrace;
+use crate::limits;
+use crate::registry::{BufferSizes, ClientFlag, ClientRecord};
+
+/// A long command between two slices.
+#[derive(Debug)]
+pub(crate) struct Slicing {
+    pub(crate) command: SlicedCommand,
+    pub(crate) trace: SliceTrace,
+}
+
+/// What a connection is doing; see the module's header.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Its requests are executed as they come.
+    Ready,
+    /// A command goes on in slices.
+    Slicing(Box<Slicing>),
+    /// `+OK` is due later, unless the client wants no replies.
+    Sleeping { silent: bool },
+    /// The next request waits for the end of a pause.
+    Paused,
+    /// Nothing more is executed; the connection ends when its output is sent.
+    Closing,
+    /// Everything is sent, and the peer is told so; what it still sends is thrown away, so that the
+    /// last reply is not lost to a reset.
+    Lingering,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    pub(crate) client: Client,
+    pub(crate) record: Arc<ClientRecord>,
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+    pub(crate) phase: Phase,
+    /// When the oldest bytes that are not executed were read, in nanoseconds since the start.
+    pub(crate) arrived_ns: u64,
+    /// When the phase ends by itself; names the timer that is meant.
+    pub(crate) due_ns: u64,
+    /// When more output than the soft limit began to wait; 0 when it does not.
+    pub(crate) crowded_since_ms: u64,
+    pub(crate) flags: Flags,
+}
+
+/// What the loop notes of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a note of its own, not a state"
+)]
+pub(crate) struct Flags {
+    /// The socket may have something to read (CO2).
+    pub(crate) readable: bool,
+    /// The peer sends nothing more; a short read is not the last one.
+    pub(crate) read_closed: bool,
+    /// It is in the queue of connections with something to do.
+    pub(crate) queued: bool,
+    /// It is in the list of connections whose output is sent at the end of the turn.
+    pub(crate) touched: bool,
+    /// The poller reports when the socket can be written.
+    pub(crate) awaits_writable: bool,
+    /// The decoder treats the client as authenticated.
+    decoder_authenticated: bool,
+    /// The record says that buffers hold something.
+    sizes_noted: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: Stream,
+        record: Arc<ClientRecord>,
+        authenticated: bool,
+        decoder_limits: DecoderLimits,
+    ) -> Self {
+        let mut decoder = Decoder::new(decoder_limits);
+        decoder.set_authenticated(authenticated);
+        let flags = Flags {
+            decoder_authenticated: authenticated,
+            ..Flags::default()
+        };
+        Self {
+            stream,
+            client: Client::new(record.id(), authenticated),
+            record,
+            input: Input::new(decoder),
+            output: Output::default(),
+            phase: Phase::Ready,
+            arrived_ns: 0,
+            due_ns: 0,
+            crowded_since_ms: 0,
+            flags,
+        }
+    }
+
+    /// Whether its requests may be executed (CO1).
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+            && self.output.pending() < limits::OUTPUT_PAUSE_BYTES
+            && !self.record.is_killed()
+    }
+
+    /// Whether a turn would do something for it.
+    pub(crate) fn has_work(&self) -> bool {
+        match self.phase {
+            Phase::Ready => self.is_open() && (self.flags.readable || !self.input.is_hungry()),
+            Phase::Lingering => self.flags.readable,
+            _ => false,
+        }
+    }
+
+    /// Tells the decoder when the client has authenticated, or is not any more.
+    #[inline]
+    pub(crate) fn follow_authentication(&mut self) {
+        if self.flags.decoder_authenticated != self.client.authenticated {
+            self.flags.decoder_authenticated = self.client.authenticated;
+            self.input
+                .decoder
+                .set_authenticated(self.client.authenticated);
+        }
+    }
+
+    /// Enters a phase, and says in the record whether the client waits.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        let blocked = matches!(
+            phase,
+            Phase::Slicing(_) | Phase::Sleeping { .. } | Phase::Paused
+        );
+        self.record.set_flag(ClientFlag::Blocked, blocked);
+        if matches!(phase, Phase::Closing | Phase::Lingering) {
+            self.record.set_flag(ClientFlag::Closing, true);
+            self.input.discard();
+        }
+        self.phase = phase;
+    }
+
+    /// Notes in the record what its buffers hold, if they hold something or did so before.
+    #[inline]
+    pub(crate) fn note_sizes(&mut self) {
+        if self.flags.sizes_noted || !self.input.is_empty() || self.output.pending() > 0 {
+            self.note_sizes_of_some();
+        }
+    }
+
+    #[cold]
+    fn note_sizes_of_some(&mut self) {
+        let (query_bytes, query_free_bytes) = self.input.sizes();
+        self.record.set_buffers(BufferSizes {
+            query_bytes,
+            query_free_bytes,
+            output_bytes: self.output.pending(),
+            output_capacity_bytes: self.output.capacity(),
+        });
+        self.flags.sizes_noted = query_bytes > 0 || self.output.pending() > 0;
+    }
+}

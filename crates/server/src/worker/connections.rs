@@ -1,0 +1,67 @@
+//! The connections of one worker, by slot and by client.
+//!
+//! A slot is the poller's token; it is used again after its connection has gone. A report that was
+//! meant for the one before does no harm: reading says that there is nothing.
+
+use std::collections::HashMap;
+
+use super::connection::Connection;
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    slots: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    by_client: HashMap<u64, usize>,
+}
+
+impl Connections {
+    /// Takes a connection in; returns its slot.
+    pub(crate) fn insert(&mut self, connection: Box<Connection>) -> usize {
+        let client = connection.client.id;
+        let slot = if let Some(slot) = self.free.pop() {
+            self.slots[slot] = Some(connection);
+            slot
+        } else {
+            self.slots.push(Some(connection));
+            self.slots.len() - 1
+        };
+        self.by_client.insert(client, slot);
+        slot
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let connection = self.slots.get_mut(slot)?.take()?;
+        self.by_client.remove(&connection.client.id);
+        self.free.push(slot);
+        Some(connection)
+    }
+
+    /// The connection in a slot.
+    #[inline]
+    pub(crate) fn get(&self, slot: usize) -> Option<&Connection> {
+        self.slots.get(slot)?.as_deref()
+    }
+
+    /// The connection in a slot.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// The slot of a client.
+    pub(crate) fn slot_of(&self, client: u64) -> Option<usize> {
+        self.by_client.get(&client).copied()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_client.len()
+    }
+
+    /// Slots that have been used: every connection's is below.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+}

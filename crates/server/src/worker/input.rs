@@ -1,0 +1,224 @@
+//! What one connection has sent and the worker has not executed.
+//!
+//! Most requests never get here: they are read into the worker's own buffer, executed from it, and
+//! nothing is left. What remains at the end of a turn (the beginning of a request, or requests that
+//! have to wait) is kept here, and the buffer is freed when it is used up, so an idle connection
+//! holds none.
+//!
+//! States:
+//!
+//! ```text
+//! empty ──keep──► partial ──append──► … ──► complete ──executed──► empty
+//!   │                                          ▲
+//!   └──keep, with requests that wait───────────┘
+//! ```
+//!
+//! Invariants:
+//! - **IN1** `executed ≤ decoded ≤ bytes.len()`; `waiting` are the requests between `executed` and
+//!   `decoded`, in order. The decoder is never shown a request twice.
+//! - **IN2** More is read only when no complete request is left (`is_hungry`), so what is kept is
+//!   bounded by the longest request and one read.
+//!
+//! Deliberately absent: the socket's state (`super::connection`).
+
+use std::collections::VecDeque;
+use std::io;
+
+use pando_io::Stream;
+use pando_protocol::ArgumentRange;
+use pando_protocol::resp::{Decoder, ProtocolError};
+
+use crate::limits;
+
+/// A request that is decoded and has to wait.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    arguments: u32,
+    /// Offset behind it.
+    end: usize,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) decoder: Decoder,
+    /// What is wrong behind the last complete request.
+    pub(crate) error: Option<ProtocolError>,
+    bytes: Vec<u8>,
+    executed: usize,
+    decoded: usize,
+    waiting: VecDeque<Waiting>,
+    /// Of the requests in `waiting`, one after the other.
+    ranges: VecDeque<ArgumentRange>,
+    /// What the decoder said is missing, when `bytes` end in a request that is not complete.
+    bytes_missing: usize,
+}
+
+impl Input {
+    pub(crate) fn new(decoder: Decoder) -> Self {
+        Self {
+            decoder,
+            error: None,
+            bytes: Vec::new(),
+            executed: 0,
+            decoded: 0,
+            waiting: VecDeque::new(),
+            ranges: VecDeque::new(),
+            bytes_missing: 0,
+        }
+    }
+
+    /// Whether nothing is kept.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether there is nothing to execute without reading more (IN2).
+    #[inline]
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.error.is_none()
+            && self.waiting.is_empty()
+            && (self.bytes.is_empty() || self.bytes_missing > 0)
+    }
+
+    /// Bytes that are not executed, and bytes that there is room for.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (
+            self.bytes.len() - self.executed,
+            self.bytes.capacity() - self.bytes.len(),
+        )
+    }
+
+    /// Up to where the kept bytes are executed, and decoded.
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        (self.executed, self.decoded)
+    }
+
+    /// Whether requests that are decoded wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The kept bytes with the decoder.
+    pub(crate) fn kept(&mut self) -> (&mut [u8], &mut Decoder) {
+        (&mut self.bytes, &mut self.decoder)
+    }
+
+    /// The kept bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Reads behind what is kept. Once the length of a long argument is known, as much as it misses
+    /// is read at once; memory grows with what arrives, not with what is announced. Returns the
+    /// number of bytes and whether there may be more.
+    pub(crate) fn append(&mut self, stream: &Stream) -> io::Result<(usize, bool)> {
+        let wanted = self
+            .bytes_missing
+            .clamp(limits::READ_BYTES, limits::LARGE_READ_BYTES);
+        let room = self.bytes.capacity() - self.bytes.len();
+        if room < wanted {
+            let missing = self.bytes_missing.max(wanted);
+            // Doubling keeps the copying linear; no more than what is missing keeps a long
+            // argument's buffer from being twice as long as the argument.
+            self.bytes
+                .reserve_exact(missing.min(self.bytes.len().max(wanted)));
+        }
+        let room = self.bytes.capacity() - self.bytes.len();
+        let count = stream.read_append(&mut self.bytes)?;
+        self.bytes_missing = 0;
+        Ok((count, count == room))
+    }
+
+    /// The requests that wait: each one's number of arguments and end, with the ranges of all.
+    pub(crate) fn waiting(
+        &self,
+    ) -> (
+        impl Iterator<Item = (usize, usize)>,
+        impl Iterator<Item = ArgumentRange>,
+    ) {
+        let requests = self
+            .waiting
+            .iter()
+            .map(|request| (request.arguments as usize, request.end));
+        (requests, self.ranges.iter().copied())
+    }
+
+    /// Makes a request wait that was decoded behind all that wait.
+    pub(crate) fn defer(&mut self, arguments: &[ArgumentRange], end: usize) {
+        self.waiting.push_back(Waiting {
+            arguments: arguments.len() as u32,
+            end,
+        });
+        self.ranges.extend(arguments);
+    }
+
+    /// The first request that waits has been executed.
+    pub(crate) fn executed_waiting(&mut self) {
+        if let Some(request) = self.waiting.pop_front() {
+            self.ranges.drain(..request.arguments as usize);
+        }
+    }
+
+    /// Keeps what is left of bytes that are not kept yet: `bytes[executed..]`, of which the decoder
+    /// has seen everything up to `decoded`. Ranges that wait were relative to `bytes`.
+    pub(crate) fn keep(
+        &mut self,
+        bytes: &[u8],
+        executed: usize,
+        decoded: usize,
+        bytes_missing: usize,
+    ) {
+        debug_assert!(self.bytes.is_empty());
+        if executed == bytes.len() {
+            return;
+        }
+        self.bytes = bytes[executed..].to_vec();
+        self.executed = 0;
+        self.decoded = decoded - executed;
+        self.bytes_missing = bytes_missing;
+        for request in &mut self.waiting {
+            request.end -= executed;
+        }
+        for range in &mut self.ranges {
+            range.start -= executed as u32;
+        }
+    }
+
+    /// Notes how far the kept bytes are executed and decoded, and gives up the front of them, or
+    /// all, when no request waits there. Moves what stays behind a long request at most once.
+    pub(crate) fn advance(&mut self, executed: usize, decoded: usize, bytes_missing: usize) {
+        debug_assert!(executed <= decoded && decoded <= self.bytes.len(), "IN1");
+        self.executed = executed;
+        self.decoded = decoded;
+        self.bytes_missing = bytes_missing;
+        if executed == self.bytes.len() {
+            self.bytes = Vec::new();
+            self.waiting.shrink_to(0);
+            self.ranges.shrink_to(0);
+        } else if self.waiting.is_empty() && executed > 0 {
+            let left = self.bytes.len() - executed;
+            if self.bytes.capacity() > left + limits::LARGE_READ_BYTES {
+                self.bytes = self.bytes[executed..].to_vec();
+            } else {
+                self.bytes.drain(..executed);
+            }
+        } else {
+            return;
+        }
+        self.decoded -= executed;
+        self.executed = 0;
+    }
+
+    /// Forgets everything: the connection executes nothing more.
+    pub(crate) fn discard(&mut self) {
+        self.bytes = Vec::new();
+        self.waiting = VecDeque::new();
+        self.ranges = VecDeque::new();
+        self.error = None;
+        self.executed = 0;
+        self.decoded = 0;
+        self.bytes_missing = 0;
+    }
+}

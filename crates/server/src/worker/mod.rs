@@ -1,0 +1,458 @@
+//! A worker: one thread with an event loop that serves its share of the connections.
+//!
+//! A turn of the loop:
+//!
+//! ```text
+//! wait ─► mail, timers ─► read ─► (decode a batch ─► warm and execute it)… ─► settle ─► send
+//!   ▲                       │ a window of the arena    │ gate and pin held     │ keep what │
+//!   │                       │ per readable socket      │ here only             │ is left   │
+//!   └───────────────────────┴──────────────────────────┴───────────────────────┴───────────┘
+//! ```
+//!
+//! With one small request that is one system call each for waiting, reading and writing; with many
+//! readable sockets they share the wait. The clock is read twice per turn.
+//!
+//! Invariants:
+//! - **WL1** No gate and no pin is held while the worker waits, reads or sends (`Turn` is dropped).
+//! - **WL2** A connection with something to do that no event will announce again is in `queue`, or
+//!   its phase ends by a timer or by mail.
+//! - **WL3** A turn is bounded: the arena bounds what is read, each connection reads once, sends
+//!   once and has one slice of a long command. Memory per connection is bounded by the longest
+//!   request, the longest reply and a few constants.
+//!
+//! Deliberately absent: commands (`pando_db`, [`crate::host`]), accepting (`crate::acceptor`).
+
+mod batch;
+mod connection;
+mod connections;
+mod input;
+mod mailbox;
+mod output;
+mod timers;
+mod turn;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pando_db::Session;
+use pando_io::{Interest, Poller, Token};
+use pando_protocol::resp::DecoderLimits;
+use tracing::{debug, warn};
+
+pub(crate) use self::mailbox::{Mailbox, NewConnection};
+
+use self::batch::Gathering;
+use self::connection::{Connection, Phase};
+use self::connections::Connections;
+use self::mailbox::{Mail, Message};
+use self::output::BufferPool;
+use self::timers::{Deadline, Timers};
+use crate::limits;
+use crate::recorder::WorkerRecorder;
+use crate::registry::ClientFlag;
+use crate::shared::Shared;
+
+/// The poller's token of the waker; those of connections are slots.
+const WAKER: Token = Token(usize::MAX);
+
+/// Why a connection is closed; says what is logged and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// The client went away, or was told to.
+    Ended,
+    Killed,
+    Idle,
+    /// More output waited than a limit allows.
+    OutputLimit,
+    /// More input came without a complete request than a limit allows.
+    QueryLimit,
+    /// It did not take its last reply in time.
+    Abandoned,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    mail: Mail,
+    poller: Poller,
+    session: Session,
+    recorder: WorkerRecorder,
+    decoder_limits: DecoderLimits,
+    connections: Connections,
+    /// Slots of connections with something to do (WL2).
+    queue: VecDeque<usize>,
+    /// Slots of connections whose output is to be sent at the end of the turn.
+    touched: Vec<usize>,
+    slicing: Vec<usize>,
+    paused: Vec<usize>,
+    timers: Timers,
+    gathering: Gathering,
+    pool: BufferPool,
+    /// When what this turn reads has arrived, in nanoseconds since the start.
+    arrived_ns: u64,
+    /// When idle connections are looked for next.
+    sweep_ms: u64,
+}
+
+impl Worker {
+    /// A worker that serves once [`Self::run`] is called; reachable through its mailbox.
+    pub(crate) fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        session: Session,
+    ) -> std::io::Result<(Self, Arc<Mailbox>)> {
+        let poller = Poller::new(limits::EVENTS_MAX, WAKER)?;
+        let mailbox = Arc::new(Mailbox::new(poller.waker()));
+        let recorder = shared.recorder(index);
+        let bulk_bytes_max = shared.config().bulk_bytes_max;
+        let worker = Self {
+            index,
+            shared,
+            mailbox: Arc::clone(&mailbox),
+            mail: Mail::default(),
+            poller,
+            session,
+            recorder,
+            decoder_limits: DecoderLimits {
+                bulk_bytes_max,
+                ..DecoderLimits::default()
+            },
+            connections: Connections::default(),
+            queue: VecDeque::new(),
+            touched: Vec::new(),
+            slicing: Vec::new(),
+            paused: Vec::new(),
+            timers: Timers::default(),
+            gathering: Gathering::new(),
+            pool: BufferPool::default(),
+            arrived_ns: 0,
+            sweep_ms: 0,
+        };
+        Ok((worker, mailbox))
+    }
+
+    /// Serves until the shared state says that the server stops; then sends what is left, within a
+    /// bound, and closes every connection.
+    pub(crate) fn run(mut self) {
+        while !self.shared.shutdown_requested() {
+            let timeout = self.timeout();
+            self.wait(timeout);
+            self.serve();
+            self.attend_timers();
+        }
+        self.flush_all();
+        self.mailbox.close();
+        self.take_mail();
+        for slot in 0..self.connections.slots() {
+            self.close(slot, Reason::Ended);
+        }
+        debug!(worker = self.index, "worker has ended");
+    }
+
+    /// How long to wait for events: not at all while there is work, else until the next timer.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.queue.is_empty() || !self.slicing.is_empty() || !self.touched.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let next_ns = self.timers.next_ns();
+        let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
+        let due_ns = match (next_ns, sweep_ns) {
+            (None, None) => return None,
+            (due_ns, other_ns) => due_ns.unwrap_or(u64::MAX).min(other_ns.unwrap_or(u64::MAX)),
+        };
+        Some(Duration::from_nanos(
+            due_ns.saturating_sub(self.recorder.now_ns()),
+        ))
+    }
+
+    /// Waits for events and notes what they say; takes the mail if there is some.
+    fn wait(&mut self, timeout: Option<Duration>) {
+        let mut woken = false;
+        let events = match self.poller.wait(timeout) {
+            Ok(events) => events,
+            Err(error) => panic!("the poller of worker {} failed: {error}", self.index),
+        };
+        for ready in events {
+            if ready.token == WAKER {
+                woken = true;
+                continue;
+            }
+            let slot = ready.token.0;
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            connection.flags.readable |= ready.readable;
+            connection.flags.read_closed |= ready.read_closed;
+            if ready.writable && connection.output.pending() > 0 {
+                touch(slot, connection, &mut self.touched);
+            }
+            if ready.read_closed
+                && matches!(connection.phase, Phase::Sleeping { .. } | Phase::Paused)
+            {
+                // Nobody is left to wait.
+                connection.enter(Phase::Closing);
+                touch(slot, connection, &mut self.touched);
+            }
+            queue_up(slot, connection, &mut self.queue);
+        }
+        if woken {
+            self.take_mail();
+        }
+    }
+
+    fn take_mail(&mut self) {
+        let mut mail = self.mailbox.take(std::mem::take(&mut self.mail));
+        for message in mail.messages.drain(..) {
+            match message {
+                Message::Serve(connection) => self.take_in(*connection),
+                Message::Close(client) => {
+                    if let Some(slot) = self.connections.slot_of(client) {
+                        self.close(slot, Reason::Killed);
+                    }
+                }
+                Message::Deliver(client, bytes) => self.deliver(client, &bytes),
+            }
+        }
+        if std::mem::take(&mut mail.look) {
+            for slot in std::mem::take(&mut self.paused) {
+                self.resume_paused(slot);
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn take_in(&mut self, new: NewConnection) {
+        let settings = &self.shared.settings;
+        let keepalive_s = settings.tcp_keepalive_s();
+        let keepalive = (keepalive_s > 0).then(|| Duration::from_secs(keepalive_s));
+        if let Err(error) = new.stream.set_tcp_options(keepalive) {
+            debug!(client = new.record.id(), %error, "cannot set the options of a connection");
+        }
+        let authenticated = !settings.requires_password();
+        let connection =
+            Connection::new(new.stream, new.record, authenticated, self.decoder_limits);
+        let slot = self.connections.insert(Box::new(connection));
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        if let Err(error) = self
+            .poller
+            .add(&connection.stream, Token(slot), Interest::Read)
+        {
+            warn!(client = connection.client.id, %error, "cannot watch a connection");
+            self.close(slot, Reason::Ended);
+        }
+    }
+
+    /// Appends monitor lines to a client's output; one that does not read them is closed.
+    fn deliver(&mut self, client: u64, bytes: &[u8]) {
+        let Some(slot) = self.connections.slot_of(client) else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        if matches!(connection.phase, Phase::Closing | Phase::Lingering) {
+            return;
+        }
+        connection
+            .output
+            .buffer(&mut self.pool)
+            .extend_from_slice(bytes);
+        touch(slot, connection, &mut self.touched);
+        if connection.output.pending() > limits::MONITOR_OUTPUT_BYTES_MAX {
+            self.close(slot, Reason::OutputLimit);
+        }
+    }
+
+    /// Looks at what is due now, and from time to time at all connections.
+    fn attend_timers(&mut self) {
+        if self.timers.next_ns().is_none() && !self.sweeps() {
+            return;
+        }
+        self.trim_timers();
+        let now_ns = self.recorder.now_ns();
+        while let Some(deadline) = self.timers.pop_due(now_ns) {
+            let Some(slot) = self.connections.slot_of(deadline.client) else {
+                continue;
+            };
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            if connection.due_ns != deadline.due_ns {
+                continue;
+            }
+            match connection.phase {
+                Phase::Sleeping { silent } => {
+                    if !silent {
+                        connection
+                            .output
+                            .buffer(&mut self.pool)
+                            .extend_from_slice(b"+OK\r\n");
+                        touch(slot, connection, &mut self.touched);
+                    }
+                    connection.enter(Phase::Ready);
+                    queue_up(slot, connection, &mut self.queue);
+                }
+                Phase::Paused => self.resume_paused(slot),
+                Phase::Closing | Phase::Lingering => self.close(slot, Reason::Abandoned),
+                Phase::Ready | Phase::Slicing(_) => {}
+            }
+        }
+        if self.sweeps() && now_ns / 1_000_000 >= self.sweep_ms {
+            self.sweep(now_ns / 1_000_000);
+        }
+    }
+
+    /// Forgets outdated timers when they are many.
+    fn trim_timers(&mut self) {
+        if self.timers.len() <= 2 * self.connections.len() + limits::TIMERS_SLACK {
+            return;
+        }
+        let connections = &self.connections;
+        self.timers.retain(|deadline| {
+            let slot = connections.slot_of(deadline.client);
+            slot.and_then(|slot| connections.get(slot))
+                .is_some_and(|connection| connection.due_ns == deadline.due_ns)
+        });
+    }
+
+    fn resume_paused(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && matches!(connection.phase, Phase::Paused)
+        {
+            connection.enter(Phase::Ready);
+            queue_up(slot, connection, &mut self.queue);
+        }
+    }
+
+    /// Whether a setting wants connections looked at once a second.
+    fn sweeps(&self) -> bool {
+        let settings = &self.shared.settings;
+        settings.timeout_s() > 0 || settings.output_limit().soft_bytes > 0
+    }
+
+    /// Closes connections that have been idle, or crowded with output, for too long. O(connections),
+    /// once a second.
+    fn sweep(&mut self, now_ms: u64) {
+        self.sweep_ms = now_ms + 1000;
+        let timeout_ms = self.shared.settings.timeout_s() * 1000;
+        let limit = self.shared.settings.output_limit();
+        for slot in 0..self.connections.slots() {
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            let idle_ms = now_ms.saturating_sub(connection.record.last_interaction_ms());
+            let waits = connection.record.has(ClientFlag::Blocked)
+                || connection.record.has(ClientFlag::Monitor);
+            if timeout_ms > 0 && idle_ms > timeout_ms && !waits {
+                self.close(slot, Reason::Idle);
+                continue;
+            }
+            let crowded_ms = now_ms.saturating_sub(connection.crowded_since_ms);
+            if connection.crowded_since_ms > 0 && crowded_ms > limit.soft_seconds * 1000 {
+                self.close(slot, Reason::OutputLimit);
+            }
+        }
+    }
+
+    /// Sends what waits, until everything is sent or the bound is over.
+    fn flush_all(&mut self) {
+        let deadline_ns = self.recorder.now_ns() + limits::SHUTDOWN_FLUSH_MS * 1_000_000;
+        for slot in 0..self.connections.slots() {
+            if let Some(connection) = self.connections.get_mut(slot) {
+                touch(slot, connection, &mut self.touched);
+            }
+        }
+        loop {
+            self.send();
+            let waiting = (0..self.connections.slots())
+                .filter_map(|slot| self.connections.get(slot))
+                .filter(|connection| connection.output.pending() > 0)
+                .count();
+            let left_ns = deadline_ns.saturating_sub(self.recorder.now_ns());
+            if waiting == 0 || left_ns == 0 {
+                if waiting > 0 {
+                    warn!(
+                        worker = self.index,
+                        connections = waiting,
+                        "replies were not taken"
+                    );
+                }
+                return;
+            }
+            self.wait(Some(Duration::from_nanos(left_ns)));
+        }
+    }
+
+    /// Forgets a connection; its socket is closed.
+    fn close(&mut self, slot: usize, reason: Reason) {
+        let Some(mut connection) = self.connections.remove(slot) else {
+            return;
+        };
+        if let Err(error) = self.poller.remove(&connection.stream) {
+            debug!(client = connection.client.id, %error, "cannot stop watching a connection");
+        }
+        self.shared.database.forget(&mut connection.client);
+        self.shared.disconnect(&connection.record);
+        self.mailbox.disconnected();
+        let statistics = self.recorder.statistics();
+        let (client, address) = (connection.client.id, &connection.record.origin().address);
+        match reason {
+            Reason::Ended => debug!(client, address, "connection closed"),
+            Reason::Killed => debug!(client, address, "connection killed"),
+            Reason::Abandoned => debug!(client, address, "connection closed: replies not taken"),
+            Reason::Idle => {
+                statistics.idle_closes.add(1);
+                debug!(client, address, "connection closed: idle for too long");
+            }
+            Reason::OutputLimit => {
+                statistics.output_limit_closes.add(1);
+                let bytes = connection.output.pending();
+                warn!(
+                    client,
+                    address, bytes, "connection closed: too much output waits"
+                );
+            }
+            Reason::QueryLimit => {
+                statistics.query_limit_closes.add(1);
+                let (bytes, _) = connection.input.sizes();
+                warn!(
+                    client,
+                    address, bytes, "connection closed: its request is too long"
+                );
+            }
+        }
+    }
+}
+
+/// Puts a connection into the list of those whose output is sent at the end of the turn.
+#[inline]
+fn touch(slot: usize, connection: &mut Connection, touched: &mut Vec<usize>) {
+    if !connection.flags.touched {
+        connection.flags.touched = true;
+        touched.push(slot);
+    }
+}
+
+/// Puts a connection into the queue if it has something to do (WL2).
+#[inline]
+fn queue_up(slot: usize, connection: &mut Connection, queue: &mut VecDeque<usize>) {
+    if !connection.flags.queued && connection.has_work() {
+        connection.flags.queued = true;
+        queue.push_back(slot);
+    }
+}
+
+/// Sets when the connection's phase ends by itself.
+fn set_deadline(connection: &mut Connection, timers: &mut Timers, due_ns: u64) {
+    connection.due_ns = due_ns;
+    timers.set(Deadline {
+        due_ns,
+        client: connection.client.id,
+    });
+}

@@ -1,0 +1,109 @@
+//! What waits to be sent to one connection, and the buffers that all connections of a worker share.
+//!
+//! A connection borrows a buffer when a reply is written and gives it back when the socket has
+//! taken everything, so an idle connection holds none. Buffers that a long reply has made large are
+//! freed instead.
+//!
+//! Deliberately absent: bounds. Who writes replies looks at [`Output::pending`] first.
+
+use std::io;
+
+use pando_io::Stream;
+
+use crate::limits;
+
+/// Empty buffers, the last one given back on top: its memory is warm.
+#[derive(Debug, Default)]
+pub(crate) struct BufferPool {
+    buffers: Vec<Vec<u8>>,
+}
+
+impl BufferPool {
+    /// An empty buffer.
+    fn take(&mut self) -> Vec<u8> {
+        self.buffers
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(limits::OUTPUT_BUFFER_BYTES))
+    }
+
+    /// Keeps a buffer for the next taker, or frees it when it is large or there are enough.
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= limits::POOLED_BUFFER_BYTES_MAX
+            && self.buffers.len() < limits::POOLED_BUFFERS_MAX
+        {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+/// How far sending has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing is left.
+    All,
+    /// The socket takes no more now.
+    Part,
+}
+
+/// The output of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// Bytes at the front that the socket has taken.
+    sent: usize,
+}
+
+impl Output {
+    /// Bytes that wait.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Bytes that the buffer holds on the heap.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The buffer, to append a reply to.
+    #[inline]
+    pub(crate) fn buffer(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = pool.take();
+        } else if self.sent > self.bytes.len() / 2 {
+            // What is moved is less than what was sent, so each byte is moved at most once on
+            // average.
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Gives what waits to the socket; returns how far that went and how many bytes it took. One
+    /// system call, none when nothing waits.
+    pub(crate) fn send(
+        &mut self,
+        stream: &Stream,
+        pool: &mut BufferPool,
+    ) -> io::Result<(Sent, usize)> {
+        let mut taken = 0;
+        if self.pending() > 0 {
+            match stream.write(&self.bytes[self.sent..]) {
+                Ok(count) => taken = count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            self.sent += taken;
+        }
+        if self.pending() > 0 {
+            return Ok((Sent::Part, taken));
+        }
+        self.sent = 0;
+        let buffer = std::mem::take(&mut self.bytes);
+        if buffer.capacity() > 0 {
+            pool.give(buffer);
+        }
+        Ok((Sent::All, taken))
+    }
+}

@@ -1,0 +1,420 @@
+//! One turn of a worker's loop, from the sockets that are readable to the replies that are sent;
+//! the steps stand in their order.
+
+use std::io::ErrorKind;
+
+use pando_db::{Outcome, ReplyMode};
+use pando_io::{Interest, Token};
+use pando_protocol::Reply;
+use pando_protocol::resp::ProtocolError;
+use tracing::debug;
+
+use super::batch::{Entry, Place, Segment};
+use super::connection::{Connection, Phase, Slicing};
+use super::output::{BufferPool, Sent};
+use super::timers::Timers;
+use super::{Reason, Worker, queue_up, set_deadline, touch};
+use crate::host::WorkerHost;
+use crate::limits;
+
+impl Worker {
+    /// Reads, executes and answers what is ready.
+    pub(super) fn serve(&mut self) {
+        self.read_queued();
+        if self.gathering.is_empty() && self.slicing.is_empty() {
+            self.send();
+            return;
+        }
+        self.arrived_ns = self.recorder.begin_batch();
+        self.run_slices();
+        while self.gathering.gather(&mut self.connections) {
+            self.execute_batch();
+        }
+        self.settle();
+        self.send();
+        self.recorder.end_batch(&self.shared);
+    }
+
+    /// Reads from the sockets of the queue, in its order, until the arena is full.
+    fn read_queued(&mut self) {
+        for _ in 0..self.queue.len() {
+            if self.gathering.is_full() {
+                return;
+            }
+            let Some(slot) = self.queue.pop_front() else {
+                return;
+            };
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            connection.flags.queued = false;
+            match connection.phase {
+                Phase::Ready if connection.is_open() => self.read(slot),
+                Phase::Lingering => self.read_away(slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes a segment of what a connection's input keeps, or of what is read now.
+    fn read(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let Connection {
+            input,
+            stream,
+            flags,
+            ..
+        } = connection;
+        if !input.is_hungry() {
+            self.gathering.add_kept(slot, input, false);
+            return;
+        }
+        if !flags.readable {
+            return;
+        }
+        let read = if input.is_empty() {
+            self.gathering.read(slot, stream)
+        } else {
+            input
+                .append(stream)
+                .inspect(|_| self.gathering.add_kept(slot, input, true))
+        };
+        match read {
+            Ok((0, _)) => self.end_of_input(slot),
+            Ok((count, more)) => {
+                flags.readable = more || flags.read_closed;
+                let (bytes, _) = input.sizes();
+                let statistics = self.recorder.statistics();
+                statistics.reads.add(1);
+                statistics.input_bytes.add(count as u64);
+                if bytes > self.shared.settings.query_buffer_bytes_max() {
+                    self.close(slot, Reason::QueryLimit);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => flags.readable = false,
+            Err(error) => {
+                debug!(client = connection.client.id, %error, "cannot read");
+                self.close(slot, Reason::Ended);
+            }
+        }
+    }
+
+    /// The client sends nothing more and everything is executed: the connection ends when its output
+    /// is sent.
+    fn end_of_input(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        connection.flags.readable = false;
+        connection.flags.read_closed = true;
+        if connection.output.pending() == 0 {
+            self.close(slot, Reason::Ended);
+        } else {
+            connection.enter(Phase::Closing);
+            touch(slot, connection, &mut self.touched);
+        }
+    }
+
+    /// Throws away what a lingering connection still receives.
+    fn read_away(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        match self.gathering.read_away(&connection.stream) {
+            Ok((0, _)) => self.close(slot, Reason::Ended),
+            Ok((_, more)) => {
+                connection.flags.readable = more || connection.flags.read_closed;
+                queue_up(slot, connection, &mut self.queue);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                connection.flags.readable = false;
+            }
+            Err(_) => self.close(slot, Reason::Ended),
+        }
+    }
+
+    /// Runs one slice of every long command. The gate is passed on between them.
+    fn run_slices(&mut self) {
+        for slot in std::mem::take(&mut self.slicing) {
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            let Connection {
+                client,
+                record,
+                output,
+                phase,
+                arrived_ns,
+                ..
+            } = connection;
+            let Phase::Slicing(slicing) = phase else {
+                continue;
+            };
+            let Slicing { command, trace } = &mut **slicing;
+            let mut turn = self.session.turn();
+            let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
+            let is_done = trace.step(&self.recorder, || turn.slice(command, &mut reply));
+            drop(turn);
+            if !is_done {
+                self.slicing.push(slot);
+                continue;
+            }
+            if let Phase::Slicing(slicing) = std::mem::replace(phase, Phase::Ready) {
+                WorkerHost::new(&self.shared, &mut self.recorder, record, *arrived_ns)
+                    .finish_slices(slicing.trace);
+            }
+            connection.enter(Phase::Ready);
+            touch(slot, connection, &mut self.touched);
+            queue_up(slot, connection, &mut self.queue);
+        }
+    }
+
+    /// Executes a batch under one gate and pin, strictly in its order.
+    fn execute_batch(&mut self) {
+        let mut turn = self.session.turn();
+        turn.warm(self.gathering.requests(&self.connections));
+        for index in 0..self.gathering.len() {
+            let (entry, segment) = self.gathering.entry(index);
+            let Some(connection) = self.connections.get_mut(segment.slot) else {
+                continue;
+            };
+            if !connection.is_open() {
+                defer(connection, &entry, self.gathering.ranges(&entry));
+                continue;
+            }
+            let arrived_ns = if segment.fresh {
+                self.arrived_ns
+            } else {
+                connection.arrived_ns
+            };
+            let silent = connection.client.reply_mode != ReplyMode::On;
+            let Connection {
+                client,
+                record,
+                input,
+                output,
+                ..
+            } = &mut *connection;
+            let request = self.gathering.request(&entry, &segment, input.bytes());
+            let mut host = WorkerHost::new(&self.shared, &mut self.recorder, record, arrived_ns);
+            let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
+            let outcome = turn.execute(client, entry.resolved, request, &mut reply, &mut host);
+            let phase = match outcome {
+                Outcome::Done => None,
+                Outcome::Close => Some(Phase::Closing),
+                Outcome::Sleep(milliseconds) => {
+                    let due_ns = self
+                        .recorder
+                        .now_ns()
+                        .saturating_add(milliseconds * 1_000_000);
+                    set_deadline(connection, &mut self.timers, due_ns);
+                    Some(Phase::Sleeping { silent })
+                }
+                Outcome::Slices(command) => {
+                    let trace = host.begin_slices(&command, request);
+                    connection.arrived_ns = arrived_ns;
+                    self.slicing.push(segment.slot);
+                    Some(Phase::Slicing(Box::new(Slicing { command, trace })))
+                }
+                Outcome::Paused(until_us) => {
+                    let now_us = turn.database().options().clock.now_us();
+                    let wait_ns = until_us.saturating_sub(now_us).saturating_mul(1000);
+                    let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
+                    set_deadline(connection, &mut self.timers, due_ns);
+                    defer(connection, &entry, self.gathering.ranges(&entry));
+                    self.paused.push(segment.slot);
+                    wait_unless_alone(connection, Phase::Paused);
+                    touch(segment.slot, connection, &mut self.touched);
+                    continue;
+                }
+            };
+            self.gathering.executed(&entry);
+            if entry.waiting {
+                connection.input.executed_waiting();
+            }
+            connection.follow_authentication();
+            if let Some(phase) = phase {
+                wait_unless_alone(connection, phase);
+            }
+            touch(segment.slot, connection, &mut self.touched);
+        }
+    }
+
+    /// Keeps what the turn's segments have left, and answers what broke the protocol.
+    fn settle(&mut self) {
+        let arrived_ns = self.arrived_ns;
+        self.gathering.take_segments(|segment, bytes| {
+            let Some(connection) = self.connections.get_mut(segment.slot) else {
+                return;
+            };
+            if segment.fresh {
+                connection.record.interacted(arrived_ns / 1_000_000);
+            }
+            if matches!(connection.phase, Phase::Closing | Phase::Lingering) {
+                return;
+            }
+            keep(connection, segment, bytes, arrived_ns);
+            if let Some(error) = connection.input.error
+                && connection.is_open()
+                && !connection.input.has_waiting()
+            {
+                self.recorder.statistics().protocol_errors.add(1);
+                answer_protocol_error(connection, error, &mut self.pool);
+                touch(segment.slot, connection, &mut self.touched);
+            }
+            connection.note_sizes();
+            queue_up(segment.slot, connection, &mut self.queue);
+        });
+    }
+
+    /// Gives the output of touched connections to their sockets.
+    pub(super) fn send(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            self.send_one(slot);
+        }
+        // Nothing is touched while sending, so the list's memory is used again.
+        self.touched = touched;
+    }
+
+    fn send_one(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        connection.flags.touched = false;
+        let hard_bytes = self.shared.settings.output_limit().hard_bytes;
+        if hard_bytes > 0 && connection.output.pending() as u64 > hard_bytes {
+            self.close(slot, Reason::OutputLimit);
+            return;
+        }
+        let Connection { output, stream, .. } = connection;
+        let (sent, count) = match output.send(stream, &mut self.pool) {
+            Ok(sent) => sent,
+            Err(error) => {
+                debug!(client = connection.client.id, %error, "cannot write");
+                self.close(slot, Reason::Ended);
+                return;
+            }
+        };
+        if count > 0 {
+            let statistics = self.recorder.statistics();
+            statistics.writes.add(1);
+            statistics.output_bytes.add(count as u64);
+        }
+        match sent {
+            Sent::All => self.all_sent(slot),
+            Sent::Part => self.part_sent(slot, count),
+        }
+    }
+
+    /// A connection's output is sent.
+    #[inline]
+    fn all_sent(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        if connection.flags.awaits_writable {
+            connection.flags.awaits_writable = false;
+            connection.crowded_since_ms = 0;
+            // A failure leaves reports that are not needed.
+            let _ = self
+                .poller
+                .change(&connection.stream, Token(slot), Interest::Read);
+        }
+        if matches!(connection.phase, Phase::Closing) {
+            if connection.flags.read_closed || connection.stream.end_output().is_err() {
+                self.close(slot, Reason::Ended);
+                return;
+            }
+            let due_ns = self.recorder.now_ns() + limits::LINGER_MS * 1_000_000;
+            set_deadline(connection, &mut self.timers, due_ns);
+            connection.enter(Phase::Lingering);
+        }
+        connection.note_sizes();
+        queue_up(slot, connection, &mut self.queue);
+    }
+
+    /// The socket takes no more of a connection's output now.
+    #[cold]
+    fn part_sent(&mut self, slot: usize, count: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let now_ns = self.recorder.now_ns();
+        if !connection.flags.awaits_writable {
+            connection.flags.awaits_writable = true;
+            if matches!(connection.phase, Phase::Closing) {
+                wait_for_close(connection, &mut self.timers, now_ns);
+            }
+            let stream = &connection.stream;
+            if let Err(error) = self.poller.change(stream, Token(slot), Interest::ReadWrite) {
+                debug!(client = connection.client.id, %error, "cannot watch for room to write");
+                self.close(slot, Reason::Ended);
+                return;
+            }
+        }
+        if count > 0 {
+            connection.record.interacted(now_ns / 1_000_000);
+        }
+        let soft_bytes = self.shared.settings.output_limit().soft_bytes;
+        if soft_bytes == 0 || connection.output.pending() as u64 <= soft_bytes {
+            connection.crowded_since_ms = 0;
+        } else if connection.crowded_since_ms == 0 {
+            connection.crowded_since_ms = now_ns / 1_000_000;
+        }
+        connection.note_sizes();
+        queue_up(slot, connection, &mut self.queue);
+    }
+}
+
+/// Makes a decoded request wait in its connection's input, unless it stands there already or nothing
+/// more is executed.
+fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::ArgumentRange]) {
+    let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
+    if !entry.waiting && !ends {
+        connection.input.defer(ranges, entry.end);
+    }
+}
+
+/// Enters a phase after a request; a client that has closed its end has nobody who waits.
+fn wait_unless_alone(connection: &mut Connection, phase: Phase) {
+    let waits = matches!(phase, Phase::Sleeping { .. } | Phase::Paused);
+    let alone = waits && connection.flags.read_closed;
+    connection.enter(if alone { Phase::Closing } else { phase });
+}
+
+/// Gives a closing connection a bounded time to take its output.
+fn wait_for_close(connection: &mut Connection, timers: &mut Timers, now_ns: u64) {
+    set_deadline(connection, timers, now_ns + limits::CLOSE_MS * 1_000_000);
+}
+
+/// Keeps what is left of a segment in the connection's input.
+fn keep(connection: &mut Connection, segment: &Segment, bytes: &[u8], arrived_ns: u64) {
+    let input = &mut connection.input;
+    // Empty lines behind the last request are decoded and never executed.
+    let executed = if input.has_waiting() {
+        segment.executed
+    } else {
+        segment.decoded
+    };
+    match segment.place {
+        Place::Arena { .. } => {
+            input.keep(bytes, executed, segment.decoded, segment.bytes_missing);
+        }
+        Place::Kept => input.advance(executed, segment.decoded, segment.bytes_missing),
+    }
+    if segment.fresh {
+        connection.arrived_ns = arrived_ns;
+    }
+}
+
+/// Answers bytes that are no request; what follows them cannot be told apart.
+fn answer_protocol_error(connection: &mut Connection, error: ProtocolError, pool: &mut BufferPool) {
+    let address = &connection.record.origin().address;
+    debug!(client = connection.client.id, address, %error, "protocol error");
+    let buffer = connection.output.buffer(pool);
+    Reply::new(buffer, connection.client.protocol).error(error.text());
+    connection.enter(Phase::Closing);
+}
