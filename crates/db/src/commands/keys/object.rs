@@ -1,11 +1,12 @@
 //! OBJECT.
 
-use pando_engine::{BodyRef, ValueRef};
+use pando_engine::{BodyRef, LogEpoch, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
 use crate::commands::{Handled, Progress, encoding};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::limits;
 
 /// What OBJECT REFCOUNT answers for a value that Redis shares between all keys that have it.
 const SHARED: i64 = i32::MAX as i64;
@@ -21,7 +22,7 @@ const HELP: &[&str] = &[
     "FREQ key",
     "    How often the key was used lately; needs an LFU policy.",
     "IDLETIME key",
-    "    Seconds since the key was last used; always 0.",
+    "    Seconds since the key was last written.",
     "REFCOUNT key",
     "    The references that the value has.",
     "HELP",
@@ -42,6 +43,7 @@ pub(super) fn object(
         return Ok(Progress::Done);
     }
     let key = request.get(2).ok_or(CommandError::Syntax)?;
+    let current = keyspace.database.epochs.current();
     keyspace.read(key, |value| {
         let Some(value) = value else {
             reply.null();
@@ -52,13 +54,19 @@ pub(super) fn object(
         } else if request.is(1, "REFCOUNT") {
             reply.integer(reference_count(&value));
         } else if request.is(1, "IDLETIME") {
-            // Access times are not kept, and a version does not tell the time of its write.
-            reply.integer(0);
+            reply.integer(seconds_since_write(value.version.epoch(), current));
         } else {
             return Err(CommandError::NoLfuPolicy);
         }
         Ok(Progress::Done)
     })
+}
+
+/// Access times are not kept; the log epochs that have begun since tell the time of the write, or
+/// somewhat less when epochs began late.
+fn seconds_since_write(written: LogEpoch, current: LogEpoch) -> i64 {
+    let epochs = current.0.saturating_sub(written.0);
+    (epochs.saturating_mul(limits::EPOCH_INTERVAL_MS) / 1000) as i64
 }
 
 fn reference_count(value: &ValueRef<'_>) -> i64 {

@@ -403,7 +403,6 @@ fn object_tells_what_redis_would() {
         ("OBJECT REFCOUNT m", ":1"),
         ("OBJECT REFCOUNT h", ":1"),
         ("OBJECT REFCOUNT nope", "$-1"),
-        ("OBJECT IDLETIME a", ":0"),
         ("OBJECT IDLETIME nope", "$-1"),
         ("OBJECT FREQ a", no_policy),
         ("OBJECT FREQ nope", "$-1"),
@@ -417,6 +416,25 @@ fn object_tells_what_redis_would() {
         ),
     ]);
     assert!(shell.line("OBJECT HELP").starts_with("*11 +OBJECT"));
+}
+
+/// Redis counts from the last access.
+#[test]
+fn idle_time_is_told_by_the_epochs_since_the_last_write() {
+    let mut shell = shell();
+    shell.database.close();
+    shell.store(b"a", b"2");
+    for _ in 0..3000 / limits::EPOCH_INTERVAL_MS {
+        shell.database.epochs.tick();
+    }
+    shell.check(&[
+        ("GET a", "$1 2"),
+        ("OBJECT IDLETIME a", ":3"),
+        ("PERSIST a", ":0"),
+        ("OBJECT IDLETIME a", ":3"),
+        ("EXPIRE a 100", ":1"),
+        ("OBJECT IDLETIME a", ":0"),
+    ]);
 }
 
 #[test]

@@ -253,6 +253,51 @@ fn counting_and_removing_let_others_run_in_between() {
     assert_eq!(shell.run(["KRANGEDEL", "[k05000", "+"]), removed.as_bytes());
 }
 
+/// A command that has begun on a tree goes on in it, whatever number the tree has by then.
+#[test]
+fn slices_stay_in_the_tree_that_they_began_in() {
+    let count = limits::SLICE_ENTRIES_MAX + 100;
+    let filled = || {
+        let mut shell = Shell::new();
+        for index in 0..count {
+            shell.store(format!("k{index:05}").as_bytes(), b"1");
+        }
+        shell.check(&[("COPY k00000 z DB 1", ":1")]);
+        shell
+    };
+    for (request, expected) in [
+        (&["KCOUNT", "-", "+"][..], format!(":{count}\r\n")),
+        (
+            &["KRANGEDEL", "-", "+"],
+            format!("*2\r\n$-1\r\n:{count}\r\n"),
+        ),
+        (&["KEYS", "k*"], format!("*{count}\r\n")),
+        (
+            &["SCAN", "0", "COUNT", "99999"],
+            format!("*2\r\n$1\r\n0\r\n*{count}\r\n"),
+        ),
+    ] {
+        let mut shell = filled();
+        let mut other = shell.connect();
+        let (reply, slices) = shell.run_between_slices(request, |_| {
+            other.check(&[("SWAPDB 0 1", "+OK")]);
+        });
+        assert!(reply.starts_with(expected.as_bytes()), "{request:?}");
+        assert_eq!(slices, 1, "{request:?}");
+        shell.check(&[("KRANGE - +", "*2 $-1 *2 $1 z $1 1")]);
+    }
+    let mut shell = filled();
+    let mut other = shell.connect();
+    let (reply, _) = shell.run_between_slices(["KCOUNT", "-", "+"], |_| {
+        other.check(&[("FLUSHALL", "+OK")]);
+    });
+    // A dropped tree reads as empty.
+    assert_eq!(
+        reply,
+        format!(":{}\r\n", limits::SLICE_ENTRIES_MAX).as_bytes()
+    );
+}
+
 #[test]
 fn a_reply_ends_at_its_bound_with_one_item_at_least() {
     let options = Options {
