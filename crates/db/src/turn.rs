@@ -45,6 +45,9 @@ pub trait Host {
     /// A command is about to run, those of an EXEC included (MONITOR).
     fn starting(&mut self, client: &Client, spec: &'static CommandSpec, request: Request<'_>);
 
+    /// A request was queued by MULTI.
+    fn queued(&mut self, client: &Client);
+
     /// The command has run and written `reply_bytes`; `error` is what it answered if it failed
     /// (statistics, SLOWLOG).
     fn finished(
@@ -277,6 +280,7 @@ impl<'t> Turn<'t> {
             }
             transaction.queue(spec, request)?;
             reply.simple("QUEUED");
+            host.queued(client);
             return Ok(Outcome::Done);
         }
         if needs_all_gates(spec.id) {

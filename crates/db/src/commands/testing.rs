@@ -53,6 +53,8 @@ impl Host for NoHost {
 
     fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
 
+    fn queued(&mut self, _: &Client) {}
+
     fn finished(
         &mut self,
         _: &Client,

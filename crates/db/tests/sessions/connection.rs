@@ -83,6 +83,8 @@ impl Host for TestHost {
 
     fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
 
+    fn queued(&mut self, _: &Client) {}
+
     fn finished(
         &mut self,
         _: &Client,
