@@ -1,17 +1,17 @@
 //! Log-linear histograms of nanoseconds: bounded memory, bounded relative error.
 //!
-//! Values from 0 to 2^[`VALUE_BITS`] − 1 ns (about 69 s; larger ones count as the largest) fall into
-//! buckets: one for each value below [`STEPS`], then [`STEPS`] of equal width for each doubling. A
-//! bucket is at most 1/[`STEPS`] of its lower bound wide, so its middle is within 1/32 (3.2 %) of
-//! every value in it.
+//! Values from 0 to 2^[`VALUE_BITS`] − 1 ns (about 69 s; larger ones count as the largest) fall
+//! into buckets: one for each value below [`STEPS`], then [`STEPS`] of equal width for each
+//! doubling. A bucket is at most 1/[`STEPS`] of its lower bound wide, so its middle is within 1/32
+//! (3.2 %) of every value in it.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
 //! | `Histogram::buckets` | one worker | `Relaxed`, load and store | anybody, through [`Counts`] |
 //!
 //! Invariants:
-//! - **H1** A histogram has one writer, so that an increment is no locked instruction.
-//! - **H2** A reader's sum may miss what is being recorded now, never more.
+//! - **SH1** A histogram has one writer, so that an increment is no locked instruction.
+//! - **SH2** A reader's sum may miss what is being recorded now, never more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +57,7 @@ const fn bucket_middle(bucket: usize) -> u64 {
     u64::midpoint(bucket_start(bucket), bucket_start(bucket + 1) - 1)
 }
 
-/// A histogram with one writer (H1).
+/// A histogram with one writer (SH1).
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],

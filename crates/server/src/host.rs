@@ -3,8 +3,8 @@
 //!
 //! A worker's loop turn:
 //!
-//! 1. [`WorkerRecorder::begin_batch`] when the sockets are read; its time is the arrival of what was
-//!    read.
+//! 1. [`WorkerRecorder::begin_batch`] when the sockets are read; its time is the arrival of what
+//!    was read.
 //! 2. For each request a [`WorkerHost`] with the connection's record and arrival, given to
 //!    [`pando_db::Turn::execute`].
 //! 3. A command that goes on in slices: [`WorkerHost::begin_slices`], then for each slice
@@ -12,7 +12,7 @@
 //! 4. [`WorkerRecorder::end_batch`] when the replies were given to the sockets.
 
 use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{Category, CommandId, CommandSpec, Flag};
 use pando_protocol::{Reply, Request};
 
 use crate::admin::{self, AdminError};
@@ -81,8 +81,8 @@ impl<'w> WorkerHost<'w> {
         }
     }
 
-    /// The request that was just executed goes on in slices: its latency and its place in the slow log
-    /// wait for the last one.
+    /// The request that was just executed goes on in slices: its latency and its place in the slow
+    /// log wait for the last one.
     pub fn begin_slices(&mut self, command: &SlicedCommand, request: Request<'_>) -> SliceTrace {
         self.recorder.postpone();
         SliceTrace {
@@ -163,6 +163,7 @@ impl Host for WorkerHost<'_> {
             record: self.record,
             turn,
             client,
+            inside_exec: self.outer.is_some(),
             request,
             reply,
         };
@@ -194,6 +195,10 @@ impl Host for WorkerHost<'_> {
         }
     }
 
+    fn queued(&mut self, client: &Client) {
+        self.record.observe(client);
+    }
+
     #[inline]
     fn finished(
         &mut self,
@@ -217,7 +222,9 @@ impl Host for WorkerHost<'_> {
         let elapsed = self
             .recorder
             .end(command, timing, moved, self.arrived_ns, settings);
-        self.record.observe(client);
+        if spec.categories.has(Category::Connection) || spec.categories.has(Category::Transaction) {
+            self.record.observe(client);
+        }
         if let Some(elapsed_ns) = elapsed {
             let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
             self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));

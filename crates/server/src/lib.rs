@@ -11,7 +11,9 @@ mod host;
 mod latency;
 pub mod limits;
 mod logging;
+mod metrics;
 mod monitor;
+mod process;
 mod recorder;
 mod registry;
 mod sampler;
@@ -21,12 +23,15 @@ mod shared;
 mod signals;
 mod slowlog;
 mod statistics;
+#[cfg(test)]
+mod testing;
 mod worker;
 
 pub use banner::banner;
 pub use config::{Config, ConfigError};
 pub use host::{SliceTrace, WorkerHost};
 pub use logging::LogControl;
+pub use metrics::Metrics;
 pub use recorder::WorkerRecorder;
 pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WorkerMailbox,

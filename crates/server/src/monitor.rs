@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pando_protocol::Request;
 use pando_protocol::command::{CommandId, CommandSpec, Flag};
 
+use crate::config::Setting;
 use crate::shared::lock;
 
 /// One connection that monitors.
@@ -83,8 +84,8 @@ pub(crate) fn line(now_us: u64, database: usize, address: &str, request: Request
 /// What stands for a secret.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
-/// Whether argument `index` may be a secret: what follows AUTH (as a command or inside HELLO) and the
-/// password in CONFIG SET.
+/// Whether argument `index` may be a secret: what follows AUTH (as a command or inside HELLO) and
+/// the password in CONFIG SET.
 pub(crate) fn redacted(request: Request<'_>, index: usize) -> bool {
     let command = pando_protocol::command::lookup(request.arg(0)).map(|spec| spec.id);
     match command {
@@ -97,7 +98,7 @@ pub(crate) fn redacted(request: Request<'_>, index: usize) -> bool {
             index >= 3
                 && index % 2 == 1
                 && request.is(1, "SET")
-                && request.is(index - 1, "REQUIREPASS")
+                && Setting::find(request.arg(index - 1)).is_some_and(Setting::is_secret)
         }
         _ => false,
     }

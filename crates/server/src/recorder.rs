@@ -2,21 +2,23 @@
 //!
 //! Reading the clock costs as much as a small command, so it is not read twice for each:
 //!
-//! - A command that may be slow, or that brings more than `UNTIMED_BYTES_MAX` bytes, is timed by itself.
-//! - Commands flagged fast run untimed. The time between two readings of the clock is shared out evenly
-//!   among the untimed commands in between, so that INFO's `usec` add up to the time spent.
+//! - A command that may be slow, or that brings more than `UNTIMED_BYTES_MAX` bytes, is timed by
+//!   itself.
+//! - Commands flagged fast run untimed. The time between two readings of the clock is shared out
+//!   evenly among the untimed commands in between, so that INFO's `usec` add up to the time spent.
 //! - An untimed command that has moved many bytes is timed afterwards, from the last reading of the
 //!   clock on: an upper bound, which may include the untimed commands before it in its batch.
 //! - While `slowlog-log-slower-than` is between 0 and 1 ms, or there is a latency threshold, every
-//!   command is timed by itself. Above that, a fast command that moves few bytes cannot be slow unless
-//!   the machine takes the processor away.
+//!   command is timed by itself. Above that, a fast command that moves few bytes cannot be slow
+//!   unless the machine takes the processor away.
 //!
-//! Latency is end to end: from the arrival of the request's bytes, as the worker tells it, to the end
-//! of the batch that wrote the reply. It contains queueing behind the batch's other requests, pauses
-//! and the time between slices.
+//! Latency is end to end: from the arrival of the request's bytes, as the worker tells it, to the
+//! end of the batch that wrote the reply. It contains queueing behind the batch's other requests,
+//! pauses and the time between slices.
 //!
 //! Invariants:
-//! - **R1** `pending[untimed_from..]` are the untimed commands since the last reading of the clock.
+//! - **SR1** `pending[untimed_from..]` are the untimed commands since the last reading of the
+//!   clock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -110,7 +112,7 @@ impl WorkerRecorder {
         self.untimed_from = 0;
     }
 
-    /// Reads the clock and shares the time since the last reading out (R1).
+    /// Reads the clock and shares the time since the last reading out (SR1).
     fn read_clock(&mut self) -> u64 {
         let now_ns = self.now_ns();
         let untimed = &self.pending[self.untimed_from..];
@@ -147,7 +149,8 @@ impl WorkerRecorder {
         }
     }
 
-    /// A command has ended after moving `moved_bytes`; returns its time in nanoseconds if it is known.
+    /// A command has ended after moving `moved_bytes`; returns its time in nanoseconds if it is
+    /// known.
     #[inline]
     pub(crate) fn end(
         &mut self,

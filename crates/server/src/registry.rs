@@ -2,7 +2,7 @@
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `Registry::clients` | the worker of a connection, at its beginning and end | mutex | CLIENT, INFO |
+//! | `Registry::clients` | the worker of a connection | mutex | CLIENT, INFO |
 //! | `Registry::next_id`, `received`, `rejected` | whoever accepts | `Relaxed` | INFO |
 //! | `ClientRecord`'s atomics | the worker of the connection | `Relaxed` | CLIENT LIST, INFO |
 //! | `ClientRecord::names` | the connection's own commands | mutex | CLIENT LIST, SLOWLOG |
@@ -200,7 +200,8 @@ impl ClientRecord {
         }
     }
 
-    /// Notes what commands change of a client; the host does so after every command.
+    /// Notes what commands about connections and transactions change of a client; the host does so
+    /// after them.
     #[inline]
     pub(crate) fn observe(&self, client: &Client) {
         self.database
@@ -321,7 +322,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Enters a connection, unless there are `clients_max` already (then it is counted as rejected).
+    /// Enters a connection, unless there are `clients_max` already (then it is counted as
+    /// rejected).
     pub fn register(
         &self,
         origin: ClientOrigin,

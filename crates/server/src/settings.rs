@@ -2,7 +2,7 @@
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | every atomic | [`Settings::publish`] | the mutex of [`crate::Shared`]'s configuration | workers, `Relaxed` |
+//! | every atomic | [`Settings::publish`] | `Shared`'s mutex of `config` | workers, `Relaxed` |
 //! | `password` | the same | mutex | AUTH, HELLO |
 //!
 //! A worker may see two settings of one CONFIG SET at different moments; none depends on another.

@@ -9,8 +9,8 @@
 //! | the rest | see their modules | | |
 //!
 //! Invariants:
-//! - **S1** Locks are taken in the order `config`, `settings`; no other two are held together, and none
-//!   while a worker waits.
+//! - **SS1** Locks are taken in the order `config`, `settings`; no other two are held together, and
+//!   none while a worker waits.
 //!
 //! Deliberately absent: sockets and event loops; they come to `Shared`, it does not know them.
 
@@ -28,7 +28,7 @@ use crate::latency::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
-use crate::sampler::Sampler;
+use crate::sampler::{Rates, Sampler};
 use crate::settings::Settings;
 use crate::slowlog::Slowlog;
 use crate::statistics::{CommandIndex, Figures, Statistics};
@@ -65,6 +65,7 @@ pub struct Shared {
     started: Instant,
     started_at_us: u64,
     run_id: String,
+    memory_at_start: usize,
     shutdown_requested: AtomicBool,
     shutdown: Mutex<bool>,
     shutdown_changed: Condvar,
@@ -91,6 +92,7 @@ impl Shared {
             started: Instant::now(),
             started_at_us: wall_us(),
             run_id: run_id(),
+            memory_at_start: (database.options().memory)(),
             shutdown_requested: AtomicBool::new(false),
             shutdown: Mutex::new(false),
             shutdown_changed: Condvar::new(),
@@ -105,8 +107,8 @@ impl Shared {
         lock(&self.config).clone()
     }
 
-    /// Changes the configuration: `change` works on a copy, which takes effect as a whole or, when it
-    /// returns an error, not at all.
+    /// Changes the configuration: `change` works on a copy, which takes effect as a whole or, when
+    /// it returns an error, not at all.
     pub(crate) fn change_config<E>(
         &self,
         change: impl FnOnce(&mut Config) -> Result<(), E>,
@@ -255,6 +257,16 @@ impl Shared {
         (self.database.options().memory)()
     }
 
+    /// What was allocated before the first key.
+    pub(crate) fn memory_at_start(&self) -> usize {
+        self.memory_at_start
+    }
+
+    /// What is done in a second, of late.
+    pub(crate) fn rates(&self) -> Rates {
+        self.sampler.rates(self.statistics.sample(self.now_ms()))
+    }
+
     /// Takes a sample for INFO's rates if one is due.
     #[inline]
     pub(crate) fn sample(&self, now_ms: u64) {
@@ -301,9 +313,8 @@ pub(crate) fn wall_us() -> u64 {
 }
 
 fn run_id() -> String {
-    (0..5)
-        .map(|_| format!("{:08x}", fastrand::u32(..)))
-        .collect()
+    let (high, middle, low) = (fastrand::u64(..), fastrand::u64(..), fastrand::u32(..));
+    format!("{high:016x}{middle:016x}{low:08x}")
 }
 
 /// Locks a mutex whose data a panic cannot leave half changed.

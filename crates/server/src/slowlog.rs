@@ -1,8 +1,8 @@
 //! The log of slow commands (SLOWLOG): a bounded queue, newest first.
 //!
-//! Entered by workers only when a command was slow, so one mutex is enough. Arguments are shortened as
-//! in Redis: at most `SLOWLOG_ARGUMENTS_MAX`, the last of which then tells how many are left out, and
-//! at most `SLOWLOG_ARGUMENT_BYTES_MAX` bytes of each.
+//! Entered by workers only when a command was slow, so one mutex is enough. Arguments are shortened
+//! as in Redis: at most `SLOWLOG_ARGUMENTS_MAX`, the last of which then tells how many are left
+//! out, and at most `SLOWLOG_ARGUMENT_BYTES_MAX` bytes of each.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use pando_protocol::Request;
 
 use crate::limits;
+use crate::monitor::{REDACTED, redacted};
 use crate::shared::lock;
 
 /// One slow command.
@@ -28,7 +29,7 @@ pub(crate) struct SlowCommand {
 struct Entries {
     newest_first: VecDeque<SlowCommand>,
     next_id: u64,
-    entries_max: usize,
+    bound: usize,
 }
 
 /// See the module's header.
@@ -42,7 +43,7 @@ impl Slowlog {
         let entries = Entries {
             newest_first: VecDeque::new(),
             next_id: 0,
-            entries_max,
+            bound: entries_max,
         };
         Self {
             entries: Mutex::new(entries),
@@ -55,13 +56,13 @@ impl Slowlog {
         command.id = entries.next_id;
         entries.next_id += 1;
         entries.newest_first.push_front(command);
-        let entries_max = entries.entries_max;
-        entries.newest_first.truncate(entries_max);
+        let bound = entries.bound;
+        entries.newest_first.truncate(bound);
     }
 
     pub(crate) fn set_entries_max(&self, entries_max: usize) {
         // Redis, too, shortens the log when the next command is entered.
-        lock(&self.entries).entries_max = entries_max;
+        lock(&self.entries).bound = entries_max;
     }
 
     /// The newest `count`.
@@ -84,7 +85,7 @@ impl Slowlog {
     }
 }
 
-/// The arguments as the log keeps them.
+/// The arguments as the log keeps them, without secrets.
 pub(crate) fn shorten(request: Request<'_>) -> Vec<Box<[u8]>> {
     let count = request.len();
     let kept = if count > limits::SLOWLOG_ARGUMENTS_MAX {
@@ -92,10 +93,18 @@ pub(crate) fn shorten(request: Request<'_>) -> Vec<Box<[u8]>> {
     } else {
         count
     };
+    let shown = |(index, argument)| {
+        if redacted(request, index) {
+            REDACTED.into()
+        } else {
+            shorten_argument(argument)
+        }
+    };
     let mut arguments: Vec<Box<[u8]>> = request
         .args_from(0)
         .take(kept)
-        .map(shorten_argument)
+        .enumerate()
+        .map(shown)
         .collect();
     if kept < count {
         arguments.push(

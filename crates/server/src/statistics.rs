@@ -8,12 +8,12 @@
 //! | `Statistics::base` | CONFIG RESETSTAT | mutex | anybody |
 //!
 //! Invariants:
-//! - **C1** A worker's counters have one writer, so counting costs no locked instruction.
-//! - **C2** Counters never go back: CONFIG RESETSTAT remembers what stood there as a base that
+//! - **SC1** A worker's counters have one writer, so counting costs no locked instruction.
+//! - **SC2** Counters never go back: CONFIG RESETSTAT remembers what stood there as a base that
 //!   readers take away. `/metrics` shows them without it, since Prometheus wants them so.
 //!
-//! Memory is bounded: a worker has a few words for each command of the table and a histogram (4 KiB)
-//! for each command that it has executed.
+//! Memory is bounded: a worker has a few words for each command of the table and a histogram (4
+//! KiB) for each command that it has executed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::histogram::{Counts, Histogram};
 use crate::sampler::Sample;
 use crate::shared::lock;
 
-/// A number that one thread counts up (C1) and everybody may read.
+/// A number that one thread counts up (SC1) and everybody may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -106,8 +106,8 @@ pub(crate) struct CommandCounters {
     pub(crate) failed: Counter,
 }
 
-/// What one worker counts. The event loop counts up the public counters, the [`crate::WorkerHost`] the
-/// rest.
+/// What one worker counts. The event loop counts up the public counters, the [`crate::WorkerHost`]
+/// the rest.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStatistics {
@@ -173,8 +173,8 @@ impl WorkerStatistics {
         self.batch_sizes[class.min(BATCH_SIZES - 1)].add(1);
     }
 
-    /// Counts an error reply by the first word of its text; these words are the server's own, so they
-    /// are few.
+    /// Counts an error reply by the first word of its text; these words are the server's own, so
+    /// they are few.
     pub(crate) fn record_error(&self, text: &str) {
         let code = text.split(' ').next().unwrap_or_default();
         let mut errors = lock(&self.errors);
@@ -258,7 +258,7 @@ impl Figures {
         }
     }
 
-    /// Takes `base` away (C2).
+    /// Takes `base` away (SC2).
     fn since(&mut self, base: &Self) {
         let less = |now: &mut u64, before: u64| *now = now.saturating_sub(before);
         less(&mut self.input_bytes, base.input_bytes);

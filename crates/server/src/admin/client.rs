@@ -1,4 +1,4 @@
-//! CLIENT: what a connection may know and change about itself and others.
+//! CLIENT and MONITOR: what a connection may know and change about itself and others.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use pando_protocol::number;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled, USER};
+use crate::monitor::Monitor;
 use crate::registry::{ClientFlag, ClientRecord};
 use crate::shared::Shared;
 
@@ -84,6 +85,20 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         }
         _ => Err(CommandError::Syntax.into()),
     }
+}
+
+/// MONITOR: from now on this connection is sent every command that runs.
+pub(super) fn monitor(call: &mut Call<'_, '_, '_>) -> Handled {
+    if call.inside_exec {
+        return Err(AdminError::MonitorInTransaction);
+    }
+    let monitor = Monitor {
+        client: call.client.id,
+        worker: call.record.origin().worker,
+    };
+    call.record.set_flag(ClientFlag::Monitor, true);
+    call.shared.monitors.add(monitor);
+    call.ok()
 }
 
 fn integer(call: &mut Call<'_, '_, '_>, value: i64) -> Handled {
@@ -311,8 +326,8 @@ fn describe(shared: &Shared, record: &ClientRecord, now_ms: u64) -> String {
     let _ = write!(
         line,
         " sub=0 psub=0 ssub=0 multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} \
-         obl={} oll=0 omem={} tot-mem={} events={events} cmd={command} user={USER} redir=-1 resp={} \
-         lib-name={} lib-ver={}",
+         obl={} oll=0 omem={} tot-mem={} events={events} cmd={command} user={USER} \
+         redir=-1 resp={} lib-name={} lib-ver={}",
         record.queued_requests(),
         buffers.query_bytes,
         buffers.query_free_bytes,
@@ -428,7 +443,8 @@ fn kill(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(progress)
 }
 
-/// Closes the connections that are met; how many, and whether this one is among them. O(connections).
+/// Closes the connections that are met; how many, and whether this one is among them.
+/// O(connections).
 fn close(call: &Call<'_, '_, '_>, filter: &Filter<'_>, skip_me: bool) -> (usize, HostProgress) {
     let (mut killed, mut progress) = (0, HostProgress::Done);
     let now_ms = call.shared.now_ms();

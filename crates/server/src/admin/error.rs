@@ -62,9 +62,60 @@ pub(crate) enum AdminError {
          OPTOUT mode enabled"
     )]
     CachingWithoutTracking,
+
+    // The server.
+    #[error(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {command} \
+         HELP."
+    )]
+    WrongSubcommand {
+        command: &'static str,
+        subcommand: Echo,
+    },
+    #[error("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")]
+    UnknownSetting { name: Echo },
+    #[error("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")]
+    ConfigSet { name: Echo, reason: Echo },
+    #[error("ERR The server is running without a config file")]
+    NoConfigFile,
+    #[error("ERR Rewriting config file: {reason}")]
+    RewriteFailed { reason: Echo },
+    #[error("ERR count should be greater than or equal to -1")]
+    SlowlogCount,
+    #[error("ERR No samples available for event '{event}'")]
+    NoLatencySamples { event: Echo },
+    #[error("ERR Unknown category '{name}'")]
+    UnknownCategory { name: Echo },
+    #[error("ERR Invalid master port")]
+    MasterPort,
+    #[error("ERR this server cannot follow another one: replication is not supported")]
+    NoReplication,
+    #[error("ERR This instance has cluster support disabled")]
+    NoCluster,
+    #[error("ERR nothing is kept on disk: this server has no persistence, so there is no save")]
+    NothingKept,
+    #[error("ERR No shutdown in progress.")]
+    NoShutdown,
+    #[error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")]
+    FunctionFlush,
+    #[error("ERR library name argument was not given")]
+    LibraryName,
+    #[error("ERR Unknown argument {name}")]
+    FunctionListArgument { name: Echo },
+    #[error("ERR MONITOR isn't allowed for DENY BLOCKING client")]
+    MonitorInTransaction,
 }
 
 impl AdminError {
+    pub(crate) fn wrong_subcommand(command: &'static str, subcommand: &[u8]) -> Self {
+        const BYTES_MAX: usize = 128;
+        let shown = &subcommand[..subcommand.len().min(BYTES_MAX)];
+        Self::WrongSubcommand {
+            command,
+            subcommand: Echo::of(shown),
+        }
+    }
+
     /// The error reply, with the client's own bytes as they came.
     pub(crate) fn text(&self) -> Vec<u8> {
         self.to_string()

@@ -1,14 +1,28 @@
 //! The commands about connections and the server, one file per family.
 //!
-//! A handler is given a [`Call`]; the database has checked arity and authentication. What it changes
-//! it changes at its end, after everything that can fail, as the database's own commands do.
+//! A handler is given a [`Call`]; the database has checked arity and authentication. What it
+//! changes it changes at its end, after everything that can fail, as the database's own commands
+//! do.
 //!
 //! Deliberately absent: waiting. A handler answers from what it sees; CLIENT KILL and MONITOR reach
 //! other workers through their mailboxes.
 
+mod acl;
 mod client;
+mod config;
 mod connection;
+mod debug;
 mod error;
+mod info;
+mod latency;
+mod memory;
+mod persistence;
+mod replication;
+mod scripting;
+mod slowlog;
+
+#[cfg(test)]
+mod tests;
 
 use pando_db::{Client, CommandError, HostProgress, Turn};
 use pando_protocol::command::CommandId;
@@ -32,6 +46,8 @@ pub(crate) struct Call<'c, 't, 'o> {
     pub(crate) record: &'c ClientRecord,
     pub(crate) turn: &'c mut Turn<'t>,
     pub(crate) client: &'c mut Client,
+    /// Whether an EXEC runs it.
+    pub(crate) inside_exec: bool,
     pub(crate) request: Request<'c>,
     pub(crate) reply: &'c mut Reply<'o>,
 }
@@ -68,6 +84,25 @@ pub(crate) fn execute(id: CommandId, call: &mut Call<'_, '_, '_>) -> Handled {
         CommandId::Quit => connection::quit(call),
         CommandId::Reset => connection::reset(call),
         CommandId::Client => client::execute(call),
+        CommandId::Acl => acl::execute(call),
+        CommandId::Bgrewriteaof | CommandId::Save => persistence::save(),
+        CommandId::Bgsave => persistence::bgsave(call),
+        CommandId::Cluster => Err(AdminError::NoCluster),
+        CommandId::Config => config::execute(call),
+        CommandId::Debug => debug::execute(call),
+        CommandId::Function => scripting::function(call),
+        CommandId::Info => info::execute(call),
+        CommandId::Lastsave => persistence::lastsave(call),
+        CommandId::Latency => latency::execute(call),
+        CommandId::Memory => memory::execute(call),
+        CommandId::Module => scripting::module(call),
+        CommandId::Monitor => client::monitor(call),
+        CommandId::Replicaof | CommandId::Slaveof => replication::replicaof(call),
+        CommandId::Role => replication::role(call),
+        CommandId::Shutdown => persistence::shutdown(call),
+        CommandId::Slowlog => slowlog::execute(call),
+        CommandId::Wait => replication::wait(call),
+        // The database runs the rest itself.
         _ => Err(AdminError::Command(CommandError::NoHost)),
     }
 }

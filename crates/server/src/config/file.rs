@@ -1,8 +1,8 @@
 //! The configuration file: a setting on each line, `name value`, as in `redis.conf`.
 //!
-//! Words are separated by blanks. A word in double quotes knows `\n \r \t \b \a \" \\` and `\xHH`; one
-//! in single quotes only `\'`. A line whose first character beyond blanks is `#` is a comment. Of two
-//! lines with the same setting the later one holds.
+//! Words are separated by blanks. A word in double quotes knows `\n \r \t \b \a \" \\` and `\xHH`;
+//! one in single quotes only `\'`. A line whose first character beyond blanks is `#` is a comment.
+//! Of two lines with the same setting the later one holds.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ fn apply(config: &mut Config, name: &[u8], values: &[Vec<u8>]) -> Result<(), Set
 }
 
 /// The words of a line; none for a comment. `None` when the quotes are unbalanced.
-pub(super) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii();
     if rest.first() == Some(&b'#') {

@@ -26,6 +26,8 @@ use std::path::PathBuf;
 use pando_db::EngineKind;
 
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
+#[cfg(test)]
+pub(crate) use file::split as split_line;
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::{Change, SETTINGS, Setting};
 pub use value::LogLevel;
@@ -84,8 +86,8 @@ pub struct Config {
     pub clients_max: usize,
     /// `requirepass`: password of the user `default`; empty is none. Default none.
     pub password: Vec<u8>,
-    /// `metrics-port`: port on which Prometheus reads `/metrics`, on the addresses of `bind`; 0 is any
-    /// free port, `off` is none. Default `off`.
+    /// `metrics-port`: port on which Prometheus reads `/metrics`, on the addresses of `bind`; 0 is
+    /// any free port, `off` is none. Default `off`.
     pub metrics_port: Option<u16>,
     /// `maxmemory`: bytes beyond which writes are refused; 0 is no limit. Default 0.
     pub max_memory: u64,
@@ -116,13 +118,13 @@ pub struct Config {
     pub latency_tracking: bool,
     /// `latency-tracking-info-percentiles`: percentiles in INFO latencystats. Default 50 99 99.9.
     pub latency_percentiles: Vec<f64>,
-    /// `latency-monitor-threshold`: milliseconds from which a command is an event of LATENCY LATEST; 0
-    /// is none. Default 0.
+    /// `latency-monitor-threshold`: milliseconds from which a command is an event of LATENCY
+    /// LATEST; 0 is none. Default 0.
     pub latency_threshold_ms: u64,
     /// `key-bytes-max`: longest key in bytes, 1 to 64 KiB. Default 64 KiB.
     pub key_bytes_max: usize,
-    /// `reply-bytes-max`: bytes after which a range reply ends with a resume point, 1 KiB to 512 MiB.
-    /// Default 16 MiB.
+    /// `reply-bytes-max`: bytes after which a range reply ends with a resume point, 1 KiB to 512
+    /// MiB. Default 16 MiB.
     pub reply_bytes_max: usize,
     /// `--config`: the file that was read, to which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,

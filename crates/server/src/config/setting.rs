@@ -1,5 +1,6 @@
 //! The table of settings, from which flags, the file, CONFIG and the help are made.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pando_db::EngineKind;
@@ -435,8 +436,8 @@ fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok()
 }
 
-fn print(value: impl ToString) -> Vec<u8> {
-    value.to_string().into_bytes()
+fn print(value: impl Display) -> Vec<u8> {
+    format!("{value}").into_bytes()
 }
 
 fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Expected> {

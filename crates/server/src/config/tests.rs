@@ -57,7 +57,7 @@ fn flags_and_lines_mean_the_same() {
         "--slowlog-log-slower-than",
         "-1",
         "--unixsocket",
-        "/tmp/x",
+        "pando.sock",
         "--metrics-port",
         "9121",
         "--client-output-buffer-limit",
@@ -69,7 +69,7 @@ fn flags_and_lines_mean_the_same() {
         MaxClients 7\n\
         bind ::1 -10.0.0.1 *\n\
         slowlog-log-slower-than -1\n\
-        unix-socket \"/tmp/x\"\n\
+        unix-socket \"pando.sock\"\n\
         metrics-port 9121\n\
         client-output-buffer-limit normal 1mb 1k 3\n";
     let (flags, file) = (from_flags(&flags).unwrap(), from_file(file).unwrap());

@@ -91,7 +91,8 @@ pub(super) fn parse_mode(text: &str) -> Option<u32> {
         .filter(|mode| *mode <= 0o777)
 }
 
-/// Groups of four words: class, hard limit, soft limit, seconds. Classes not named keep their limits.
+/// Groups of four words: class, hard limit, soft limit, seconds. Classes not named keep their
+/// limits.
 pub(super) fn parse_output_limits(
     text: &str,
     before: OutputLimits,

@@ -1,0 +1,140 @@
+//! CONFIG: settings while the server runs.
+
+use pando_db::{CommandError, HostProgress};
+use pando_protocol::pattern;
+
+use super::error::Echo;
+use super::{AdminError, Call, Handled};
+use crate::config::{self, Change, Config, SETTINGS, Setting, SettingError};
+
+const HELP: &[&str] = &[
+    "GET <pattern> [<pattern> ...]",
+    "    Return the settings whose names match, with their values.",
+    "RESETSTAT",
+    "    Begin anew to count what INFO reports.",
+    "REWRITE",
+    "    Write the settings to the configuration file.",
+    "SET <name> <value> [<name> <value> ...]",
+    "    Change settings, all of them or none.",
+];
+
+/// CONFIG and its subcommands.
+pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
+    let subcommand = call.request.get(1).unwrap_or_default().to_ascii_lowercase();
+    match subcommand.as_slice() {
+        b"get" => get(call),
+        b"help" => call.help("CONFIG", HELP),
+        b"resetstat" => {
+            call.shared.reset_statistics();
+            call.ok()
+        }
+        b"rewrite" => rewrite(call),
+        b"set" => set(call),
+        _ => Err(CommandError::Syntax.into()),
+    }
+}
+
+/// Every name of a setting that a pattern matches, each once. O(settings × patterns).
+fn get(call: &mut Call<'_, '_, '_>) -> Handled {
+    let config = call.shared.config();
+    let patterns: Vec<Vec<u8>> = call
+        .request
+        .args_from(2)
+        .map(<[u8]>::to_ascii_lowercase)
+        .collect();
+    let met = |name: &&str| {
+        patterns
+            .iter()
+            .any(|it| pattern::matches(it, name.as_bytes()))
+    };
+    let found: Vec<(&str, Vec<u8>)> = SETTINGS
+        .iter()
+        .flat_map(|setting| {
+            let names = std::iter::once(setting.name).chain(setting.own_name);
+            let config = &config;
+            names
+                .filter(met)
+                .map(move |name| (name, setting.get(config)))
+        })
+        .collect();
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name);
+        call.reply.bulk(value);
+    }
+    Ok(HostProgress::Done)
+}
+
+fn set(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    if !request.len().is_multiple_of(2) {
+        return Err(CommandError::Syntax.into());
+    }
+    let mut changes: Vec<(&'static Setting, &[u8])> = Vec::new();
+    for index in (2..request.len()).step_by(2) {
+        let name = request.arg(index);
+        let failed = |reason: &str| AdminError::ConfigSet {
+            name: Echo::of(name),
+            reason: Echo::of(reason.as_bytes()),
+        };
+        let Some(setting) = Setting::find(name) else {
+            return Err(AdminError::UnknownSetting {
+                name: Echo::of(name),
+            });
+        };
+        if setting.change == Change::AtStart {
+            return Err(failed("can't set immutable config"));
+        }
+        if changes.iter().any(|(known, _)| known.name == setting.name) {
+            return Err(failed("duplicate parameter"));
+        }
+        changes.push((setting, request.arg(index + 1)));
+    }
+    call.shared
+        .change_config(|config| apply(config, &changes))?;
+    call.ok()
+}
+
+fn apply(config: &mut Config, changes: &[(&'static Setting, &[u8])]) -> Result<(), AdminError> {
+    for (setting, value) in changes {
+        setting.set(config, value).map_err(refusal)?;
+    }
+    config.validate().map_err(refusal)
+}
+
+fn refusal(error: SettingError) -> AdminError {
+    let (name, reason) = match error {
+        SettingError::Value {
+            setting,
+            got,
+            expected,
+        } => (setting, expected.reason(&got)),
+        SettingError::Relation {
+            setting, expected, ..
+        } => (setting, format!("expected {expected}")),
+        SettingError::Unknown { got } => {
+            return AdminError::UnknownSetting {
+                name: Echo::of(got.as_bytes()),
+            };
+        }
+    };
+    AdminError::ConfigSet {
+        name: Echo::of(name.as_bytes()),
+        reason: Echo::of(reason.as_bytes()),
+    }
+}
+
+fn rewrite(call: &mut Call<'_, '_, '_>) -> Handled {
+    let config = call.shared.config();
+    let Some(path) = &config.file else {
+        return Err(AdminError::NoConfigFile);
+    };
+    config::rewrite(&config, path).map_err(|error| {
+        tracing::warn!(path = %path.display(), %error, "the configuration file was not rewritten");
+        AdminError::RewriteFailed {
+            reason: Echo::of(error.to_string().as_bytes()),
+        }
+    })?;
+    tracing::info!(path = %path.display(), "configuration file rewritten");
+    call.ok()
+}

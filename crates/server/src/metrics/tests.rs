@@ -1,0 +1,249 @@
+//! `/metrics` is read back with a small parser of the exposition format that trusts nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use super::Metrics;
+use crate::config::Config;
+use crate::shared::Shared;
+use crate::testing::Shell;
+
+/// Series by name and labels.
+#[derive(Debug, Default)]
+struct Parsed {
+    samples: BTreeMap<String, f64>,
+    kinds: BTreeMap<String, String>,
+}
+
+fn is_name(text: &str) -> bool {
+    let first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
+    text.bytes().next().is_some_and(first)
+        && text
+            .bytes()
+            .all(|byte| first(byte) || byte.is_ascii_digit())
+}
+
+/// Name and labels of a sample line, with what stands after them.
+fn series(line: &str) -> (&str, Vec<(String, String)>, &str) {
+    let end = line.find(['{', ' ']).expect("a sample has a value");
+    let (name, mut rest) = line.split_at(end);
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (label, after) = rest.split_once("=\"").expect("a label has a quoted value");
+            assert!(is_name(label), "{line}");
+            let mut value = String::new();
+            let mut characters = after.char_indices();
+            let end = loop {
+                match characters.next().expect("a label's value ends") {
+                    (at, '"') => break at,
+                    (_, '\\') => value.push(match characters.next().expect("an escape").1 {
+                        'n' => '\n',
+                        escaped @ ('\\' | '"') => escaped,
+                        other => panic!("unknown escape {other}: {line}"),
+                    }),
+                    (_, character) => value.push(character),
+                }
+            };
+            labels.push((label.to_owned(), value));
+            rest = &after[end + 1..];
+            match rest.strip_prefix(',') {
+                Some(more) => rest = more,
+                None => break,
+            }
+        }
+        rest = rest.strip_prefix('}').expect("labels end with a brace");
+    }
+    (name, labels, rest)
+}
+
+fn parse(text: &str) -> Parsed {
+    assert!(text.ends_with('\n'), "the last line ends");
+    let (mut parsed, mut family) = (Parsed::default(), String::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').expect("a help text");
+            assert!(is_name(name) && !help.is_empty(), "{line}");
+            continue;
+        }
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a type");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            let first = parsed
+                .kinds
+                .insert(name.to_owned(), kind.to_owned())
+                .is_none();
+            assert!(first, "a family is declared once: {line}");
+            name.clone_into(&mut family);
+            continue;
+        }
+        let (name, labels, value) = series(line);
+        let value: f64 = value
+            .strip_prefix(' ')
+            .expect("a blank")
+            .parse()
+            .expect("a number");
+        let suffix = name
+            .strip_prefix(family.as_str())
+            .expect("samples follow their family");
+        let histogram = parsed.kinds[&family] == "histogram";
+        let suffixes: &[&str] = if histogram {
+            &["_bucket", "_sum", "_count"]
+        } else {
+            &[""]
+        };
+        assert!(is_name(name) && suffixes.contains(&suffix), "{line}");
+        assert_eq!(
+            suffix == "_bucket",
+            labels.iter().any(|(label, _)| label == "le"),
+            "{line}"
+        );
+        assert!(value.is_finite() && value >= 0.0, "{line}");
+        let key = format!("{name}{labels:?}");
+        assert!(
+            parsed.samples.insert(key, value).is_none(),
+            "a series stands once: {line}"
+        );
+    }
+    check_histograms(text);
+    parsed
+}
+
+/// Buckets are cumulative, in order, and the last one holds all.
+fn check_histograms(text: &str) {
+    let mut last: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let mut counted = BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, mut labels, value) = series(line);
+        let value: f64 = value.trim().parse().unwrap();
+        if let Some(family) = name.strip_suffix("_bucket") {
+            let place = labels.iter().position(|(label, _)| label == "le").unwrap();
+            let le = labels
+                .remove(place)
+                .1
+                .replace("+Inf", "inf")
+                .parse::<f64>()
+                .unwrap();
+            let bucket = last
+                .entry(format!("{family}{labels:?}"))
+                .or_insert((0.0, 0.0));
+            assert!(le > bucket.0 && value >= bucket.1, "{line}");
+            *bucket = (le, value);
+        } else if let Some(family) = name.strip_suffix("_count") {
+            let key = format!("{family}{labels:?}");
+            assert_eq!(last[&key], (f64::INFINITY, value), "{line}");
+            counted.insert(key);
+        }
+    }
+    assert_eq!(last.len(), counted.len());
+}
+
+fn serve(shared: &Arc<Shared>) -> (Metrics, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = Metrics::start(shared, vec![listener]).unwrap();
+    let address = metrics.addresses()[0];
+    (metrics, address)
+}
+
+fn request(address: SocketAddr, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn the_page_is_well_formed_and_counts() {
+    let mut shell = Shell::new(Config::default());
+    for line in [
+        "SET k v",
+        "GET k",
+        "GET k",
+        "GET",
+        "INCR k",
+        "CLIENT ID",
+        "NOSUCH \"\\",
+    ] {
+        shell.ask(line);
+    }
+    let (_metrics, address) = serve(&shell.shared);
+    let (head, body) = request(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())));
+    let parsed = parse(&body);
+    let value = |series: &str| parsed.samples[series] as u64;
+    assert_eq!(value(r#"pando_commands_total[("command", "get")]"#), 2);
+    assert_eq!(
+        value(r#"pando_command_rejections_total[("command", "get")]"#),
+        1
+    );
+    assert_eq!(
+        value(r#"pando_command_failures_total[("command", "incr")]"#),
+        1
+    );
+    assert_eq!(
+        value(r#"pando_commands_total[("command", "client|id")]"#),
+        1
+    );
+    assert_eq!(
+        value(r#"pando_command_latency_seconds_count[("command", "get")]"#),
+        2
+    );
+    assert_eq!(value(r#"pando_errors_total[("code", "ERR")]"#), 3);
+    assert_eq!(value(r#"pando_keys[("database", "0")]"#), 1);
+    assert_eq!(value("pando_batch_requests_sum[]"), 5);
+    assert_eq!(value("pando_connections[]"), 1);
+    assert_eq!(value("pando_keyspace_hits_total[]"), 2);
+
+    // CONFIG RESETSTAT does not turn counters back.
+    shell.ask("CONFIG RESETSTAT");
+    let again = parse(&super::page(&shell.shared));
+    assert_eq!(
+        again.samples[r#"pando_commands_total[("command", "get")]"#] as u64,
+        2
+    );
+}
+
+#[test]
+fn other_requests_are_answered_briefly() {
+    let shell = Shell::new(Config::default());
+    let (metrics, address) = serve(&shell.shared);
+    for (text, expected) in [
+        ("GET / HTTP/1.1\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("PING\r\n\r\n", "400"),
+    ] {
+        let (head, _) = request(address, text);
+        assert_eq!(head.split(' ').nth(1), Some(expected), "{text}");
+    }
+    let (head, body) = request(address, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200") && body.is_empty());
+    drop(metrics);
+    assert!(
+        TcpStream::connect(address).is_err(),
+        "a dropped server listens no more"
+    );
+}
+
+#[test]
+fn a_request_has_a_bound() {
+    let shell = Shell::new(Config::default());
+    let (_metrics, address) = serve(&shell.shared);
+    let mut stream = TcpStream::connect(address).unwrap();
+    let endless = vec![b'x'; 64 * 1024];
+    // The server may close before it was sent all.
+    let _ = stream.write_all(&endless);
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    assert!(reply.is_empty() || reply.starts_with(b"HTTP/1.1 431"));
+    let (head, _) = request(address, "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 200"),
+        "others are served meanwhile"
+    );
+}
