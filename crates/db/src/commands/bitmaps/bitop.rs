@@ -33,7 +33,18 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Combines another source, shorter ones followed by zeros, with what the ones before gave.
+    /// Turns the first source into the result so far.
+    fn begin(self, source: StringRef<'_>) -> Vec<u8> {
+        let mut result = source.to_cow().into_owned();
+        if self == Self::Not {
+            for byte in &mut result {
+                *byte = !*byte;
+            }
+        }
+        result
+    }
+
+    /// Combines another source with the result so far; the shorter one is followed by zeros.
     fn combine(self, result: &mut Vec<u8>, source: StringRef<'_>) {
         let len = source.len();
         if result.len() < len {
@@ -46,7 +57,7 @@ impl Operation {
                 Self::And => merge(head, piece, |byte, other| byte & other),
                 Self::Or => merge(head, piece, |byte, other| byte | other),
                 Self::Xor => merge(head, piece, |byte, other| byte ^ other),
-                Self::Not => merge(head, piece, |_, other| !other),
+                Self::Not => unreachable!("NOT has one source"),
             }
             rest = tail;
         });
@@ -76,12 +87,11 @@ pub(super) fn bitop(
     for (index, key) in request.args_from(3).enumerate() {
         keyspace.read_string(key, |source| {
             let source = source.unwrap_or(super::EMPTY);
-            // The first one is what it is: AND has nothing to combine it with.
-            let operation = match operation {
-                Operation::And if index == 0 => Operation::Or,
-                operation => operation,
-            };
-            operation.combine(&mut result, source);
+            if index == 0 {
+                result = operation.begin(source);
+            } else {
+                operation.combine(&mut result, source);
+            }
         })?;
     }
     let len = result.len();

@@ -7,6 +7,7 @@
 //! Cost: O(N·M) time; N·M / 8 bytes when matches are asked for, else O(M). The table that Redis
 //! would need (four bytes a cell) must not be larger than a string may be.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use pando_engine::{BodyRef, ValueRef};
@@ -32,14 +33,16 @@ pub(super) fn lcs(
     if cells * 4 > keyspace.options().value_bytes_max as u64 {
         return Err(CommandError::LcsTooLarge);
     }
+    let (first, second) = if first.is_empty() || second.is_empty() {
+        // Nothing in common, however long the other one is.
+        (Cow::default(), Cow::default())
+    } else {
+        (first.to_cow(), second.to_cow())
+    };
+    let table = Table::fill(&first, &second, !options.len);
     if options.len {
-        let len = Table::fill(&first.to_cow(), &second.to_cow(), false).len;
-        reply.count(len as usize);
-        return Ok(Progress::Done);
-    }
-    let (first, second) = (first.to_cow(), second.to_cow());
-    let table = Table::fill(&first, &second, true);
-    if options.idx {
+        reply.count(table.len as usize);
+    } else if options.idx {
         reply_matches(reply, &table, &options, &first, &second);
     } else {
         let mut common = Vec::with_capacity(table.len as usize);
