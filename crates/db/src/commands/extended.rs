@@ -101,7 +101,6 @@ impl Extended {
     }
 
     /// Whether it is not infinite.
-    #[allow(dead_code, reason = "HINCRBYFLOAT refuses an infinite increment")]
     pub(crate) fn is_finite(self) -> bool {
         self.magnitude != Magnitude::Infinite
     }
