@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_db::{
-    Client, Clock, CommandError, Database, Host, HostProgress, Options, Outcome, Session,
-    SlicedCommand, Turn,
+    Client, Clock, CommandError, Database, EngineKind, Host, HostProgress, Options, Outcome,
+    Session, SlicedCommand, Turn,
 };
 use pando_protocol::command::{self, CommandId, CommandSpec};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
@@ -33,10 +33,19 @@ impl Clock for TestClock {
     }
 }
 
+/// Runs a test on every engine that can hold the keyspace.
+pub(crate) fn on_every_engine(test: impl Fn(EngineKind)) {
+    for engine in EngineKind::ALL {
+        println!("engine {}", engine.name());
+        test(engine);
+    }
+}
+
 /// Opens a database whose time and maintenance are the test's.
-pub(crate) fn open() -> (Arc<Database>, Arc<TestClock>) {
+pub(crate) fn open(engine: EngineKind) -> (Arc<Database>, Arc<TestClock>) {
     let clock = TestClock::new();
     let options = Options {
+        engine,
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         ..Options::default()
     };

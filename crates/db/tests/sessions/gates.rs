@@ -5,24 +5,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_db::Database;
 
-use crate::connection::{Connection, Ending, open};
+use crate::connection::{Connection, Ending, on_every_engine, open};
 
 const READERS: usize = 2;
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 3000;
 
-/// Whether two values of a reply `*2 …` are equal, present or absent alike.
-fn are_equal(reply: &str) -> bool {
-    let words: Vec<_> = reply.split(' ').collect();
-    match words[..] {
-        ["*2", "$-1", "$-1"] => true,
-        ["*2", _, first, _, second] => first == second,
-        _ => false,
-    }
+/// Absent keys between the two that are looked at, so that a reader takes its time.
+const BETWEEN: usize = 40;
+
+/// A command that reads `a`, then keys or fields that are not there, then `b`.
+fn read_both(command: &str) -> String {
+    let between: Vec<_> = (0..BETWEEN).map(|index| format!("none{index}")).collect();
+    format!("{command} a {} b", between.join(" "))
 }
 
-/// Whether exactly one of two values of a reply `*2 …` is there.
+/// The first and the last value of its reply.
+fn ends(reply: &str) -> (Option<&str>, Option<&str>) {
+    let words: Vec<_> = reply.split(' ').collect();
+    assert_eq!(words[0], format!("*{}", BETWEEN + 2), "{reply}");
+    let first = (words[1] != "$-1").then(|| words[2]);
+    let last = words.last().copied().filter(|word| *word != "$-1");
+    (first, last)
+}
+
+/// Whether both are equal, present or absent alike.
+fn are_equal(reply: &str) -> bool {
+    let (first, last) = ends(reply);
+    first == last
+}
+
+/// Whether exactly one of them is there.
 fn is_one(reply: &str) -> bool {
-    reply.matches("$-1").count() == 1 && reply.starts_with("*2 ")
+    let (first, last) = ends(reply);
+    first.is_some() != last.is_some()
 }
 
 /// One session writes, others read meanwhile and check each reply; the write is done in
@@ -70,90 +85,105 @@ fn send(connection: &mut Connection, lines: &[&str]) {
 
 #[test]
 fn canary_half_of_two_sets_is_seen() {
-    let (database, _) = open();
-    let (mut writer, mut reader) = (Connection::new(&database), Connection::new(&database));
-    send(&mut writer, &["MSET a 1 b 1", "SET a 2"]);
-    assert!(!are_equal(&reader.line("MGET a b")));
-    send(&mut writer, &["DEL b"]);
-    assert!(!are_equal(&reader.line("MGET a b")) && is_one(&reader.line("MGET a b")));
-    send(&mut writer, &["SET b 2"]);
-    assert!(are_equal(&reader.line("MGET a b")) && !is_one(&reader.line("MGET a b")));
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let (mut writer, mut reader) = (Connection::new(&database), Connection::new(&database));
+        let read = read_both("MGET");
+        send(&mut writer, &["MSET a 1 b 1", "SET a 2"]);
+        assert!(!are_equal(&reader.line(&read)));
+        send(&mut writer, &["DEL b"]);
+        assert!(!are_equal(&reader.line(&read)) && is_one(&reader.line(&read)));
+        send(&mut writer, &["SET b 2"]);
+        assert!(are_equal(&reader.line(&read)) && !is_one(&reader.line(&read)));
+    });
 }
 
 #[test]
 fn mset_is_seen_whole() {
-    let (database, _) = open();
-    let mset = |connection: &mut Connection, round| {
-        send(connection, &[&format!("MSET a {round} b {round}")]);
-    };
-    write_beside_readers(&database, mset, "MGET a b", are_equal);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let mset = |connection: &mut Connection, round| {
+            send(connection, &[&format!("MSET a {round} b {round}")]);
+        };
+        write_beside_readers(&database, mset, &read_both("MGET"), are_equal);
+    });
 }
 
 #[test]
 fn msetnx_is_seen_whole() {
-    let (database, _) = open();
-    let msetnx = |connection: &mut Connection, round| {
-        send(
-            connection,
-            &[&format!("MSETNX a {round} b {round}"), "FLUSHDB"],
-        );
-    };
-    write_beside_readers(&database, msetnx, "MGET a b", are_equal);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let msetnx = |connection: &mut Connection, round| {
+            send(
+                connection,
+                &[&format!("MSETNX a {round} b {round}"), "FLUSHDB"],
+            );
+        };
+        write_beside_readers(&database, msetnx, &read_both("MGET"), are_equal);
+    });
 }
 
 #[test]
 fn exec_is_seen_whole() {
-    let (database, _) = open();
-    let exec = |connection: &mut Connection, round| {
-        let (a, b) = (format!("SET a {round}"), format!("SET b {round}"));
-        send(
-            connection,
-            &["MULTI", &a, &b, "EXEC", "MULTI", "DEL a", "DEL b", "EXEC"],
-        );
-    };
-    write_beside_readers(&database, exec, "MGET a b", are_equal);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let exec = |connection: &mut Connection, round| {
+            let (a, b) = (format!("SET a {round}"), format!("SET b {round}"));
+            send(
+                connection,
+                &["MULTI", &a, &b, "EXEC", "MULTI", "DEL a", "DEL b", "EXEC"],
+            );
+        };
+        write_beside_readers(&database, exec, &read_both("MGET"), are_equal);
+    });
 }
 
 #[test]
 fn a_renamed_key_has_one_name() {
-    let (database, _) = open();
-    send(&mut Connection::new(&database), &["SET a 1"]);
-    let rename = |connection: &mut Connection, _| {
-        send(connection, &["RENAME a b", "RENAMENX b a"]);
-    };
-    write_beside_readers(&database, rename, "MGET a b", is_one);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        send(&mut Connection::new(&database), &["SET a 1"]);
+        let rename = |connection: &mut Connection, _| {
+            send(connection, &["RENAME a b", "RENAMENX b a"]);
+        };
+        write_beside_readers(&database, rename, &read_both("MGET"), is_one);
+    });
 }
 
 #[test]
 fn swapped_databases_do_not_mix() {
-    let (database, _) = open();
-    let mut connection = Connection::new(&database);
-    send(
-        &mut connection,
-        &["MSET a 0 b 0", "SELECT 1", "MSET a 1 b 1"],
-    );
-    let swap = |connection: &mut Connection, _| send(connection, &["SWAPDB 0 1"]);
-    write_beside_readers(&database, swap, "MGET a b", are_equal);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let mut connection = Connection::new(&database);
+        send(
+            &mut connection,
+            &["MSET a 0 b 0", "SELECT 1", "MSET a 1 b 1"],
+        );
+        let swap = |connection: &mut Connection, _| send(connection, &["SWAPDB 0 1"]);
+        write_beside_readers(&database, swap, &read_both("MGET"), are_equal);
+    });
 }
 
 #[test]
 fn fields_set_together_are_seen_together() {
-    let (database, _) = open();
-    // Wide enough to be a tree of columns.
-    let mut connection = Connection::new(&database);
-    for field in 0..500 {
-        send(
-            &mut connection,
-            &[&format!("HSET hash f{field:04} {field}")],
-        );
-    }
-    let hset = |connection: &mut Connection, round| {
-        send(connection, &[&format!("HSET hash a {round} z {round}")]);
-        if round % 4 == 0 {
-            send(connection, &["HDEL hash a z"]);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        // Wide enough to be a tree of columns.
+        let mut connection = Connection::new(&database);
+        for field in 0..500 {
+            send(
+                &mut connection,
+                &[&format!("HSET hash f{field:04} {field}")],
+            );
         }
-    };
-    write_beside_readers(&database, hset, "HMGET hash a z", are_equal);
+        let hset = |connection: &mut Connection, round| {
+            send(connection, &[&format!("HSET hash a {round} b {round}")]);
+            if round % 4 == 0 {
+                send(connection, &["HDEL hash a b"]);
+            }
+        };
+        write_beside_readers(&database, hset, &read_both("HMGET hash"), are_equal);
+    });
 }
 
 const ACCOUNTS: usize = 8;
@@ -210,56 +240,59 @@ fn transfer_by_watching(connection: &mut Connection, random: &mut fastrand::Rng)
 
 #[test]
 fn transfers_keep_the_sum() {
-    const TRANSFERS: usize = 1000;
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let (database, _) = open();
-    let mut connection = Connection::new(&database);
-    let names = (0..ACCOUNTS).map(|account| format!("account{account}"));
-    let names: Vec<_> = names.collect();
-    for name in &names {
-        send(&mut connection, &[&format!("SET {name} 100")]);
-    }
-    let at_once = format!("MGET {}", names.join(" "));
-    let over = AtomicBool::new(false);
-    let went_through: usize = std::thread::scope(|scope| {
-        let _ending = Ending(&over);
-        for in_transaction in [true, false] {
-            let (database, names, at_once, over) = (&database, &names, &at_once, &over);
-            scope.spawn(move || {
-                let mut connection = Connection::new(database);
-                while !over.load(Ordering::Relaxed) {
-                    let reply = if in_transaction {
-                        send(&mut connection, &["MULTI"]);
-                        for name in names {
-                            send(&mut connection, &[&format!("GET {name}")]);
-                        }
-                        connection.line("EXEC")
-                    } else {
-                        connection.line(at_once)
-                    };
-                    assert_eq!(sum(&reply), TOTAL, "{reply}");
-                }
-            });
+    on_every_engine(|engine| {
+        const TRANSFERS: usize = 1000;
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let (database, _) = open(engine);
+        let mut connection = Connection::new(&database);
+        let names = (0..ACCOUNTS).map(|account| format!("account{account}"));
+        let names: Vec<_> = names.collect();
+        for name in &names {
+            send(&mut connection, &[&format!("SET {name} 100")]);
         }
-        let writers = [0, 1].map(|writer| {
-            let database = &database;
-            scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed ^ writer);
-                let mut connection = Connection::new(database);
-                let mut went_through = 0;
-                for _ in 0..TRANSFERS {
-                    transfer_by_adding(&mut connection, &mut random);
-                    went_through += usize::from(transfer_by_watching(&mut connection, &mut random));
-                }
-                went_through
-            })
+        let at_once = format!("MGET {}", names.join(" "));
+        let over = AtomicBool::new(false);
+        let went_through: usize = std::thread::scope(|scope| {
+            let _ending = Ending(&over);
+            for in_transaction in [true, false] {
+                let (database, names, at_once, over) = (&database, &names, &at_once, &over);
+                scope.spawn(move || {
+                    let mut connection = Connection::new(database);
+                    while !over.load(Ordering::Relaxed) {
+                        let reply = if in_transaction {
+                            send(&mut connection, &["MULTI"]);
+                            for name in names {
+                                send(&mut connection, &[&format!("GET {name}")]);
+                            }
+                            connection.line("EXEC")
+                        } else {
+                            connection.line(at_once)
+                        };
+                        assert_eq!(sum(&reply), TOTAL, "{reply}");
+                    }
+                });
+            }
+            let writers = [0, 1].map(|writer| {
+                let database = &database;
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed ^ writer);
+                    let mut connection = Connection::new(database);
+                    let mut went_through = 0;
+                    for _ in 0..TRANSFERS {
+                        transfer_by_adding(&mut connection, &mut random);
+                        went_through +=
+                            usize::from(transfer_by_watching(&mut connection, &mut random));
+                    }
+                    went_through
+                })
+            });
+            writers
+                .into_iter()
+                .map(|writer| writer.join().expect("no panic"))
+                .sum()
         });
-        writers
-            .into_iter()
-            .map(|writer| writer.join().expect("no panic"))
-            .sum()
+        assert_eq!(sum(&connection.line(&at_once)), TOTAL);
+        assert!(went_through > 0, "no watched transfer went through");
     });
-    assert_eq!(sum(&connection.line(&at_once)), TOTAL);
-    assert!(went_through > 0, "no watched transfer went through");
 }

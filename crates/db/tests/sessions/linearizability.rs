@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_db::Database;
+use pando_db::{Database, EngineKind};
 
-use crate::connection::{Connection, open};
+use crate::connection::{Connection, on_every_engine, open};
 use crate::history::{Event, Operation, is_linearizable};
 
 const SESSIONS: usize = 3;
@@ -112,10 +112,10 @@ fn work(database: &Arc<Database>, kind: Kind, now: &AtomicU64, seed: u64) -> Vec
     events
 }
 
-fn check(kind: Kind) {
+fn check(kind: Kind, engine: EngineKind) {
     let seed = fastrand::u64(..);
-    println!("{kind:?}, seed {seed}");
-    let (database, _) = open();
+    println!("{kind:?} on {engine:?}, seed {seed}");
+    let (database, _) = open(engine);
     let now = AtomicU64::new(0);
     let sessions: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..SESSIONS as u64)
@@ -143,10 +143,10 @@ fn check(kind: Kind) {
 
 #[test]
 fn commands_on_a_key_are_linearizable() {
-    check(Kind::Key);
+    on_every_engine(|engine| check(Kind::Key, engine));
 }
 
 #[test]
 fn commands_on_a_field_are_linearizable() {
-    check(Kind::Field);
+    on_every_engine(|engine| check(Kind::Field, engine));
 }

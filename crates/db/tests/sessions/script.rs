@@ -12,12 +12,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::connection::{Connection, maintain, open};
+use pando_db::EngineKind;
 
-/// Runs a script on a new database.
-#[track_caller]
+use crate::connection::{Connection, maintain, on_every_engine, open};
+
+/// Runs a script on a new database of every engine.
 pub(crate) fn run(script: &str) {
-    let (database, clock) = open();
+    on_every_engine(|engine| run_on(engine, script));
+}
+
+fn run_on(engine: EngineKind, script: &str) {
+    let (database, clock) = open(engine);
     let mut connections: BTreeMap<&str, Connection> = BTreeMap::new();
     for (index, step) in script.lines().map(str::trim).enumerate() {
         if step.is_empty() {

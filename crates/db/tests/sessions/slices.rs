@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pando_db::limits;
 
-use crate::connection::{Answer, Connection, open, words};
+use crate::connection::{Answer, Connection, on_every_engine, open, words};
 
 /// Keys that nobody touches; with the others they fill several slices.
 const STABLE: usize = 3 * limits::SLICE_ENTRIES_MAX;
@@ -95,77 +95,86 @@ fn canary_a_wrong_listing_is_found() {
 
 #[test]
 fn keys_lists_what_is_there_throughout() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (database, _) = open();
-    let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
-    fill(&mut writer, &mut random);
-    for pattern in ["*", "k*"] {
-        let write = || churn(&mut writer, &mut random);
-        let (reply, slices) = run_beside_writer(&mut reader, &format!("KEYS {pattern}"), write);
-        let listed: Vec<_> = reply
-            .split(' ')
-            .filter(|word| word.starts_with('k'))
-            .collect();
-        assert!(slices > 2, "{slices} slices");
-        assert_eq!(complaint(&listed), None);
-        assert!(reply.starts_with(&format!("*{} ", listed.len())));
-    }
+    on_every_engine(|engine| {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (database, _) = open(engine);
+        let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
+        fill(&mut writer, &mut random);
+        for pattern in ["*", "k*"] {
+            let write = || churn(&mut writer, &mut random);
+            let (reply, slices) = run_beside_writer(&mut reader, &format!("KEYS {pattern}"), write);
+            let listed: Vec<_> = reply
+                .split(' ')
+                .filter(|word| word.starts_with('k'))
+                .collect();
+            assert!(slices > 2, "{slices} slices");
+            assert_eq!(complaint(&listed), None);
+            assert!(reply.starts_with(&format!("*{} ", listed.len())));
+        }
+    });
 }
 
 #[test]
 fn kcount_counts_what_is_there_throughout() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (database, _) = open();
-    let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
-    fill(&mut writer, &mut random);
-    let write = || churn(&mut writer, &mut random);
-    let (reply, slices) = run_beside_writer(&mut reader, "KCOUNT - +", write);
-    let count: usize = reply[1..].parse().expect("a count");
-    assert!(slices > 2, "{slices} slices");
-    assert!((STABLE..=STABLE + PASSING).contains(&count), "{count}");
+    on_every_engine(|engine| {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (database, _) = open(engine);
+        let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
+        fill(&mut writer, &mut random);
+        let write = || churn(&mut writer, &mut random);
+        let (reply, slices) = run_beside_writer(&mut reader, "KCOUNT - +", write);
+        let count: usize = reply[1..].parse().expect("a count");
+        assert!(slices > 2, "{slices} slices");
+        assert!((STABLE..=STABLE + PASSING).contains(&count), "{count}");
+    });
 }
 
 #[test]
 fn krangedel_removes_what_is_there_throughout() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (database, _) = open();
-    let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
-    fill(&mut writer, &mut random);
-    writer.line("MSET j outside l outside");
-    let write = || churn(&mut writer, &mut random);
-    let (reply, slices) = run_beside_writer(&mut reader, "KRANGEDEL [k (l LIMIT 1000000", write);
-    assert!(slices > 2, "{slices} slices");
-    assert!(reply.starts_with("*2 $-1 :"), "{reply}");
-    for name in (0..STABLE).map(stable) {
-        assert_eq!(reader.run(["GET", &name]), "$-1", "{name}");
-    }
-    assert_eq!(reader.line("MGET j l"), "*2 $7 outside $7 outside");
+    on_every_engine(|engine| {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (database, _) = open(engine);
+        let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
+        fill(&mut writer, &mut random);
+        writer.line("MSET j outside l outside");
+        let write = || churn(&mut writer, &mut random);
+        let (reply, slices) =
+            run_beside_writer(&mut reader, "KRANGEDEL [k (l LIMIT 1000000", write);
+        assert!(slices > 2, "{slices} slices");
+        assert!(reply.starts_with("*2 $-1 :"), "{reply}");
+        for name in (0..STABLE).map(stable) {
+            assert_eq!(reader.run(["GET", &name]), "$-1", "{name}");
+        }
+        assert_eq!(reader.line("MGET j l"), "*2 $7 outside $7 outside");
+    });
 }
 
 /// FLUSHDB between two slices: what went is not listed as if it had stayed, and the command ends.
 #[test]
 fn a_listing_survives_a_flush() {
-    let mut random = fastrand::Rng::with_seed(1);
-    let (database, _) = open();
-    let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
-    fill(&mut writer, &mut random);
-    let mut flushes = 0;
-    let (reply, _) = run_beside_writer(&mut reader, "KEYS *", || {
-        flushes += 1;
-        if flushes == 2 {
-            writer.line("FLUSHDB");
-        }
+    on_every_engine(|engine| {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (database, _) = open(engine);
+        let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
+        fill(&mut writer, &mut random);
+        let mut flushes = 0;
+        let (reply, _) = run_beside_writer(&mut reader, "KEYS *", || {
+            flushes += 1;
+            if flushes == 2 {
+                writer.line("FLUSHDB");
+            }
+        });
+        let listed = reply
+            .split(' ')
+            .filter(|word| word.starts_with('k'))
+            .count();
+        // What the slices before it have found stays in the reply.
+        assert_eq!(listed, 2 * limits::SLICE_ENTRIES_MAX);
     });
-    let listed = reply
-        .split(' ')
-        .filter(|word| word.starts_with('k'))
-        .count();
-    // What the slices before it have found stays in the reply.
-    assert_eq!(listed, 2 * limits::SLICE_ENTRIES_MAX);
 }

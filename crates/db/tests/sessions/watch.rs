@@ -4,7 +4,7 @@
 //! `maintain` steps let tombstones and log epochs pass between WATCH and EXEC: what is remembered
 //! of a key that came and went must not depend on them (invariant W1 of the database's watches).
 
-use crate::connection::{Connection, maintain, open};
+use crate::connection::{Connection, maintain, on_every_engine, open};
 use crate::script::run;
 use pando_db::limits;
 
@@ -354,47 +354,51 @@ fn unwatch_discard_and_exec_end_the_watch() {
 
 #[test]
 fn a_broken_watch_answers_null_in_resp3() {
-    let (database, _) = open();
-    let mut connection = Connection::new(&database);
-    connection.speak_resp3();
-    for (line, reply) in [
-        ("WATCH k", "+OK"),
-        ("SET k 1", "+OK"),
-        ("MULTI", "+OK"),
-        ("EXEC", "_"),
-    ] {
-        assert_eq!(connection.line(line), reply);
-    }
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let mut connection = Connection::new(&database);
+        connection.speak_resp3();
+        for (line, reply) in [
+            ("WATCH k", "+OK"),
+            ("SET k 1", "+OK"),
+            ("MULTI", "+OK"),
+            ("EXEC", "_"),
+        ] {
+            assert_eq!(connection.line(line), reply);
+        }
+    });
 }
 
 /// W2: a watch that was held too long cannot be told from a broken one, and the tombstones that it
 /// needed are let go.
 #[test]
 fn a_watch_of_an_absent_key_has_an_end() {
-    let (database, _) = open();
-    let (mut watcher, mut writer) = (Connection::new(&database), Connection::new(&database));
-    watcher.line("WATCH absent");
-    writer.line("SET k 1");
-    writer.line("DEL k");
-    let tombstones = || {
-        let mut count = None;
-        database.gauges(&mut |gauge| {
-            if gauge.name == "tombstones" {
-                count = Some(gauge.value as u64);
-            }
-        });
-        count.expect("the engine counts its tombstones")
-    };
-    let age_max = limits::WATCH_AGE_MAX_MS / limits::EPOCH_INTERVAL_MS;
-    for _ in 1..age_max {
-        maintain(&database);
-    }
-    assert!(tombstones() > 0, "the watch still holds them");
-    for _ in 0..4 {
-        maintain(&database);
-    }
-    assert_eq!(tombstones(), 0, "the watch holds them no longer");
-    watcher.line("MULTI");
-    assert_eq!(watcher.line("EXEC"), "*-1");
-    assert_eq!(watcher.watched_keys(), 0);
+    on_every_engine(|engine| {
+        let (database, _) = open(engine);
+        let (mut watcher, mut writer) = (Connection::new(&database), Connection::new(&database));
+        watcher.line("WATCH absent");
+        writer.line("SET k 1");
+        writer.line("DEL k");
+        let tombstones = || {
+            let mut count = None;
+            database.gauges(&mut |gauge| {
+                if gauge.name == "tombstones" {
+                    count = Some(gauge.value as u64);
+                }
+            });
+            count.expect("the engine counts its tombstones")
+        };
+        let age_max = limits::WATCH_AGE_MAX_MS / limits::EPOCH_INTERVAL_MS;
+        for _ in 1..age_max {
+            maintain(&database);
+        }
+        assert!(tombstones() > 0, "the watch still holds them");
+        for _ in 0..4 {
+            maintain(&database);
+        }
+        assert_eq!(tombstones(), 0, "the watch holds them no longer");
+        watcher.line("MULTI");
+        assert_eq!(watcher.line("EXEC"), "*-1");
+        assert_eq!(watcher.watched_keys(), 0);
+    });
 }
