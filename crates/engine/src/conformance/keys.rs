@@ -83,12 +83,21 @@ pub(super) enum Family {
     Layered,
     /// A key and longer ones of the same 8-byte slice, in layers of their own that come and go.
     Slices,
+    /// Below chains of one to 25 common layers, so that whole chains come and go; not in the order
+    /// of the numbers.
+    Deep,
     /// Decimal: not in the order of the numbers.
     Decimal,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 4] = [Self::Dense, Self::Layered, Self::Slices, Self::Decimal];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Dense,
+        Self::Layered,
+        Self::Slices,
+        Self::Deep,
+        Self::Decimal,
+    ];
 
     pub(super) fn key(self, number: u16) -> Vec<u8> {
         match self {
@@ -100,6 +109,10 @@ impl Family {
                 let tail = [0, 1, 2, 8, 9, 16, 17][usize::from(number % 7)];
                 key.extend(std::iter::repeat_n(b't', tail));
                 key
+            }
+            Self::Deep => {
+                let layers = [1, 2, 5, 12, 25][usize::from(number % 5)];
+                KeySpec::Layered(layers, number).bytes()
             }
             Self::Decimal => KeySpec::Decimal(number).bytes(),
         }
@@ -122,7 +135,8 @@ mod tests {
             let keys: BTreeSet<_> = (0..1_000).map(|number| family.key(number)).collect();
             assert_eq!(keys.len(), 1_000, "{family:?}");
             let ordered = (1..1_000).all(|number| family.key(number - 1) < family.key(number));
-            assert_eq!(ordered, family != Family::Decimal, "{family:?}");
+            let unordered = matches!(family, Family::Deep | Family::Decimal);
+            assert_eq!(ordered, !unordered, "{family:?}");
         }
     }
 }

@@ -7,8 +7,8 @@
 //! of a key form one chain, per-key histories are linearizable.
 //!
 //! What is generated follows from one seed, which every failure prints; set
-//! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one. (Interleavings of threads are
-//! the machine's.)
+//! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one (interleavings of threads are
+//! the machine's), and `PANDO_CONFORMANCE_EFFORT` to a number above its default to run longer.
 //!
 //! What is asked beyond the letter of the contract:
 //! - versions are exactly those of V1;
@@ -18,9 +18,13 @@
 //! Every check has canaries: engines that are broken in one way each, which the suite must refuse.
 
 mod bulk;
+#[cfg(test)]
+mod canaries;
+mod concurrent;
 
 mod keys;
 mod limits;
+pub mod linearizability;
 
 mod model;
 mod sequences;
@@ -38,6 +42,8 @@ use crate::{Engine, EpochClock, LogEpoch, Ordered};
 pub struct Plan {
     /// Everything that is generated follows from it.
     pub seed: u64,
+    /// Multiplies the generated cases and the rounds of threads.
+    pub effort: u32,
     /// Most attempts to make a failing sequence of operations smaller.
     pub shrink_attempts_max: u32,
 }
@@ -53,30 +59,36 @@ pub struct Failure {
 impl Plan {
     const SEED: u64 = 0x70a4_d0c0_4f0a_0001;
 
-    /// The usual plan, with the seed that `PANDO_CONFORMANCE_SEED` holds, if it does (decimal, or
-    /// hexadecimal after `0x`).
+    const EFFORT: u64 = 8;
+
+    /// The usual plan, with the seed and the effort that the environment holds, if it does (decimal,
+    /// or hexadecimal after `0x`).
     ///
     /// # Panics
-    /// When the variable holds something else.
+    /// When a variable holds something else.
     #[must_use]
     pub fn from_environment() -> Self {
-        let seed = std::env::var("PANDO_CONFORMANCE_SEED").map_or(Self::SEED, |text| {
+        let number = |name: &str, default: u64| {
+            let Ok(text) = std::env::var(name) else {
+                return default;
+            };
             let parsed = match text.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16),
                 None => text.parse(),
             };
-            parsed.unwrap_or_else(|error| panic!("PANDO_CONFORMANCE_SEED {text:?}: {error}"))
-        });
+            parsed.unwrap_or_else(|error| panic!("{name} {text:?}: {error}"))
+        };
         Self {
-            seed,
+            seed: number("PANDO_CONFORMANCE_SEED", Self::SEED),
+            effort: number("PANDO_CONFORMANCE_EFFORT", Self::EFFORT) as u32,
             shrink_attempts_max: 4_000,
         }
     }
 
-    /// A runner of `cases` generated cases for the check of this name.
+    /// A runner of so many generated cases, times the effort, for the check of this name.
     fn runner(&self, check: &str, cases: u32) -> TestRunner {
         let config = Config {
-            cases,
+            cases: cases * self.effort,
             max_shrink_iters: self.shrink_attempts_max,
             failure_persistence: None,
             ..Config::default()
@@ -136,6 +148,10 @@ pub fn pass(check: fn(&Plan) -> Result<(), Failure>) {
 }
 
 pub use bulk::bulk_loads;
+pub use concurrent::{
+    commits_form_a_chain, histories_are_linearizable, increments_are_not_lost,
+    scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
+};
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
 pub use sequences::operation_sequences;
 
@@ -152,6 +168,12 @@ macro_rules! conformance_suite {
                 bulk_loads
                 sessions_are_bounded
                 samples_reach_every_key
+                increments_are_not_lost
+                commits_form_a_chain
+                values_are_whole
+                scans_miss_no_permanent_key
+                histories_are_linearizable
+                trees_come_and_go
             }
         }
     };

@@ -127,9 +127,12 @@ impl Tree {
             }
         };
         let mut verdict = Verdict::default();
-        let mut shown = 0;
+        let (mut shown, mut over) = (0, false);
         if limit > 0 {
             session.scan(tree, from, direction, |key, value| {
+                if over {
+                    verdict.note(Err(format!("{} after the break", short(key))));
+                }
                 let next = expected.next();
                 verdict.note(match next {
                     Some((expected, entry)) if expected == key => compare(Some(value), Some(entry)),
@@ -139,10 +142,12 @@ impl Tree {
                     None => Err(format!("{} beyond the end", short(key))),
                 });
                 shown += 1;
-                if shown == limit || verdict.0.is_some() {
-                    return ControlFlow::Break(());
+                over |= shown == limit || verdict.0.is_some();
+                if over {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
-                ControlFlow::Continue(())
             });
         }
         if shown < limit

@@ -1,0 +1,555 @@
+//! An engine that is sound, or broken in one way.
+//!
+//! It is a map behind a mutex, and values are counted references, so that closures of readers run
+//! outside the lock as they do on lock-free engines.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, LogEpoch,
+    NewValue, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef, ValueVersion,
+};
+
+const SESSIONS_MAX: usize = 32;
+const SCAN_CHUNK_ENTRIES: usize = 16;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Fault {
+    /// Nothing: the suite must accept this engine.
+    Nothing,
+    LostUpdate,
+    ClosureNotRunOnDroppedTree,
+    StaleRead,
+    TornRead,
+    ValueChangesUnderReader,
+    AttributesLost,
+    ProbeWithoutDeadline,
+    HookSkippedForRemoval,
+    HookTwice,
+    HookWithoutOldValue,
+    HookAfterUnlock,
+    KeepCommits,
+    AbsentRemovalCommits,
+    VersionRestartsAfterRemoval,
+    VersionOfTheEpochOnly,
+    PurgedTooEarly,
+    NeverPurged,
+    PurgeTakesLivingKeys,
+    MaintainExceedsSteps,
+    ScanUnsorted,
+    ScanRepeatsKey,
+    ScanByPosition,
+    ScanSkipsKey,
+    ScanTakesExcludedKey,
+    BackwardScanIgnoresBound,
+    ScanShowsRemoved,
+    ScanIgnoresBreak,
+    SampleMissesLast,
+    SampleOfEmptyTree,
+    LenCountsTombstones,
+    DroppedTreeStays,
+    DropTakesAllTrees,
+    TreesShareKeys,
+    TrailingZerosIgnored,
+    KeysCutAt255,
+    GetManyReversed,
+    UpdateManyReversed,
+    SessionsUnbounded,
+    SessionsNeverReturn,
+}
+
+#[derive(Clone)]
+struct Slot {
+    version: ValueVersion,
+    value: Option<Arc<NewValue<'static>>>,
+}
+
+type Map = BTreeMap<Vec<u8>, Slot>;
+
+#[derive(Default)]
+struct State {
+    trees: BTreeMap<TreeId, Map>,
+    next_tree: u32,
+    /// Removed keys, to be purged.
+    removed: VecDeque<(LogEpoch, TreeId, Vec<u8>)>,
+}
+
+/// The engine; the parameter is a [`Fault`].
+pub(super) struct FaultyEngine<const FAULT: u8> {
+    clock: Arc<EpochClock>,
+    state: Mutex<State>,
+    sessions: AtomicUsize,
+}
+
+pub(super) struct FaultySession<const FAULT: u8> {
+    engine: Arc<FaultyEngine<FAULT>>,
+    stale: HashMap<(TreeId, Vec<u8>), Option<Slot>>,
+    reads: usize,
+}
+
+const fn is(fault: u8, other: Fault) -> bool {
+    fault == other as u8
+}
+
+impl Slot {
+    fn view(&self) -> Option<ValueRef<'_>> {
+        self.value.as_ref().map(|value| value.view(self.version))
+    }
+}
+
+fn view(slot: Option<&Slot>) -> Option<ValueRef<'_>> {
+    slot.and_then(Slot::view)
+}
+
+impl<const FAULT: u8> FaultyEngine<FAULT> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the engine keeps a key.
+    fn place(key: Key<'_>) -> (TreeId, Vec<u8>) {
+        let tree = if is(FAULT, Fault::TreesShareKeys) {
+            TreeId(0)
+        } else {
+            key.tree
+        };
+        let mut bytes = key.bytes.to_vec();
+        if is(FAULT, Fault::TrailingZerosIgnored) && bytes.len() <= 8 {
+            while bytes.last() == Some(&0) {
+                bytes.pop();
+            }
+        }
+        if is(FAULT, Fault::KeysCutAt255) {
+            bytes.truncate(255);
+        }
+        (tree, bytes)
+    }
+
+    fn slot(&self, key: Key<'_>) -> Option<Slot> {
+        let (tree, key) = Self::place(key);
+        self.lock().trees.get(&tree)?.get(&key).cloned()
+    }
+}
+
+impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
+    type Session = FaultySession<FAULT>;
+
+    const NAME: &'static str = "faulty";
+
+    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            state: Mutex::default(),
+            sessions: AtomicUsize::new(0),
+        })
+    }
+
+    fn session(self: &Arc<Self>) -> Result<FaultySession<FAULT>, SessionLimit> {
+        let open = self.sessions.fetch_add(1, Ordering::Relaxed);
+        if open >= SESSIONS_MAX && !is(FAULT, Fault::SessionsUnbounded) {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            return Err(SessionLimit {
+                sessions_max: SESSIONS_MAX,
+            });
+        }
+        Ok(FaultySession {
+            engine: Arc::clone(self),
+            stale: HashMap::new(),
+            reads: 0,
+        })
+    }
+
+    fn create_tree(&self) -> TreeId {
+        let mut state = self.lock();
+        let tree = TreeId(state.next_tree);
+        state.next_tree += 1;
+        state.trees.insert(tree, Map::new());
+        tree
+    }
+
+    fn drop_tree(&self, tree: TreeId) {
+        let mut state = self.lock();
+        if is(FAULT, Fault::DropTakesAllTrees) {
+            state.trees.values_mut().for_each(Map::clear);
+        }
+        if !is(FAULT, Fault::DroppedTreeStays) {
+            state.trees.remove(&tree);
+        }
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        let state = self.lock();
+        let Some(map) = state.trees.get(&tree) else {
+            return 0;
+        };
+        let counted = |slot: &&Slot| slot.value.is_some() || is(FAULT, Fault::LenCountsTombstones);
+        map.values().filter(counted).count() as u64
+    }
+
+    fn gauges(&self, _: &mut dyn FnMut(Gauge)) {}
+}
+
+impl<const FAULT: u8> Drop for FaultySession<FAULT> {
+    fn drop(&mut self) {
+        if !is(FAULT, Fault::SessionsNeverReturn) {
+            self.engine.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<const FAULT: u8> FaultySession<FAULT> {
+    /// What a reader is shown.
+    fn read_slot(&mut self, key: Key<'_>) -> Option<Slot> {
+        let slot = self.engine.slot(key);
+        self.reads += 1;
+        if is(FAULT, Fault::StaleRead) {
+            let place = FaultyEngine::<FAULT>::place(key);
+            let cached = self.stale.entry(place).or_insert_with(|| slot.clone());
+            if self.reads.is_multiple_of(3) {
+                return std::mem::replace(cached, slot);
+            }
+        }
+        if is(FAULT, Fault::TornRead)
+            && let Some(Slot {
+                value: Some(value), ..
+            }) = &slot
+        {
+            std::thread::yield_now();
+            // The content of one version, the rest of a later one.
+            if let Some(Slot {
+                version,
+                value: Some(later),
+            }) = self.engine.slot(key)
+                && let Body::Owned(bytes) = &value.body
+            {
+                let body = Body::Owned(bytes.clone());
+                let value = NewValue::new(body).with(later.attributes);
+                return Some(Slot {
+                    version,
+                    value: Some(Arc::new(value)),
+                });
+            }
+        }
+        slot
+    }
+
+    /// Draws a version, calls the hook, puts the value in place.
+    fn commit<H: CommitHook>(
+        state: &mut State,
+        epoch: LogEpoch,
+        key: Key<'_>,
+        hook: &mut H,
+        mut new: Option<NewValue<'static>>,
+    ) -> Option<ValueVersion> {
+        let (tree, place) = FaultyEngine::<FAULT>::place(key);
+        let map = state.trees.get_mut(&tree)?;
+        let old = map.get(&place).cloned();
+        let forgets = is(FAULT, Fault::VersionOfTheEpochOnly)
+            || is(FAULT, Fault::VersionRestartsAfterRemoval)
+                && old.as_ref().is_some_and(|old| old.value.is_none());
+        let last = old.as_ref().filter(|_| !forgets).map(|old| old.version);
+        let version = ValueVersion::after(last, epoch);
+        if is(FAULT, Fault::AttributesLost)
+            && let Some(new) = &mut new
+        {
+            new.attributes = Attributes {
+                flags: 0,
+                ..new.attributes
+            };
+        }
+        let new = Slot {
+            version,
+            value: new.map(Arc::new),
+        };
+        let removal = new.value.is_none();
+        let shown = view(old.as_ref()).filter(|_| !is(FAULT, Fault::HookWithoutOldValue));
+        if !(is(FAULT, Fault::HookSkippedForRemoval) && removal) {
+            hook.committed(key, shown, new.view(), version);
+        }
+        if is(FAULT, Fault::HookTwice) {
+            hook.committed(key, shown, new.view(), version);
+        }
+        map.insert(place.clone(), new);
+        if removal {
+            state.removed.push_back((version.epoch(), tree, place));
+        }
+        Some(version)
+    }
+
+    /// The entries of the next chunk of a scan.
+    fn chunk(
+        &self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        passed: usize,
+    ) -> Vec<(Vec<u8>, Slot)> {
+        let state = self.engine.lock();
+        let Some(map) = state.trees.get(&tree) else {
+            return Vec::new();
+        };
+        let from = match from {
+            Bound::Excluded(key) if is(FAULT, Fault::ScanTakesExcludedKey) && passed == 0 => {
+                Bound::Included(key)
+            }
+            from => from,
+        };
+        let skipped = if is(FAULT, Fault::ScanByPosition) {
+            passed
+        } else {
+            0
+        };
+        let alive = |(_, slot): &(&Vec<u8>, &Slot)| {
+            slot.value.is_some() || is(FAULT, Fault::ScanShowsRemoved)
+        };
+        let own = |(key, slot): (&Vec<u8>, &Slot)| (key.clone(), slot.clone());
+        let limit = SCAN_CHUNK_ENTRIES;
+        let mut chunk: Vec<_> = match direction {
+            Direction::Forward => {
+                let range = map.range::<[u8], _>((from, Bound::Unbounded));
+                range
+                    .filter(alive)
+                    .skip(skipped)
+                    .take(limit)
+                    .map(own)
+                    .collect()
+            }
+            Direction::Backward => {
+                let from = match from {
+                    Bound::Included(_) if is(FAULT, Fault::BackwardScanIgnoresBound) => {
+                        Bound::Unbounded
+                    }
+                    from => from,
+                };
+                let range = map.range::<[u8], _>((Bound::Unbounded, from)).rev();
+                range
+                    .filter(alive)
+                    .skip(skipped)
+                    .take(limit)
+                    .map(own)
+                    .collect()
+            }
+        };
+        if is(FAULT, Fault::ScanUnsorted) && chunk.len() > 2 {
+            chunk.swap(0, 1);
+        }
+        chunk
+    }
+}
+
+impl<const FAULT: u8> Point for FaultySession<FAULT> {
+    fn pin(&mut self) {}
+
+    fn unpin(&mut self) {}
+
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        let slot = self.read_slot(key);
+        if is(FAULT, Fault::ValueChangesUnderReader)
+            && let Some(Slot {
+                version,
+                value: Some(value),
+            }) = &slot
+            && value.attributes.flags % 8 == 7
+        {
+            // What a reader sees of memory that was freed and used again.
+            let value = NewValue::new(Body::Bytes(b"other")).with(value.attributes);
+            return read(Some(value.view(*version)));
+        }
+        read(view(slot.as_ref()))
+    }
+
+    fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        for at in 0..keys.len() {
+            let reversed = is(FAULT, Fault::GetManyReversed);
+            let index = if reversed { keys.len() - 1 - at } else { at };
+            self.get(keys[index], |value| read(index, value));
+        }
+    }
+
+    fn warm(&mut self, _: &[Key<'_>]) {}
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        match self.engine.slot(key) {
+            None => Probe::Absent,
+            Some(Slot {
+                version,
+                value: None,
+            }) => Probe::Removed(version),
+            Some(Slot {
+                version,
+                value: Some(value),
+            }) => {
+                let deadline = value.attributes.deadline;
+                let known = !is(FAULT, Fault::ProbeWithoutDeadline);
+                Probe::Present {
+                    version,
+                    deadline: deadline.filter(|_| known),
+                }
+            }
+        }
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        let engine = Arc::clone(&self.engine);
+        let mut state = engine.lock();
+        let (tree, place) = FaultyEngine::<FAULT>::place(key);
+        let old = state
+            .trees
+            .get(&tree)
+            .and_then(|map| map.get(&place))
+            .cloned();
+        if is(FAULT, Fault::LostUpdate) {
+            drop(state);
+            std::thread::yield_now();
+            state = engine.lock();
+        }
+        if is(FAULT, Fault::ClosureNotRunOnDroppedTree) && !state.trees.contains_key(&tree) {
+            return None;
+        }
+        let there = view(old.as_ref()).is_some();
+        let new = match decide(view(old.as_ref())) {
+            Decision::Keep if is(FAULT, Fault::KeepCommits) && there => old
+                .as_ref()
+                .and_then(Slot::view)
+                .map(|value| value.hand_over()),
+            Decision::Remove if is(FAULT, Fault::AbsentRemovalCommits) => None,
+            Decision::Keep => return None,
+            Decision::Remove if !there => return None,
+            Decision::Remove => None,
+            Decision::Write(value) => Some(value.into_stored()),
+        };
+        let epoch = engine.clock.current();
+        if is(FAULT, Fault::HookAfterUnlock) {
+            let version = Self::commit(&mut state, epoch, key, &mut crate::NoHook, new);
+            let new = state
+                .trees
+                .get(&tree)
+                .and_then(|map| map.get(&place))
+                .cloned();
+            drop(state);
+            std::thread::yield_now();
+            if let Some(version) = version {
+                hook.committed(key, view(old.as_ref()), view(new.as_ref()), version);
+            }
+            return version;
+        }
+        Self::commit(&mut state, epoch, key, hook, new)
+    }
+
+    fn update_many<'d, H: CommitHook>(
+        &mut self,
+        keys: &[Key<'_>],
+        hook: &mut H,
+        mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
+    ) {
+        for at in 0..keys.len() {
+            let reversed = is(FAULT, Fault::UpdateManyReversed);
+            let index = if reversed { keys.len() - 1 - at } else { at };
+            self.update(keys[index], hook, |old| decide(index, old));
+        }
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let state = self.engine.lock();
+        let live = state.trees.get(&tree).into_iter().flatten();
+        let mut live: Vec<_> = live
+            .filter_map(|(key, slot)| Some((&key[..], slot.view()?)))
+            .collect();
+        if live.is_empty() && is(FAULT, Fault::SampleOfEmptyTree) {
+            let value = NewValue::new(Body::Bytes(b""));
+            return read(Some((b"", value.view(ValueVersion::first_of(LogEpoch(1))))));
+        }
+        if live.len() > 1 && is(FAULT, Fault::SampleMissesLast) {
+            live.pop();
+        }
+        let index = random as usize % live.len().max(1);
+        read(live.get(index).copied())
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        let mut state = self.engine.lock();
+        let horizon = self.engine.clock.horizon();
+        let mut done = 0;
+        let limit = if is(FAULT, Fault::MaintainExceedsSteps) {
+            usize::MAX
+        } else {
+            steps
+        };
+        if is(FAULT, Fault::NeverPurged) {
+            return 0;
+        }
+        while done < limit
+            && let Some((epoch, ..)) = state.removed.front()
+            && (*epoch < horizon || is(FAULT, Fault::PurgedTooEarly))
+        {
+            let (_, tree, key) = state.removed.pop_front().expect("there is a front");
+            if let Some(map) = state.trees.get_mut(&tree)
+                && let Some(slot) = map.get(&key)
+            {
+                let old = slot.version.epoch() < horizon || is(FAULT, Fault::PurgedTooEarly);
+                let dead = slot.value.is_none() || is(FAULT, Fault::PurgeTakesLivingKeys);
+                if old && dead {
+                    map.remove(&key);
+                }
+            }
+            done += 1;
+        }
+        done
+    }
+}
+
+impl<const FAULT: u8> Ordered for FaultySession<FAULT> {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let (tree, _) = FaultyEngine::<FAULT>::place(Key::new(tree, b""));
+        let mut passed = 0;
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let bound = match &last {
+                None => from,
+                Some(_) if is(FAULT, Fault::ScanByPosition) => from,
+                Some(key) if is(FAULT, Fault::ScanRepeatsKey) && passed == SCAN_CHUNK_ENTRIES => {
+                    Bound::Included(&key[..])
+                }
+                Some(key) => Bound::Excluded(&key[..]),
+            };
+            let chunk = self.chunk(tree, bound, direction, passed);
+            let removed = NewValue::new(Body::Bytes(b""));
+            for (at, (key, slot)) in chunk.iter().enumerate() {
+                if is(FAULT, Fault::ScanSkipsKey) && at == SCAN_CHUNK_ENTRIES - 1 {
+                    continue;
+                }
+                let value = slot.view().unwrap_or_else(|| removed.view(slot.version));
+                let flow = visit(key, value);
+                if flow.is_break() && !is(FAULT, Fault::ScanIgnoresBreak) {
+                    return;
+                }
+            }
+            passed += chunk.len();
+            if chunk.len() < SCAN_CHUNK_ENTRIES {
+                return;
+            }
+            last = chunk.into_iter().next_back().map(|(key, _)| key);
+        }
+    }
+}
