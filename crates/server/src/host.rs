@@ -9,7 +9,8 @@
 //!    [`pando_db::Turn::execute`].
 //! 3. A command that goes on in slices: [`WorkerHost::begin_slices`], then for each slice
 //!    [`SliceTrace::step`], at last [`WorkerHost::finish_slices`].
-//! 4. [`WorkerRecorder::end_batch`] when the replies were given to the sockets.
+//! 4. [`WorkerRecorder::end_execution`] after the last command, [`WorkerRecorder::end_batch`] when
+//!    the replies were given to the sockets.
 
 use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
 use pando_protocol::command::{Category, CommandId, CommandSpec, Flag};

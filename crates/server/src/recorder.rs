@@ -91,6 +91,11 @@ impl WorkerRecorder {
         self.last_reading_ns
     }
 
+    /// The batch's commands have run: what follows (sending) is no command's time.
+    pub fn end_execution(&mut self) {
+        self.read_clock();
+    }
+
     /// Ends a batch, after its replies were given to the sockets.
     pub fn end_batch(&mut self, shared: &Shared) {
         let now_ns = self.read_clock();
@@ -214,5 +219,142 @@ impl WorkerRecorder {
             arrived_ns,
         });
         self.untimed_from = self.pending.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_protocol::RequestBuffer;
+    use pando_protocol::command::{self, CommandId};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::testing::Shell;
+
+    const GET: u16 = CommandId::Get as u16;
+    const KEYS: u16 = CommandId::Keys as u16;
+
+    fn nanoseconds(shell: &Shell, number: u16) -> u64 {
+        shell.shared.figures().commands[usize::from(number)].nanoseconds
+    }
+
+    fn waited(shell: &Shell, number: u16) -> u64 {
+        let figures = shell.shared.figures();
+        let latencies = &figures.commands[usize::from(number)].latencies;
+        latencies
+            .as_ref()
+            .map_or(0, crate::histogram::Counts::total)
+    }
+
+    fn timing(shell: &mut Shell, id: CommandId, arguments: &[Vec<u8>]) -> Timing {
+        let request = RequestBuffer::from_args(arguments);
+        let settings = &shell.shared.settings;
+        shell
+            .recorder
+            .begin(command::spec(id), request.as_request(), settings)
+    }
+
+    #[test]
+    fn only_what_may_be_slow_is_timed_by_itself() {
+        let mut shell = Shell::new(Config::default());
+        let get = [b"GET".to_vec(), b"k".to_vec()];
+        assert_eq!(timing(&mut shell, CommandId::Get, &get), Timing::Untimed);
+        let big = [
+            b"SET".to_vec(),
+            b"k".to_vec(),
+            vec![0; limits::UNTIMED_BYTES_MAX],
+        ];
+        for (id, arguments) in [
+            (CommandId::Keys, &[b"KEYS".to_vec(), b"*".to_vec()][..]),
+            (CommandId::Set, &big),
+        ] {
+            assert!(matches!(
+                timing(&mut shell, id, arguments),
+                Timing::Since(_)
+            ));
+        }
+        for (setting, timed) in [
+            ("slowlog-log-slower-than 0", true),
+            ("slowlog-log-slower-than 999", true),
+            ("slowlog-log-slower-than 1000", false),
+            ("slowlog-log-slower-than -1", false),
+            ("latency-monitor-threshold 1", true),
+        ] {
+            shell.ask(&format!("CONFIG SET {setting}"));
+            let timing = timing(&mut shell, CommandId::Get, &get);
+            assert_eq!(matches!(timing, Timing::Since(_)), timed, "{setting}");
+        }
+    }
+
+    #[test]
+    fn untimed_commands_share_the_time_between_two_readings() {
+        let mut shell = Shell::new(Config::default());
+        let Shell {
+            shared, recorder, ..
+        } = &mut shell;
+        let begin_ns = recorder.begin_batch();
+        for _ in 0..10 {
+            assert_eq!(
+                recorder.end(GET, Timing::Untimed, 0, begin_ns, &shared.settings),
+                None
+            );
+        }
+        recorder.end_execution();
+        let spent_ns = recorder.last_reading_ns - begin_ns;
+        recorder.end_batch(shared);
+        assert_eq!(nanoseconds(&shell, GET), spent_ns / 10 * 10);
+        assert_eq!(waited(&shell, GET), 10);
+    }
+
+    #[test]
+    fn a_fast_command_that_moved_much_is_timed_afterwards() {
+        let mut shell = Shell::new(Config::default());
+        let Shell {
+            shared, recorder, ..
+        } = &mut shell;
+        let begin_ns = recorder.begin_batch();
+        let moved = limits::UNTIMED_BYTES_MAX + 1;
+        let elapsed_ns = recorder.end(GET, Timing::Untimed, moved, begin_ns, &shared.settings);
+        assert_eq!(elapsed_ns, Some(recorder.last_reading_ns - begin_ns));
+        recorder.end_batch(shared);
+        assert_eq!(Some(nanoseconds(&shell, GET)), elapsed_ns);
+    }
+
+    #[test]
+    fn a_command_in_slices_waits_until_its_last_one() {
+        let mut shell = Shell::new(Config::default());
+        let Shell {
+            shared, recorder, ..
+        } = &mut shell;
+        let begin_ns = recorder.begin_batch();
+        recorder.end(KEYS, Timing::Since(begin_ns), 0, begin_ns, &shared.settings);
+        recorder.postpone();
+        recorder.end_batch(shared);
+        assert_eq!(waited(&shell, KEYS), 0);
+        let before_ns = nanoseconds(&shell, KEYS);
+        let Shell {
+            shared, recorder, ..
+        } = &mut shell;
+        recorder.begin_batch();
+        recorder.finish_slices(KEYS, 5_000, begin_ns);
+        recorder.end_batch(shared);
+        assert_eq!(
+            (waited(&shell, KEYS), nanoseconds(&shell, KEYS)),
+            (1, before_ns + 5_000)
+        );
+    }
+
+    #[test]
+    fn latencies_that_wait_are_bounded() {
+        let mut shell = Shell::new(Config::default());
+        let Shell {
+            shared, recorder, ..
+        } = &mut shell;
+        let begin_ns = recorder.begin_batch();
+        for _ in 0..=limits::PENDING_LATENCIES_MAX {
+            recorder.end(GET, Timing::Untimed, 0, begin_ns, &shared.settings);
+        }
+        assert_eq!(recorder.pending.len(), 1);
+        assert_eq!(waited(&shell, GET), limits::PENDING_LATENCIES_MAX as u64);
     }
 }

@@ -382,3 +382,41 @@ impl Registry {
         self.rejected.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin() -> ClientOrigin {
+        ClientOrigin {
+            worker: 0,
+            descriptor: 3,
+            address: "127.0.0.1:1".into(),
+            local_address: "127.0.0.1:2".into(),
+            unix_socket: true,
+        }
+    }
+
+    #[test]
+    fn connections_beyond_the_bound_are_rejected_and_counted() {
+        let registry = Registry::default();
+        let first = registry.register(origin(), 1, 0).unwrap();
+        assert!(registry.register(origin(), 1, 0).is_none());
+        registry.remove(first.id());
+        let third = registry.register(origin(), 1, 0).unwrap();
+        assert_eq!((first.id(), third.id()), (1, 3), "numbers are used once");
+        assert_eq!(
+            (registry.received(), registry.rejected(), registry.len()),
+            (3, 1, 1)
+        );
+    }
+
+    #[test]
+    fn flags_stand_for_themselves() {
+        let record = ClientRecord::new(1, origin(), 0);
+        assert!(record.has(ClientFlag::UnixSocket) && !record.has(ClientFlag::Monitor));
+        record.set_flag(ClientFlag::Monitor, true);
+        record.set_flag(ClientFlag::UnixSocket, false);
+        assert!(record.has(ClientFlag::Monitor) && !record.has(ClientFlag::UnixSocket));
+    }
+}

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `worker-N`, one per `threads` | [`Server::start`] | a shutdown is requested and replies are sent |
 //! | `acceptor` | the same | [`Server::wait`] tells it to |
+//! | `metrics`, one per address of `bind`, if asked for | the same | the same |
 //! | `maintenance` | the database | the database is closed |
 //!
 //! Nothing listens before everything else stands, and what has been started is stopped again when a
@@ -13,7 +14,7 @@
 //! Deliberately absent: the process (signals, logs, exit codes); that is `main`'s.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -23,8 +24,9 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::acceptor::{Acceptor, AcceptorHandle};
-use crate::config::Config;
+use crate::config::{BindAddress, Config};
 use crate::limits;
+use crate::metrics::Metrics;
 use crate::shared::{Listening, Shared};
 use crate::signals::StopSignals;
 use crate::worker::{Mailbox, Worker};
@@ -35,6 +37,14 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listener(#[from] ListenerError),
+    /// `/metrics` cannot be served.
+    #[error("cannot serve metrics on {address}: {error}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
     /// Every address in `bind` was optional and unavailable, and there is no Unix socket.
     #[error("there is nothing to listen on: no address of bind is available")]
     NothingToListenOn,
@@ -68,6 +78,7 @@ pub enum StartError {
 pub struct Server {
     shared: Arc<Shared>,
     acceptor: Option<(AcceptorHandle, JoinHandle<()>)>,
+    metrics: Option<Metrics>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -80,7 +91,8 @@ impl Server {
     ) -> Result<Self, StartError> {
         make_room_for_clients(&mut config)?;
         let listeners = listen(&config)?;
-        let listening = names(&listeners);
+        let metrics_listeners = listen_for_metrics(&config)?;
+        let mut listening = names(&listeners);
         let threads = config.threads;
         let options = pando_db::Options {
             memory,
@@ -91,12 +103,16 @@ impl Server {
         let mut server = Self {
             shared: Arc::clone(&shared),
             acceptor: None,
+            metrics: None,
             workers: Vec::with_capacity(threads),
         };
         let mut mailboxes = Vec::with_capacity(threads);
         for index in 0..threads {
             mailboxes.push(server.start_worker(index)?);
         }
+        let metrics = Metrics::start(&shared, metrics_listeners).map_err(StartError::Thread)?;
+        metrics.addresses().clone_into(&mut listening.metrics);
+        server.metrics = Some(metrics);
         shared.set_listening(listening);
         let (acceptor, handle) =
             Acceptor::new(shared, listeners, mailboxes, signals).map_err(StartError::Poller)?;
@@ -136,6 +152,7 @@ impl Server {
             handle.stop();
             join(thread);
         }
+        self.metrics = None;
         for worker in self.workers.drain(..) {
             join(worker);
         }
@@ -212,6 +229,45 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         return Err(StartError::NothingToListenOn);
     }
     Ok(listeners)
+}
+
+/// Listens for `/metrics` on the addresses of `bind`, or on the loopback when there are none.
+fn listen_for_metrics(config: &Config) -> Result<Vec<TcpListener>, StartError> {
+    let Some(mut port) = config.metrics_port else {
+        return Ok(Vec::new());
+    };
+    let loopback = [BindAddress {
+        ip: Ipv4Addr::LOCALHOST.into(),
+        optional: false,
+    }];
+    let bind = if config.bind.is_empty() {
+        &loopback[..]
+    } else {
+        &config.bind
+    };
+    let mut listeners = Vec::new();
+    for bind in bind {
+        let address = SocketAddr::new(bind.ip, port);
+        match TcpListener::bind(address) {
+            Ok(listener) => {
+                if let (0, Ok(address)) = (port, listener.local_addr()) {
+                    port = address.port();
+                }
+                listeners.push(listener);
+            }
+            Err(error) if bind.optional && !is_taken_or_forbidden(&error) => {}
+            Err(error) => return Err(StartError::Metrics { address, error }),
+        }
+    }
+    Ok(listeners)
+}
+
+/// Whether the machine has the address, but not for this process.
+fn is_taken_or_forbidden(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
+    )
 }
 
 fn names(listeners: &[Listener]) -> Listening {

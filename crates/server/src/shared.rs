@@ -5,6 +5,7 @@
 //! | `config` | CONFIG SET | mutex | CONFIG GET, REWRITE |
 //! | `settings` | CONFIG SET, inside `config`'s mutex | atomics | workers |
 //! | `mailboxes[i]`, `listening` | start | `OnceLock` | CLIENT KILL, MONITOR, INFO |
+//! | `memory_at_start` | start | `Relaxed` | INFO, MEMORY |
 //! | `shutdown` | SHUTDOWN, signals | mutex and condition | the main thread, workers |
 //! | the rest | see their modules | | |
 //!
@@ -17,7 +18,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -65,7 +66,7 @@ pub struct Shared {
     started: Instant,
     started_at_us: u64,
     run_id: String,
-    memory_at_start: usize,
+    memory_at_start: AtomicUsize,
     shutdown_requested: AtomicBool,
     shutdown: Mutex<bool>,
     shutdown_changed: Condvar,
@@ -92,7 +93,7 @@ impl Shared {
             started: Instant::now(),
             started_at_us: wall_us(),
             run_id: run_id(),
-            memory_at_start: (database.options().memory)(),
+            memory_at_start: AtomicUsize::new(0),
             shutdown_requested: AtomicBool::new(false),
             shutdown: Mutex::new(false),
             shutdown_changed: Condvar::new(),
@@ -182,8 +183,10 @@ impl Shared {
         }
     }
 
-    /// Says where the server listens; once.
+    /// Says where the server listens; once, when everything else stands.
     pub fn set_listening(&self, listening: Listening) {
+        self.memory_at_start
+            .store(self.memory_used(), Ordering::Relaxed);
         let first = self.listening.set(listening).is_ok();
         assert!(first, "the server begins to listen once");
     }
@@ -259,7 +262,7 @@ impl Shared {
 
     /// What was allocated before the first key.
     pub(crate) fn memory_at_start(&self) -> usize {
-        self.memory_at_start
+        self.memory_at_start.load(Ordering::Relaxed)
     }
 
     /// What is done in a second, of late.

@@ -197,12 +197,7 @@ fn unblock(call: &mut Call<'_, '_, '_>) -> Handled {
         3 => {}
         4 if request.is(3, "TIMEOUT") || request.is(3, "ERROR") => {}
         4 => return Err(AdminError::UnblockReason),
-        _ => {
-            return Err(CommandError::Arity {
-                command: "client|unblock",
-            }
-            .into());
-        }
+        _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
     }
     number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     integer(call, 0)
@@ -215,12 +210,7 @@ fn pause(call: &mut Call<'_, '_, '_>) -> Handled {
         4 if request.is(3, "ALL") => true,
         4 if request.is(3, "WRITE") => false,
         4 => return Err(AdminError::PauseMode),
-        _ => {
-            return Err(CommandError::Arity {
-                command: "client|pause",
-            }
-            .into());
-        }
+        _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
     };
     let timeout = number::parse_i64(request.arg(2)).ok_or(AdminError::TimeoutNotAnInteger)?;
     let timeout_ms = u64::try_from(timeout).map_err(|_| AdminError::TimeoutNegative)?;

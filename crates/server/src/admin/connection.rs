@@ -123,11 +123,8 @@ pub(super) fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.record.has(ClientFlag::Monitor) {
         call.shared.monitors.remove(call.client.id);
     }
-    for flag in [
-        ClientFlag::Monitor,
-        ClientFlag::NoEvict,
-        ClientFlag::NoTouch,
-    ] {
+    // As in Redis, NO-EVICT stays.
+    for flag in [ClientFlag::Monitor, ClientFlag::NoTouch] {
         call.record.set_flag(flag, false);
     }
     call.record

@@ -76,6 +76,7 @@ fn command() -> Command {
             .value_name(if setting.list { "VALUES" } else { "VALUE" })
             .allow_hyphen_values(true)
             .action(action)
+            .hide(setting.fixed)
             .help(format!("{} [default: {shown}]", setting.meaning));
         if setting.own_name.is_some() {
             argument = argument.alias(setting.name);

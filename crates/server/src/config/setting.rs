@@ -34,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) change: Change,
     /// Whether its value is a list of words.
     pub(crate) list: bool,
+    /// Whether it has only one value, so that `--help` does without it.
+    pub(crate) fixed: bool,
     read: fn(&Config) -> Vec<u8>,
     write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
 }
@@ -52,6 +54,7 @@ impl Setting {
             meaning,
             change,
             list: false,
+            fixed: false,
             read,
             write,
         }
@@ -69,6 +72,11 @@ impl Setting {
 
     const fn list(mut self) -> Self {
         self.list = true;
+        self
+    }
+
+    const fn fixed(mut self) -> Self {
+        self.fixed = true;
         self
     }
 
@@ -370,6 +378,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         |_| b"no".into(),
         |_, value| only(value, "no", NOTHING_KEPT),
     )
+    .fixed()
     .running(),
     Setting::new(
         "save",
@@ -377,6 +386,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         |_| Vec::new(),
         |_, value| only(value, "", NOTHING_KEPT),
     )
+    .fixed()
     .list()
     .running(),
     Setting::new(
@@ -385,6 +395,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         |_| b"noeviction".into(),
         |_, value| only(value, "noeviction", "no key is removed to make room"),
     )
+    .fixed()
     .running(),
     Setting::new(
         "notify-keyspace-events",
@@ -392,13 +403,15 @@ pub(crate) static SETTINGS: &[Setting] = &[
         |_| Vec::new(),
         |_, value| only(value, "", "no client is told what changes"),
     )
+    .fixed()
     .running(),
     Setting::new(
         "cluster-enabled",
         "Only no: the server is no node of a cluster",
         |_| b"no".into(),
         |_, value| only(value, "no", "the server is no node of a cluster"),
-    ),
+    )
+    .fixed(),
 ];
 
 const NOTHING_KEPT: &str = "nothing is kept on disk";

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! With one small request that is one system call each for waiting, reading and writing; with many
-//! readable sockets they share the wait. The clock is read twice per turn.
+//! readable sockets they share the wait. The clock is read three times per turn.
 //!
 //! Invariants:
 //! - **WL1** No gate and no pin is held while the worker waits, reads or sends (`Turn` is dropped).

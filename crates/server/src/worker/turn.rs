@@ -30,6 +30,7 @@ impl Worker {
         while self.gathering.gather(&mut self.connections) {
             self.execute_batch();
         }
+        self.recorder.end_execution();
         self.settle();
         self.send();
         self.recorder.end_batch(&self.shared);
