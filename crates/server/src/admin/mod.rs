@@ -4,6 +4,18 @@
 //! changes it changes at its end, after everything that can fail, as the database's own commands
 //! do.
 //!
+//! Where answers differ from those of Redis 7.0.15:
+//!
+//! - SAVE, BGSAVE, BGREWRITEAOF and SHUTDOWN SAVE are refused, since nothing is kept on disk.
+//! - WAIT answers 0 at once, whatever its timeout: there is no replica to wait for.
+//! - CLIENT TRACKING ON is refused, CLIENT SETINFO, NO-TOUCH and KILL MAXAGE are those of Redis 7.2
+//!   and 7.4, and CLIENT LIST ends with `lib-name` and `lib-ver`.
+//! - A second MONITOR on a connection answers `+OK` (Redis: nothing), and CLIENT REPLY OFF inside
+//!   EXEC silences the whole reply (Redis: what follows in it).
+//! - DEBUG SLEEP holds back its own connection only.
+//! - Latencies are end to end, not times of execution (see `recorder`).
+//! - HELP has its own words; reports for people (the DOCTORs, MALLOC-STATS) too.
+//!
 //! Deliberately absent: waiting. A handler answers from what it sees; CLIENT KILL and MONITOR reach
 //! other workers through their mailboxes.
 

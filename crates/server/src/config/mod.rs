@@ -13,6 +13,7 @@
 mod error;
 mod file;
 mod flags;
+mod reference;
 mod rewrite;
 mod setting;
 mod value;
@@ -28,6 +29,7 @@ use pando_db::EngineKind;
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 #[cfg(test)]
 pub(crate) use file::split as split_line;
+pub use reference::reference;
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::{Change, SETTINGS, Setting};
 pub use value::LogLevel;

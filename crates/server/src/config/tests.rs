@@ -220,3 +220,14 @@ fn a_rewrite_keeps_comments_and_appends_what_changed() {
     assert_eq!(read_back, config);
     assert_eq!(rewritten(&Config::default(), b""), b"");
 }
+
+#[test]
+fn the_page_about_settings_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SETTINGS.md");
+    let written = std::fs::read_to_string(path).expect("docs/SETTINGS.md is there");
+    assert!(
+        written == reference(),
+        "docs/SETTINGS.md differs from the table of settings; make it again:\n\
+         cargo run -q -p pando-server --example settings > docs/SETTINGS.md"
+    );
+}
