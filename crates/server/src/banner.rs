@@ -16,7 +16,7 @@ pub fn banner(config: &Config, listening: &Listening) -> String {
     let mut text = format!(
         "pando {}: an ordered in-memory database that speaks the Redis protocol\n\
          engine {}, {} {workers}, {} databases, at most {} clients\n\
-         durability: none. Nothing is kept on disk yet: what is stored is lost when the server ends.\n\
+         durability: none. Nothing is kept on disk yet: a restart begins empty.\n\
          listening",
         env!("CARGO_PKG_VERSION"),
         config.engine.name(),

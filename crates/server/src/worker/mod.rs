@@ -336,8 +336,8 @@ impl Worker {
         settings.timeout_s() > 0 || settings.output_limit().soft_bytes > 0
     }
 
-    /// Closes connections that have been idle, or crowded with output, for too long. O(connections),
-    /// once a second.
+    /// Closes connections that have been idle, or crowded with output, for too long.
+    /// O(connections), once a second.
     fn sweep(&mut self, now_ms: u64) {
         self.sweep_ms = now_ms + 1000;
         let timeout_ms = self.shared.settings.timeout_s() * 1000;

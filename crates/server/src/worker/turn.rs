@@ -102,8 +102,8 @@ impl Worker {
         }
     }
 
-    /// The client sends nothing more and everything is executed: the connection ends when its output
-    /// is sent.
+    /// The client sends nothing more and everything is executed: the connection ends when its
+    /// output is sent.
     fn end_of_input(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
@@ -370,8 +370,8 @@ impl Worker {
     }
 }
 
-/// Makes a decoded request wait in its connection's input, unless it stands there already or nothing
-/// more is executed.
+/// Makes a decoded request wait in its connection's input, unless it stands there already or
+/// nothing more is executed.
 fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::ArgumentRange]) {
     let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
     if !entry.waiting && !ends {

@@ -1,0 +1,8 @@
+//! The server as its clients see it: hostile ones, ordinary ones, and whoever starts and stops it.
+
+mod applications;
+mod bounds;
+mod harness;
+mod malformed;
+mod process;
+mod waiting;

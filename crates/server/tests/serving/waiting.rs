@@ -1,0 +1,193 @@
+//! Requests that wait hold up their own connection, in order, and nobody else.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{TestServer, Wire, request};
+
+#[test]
+fn a_sleeping_request_holds_up_only_its_own_connection() {
+    let server = TestServer::start(&["--threads", "1"]);
+    let mut sleeper = server.connect();
+    let mut other = server.connect();
+    let start = Instant::now();
+    sleeper.send("DEBUG SLEEP 0.4\r\nECHO behind\r\nDEBUG SLEEP 0\r\n");
+    other.expect_served();
+    assert!(
+        start.elapsed() < Duration::from_millis(400),
+        "the other client waited"
+    );
+    sleeper.expect("+OK\r\n$6\r\nbehind\r\n+OK\r\n");
+    assert!(
+        start.elapsed() >= Duration::from_millis(400),
+        "the sleeper did not sleep"
+    );
+}
+
+#[test]
+fn a_sleeper_that_goes_away_gives_its_place_back() {
+    let server = TestServer::start(&["--maxclients", "1"]);
+    for _ in 0..3 {
+        server.wait_until("the place is free", || {
+            let mut wire = server.connect();
+            wire.send_some("PING\r\nDEBUG SLEEP 1000000\r\n");
+            wire.line() == "+PONG"
+        });
+    }
+}
+
+#[test]
+fn a_pause_holds_requests_back_in_order() {
+    let server = TestServer::start(&[]);
+    let mut writer = server.connect();
+    let mut reader = server.connect();
+    let mut admin = server.connect();
+    admin.ask(&["CLIENT", "PAUSE", "1000000", "WRITE"], "+OK\r\n");
+    writer.send("GET k\r\nSET k v\r\nGET k\r\nECHO \"in line\"\r\n");
+    writer.expect("$-1\r\n");
+    // The write waits, reads of others do not.
+    for _ in 0..3 {
+        reader.ask(&["GET", "k"], "$-1\r\n");
+    }
+    admin.ask(&["CLIENT", "UNPAUSE"], "+OK\r\n");
+    writer.expect("+OK\r\n$1\r\nv\r\n$7\r\nin line\r\n");
+
+    admin.ask(&["CLIENT", "PAUSE", "200"], "+OK\r\n");
+    let start = Instant::now();
+    reader.ask(&["GET", "k"], "$1\r\nv\r\n");
+    assert!(
+        start.elapsed() >= Duration::from_millis(100),
+        "the read did not wait"
+    );
+}
+
+#[test]
+fn a_paused_client_that_goes_away_leaves_nothing_behind() {
+    let server = TestServer::start(&[]);
+    let mut admin = server.connect();
+    admin.ask(&["CLIENT", "PAUSE", "1000000", "WRITE"], "+OK\r\n");
+    let mut writer = server.connect();
+    writer.send("PING\r\nSET k v\r\n");
+    writer.expect("+PONG\r\n");
+    drop(writer);
+    server.wait_until("the connection is closed", || {
+        admin.ask_any(&["CLIENT", "LIST"]).lines().count() == 1
+    });
+    admin.ask(&["CLIENT", "UNPAUSE"], "+OK\r\n");
+    admin.ask(&["GET", "k"], "$-1\r\n");
+}
+
+/// Stores `count` keys of the form `key:N`.
+fn fill(wire: &mut Wire, count: usize) {
+    for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
+        let bytes: Vec<u8> = chunk
+            .iter()
+            .flat_map(|number| request(&[b"SET", format!("key:{number}").as_bytes(), b"v"]))
+            .collect();
+        wire.send(bytes);
+        wire.expect("+OK\r\n".repeat(chunk.len()));
+    }
+}
+
+#[test]
+fn a_long_command_lets_others_run_between_its_slices() {
+    const KEYS: usize = 50_000;
+    let server = TestServer::start(&["--threads", "1"]);
+    let mut long = server.connect();
+    let mut other = server.connect();
+    fill(&mut long, KEYS);
+    long.send("KEYS *\r\nECHO behind\r\n");
+    let mut served = 0;
+    while !long.has_input() {
+        other.expect_served();
+        served += 1;
+    }
+    assert!(served >= 2, "{served} requests were served meanwhile");
+    long.expect(format!("*{KEYS}\r\n"));
+    for _ in 0..KEYS {
+        long.line();
+        long.line();
+    }
+    long.expect("$6\r\nbehind\r\n");
+}
+
+#[test]
+fn no_reply_means_none_from_commands_that_wait_either() {
+    let server = TestServer::start(&[]);
+    let mut wire = server.connect();
+    wire.send("CLIENT REPLY SKIP\r\nDEBUG SLEEP 0.01\r\nCLIENT REPLY SKIP\r\nKEYS *\r\nPING\r\n");
+    wire.expect("+PONG\r\n");
+    wire.send("CLIENT REPLY OFF\r\nDEBUG SLEEP 0.01\r\nKEYS *\r\nPING\r\nCLIENT REPLY ON\r\n");
+    wire.expect("+OK\r\n");
+    wire.expect_served();
+}
+
+#[test]
+fn a_client_that_closes_its_end_gets_what_it_asked_for() {
+    let server = TestServer::start(&[]);
+    let mut wire = server.connect();
+    wire.ask(&["SETRANGE", "key", "8000000", "x"], ":8000001\r\n");
+    wire.send("GET key\r\nSTRLEN key\r\nPING\r\nhalf a requ");
+    wire.end();
+    wire.expect("$8000001\r\n");
+    wire.expect(vec![0; 8_000_000]);
+    wire.expect("x\r\n:8000001\r\n+PONG\r\n");
+    wire.expect_closed();
+}
+
+#[test]
+fn quit_answers_and_ends_the_connection() {
+    let server = TestServer::start(&[]);
+    let mut wire = server.connect();
+    wire.send("PING\r\nQUIT\r\nPING\r\n");
+    wire.expect("+PONG\r\n+OK\r\n");
+    wire.expect_closed();
+}
+
+#[test]
+fn a_killed_client_executes_nothing_more() {
+    let server = TestServer::start(&[]);
+    let mut admin = server.connect();
+    let mut idle = server.connect();
+    let mut sleeper = server.connect();
+    let id = |wire: &mut Wire| {
+        wire.send("CLIENT ID\r\n");
+        wire.line()[1..].to_owned()
+    };
+    let (idle_id, sleeper_id) = (id(&mut idle), id(&mut sleeper));
+    sleeper.send("DEBUG SLEEP 1000000\r\nSET k v\r\n");
+    admin.ask(&["CLIENT", "KILL", "ID", &idle_id], ":1\r\n");
+    idle.expect_closed();
+    server.wait_until("the sleeper sleeps", || {
+        let list = admin.ask_any(&["CLIENT", "LIST", "ID", &sleeper_id]);
+        list.contains(" cmd=debug ")
+    });
+    admin.ask(&["CLIENT", "KILL", "ID", &sleeper_id], ":1\r\n");
+    sleeper.expect_closed();
+    admin.ask(&["EXISTS", "k"], ":0\r\n");
+    let own = id(&mut admin);
+    admin.send(format!("CLIENT KILL SKIPME no ID {own}\r\nSET k v\r\n"));
+    admin.expect(":1\r\n");
+    admin.expect_closed();
+    server.connect().ask(&["EXISTS", "k"], ":0\r\n");
+}
+
+#[test]
+fn a_monitor_sees_the_commands_of_every_worker() {
+    let server = TestServer::start(&["--threads", "2"]);
+    let mut monitor = server.connect();
+    monitor.send("MONITOR\r\n");
+    monitor.expect("+OK\r\n");
+    let mut clients: Vec<Wire> = (0..4).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask(
+            &["ECHO", &number.to_string()],
+            &format!("$1\r\n{number}\r\n"),
+        );
+    }
+    let mut seen: Vec<String> = (0..4).map(|_| monitor.line()).collect();
+    seen.sort_by_key(|line| line.split_once("\"ECHO\"").expect("an ECHO").1.to_owned());
+    for (number, line) in seen.iter().enumerate() {
+        assert!(line.ends_with(&format!("\"ECHO\" \"{number}\"")), "{line}");
+    }
+    monitor.expect_served();
+}
