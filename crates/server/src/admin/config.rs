@@ -1,11 +1,13 @@
 //! CONFIG: settings while the server runs.
 
 use pando_db::{CommandError, HostProgress};
+use pando_io::descriptors;
 use pando_protocol::pattern;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
 use crate::config::{self, Change, Config, SETTINGS, Setting, SettingError};
+use crate::limits;
 
 const HELP: &[&str] = &[
     "GET <pattern> [<pattern> ...]",
@@ -96,10 +98,33 @@ fn set(call: &mut Call<'_, '_, '_>) -> Handled {
 }
 
 fn apply(config: &mut Config, changes: &[(&'static Setting, &[u8])]) -> Result<(), AdminError> {
+    let clients_max_before = config.clients_max;
     for (setting, value) in changes {
         setting.set(config, value).map_err(refusal)?;
     }
-    config.validate().map_err(refusal)
+    config.validate().map_err(refusal)?;
+    make_room(config.clients_max, clients_max_before, config.threads)
+}
+
+/// Raises the limit of open files for more connections.
+fn make_room(clients_max: usize, before: usize, threads: usize) -> Result<(), AdminError> {
+    if clients_max <= before {
+        return Ok(());
+    }
+    let reserved = limits::DESCRIPTORS_RESERVED + threads as u64;
+    let limit = descriptors::raise_limit(clients_max as u64 + reserved);
+    let possible = limit.saturating_sub(reserved);
+    if possible < clients_max as u64 {
+        let reason = format!(
+            "The operating system is not able to handle the specified number of clients, try with \
+             {possible}"
+        );
+        return Err(AdminError::ConfigSet {
+            name: Echo::of(b"maxclients"),
+            reason: Echo::of(reason.as_bytes()),
+        });
+    }
+    Ok(())
 }
 
 fn refusal(error: SettingError) -> AdminError {

@@ -15,8 +15,8 @@ This page is made from the table of settings; after a change there, make it agai
     cargo run -q -p pando-server --example settings > docs/SETTINGS.md
 
 Flags win over the file (`--config FILE`), the file over the defaults. In the file a line is
-`name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`. Where two
-names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis has.
+`name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`. Where
+two names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis has.
 Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
 ";
 
@@ -30,8 +30,8 @@ pub fn reference() -> String {
     }
     page.push_str(
         "\n## What Redis has and this server has not\n\n\
-         These are understood with one value each, so that clients and files that name it work; any \
-         other\nvalue is refused.\n\n",
+         These are understood with one value each, so that clients and files that name it work; \
+         any\nother value is refused.\n\n",
     );
     for setting in SETTINGS.iter().filter(|setting| setting.fixed) {
         let _ = writeln!(
