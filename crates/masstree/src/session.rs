@@ -21,10 +21,11 @@ use crate::update::Update;
 
 /// A session of a [`Masstree`]: a pin, a pool and counters of its own.
 pub struct MasstreeSession {
-    engine: Arc<Masstree>,
     context: Context,
     /// Pins that the caller holds.
     pins: usize,
+    /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
+    engine: Arc<Masstree>,
 }
 
 impl fmt::Debug for MasstreeSession {

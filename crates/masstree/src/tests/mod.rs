@@ -6,6 +6,8 @@ mod oracle;
 mod shapes;
 mod stress;
 
+pando_engine::conformance_suite!(crate::Masstree);
+
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
