@@ -8,11 +8,11 @@
 //! | the layer is | it is | by |
 //! |---|---|---|
 //! | one empty border node | removed, with its entry above | [`tidy_layers`] |
-//! | one border node with one value | folded: the value moves up, its suffix grows by a slice | [`tidy_layers`] |
+//! | one border node with one value | folded: the value moves up, its suffix grows | [`tidy_layers`] |
 //! | anything else | left | |
 //!
-//! Folding from the bottom up undoes whole chains of one-key layers, which removals leave behind
-//! where two keys with a long common prefix were.
+//! A chain of one-key layers, which removals leave behind where two keys with a long common prefix
+//! were, goes at once: all of it is locked from the bottom up to the first layer that stays.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -38,7 +38,6 @@ use pando_sync::shim::Spin;
 use crate::block::{BlockRef, Keep};
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
-use crate::layer::{descend_layers, lock_above};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::remove::{remove_border, remove_entry};
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
@@ -258,6 +257,7 @@ fn finish_removal(locked: Locked<'_>, left: usize, context: &mut Context) {
 }
 
 /// Repairs the layer at `offset` of `key`, and those above it as long as there is something to do.
+/// O(length / 8) however many layers go: a chain goes at once.
 pub(crate) fn tidy_layers(
     tree: &Tree,
     key: &[u8],
@@ -267,9 +267,9 @@ pub(crate) fn tidy_layers(
 ) {
     let mut spin = Spin::new();
     while offset > 0 {
-        match tidy_layer(tree, key, offset, guard, context) {
-            Ok(true) => offset -= SLICE_BYTES,
-            Ok(false) => return,
+        match tidy_chain(tree, key, offset, guard, context) {
+            Ok(Some(changed)) => offset = changed,
+            Ok(None) => return,
             // A layer on the way was just removed or replaced.
             Err(LayerGone) => spin.wait(),
         }
@@ -278,36 +278,38 @@ pub(crate) fn tidy_layers(
 
 /// The nodes of a layer that consists of one border node and the interior nodes above it, locked.
 struct Spine<'g> {
-    border: BorderRef<'g>,
+    border: Locked<'g>,
     interiors: Vec<InteriorRef<'g>>,
 }
 
-impl<'g> Spine<'g> {
-    /// Locks what is above `locked`; `None` if the layer has other nodes.
-    fn lock(locked: Locked<'g>) -> Option<Self> {
-        if locked.next().is_some() || locked.prev().is_some() {
-            return None;
+impl Drop for Spine<'_> {
+    fn drop(&mut self) {
+        for interior in &self.interiors {
+            interior.version.unlock();
         }
-        let mut spine = Self {
-            border: *locked,
-            interiors: Vec::new(),
-        };
-        let mut node = locked.node();
+    }
+}
+
+impl<'g> Spine<'g> {
+    /// Locks what is above `border`; gives it back if the layer has other nodes.
+    fn lock(border: Locked<'g>) -> Result<Self, Locked<'g>> {
+        if border.next().is_some() || border.prev().is_some() {
+            return Err(border);
+        }
+        let mut interiors = Vec::new();
+        let mut node = border.node();
         while let Some(parent) = node.locked_parent() {
-            spine.interiors.push(parent);
+            interiors.push(parent);
             if parent.count() > 0 {
                 // Another remover has emptied the list but not yet this node. It tidies up later.
-                for interior in spine.interiors {
+                for interior in interiors {
                     interior.version.unlock();
                 }
-                return None;
+                return Err(border);
             }
             node = parent.node();
         }
-        Some(Self {
-            border: locked.into_owned(),
-            ..spine
-        })
+        Ok(Self { border, interiors })
     }
 
     /// Marks all nodes deleted: from now on nobody reads the layer.
@@ -319,76 +321,135 @@ impl<'g> Spine<'g> {
     }
 
     /// Unlocks and retires all nodes.
-    fn retire(self, context: &mut Context) {
+    fn retire(mut self, context: &mut Context) {
         context.counters.layers.add(-1);
-        self.border.version.unlock();
-        context.retire_node(self.border.node());
-        for interior in self.interiors {
+        let border = *self.border;
+        let interiors = std::mem::take(&mut self.interiors);
+        drop(self);
+        context.retire_node(border.node());
+        for interior in interiors {
             interior.version.unlock();
             context.retire_node(interior.node());
         }
     }
 }
 
-/// Repairs one layer; returns whether the layer above has changed by it.
-fn tidy_layer(
+/// What a layer that can go leaves behind in the layer above.
+enum Rest<'g> {
+    Nothing,
+    /// A value, with its code and slice in the layer.
+    Value(u8, u64, BlockRef<'g>),
+}
+
+/// Repairs the layer at `offset`, together with those above it that hold nothing else; returns the
+/// offset of the layer that has changed by it.
+fn tidy_chain(
     tree: &Tree,
     key: &[u8],
     offset: usize,
     guard: Guard<'_>,
     context: &mut Context,
-) -> Result<bool, LayerGone> {
-    let Some(root) = descend_layers(tree, Cursor::at(key, offset), guard, context)? else {
-        return Ok(false);
-    };
+) -> Result<Option<usize>, LayerGone> {
+    let mut path = Vec::new();
+    let mut root = tree.root(guard);
+    for above in (0..offset).step_by(SLICE_BYTES) {
+        let (reached, found) = look(root, Cursor::at(key, above), guard, &context.counters)?;
+        let Found::Layer(next) = found else {
+            return Ok(None);
+        };
+        path.push(reached);
+        root = next;
+    }
     // The leftmost border node is responsible for the lowest slice (M5).
     let reached = find_border(root, 0, &context.counters)?;
     let locked = lock_border(&reached, 0)?;
     let permutation = locked.permutation();
-    if permutation.count() > 1 {
-        return Ok(false);
-    }
-    let single = (permutation.count() == 1).then(|| permutation.slot(0));
-    let value = match single.map(|slot| locked.owned_slot(slot, guard)) {
-        Some((_, Found::Layer(_))) => return Ok(false),
-        Some((code, Found::Value(block))) => Some((code, block)),
-        _ => None,
+    let rest = match permutation.count() {
+        0 => Rest::Nothing,
+        1 => match locked.owned_slot(permutation.slot(0), guard) {
+            (code, Found::Value(block)) => {
+                Rest::Value(code, locked.slice(permutation.slot(0)), block)
+            }
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
     };
-    let slice = single.map(|slot| locked.slice(slot));
-    let Some(spine) = Spine::lock(locked) else {
-        return Ok(false);
+    let Ok(lowest) = Spine::lock(locked) else {
+        return Ok(None);
     };
-    spine.mark_deleted();
-    let (above, slot) = lock_above(tree, key, offset, guard, context);
-    if let (Some((code, block)), Some(slice)) = (value, slice) {
-        let mut suffix = slice.to_be_bytes()[..usize::from(code.min(CODE_SLICE_MAX))].to_vec();
-        suffix.extend_from_slice(block.suffix());
-        let suffix = Suffix::store(&mut context.pool, &suffix);
-        let moved = block.rebuild(&mut context.pool, suffix);
-        // Unlike a new layer, a fold bumps vinsert: a reader that saw the suffix from before the
-        // layer existed must not take the layer's link for its value.
-        above.version.mark_inserting();
-        above.set_code(slot, CODE_UNSTABLE);
-        above.set_link(slot, moved.as_link());
-        above.set_code(slot, CODE_SUFFIX);
-        drop(above);
-        context.counters.entries.add(-1);
-        context.counters.layer_folds_total.add(1);
-        context.retire_block(
-            tree,
-            block,
-            Keep {
-                body: true,
-                suffix: false,
-            },
-        );
-    } else {
-        let permutation = above.permutation();
-        let position = (0..permutation.count()).find(|index| permutation.slot(*index) == slot);
-        let left = remove_entry(*above, position.expect("a listed slot"), context);
-        finish_removal(above, left, context);
-        context.counters.layer_removals_total.add(1);
+    let mut chain = vec![lowest];
+    // Up to the first layer that stays (M6: locks go up).
+    let above = loop {
+        let Some(reached) = path.pop() else {
+            unreachable!("the first layer has one entry at least, and stays")
+        };
+        let slice = Cursor::at(key, path.len() * SLICE_BYTES).slice();
+        let locked = lock_border(&reached, slice)?;
+        if path.is_empty() || locked.permutation().count() > 1 {
+            break locked;
+        }
+        match Spine::lock(locked) {
+            Ok(spine) => chain.push(spine),
+            Err(locked) => break locked,
+        }
+    };
+    let above_offset = path.len() * SLICE_BYTES;
+    let cursor = Cursor::at(key, above_offset);
+    let permutation = above.permutation();
+    // While the lowest layer's only node is ours, nobody has cut it off (ML2).
+    let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
+    let position = position.expect("the entry above a layer stays while the layer is owned");
+    let slot = permutation.slot(position);
+    chain.iter().for_each(Spine::mark_deleted);
+    match rest {
+        Rest::Value(code, slice, block) => {
+            let mut suffix = key[above_offset + SLICE_BYTES..offset].to_vec();
+            let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+            suffix.extend_from_slice(&slice.to_be_bytes()[..slice_bytes]);
+            suffix.extend_from_slice(block.suffix());
+            fold(*above, slot, block, &suffix, context);
+            drop(above);
+            context.counters.entries.add(-(chain.len() as i64));
+            context.counters.layer_folds_total.add(chain.len() as i64);
+            context.retire_block(
+                tree,
+                block,
+                Keep {
+                    body: true,
+                    suffix: false,
+                },
+            );
+        }
+        Rest::Nothing => {
+            let left = remove_entry(*above, position, context);
+            finish_removal(above, left, context);
+            context.counters.entries.add(1 - chain.len() as i64);
+            context
+                .counters
+                .layer_removals_total
+                .add(chain.len() as i64);
+        }
     }
-    spine.retire(context);
-    Ok(true)
+    for spine in chain {
+        spine.retire(context);
+    }
+    Ok(Some(above_offset))
+}
+
+/// Turns the LAYER entry in `slot` back into a value with this suffix. The caller has locked.
+fn fold(
+    above: BorderRef<'_>,
+    slot: usize,
+    block: BlockRef<'_>,
+    suffix: &[u8],
+    context: &mut Context,
+) {
+    let suffix = Suffix::store(&mut context.pool, suffix);
+    let moved = block.rebuild(&mut context.pool, suffix);
+    // Unlike a new layer, a fold bumps vinsert: a reader that saw the suffix from before the layer
+    // existed must not take the layer's link for its value.
+    above.version.mark_inserting();
+    above.set_code(slot, CODE_UNSTABLE);
+    above.set_link(slot, moved.as_link());
+    above.set_code(slot, CODE_SUFFIX);
 }
