@@ -163,8 +163,8 @@ pub trait Point {
     /// The one write primitive: shows the key's value to `decide` and commits what it decides
     /// (E1), returning the version drawn, or `None` when it kept the key.
     ///
-    /// `decide` must be pure (no I/O, clock, randomness, reply). It runs at least once, on a dropped
-    /// tree too, and may run more often; what it decides last is committed.
+    /// `decide` must be pure (no I/O, clock, randomness, reply). It runs at least once, on a
+    /// dropped tree too, and may run more often; what it decides last is committed.
     fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,

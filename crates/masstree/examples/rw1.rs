@@ -1,8 +1,8 @@
 //! Masstree's own workload `rw1` through the engine contract: puts of decimal strings of random
 //! 31-bit numbers into an empty tree, then gets, batched gets and scans of them.
 //!
-//! `cargo run --release -p pando-masstree --example rw1 -- [keys] [small]`; `small` asks for ordinary
-//! pages instead of huge ones. Prints one line per phase.
+//! `cargo run --release -p pando-masstree --example rw1 -- [keys] [small]`; `small` asks for
+//! ordinary pages instead of huge ones. Prints one line per phase.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

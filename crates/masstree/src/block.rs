@@ -14,11 +14,12 @@
 //! A plain 8-byte value of a key that ends two bytes after its slice takes 22 bytes.
 //!
 //! Invariants:
-//! - **MB1** A published block is immutable; a change publishes a new block and retires the old one.
-//! - **MB2** Every body and every external suffix is owned by exactly one block that is not retired,
-//!   or by retired blocks only. A successor takes them over bit by bit; the retired predecessor is
-//!   then reclaimed without them ([`Keep`]). Readers of the predecessor are pinned since before the
-//!   successor existed, hence until after it could be reclaimed.
+//! - **MB1** A published block is immutable; a change publishes a new block and retires the old
+//!   one.
+//! - **MB2** Every body and every external suffix is owned by exactly one block that is not
+//!   retired, or by retired blocks only. A successor takes them over bit by bit; the retired
+//!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor are pinned
+//!   since before the successor existed, hence until after it could be reclaimed.
 //!
 //! Deliberately absent: expiry, columns (the engine crate's rows bring them).
 

@@ -29,7 +29,9 @@ macro_rules! counters {
 
         impl Counters {
             /// Every counter with its name and its description.
-            pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, &Counter)> {
+            pub(crate) fn each(
+                &self,
+            ) -> impl Iterator<Item = (&'static str, &'static str, &Counter)> {
                 [$((stringify!($name), concat!($($help),*), &self.$name),)*].into_iter()
             }
 

@@ -8,8 +8,9 @@
 //! | `segments[high]`, `trees[low]` | `create`, `remove`: the mutex `owned` | `get`, `Acquire`, pinned |
 //! | `owned` | `create`, `remove`: its mutex | `len`, gauges |
 //!
-//! Invariant **MD1**: a tree that `get` has returned lives until the pin ends, because `remove`
-//! hands the tree to the caller, who keeps it until the epoch has passed.
+//! Invariant:
+//! - **MD1** A tree that `get` has returned lives until the pin ends, because `remove` hands the
+//!   tree to the caller, who keeps it until the epoch has passed.
 
 use std::collections::HashMap;
 use std::ptr;

@@ -1,9 +1,9 @@
 //! Making layers and keeping their links (§4.6.3): `deepen`, `grow`, `refresh_link`.
 //!
-//! Departures: a new layer is complete before it is linked, with both keys and with every layer that
-//! their common prefix asks for at once (the paper links a layer of one key and goes on inserting);
-//! and a young layer's root has few slots, since most layers stay tiny (the paper counts 2.3 keys).
-//! When it fills it is replaced by a full-size one.
+//! Departures: a new layer is complete before it is linked, with both keys and with every layer
+//! that their common prefix asks for at once (the paper links a layer of one key and goes on
+//! inserting); and a young layer's root has few slots, since most layers stay tiny (the paper
+//! counts 2.3 keys). When it fills it is replaced by a full-size one.
 //!
 //! Invariants:
 //! - **ML1** Exactly one LAYER entry leads to a layer; its link is the layer's root or, lazily

@@ -23,7 +23,8 @@
 //! What a command calls is in `session` and `engine`. Each departure from the paper is said, with
 //! its reason, in the module where it happens; the invariants M1 to M7 stand in `node`.
 //!
-//! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without too).
+//! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without
+//! too).
 
 mod batch;
 mod block;

@@ -24,8 +24,8 @@
 //! - **M1** Whatever is reachable from a tree's root, or was since the pin began, lives until the
 //!   pin ends: nodes and blocks are retired only after they were made unreachable.
 //! - **M2** A pointer from a slot or child array is followed only after the version under which it
-//!   was loaded was validated; vacated slots keep stale pointers. `next`, `prev` and `parent` hold no
-//!   stale pointers while their node is live.
+//!   was loaded was validated; vacated slots keep stale pointers. `next`, `prev` and `parent` hold
+//!   no stale pointers while their node is live.
 //! - **M3** `low` is constant; all keys of a border node are at or above it, and below `next`'s.
 //! - **M4** All keys with the same slice of a layer are in one border node.
 //! - **M5** A layer's first border node stays its leftmost until the whole layer goes.

@@ -1,12 +1,12 @@
 //! Key suffixes (§4.2): what follows the slice of a key that is alone with its slice in its layer.
 //!
 //! The paper keeps suffixes in a bag beside the node, inline or external, sized adaptively. Here
-//! they adapt per key and live with the value: inline in its block up to [`INLINE_BYTES_MAX`], above
-//! that in a block of their own that is handed over from version to version, so that an update of a
-//! small value under a long key copies neither. Reasons for the departure: a get reads the block
-//! anyway, so a suffix compare costs no further fetch (the bag costs one); splits move a pointer
-//! and no bytes; nothing that an optimistic reader compares is ever rewritten, where a bag needs
-//! copy-and-swap and its validation; and short suffixes vanish in the rounding of blocks.
+//! they adapt per key and live with the value: inline in its block up to [`INLINE_BYTES_MAX`],
+//! above that in a block of their own that is handed over from version to version, so that an
+//! update of a small value under a long key copies neither. Reasons for the departure: a get reads
+//! the block anyway, so a suffix compare costs no further fetch (the bag costs one); splits move a
+//! pointer and no bytes; nothing that an optimistic reader compares is ever rewritten, where a bag
+//! needs copy-and-swap and its validation; and short suffixes vanish in the rounding of blocks.
 
 use std::ptr::{self, NonNull};
 

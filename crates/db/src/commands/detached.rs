@@ -2,9 +2,9 @@
 //! which they were read.
 //!
 //! Closures of an update may run under a lock and more than once, and replies are written after
-//! them. So a large argument is cut into chunks before the update, and what a closure must bring out
-//! is taken as it stands: a short string is copied, a large one shares its chunks, which costs O(1)
-//! and keeps them alive until the reply is written.
+//! them. So a large argument is cut into chunks before the update, and what a closure must bring
+//! out is taken as it stands: a short string is copied, a large one shares its chunks, which costs
+//! O(1) and keeps them alive until the reply is written.
 
 use std::borrow::Cow;
 use std::ops::Range;

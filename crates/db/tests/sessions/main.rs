@@ -9,9 +9,9 @@
 //! | `slices.rs` | long commands keep their promise beside writers |
 //! | `pause.rs` | CLIENT PAUSE holds back what it should |
 //!
-//! Step-by-step tests are scripts (`script.rs`); the others draw their operations from a seed, which
-//! they print. Time is the test's own, and maintenance runs when the test says so: nothing waits for
-//! a thread that it has not started.
+//! Step-by-step tests are scripts (`script.rs`); the others draw their operations from a seed,
+//! which they print. Time is the test's own, and maintenance runs when the test says so: nothing
+//! waits for a thread that it has not started.
 
 mod connection;
 mod expiry;

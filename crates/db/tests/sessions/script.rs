@@ -2,8 +2,8 @@
 //!
 //! A step is a line:
 //! ```text
-//! a: SET k v -> +OK      connection `a` (made when it is first named) sends this and is answered so
-//! pass 1500              the clock moves on by 1500 milliseconds
+//! a: SET k v -> +OK      connection `a` (made when it is first named) sends this and is answered
+//! so pass 1500              the clock moves on by 1500 milliseconds
 //! maintain               expired keys and old tombstones go, as in the background
 //! ```
 //! Replies are written with their line ends as spaces. The scripts in `transactions.rs` and

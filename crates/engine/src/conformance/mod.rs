@@ -61,8 +61,8 @@ impl Plan {
 
     const EFFORT: u64 = 8;
 
-    /// The usual plan, with the seed and the effort that the environment holds, if it does (decimal,
-    /// or hexadecimal after `0x`).
+    /// The usual plan, with the seed and the effort that the environment holds, if it does
+    /// (decimal, or hexadecimal after `0x`).
     ///
     /// # Panics
     /// When a variable holds something else.

@@ -335,7 +335,9 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
         }),
         3 => (0..200_u16, count()).prop_map(|(first, count)| Change::RemoveFields { first, count }),
         3 => (any::<Option<u64>>(), any::<u32>(), any::<u8>())
-            .prop_map(|(deadline, flags, encoding)| Change::Attributes { deadline, flags, encoding }),
+            .prop_map(|(deadline, flags, encoding)| {
+                Change::Attributes { deadline, flags, encoding }
+            }),
         1 => Just(Change::Copy),
     ]
 }

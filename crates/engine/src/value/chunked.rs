@@ -5,11 +5,11 @@
 //! written takes no memory.
 //!
 //! Invariants:
-//! - **C1** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height` bytes hold the
+//! - **DC1** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height` bytes hold the
 //!   column; height 0 is one chunk.
-//! - **C2** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is zeros. A hole is
+//! - **DC2** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is zeros. A hole is
 //!   zeros only. Nothing but zeros lies behind the column's length.
-//! - **C3** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
+//! - **DC3** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
 //!
 //! Deliberately absent: removal of bytes from the middle, which no command asks for.
 
@@ -39,7 +39,7 @@ pub struct Chunked {
 /// A subtree; its height follows from the path to it.
 #[derive(Clone)]
 enum Node {
-    /// Zeros (C2).
+    /// Zeros (DC2).
     Hole,
     Chunk(Arc<[u8]>),
     Interior(Arc<Interior>),
@@ -114,7 +114,7 @@ impl Chunked {
         }
     }
 
-    /// The written beginning of a chunk (C2). O(height).
+    /// The written beginning of a chunk (DC2). O(height).
     fn chunk(&self, index: usize) -> &[u8] {
         let (mut node, mut height) = (&self.root, self.height);
         loop {
@@ -149,11 +149,11 @@ impl Chunked {
         }
         if !bytes.is_empty() {
             let added = write(&mut self.root, self.height, offset, bytes);
-            self.heap_bytes = self.heap_bytes.checked_add_signed(added).expect("C3");
+            self.heap_bytes = self.heap_bytes.checked_add_signed(added).expect("DC3");
         }
     }
 
-    /// Puts a root above the root (C1).
+    /// Puts a root above the root (DC1).
     fn raise(&mut self) {
         self.height += 1;
         if !matches!(self.root, Node::Hole) {
@@ -213,7 +213,7 @@ fn write(node: &mut Node, height: u32, offset: usize, bytes: &[u8]) -> isize {
         added += INTERIOR_HEAP_BYTES as isize;
     }
     let Node::Interior(children) = node else {
-        unreachable!("a chunk stands at height 0 (C1)")
+        unreachable!("a chunk stands at height 0 (DC1)")
     };
     if Arc::get_mut(children).is_none() {
         cost::copied(size_of::<Interior>());
@@ -244,7 +244,7 @@ fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
         }
         Node::Chunk(chunk) => (&chunk[..], chunk.len() + ARC_HEADER_BYTES),
         Node::Hole => (&[][..], 0),
-        Node::Interior(_) => unreachable!("an interior node stands above height 0 (C1)"),
+        Node::Interior(_) => unreachable!("an interior node stands above height 0 (DC1)"),
     };
     let new = if offset == 0 {
         Arc::from(bytes)

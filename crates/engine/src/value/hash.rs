@@ -122,7 +122,7 @@ impl<'a> HashRef<'a> {
 fn packed_value(row: RowRef<'_>, index: usize) -> StringRef<'_> {
     match row.cell(index) {
         Cell::Inline(bytes) => StringRef::Flat(bytes),
-        Cell::OutOfLine => unreachable!("a packed hash holds its values in line (P3)"),
+        Cell::OutOfLine => unreachable!("a packed hash holds its values in line (DP3)"),
     }
 }
 
@@ -254,8 +254,8 @@ impl HashDraft {
 
     /// Sets a field; returns whether it is new. O(log fields + bytes).
     ///
-    /// A field longer than [`FIELD_BYTES_MAX`] or a value longer than [`crate::limits::COLUMN_BYTES_MAX`] is a
-    /// broken invariant of the caller.
+    /// A field longer than [`FIELD_BYTES_MAX`] or a value longer than
+    /// [`crate::limits::COLUMN_BYTES_MAX`] is a broken invariant of the caller.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         if value.len() <= COLUMN_FLAT_BYTES_MAX {
             self.set_column(field, Column::Flat(value))

@@ -12,10 +12,10 @@
 //! the value is out of line: nothing of it lies in the block (leaves of wide rows only).
 //!
 //! Invariants:
-//! - **P1** Names strictly increase, so a field is found by binary search over the ends.
-//! - **P2** Offsets take 4 bytes only when names and values exceed [`SHORT_DATA_BYTES_MAX`], so
+//! - **DP1** Names strictly increase, so a field is found by binary search over the ends.
+//! - **DP2** Offsets take 4 bytes only when names and values exceed [`SHORT_DATA_BYTES_MAX`], so
 //!   equal contents have equal bytes.
-//! - **P3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
+//! - **DP3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
 //!   value in line.
 //!
 //! Deliberately absent: changes in place. A block is assembled from parts of its predecessor and
@@ -52,7 +52,7 @@ const _: () = assert!(
 pub struct PackedRow(Box<[u8]>);
 
 impl PackedRow {
-    /// Wraps a block (P1, P2, P3).
+    /// Wraps a block (DP1, DP2, DP3).
     pub(super) fn new(block: Box<[u8]>) -> Self {
         debug_assert!(block.len() <= PACKED_ROW_BYTES_MAX);
         Self(block)
@@ -158,7 +158,7 @@ impl<'a> RowRef<'a> {
         (0..index).filter(|index| self.end(2 * index + 1).1).count()
     }
 
-    /// The index of `field`, or that of the first one behind it (P1).
+    /// The index of `field`, or that of the first one behind it (DP1).
     pub(super) fn search(self, field: &[u8]) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -268,7 +268,7 @@ pub(super) fn assembled_bytes(parts: &[Part<'_>]) -> usize {
     Shape::of(parts).block_bytes
 }
 
-/// Makes a block of parts that follow each other in field order (P1). O(bytes).
+/// Makes a block of parts that follow each other in field order (DP1). O(bytes).
 pub(super) fn assemble(parts: &[Part<'_>]) -> Box<[u8]> {
     let shape = Shape::of(parts);
     assert!(

@@ -167,11 +167,13 @@ mod tests {
         new
     }
 
+    const ABOUT_THE_BOUND: Range<usize> = COLUMN_FLAT_BYTES_MAX - 9..COLUMN_FLAT_BYTES_MAX + 9;
+
     proptest! {
         #[test]
         fn writes_are_those_of_a_vector_on_both_sides_of_the_flat_bound(
-            length in prop_oneof![0..30_usize, COLUMN_FLAT_BYTES_MAX - 9..COLUMN_FLAT_BYTES_MAX + 9],
-            offset in prop_oneof![0..40_usize, COLUMN_FLAT_BYTES_MAX - 9..COLUMN_FLAT_BYTES_MAX + 9],
+            length in prop_oneof![0..30_usize, ABOUT_THE_BOUND],
+            offset in prop_oneof![0..40_usize, ABOUT_THE_BOUND],
             written in 0..20_usize,
         ) {
             let old = vec![b'o'; length];

@@ -1,3 +1,5 @@
+//! Blocks of every form, as they are written and read.
+
 use pando_engine::LogEpoch;
 use pando_memory::pool::{Arena, Pages};
 

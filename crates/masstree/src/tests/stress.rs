@@ -1,10 +1,10 @@
 //! Readers, writers, removers, scanners and maintenance on shared nodes and layers.
 //!
-//! Every key has one writer, which numbers its operations: odd ones put the number, even ones remove
-//! the key. Around each operation the writer publishes that it has begun and that it has ended it.
-//! So a reader knows bounds: what it sees must have begun before its read ended and must not be
-//! older than what had ended before its read began. For a register with one writer that, with each
-//! reader's numbers never going back, is linearizability.
+//! Every key has one writer, which numbers its operations: odd ones put the number, even ones
+//! remove the key. Around each operation the writer publishes that it has begun and that it has
+//! ended it. So a reader knows bounds: what it sees must have begun before its read ended and must
+//! not be older than what had ended before its read began. For a register with one writer that,
+//! with each reader's numbers never going back, is linearizability.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

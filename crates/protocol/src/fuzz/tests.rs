@@ -1,3 +1,5 @@
+//! The fuzz targets on seeded input, so that they are run by every `cargo test`.
+
 use super::*;
 use fastrand::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Finding, assert_none, files};
+use crate::{Finding, assert_none, file, files};
 
 const PREFIX: &str = "pando-";
 
@@ -114,10 +114,8 @@ fn findings(manifests: &[(&str, &str)], architecture: &str) -> Vec<Finding> {
 
 #[test]
 fn the_dependencies_are_those_of_the_architecture() {
-    let files = files();
-    let architecture = files.iter().find(|(path, _)| path == "ARCHITECTURE.md");
-    let (_, architecture) = architecture.expect("ARCHITECTURE.md");
-    let manifests: Vec<_> = files
+    let architecture = file("ARCHITECTURE.md");
+    let manifests: Vec<_> = files()
         .iter()
         .filter(|(path, _)| path.ends_with("/Cargo.toml"))
         .map(|(path, text)| (path.as_str(), text.as_str()))

@@ -18,6 +18,7 @@ mod text;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use source::Source;
 
@@ -63,8 +64,13 @@ fn root() -> PathBuf {
         .expect("the repository")
 }
 
-/// Every file of ours that is text, with its path from the root, in order.
-fn files() -> Vec<(String, String)> {
+/// Every file of ours that is text, with its path from the root, in order; read once.
+fn files() -> &'static [(String, String)] {
+    static FILES: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    FILES.get_or_init(read_files)
+}
+
+fn read_files() -> Vec<(String, String)> {
     let root = root();
     let (mut folders, mut files) = (vec![root.clone()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -91,17 +97,23 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-fn sources() -> Vec<Source> {
-    let rust = |path: &str| Path::new(path).extension().is_some_and(|kind| kind == "rs");
-    let files = files().into_iter().filter(|(path, _)| rust(path));
-    let sources: Vec<_> = files
-        .map(|(path, text)| Source::new(&path, &text))
-        .collect();
-    assert!(
-        sources.iter().any(|source| source.path == file!()),
-        "the repository was not found"
-    );
-    sources
+/// The file at this path from the root.
+fn file(path: &str) -> &'static str {
+    let found = files().iter().find(|(name, _)| name == path);
+    &found.unwrap_or_else(|| panic!("{path} is missing")).1
+}
+
+/// Every Rust file, taken apart once.
+fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let rust = |path: &str| Path::new(path).extension().is_some_and(|kind| kind == "rs");
+        let files = files().iter().filter(|(path, _)| rust(path));
+        let sources: Vec<_> = files.map(|(path, text)| Source::new(path, text)).collect();
+        let found = sources.iter().any(|source| source.path == file!());
+        assert!(found, "the repository was not found");
+        sources
+    })
 }
 
 #[track_caller]

@@ -151,10 +151,10 @@ const PRIVATE_FOLDERS: [&str; 5] = ["home", "root", "Users", "work", "tmp"];
 
 fn private_paths(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let folders = PRIVATE_FOLDERS.map(|folder| format!("/{folder}/"));
     for (index, line) in text.lines().enumerate() {
-        for folder in PRIVATE_FOLDERS {
-            let folder = format!("/{folder}/");
-            let absolute = line.match_indices(&folder).any(|(at, _)| {
+        for folder in &folders {
+            let absolute = line.match_indices(folder.as_str()).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
                 // Inside a longer path or a link it is somebody else's folder.
                 !before.is_some_and(|before| before.is_alphanumeric() || "._-/~}>".contains(before))
@@ -170,8 +170,7 @@ fn private_paths(path: &str, text: &str) -> Vec<Finding> {
 
 #[test]
 fn no_file_names_a_private_path() {
-    let files = files();
-    let found = files
+    let found = files()
         .iter()
         .flat_map(|(path, text)| private_paths(path, text));
     assert_none(&found.collect::<Vec<_>>());

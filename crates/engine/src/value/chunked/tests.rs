@@ -9,7 +9,7 @@ use crate::value::cost::{self, Cost};
 
 const MIB: usize = 1024 * 1024;
 
-/// Checks C1, C2 and C3.
+/// Checks DC1, DC2 and DC3.
 fn check(column: &Chunked) {
     assert!(column.length <= span(column.height));
     assert!(column.height == 0 || span(column.height - 1) < column.length);

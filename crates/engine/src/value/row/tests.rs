@@ -44,7 +44,7 @@ fn offsets_take_four_bytes_beyond_what_two_reach() {
         (&b"f"[..], Cell::Inline(&long))
     );
     assert_eq!((read.field(1), read.cell(1)), (&b"g"[..], Cell::OutOfLine));
-    // P2: without the long value the offsets are short again.
+    // DP2: without the long value the offsets are short again.
     assert_eq!(
         assemble(&read.without_field(0)),
         row_of(&[(b"g", Cell::OutOfLine)])
@@ -73,7 +73,9 @@ fn cell(value: Option<&Vec<u8>>) -> Cell<'_> {
 
 proptest! {
     #[test]
-    fn rows_are_sorted_maps(changes in vec((field(), prop::option::weighted(0.8, value())), 0..60)) {
+    fn rows_are_sorted_maps(
+        changes in vec((field(), prop::option::weighted(0.8, value())), 0..60),
+    ) {
         let mut model = BTreeMap::new();
         let mut block: Box<[u8]> = EMPTY.as_slice().into();
         for (field, change) in changes {
@@ -102,7 +104,7 @@ proptest! {
         }
         let fields: Vec<_> =
             model.iter().map(|(field, value)| (field.as_slice(), cell(value.as_ref()))).collect();
-        prop_assert_eq!(&block, &row_of(&fields), "equal contents have equal bytes (P2)");
+        prop_assert_eq!(&block, &row_of(&fields), "equal contents have equal bytes (DP2)");
 
         let middle = model.len() / 2;
         let halves = [Part::Rows(row, 0..middle), Part::Rows(row, middle..row.len())];

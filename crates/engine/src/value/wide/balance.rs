@@ -1,4 +1,4 @@
-//! Keeping the nodes of a wide row neither too large nor too small (W1, W2, W3).
+//! Keeping the nodes of a wide row neither too large nor too small (DW1, DW2, DW3).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::value::cost;
 /// Leaves merge up to this weight, so that a merged leaf does not split again at once.
 const MERGED_LEAF_BYTES_MAX: usize = WIDE_LEAF_BYTES_MAX / 4 * 3;
 
-// Two leaves that are both too light always merge, which is W3.
+// Two leaves that are both too light always merge, which is DW3.
 const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
 
 /// Takes `right` in behind the child at `index`, which was changed, and repairs what the change
@@ -94,7 +94,7 @@ fn repair(list: &mut Vec<Child>, mut index: usize) {
         match remedy {
             Remedy::Remove => {
                 list.remove(index);
-                // Its neighbours are neighbours of each other now (W3).
+                // Its neighbours are neighbours of each other now (DW3).
                 index = index.saturating_sub(1);
             }
             Remedy::JoinNext => join(list, index),
@@ -118,7 +118,7 @@ fn join(list: &mut Vec<Child>, index: usize) {
             let mut all = std::mem::take(children).to_vec();
             let first = all.len();
             all.extend_from_slice(&others);
-            // The first child of a node has no separator of its own (W4).
+            // The first child of a node has no separator of its own (DW4).
             all[first].separator = next.separator;
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)
@@ -134,7 +134,7 @@ fn join(list: &mut Vec<Child>, index: usize) {
             }
             return;
         }
-        _ => unreachable!("neighbours are at one depth (W2)"),
+        _ => unreachable!("neighbours are at one depth (DW2)"),
     }
     tree.recount();
 }

@@ -12,7 +12,7 @@ use crate::value::{Chunked, StringRef, cost};
 #[derive(Debug)]
 pub(in crate::value) struct Leaf {
     pub(super) block: Box<[u8]>,
-    /// See W6.
+    /// See DW6.
     pub(super) large: Vec<Chunked>,
 }
 
@@ -29,7 +29,7 @@ impl Leaf {
         }
     }
 
-    /// How many large columns stand before the field at `index` (W6).
+    /// How many large columns stand before the field at `index` (DW6).
     fn large_before(&self, index: usize) -> usize {
         if self.large.is_empty() {
             0
@@ -38,7 +38,7 @@ impl Leaf {
         }
     }
 
-    /// What a change of the leaf copies, in bytes: the measure of W1 and W3.
+    /// What a change of the leaf copies, in bytes: the measure of DW1 and DW3.
     pub(super) fn weight(&self) -> usize {
         self.block.len() + self.large.len() * size_of::<Chunked>()
     }
@@ -122,7 +122,7 @@ impl Leaf {
         self.change(block, first..first + usize::from(was_large), None);
     }
 
-    /// Cuts the leaf until W1 holds; returns what comes to the right of it. When fields are
+    /// Cuts the leaf until DW1 holds; returns what comes to the right of it. When fields are
     /// `appended` in order, all but the last stay: leaves that are not met again remain full.
     pub(super) fn split(self: &mut Arc<Self>, appended: bool) -> Vec<Child> {
         if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {

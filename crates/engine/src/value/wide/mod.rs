@@ -7,17 +7,17 @@
 //! changed in place, so that many changes in one draft copy each node once.
 //!
 //! Invariants:
-//! - **W1** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds at least one
-//!   field, unless it is the root of an empty row.
-//! - **W2** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`] children, the root at
+//! - **DW1** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds at least
+//!   one field, unless it is the root of an empty row.
+//! - **DW2** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`] children, the root at
 //!   least two; all leaves are at one depth.
-//! - **W3** Of two neighbouring leaves of one interior node at least one weighs
+//! - **DW3** Of two neighbouring leaves of one interior node at least one weighs
 //!   [`WIDE_LEAF_BYTES_MIN`] or more.
-//! - **W4** A child's separator is above every field of the child before it and at or below every
+//! - **DW4** A child's separator is above every field of the child before it and at or below every
 //!   field of its own. That of a node's first child is meaningless.
-//! - **W5** A subtree's count of fields and of heap bytes (nodes shared with other versions
+//! - **DW5** A subtree's count of fields and of heap bytes (nodes shared with other versions
 //!   included) is that of its content.
-//! - **W6** `Leaf::large` holds the columns whose cell says so, in the order of their fields.
+//! - **DW6** `Leaf::large` holds the columns whose cell says so, in the order of their fields.
 //!
 //! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
 //! changes once it is published.
@@ -67,13 +67,13 @@ enum Node {
 
 #[derive(Clone)]
 struct Child {
-    /// See W4.
+    /// See DW4.
     separator: Separator,
     tree: Subtree,
 }
 
 impl WideRow {
-    /// A row of the fields of one block, whatever it weighs: W1 holds after the next change.
+    /// A row of the fields of one block, whatever it weighs: DW1 holds after the next change.
     pub(super) fn from_block(block: Box<[u8]>) -> Self {
         Self {
             root: Subtree::new(Node::Leaf(Arc::new(Leaf {
@@ -86,7 +86,7 @@ impl WideRow {
     /// The block of these fields, if it takes up to `bytes_max` (at most half of
     /// [`PACKED_ROW_BYTES_MAX`]). O(bytes) then, else O(1).
     pub(super) fn to_block(&self, bytes_max: usize) -> Option<Box<[u8]>> {
-        // By W3 the nodes around so few fields take less than the other half.
+        // By DW3 the nodes around so few fields take less than the other half.
         if self.root.heap_bytes > PACKED_ROW_BYTES_MAX {
             return None;
         }
@@ -167,7 +167,7 @@ impl WideRow {
                         }
                         found
                     });
-                    tree = &child.expect("counts add up (W5)").tree;
+                    tree = &child.expect("counts add up (DW5)").tree;
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Subtree {
         tree
     }
 
-    /// Brings the counts up to date (W5). O(fan-out).
+    /// Brings the counts up to date (DW5). O(fan-out).
     fn recount(&mut self) {
         (self.fields, self.heap_bytes) = match &self.node {
             Node::Leaf(leaf) => (leaf.row().len(), ARC_HEADER_BYTES + leaf.heap_bytes()),
@@ -236,7 +236,7 @@ impl Subtree {
     }
 }
 
-/// The index of the child that covers `field` (W4).
+/// The index of the child that covers `field` (DW4).
 fn child_of(children: &[Child], field: &[u8]) -> usize {
     children[1..].partition_point(|child| child.separator.as_bytes() <= field)
 }

@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::value::cost::{self, Cost};
 use crate::value::row::{Cell, EMPTY};
 
-/// Checks W1 to W6.
+/// Checks DW1 to DW6.
 pub(super) fn check(row: &WideRow) {
     let depth = check_tree(&row.root, true, None, None);
     assert!(depth <= 16, "depth {depth}");
@@ -26,7 +26,7 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
     assert_eq!(
         (recounted.fields, recounted.heap_bytes),
         (tree.fields, tree.heap_bytes),
-        "W5"
+        "DW5"
     );
     match &tree.node {
         Node::Leaf(leaf) => {
@@ -37,7 +37,7 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
             let least = if root { 2 } else { WIDE_FANOUT_MIN };
             assert!(
                 (least..=WIDE_FANOUT_MAX).contains(&children.len()),
-                "W2: {}",
+                "DW2: {}",
                 children.len()
             );
             let light = |child: &Child| match &child.tree.node {
@@ -48,7 +48,7 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
                 !children
                     .windows(2)
                     .any(|two| light(&two[0]) && light(&two[1])),
-                "W3"
+                "DW3"
             );
             let separator =
                 |index: usize| children.get(index).map(|next| next.separator.as_bytes());
@@ -63,7 +63,7 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
                     )
                 })
                 .collect();
-            assert!(depths.iter().all(|depth| *depth == depths[0]), "W2");
+            assert!(depths.iter().all(|depth| *depth == depths[0]), "DW2");
             depths[0] + 1
         }
     }
@@ -73,19 +73,19 @@ fn check_leaf(leaf: &Leaf, root: bool, low: Option<&[u8]>, high: Option<&[u8]>) 
     let row = leaf.row();
     assert!(
         leaf.weight() <= WIDE_LEAF_BYTES_MAX || row.len() == 1,
-        "W1: {}",
+        "DW1: {}",
         leaf.weight()
     );
-    assert!(root || row.len() > 0, "W1");
+    assert!(root || row.len() > 0, "DW1");
     for index in 0..row.len() {
         let field = row.field(index);
         assert!(index == 0 || row.field(index - 1) < field);
         assert!(
             low.is_none_or(|low| low <= field) && high.is_none_or(|high| field < high),
-            "W4"
+            "DW4"
         );
     }
-    assert_eq!(row.out_of_line_before(row.len()), leaf.large.len(), "W6");
+    assert_eq!(row.out_of_line_before(row.len()), leaf.large.len(), "DW6");
 }
 
 /// Interior levels.
@@ -193,7 +193,10 @@ proptest! {
     /// out and lose their first children.
     #[test]
     fn runs_of_fields_come_and_go(
-        runs in vec((any::<bool>(), 0..600_usize, 1..200_usize, 1..4_usize, 300..1_500_usize), 1..25),
+        runs in vec(
+            (any::<bool>(), 0..600_usize, 1..200_usize, 1..4_usize, 300..1_500_usize),
+            1..25,
+        ),
     ) {
         let mut model = BTreeMap::new();
         let mut row = WideRow::from_block(EMPTY.as_slice().into());
