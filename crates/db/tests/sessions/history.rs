@@ -4,6 +4,9 @@
 //! The search goes through the orders that the calls and returns allow, session by session, and
 //! remembers the situations that it has been in: a situation is how many operations of each session
 //! have taken effect, and what the register holds. Sessions are few, so there are few of them.
+//!
+//! The engine's conformance suite has a checker too, whose events name the value before and the one
+//! after. Commands tell less: SET does not say what it replaced, DEL not what it removed.
 
 use std::collections::HashSet;
 
