@@ -140,7 +140,8 @@ impl Database {
         drop(maintenance);
     }
 
-    /// Opens a session.
+    /// Opens a session. The caller has no turn open: opening may wait for a command that holds all
+    /// gates.
     pub fn session(self: &Arc<Self>) -> Result<Session, SessionLimit> {
         Ok(Session::new(Arc::clone(self), self.open_session()?))
     }
@@ -152,6 +153,7 @@ impl Database {
             sessions_max: self.options.sessions_max,
         };
         let gate = lock(&self.free_gates).pop().ok_or(limit)?;
+        self.gates.open(gate);
         let counters = Arc::new(SessionCounters::default());
         lock(&self.counters).open.push(Arc::clone(&counters));
         let random = fastrand::Rng::with_seed(self.options.seed.wrapping_add(gate as u64));

@@ -9,6 +9,7 @@
 //! | `every[i]` | session `i`, or whoever takes all | mutex | the same |
 //! | `turnstile` | who takes all | mutex | a session that saw `waiting` |
 //! | `waiting` | who takes all, inside the turnstile | `Relaxed` | every session before its gate |
+//! | `used` | `open`, never less | `Relaxed`, then the turnstile is passed | who takes all |
 //!
 //! Invariants:
 //! - **G1** Whoever holds all gates runs alone among gate holders: every holder of a single gate
@@ -18,6 +19,10 @@
 //! - **G3** A session that sees `waiting` queues behind the turnstile, so a taker waits for at most
 //!   one batch per session. A stale reading costs fairness for one batch, never exclusion, which is
 //!   why `Relaxed` is enough.
+//!
+//! - **G4** A gate that is entered lies below `used`: who takes all saw the higher `used` if it came
+//!   to the turnstile after `open` had passed it, and was done if before. So all gates are as many
+//!   as sessions were ever open at a time, not as many as there could be.
 //!
 //! Deliberately absent: sleeping, I/O or allocation under a single gate (the caller's duty).
 
@@ -40,6 +45,7 @@ pub struct Gates {
     every: Box<[Padded<Mutex<()>>]>,
     turnstile: Mutex<()>,
     waiting: AtomicUsize,
+    used: AtomicUsize,
 }
 
 /// A session's own gate, held.
@@ -65,10 +71,19 @@ impl Gates {
             every: (0..sessions_max).map(|_| Padded(Mutex::new(()))).collect(),
             turnstile: Mutex::new(()),
             waiting: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
         }
     }
 
-    /// Takes the gate of session `index`.
+    /// Makes the gate of session `index` one that [`Self::enter_all`] takes; once at least before it
+    /// is entered. The caller holds no gate.
+    pub fn open(&self, index: usize) {
+        self.used.fetch_max(index + 1, Ordering::Relaxed);
+        // G4: whoever takes all gates without this one is done.
+        drop(lock(&self.turnstile));
+    }
+
+    /// Takes the gate of session `index`, which is open.
     pub fn enter(&self, index: usize) -> GateGuard<'_> {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // G3: whoever takes all gates holds the turnstile until it is done.
@@ -79,11 +94,12 @@ impl Gates {
         }
     }
 
-    /// Takes every gate. The caller holds none.
+    /// Takes every open gate. The caller holds none.
     pub fn enter_all(&self) -> AllGates<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let turnstile = lock(&self.turnstile);
-        let gates = self.every.iter().map(|gate| lock(&gate.0)).collect();
+        let used = &self.every[..self.used.load(Ordering::Relaxed)];
+        let gates = used.iter().map(|gate| lock(&gate.0)).collect();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         AllGates {
             _gates: gates,
@@ -111,6 +127,7 @@ mod model {
     fn all_gates_exclude_every_single_gate() {
         loom::model(|| {
             let gates = Arc::new(Gates::new(2));
+            gates.open(1);
             let pair = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
             let reader = {
                 let (gates, pair) = (Arc::clone(&gates), Arc::clone(&pair));
@@ -130,11 +147,37 @@ mod model {
         });
     }
 
+    /// G4: a session that opens its gate beside a taker of all is excluded all the same.
+    #[test]
+    fn a_gate_that_opens_is_taken_or_comes_later() {
+        loom::model(|| {
+            let gates = Arc::new(Gates::new(1));
+            let inside = Arc::new(AtomicUsize::new(0));
+            let session = {
+                let (gates, inside) = (Arc::clone(&gates), Arc::clone(&inside));
+                loom::thread::spawn(move || {
+                    gates.open(0);
+                    let _gate = gates.enter(0);
+                    assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                    inside.fetch_sub(1, Ordering::Relaxed);
+                })
+            };
+            {
+                let _all = gates.enter_all();
+                assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                inside.fetch_sub(1, Ordering::Relaxed);
+            }
+            session.join().unwrap();
+        });
+    }
+
     /// G2: two takers of all gates and a session make progress in every interleaving.
     #[test]
     fn two_takers_do_not_deadlock() {
         loom::model(|| {
             let gates = Arc::new(Gates::new(2));
+            gates.open(0);
+            gates.open(1);
             let other = {
                 let gates = Arc::clone(&gates);
                 loom::thread::spawn(move || drop(gates.enter_all()))
@@ -165,6 +208,7 @@ mod tests {
             for index in 0..3 {
                 let (gates, pair) = (&gates, &pair);
                 scope.spawn(move || {
+                    gates.open(index);
                     for _ in 0..20_000 {
                         let _gate = gates.enter(index);
                         // SAFETY: writers hold all gates, this thread holds one (G1).
