@@ -2,17 +2,19 @@
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `trees[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //! | `free_gates` | sessions opening and closing | its mutex | the same |
 //! | `counters` | sessions opening and closing | its mutex | INFO |
 //! | `max_memory` | CONFIG SET | `Relaxed` | writes |
 //! | `active_expire` | DEBUG | `Relaxed` | the expirer |
-//! | `pause_until_us`, `pause_all` | CLIENT PAUSE | `Relaxed` | every command |
+//! | `pause` | CLIENT PAUSE, whoever meets its end | `Relaxed` | every command |
 //!
 //! Invariants:
 //! - **B1** The mapping changes only under all gates, so it stands still for whoever holds one; the
 //!   gates' mutexes order the `Relaxed` accesses.
 //! - **B2** A session's gate index is its own from opening to drop.
+//! - **B3** `changes` of a slot grows with every change of its tree, so that WATCH notices a database
+//!   that was swapped away and back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +62,13 @@ struct Counters {
     ended: Statistics,
 }
 
+/// What stands behind a database number (B1, B3).
+#[derive(Debug)]
+struct DatabaseSlot {
+    tree: AtomicU32,
+    changes: AtomicU64,
+}
+
 /// An open database; share it as `Arc<Database>` and open a [`Session`] per thread.
 pub struct Database {
     pub(crate) options: Options,
@@ -69,13 +78,14 @@ pub struct Database {
     pub(crate) expiry: ExpiryIndex,
     pub(crate) cursors: Cursors,
     pub(crate) watch_horizon: WatchHorizon,
-    trees: Box<[AtomicU32]>,
+    slots: Box<[DatabaseSlot]>,
     free_gates: Mutex<Vec<usize>>,
     counters: Mutex<Counters>,
     max_memory: AtomicUsize,
     active_expire: AtomicBool,
-    pause_until_us: AtomicU64,
-    pause_all: AtomicBool,
+    /// The microsecond at which a pause ends, times two, plus one if all commands are held back;
+    /// 0 is no pause.
+    pause: AtomicU64,
     maintenance: Mutex<Option<Maintenance>>,
 }
 
@@ -108,8 +118,11 @@ impl Database {
         )?;
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
         let store = Store::open(options.engine, Arc::clone(&epochs));
-        let trees = (0..options.databases)
-            .map(|_| AtomicU32::new(store.create_tree().0))
+        let slots = (0..options.databases)
+            .map(|_| DatabaseSlot {
+                tree: AtomicU32::new(store.create_tree().0),
+                changes: AtomicU64::new(0),
+            })
             .collect();
         let database = Arc::new(Self {
             gates: Gates::new(options.sessions_max),
@@ -120,12 +133,11 @@ impl Database {
             store,
             expiry: ExpiryIndex::new(),
             watch_horizon: WatchHorizon::default(),
-            trees,
+            slots,
             counters: Mutex::default(),
             max_memory: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
-            pause_until_us: AtomicU64::new(0),
-            pause_all: AtomicBool::new(false),
+            pause: AtomicU64::new(0),
             maintenance: Mutex::new(None),
         });
         let maintenance = Maintenance::start(&database)?;
@@ -133,7 +145,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Stops the maintenance thread. Sessions go on working; their owners call
+    /// Stops the maintenance thread and waits for its end; the caller has no turn open, since the
+    /// thread may be waiting for a gate. Sessions go on working; their owners call
     /// [`Session::maintain`] from time to time.
     pub fn close(&self) {
         let maintenance = lock(&self.maintenance).take();
@@ -186,25 +199,41 @@ impl Database {
     /// How many databases there are.
     #[must_use]
     pub fn databases(&self) -> usize {
-        self.trees.len()
+        self.slots.len()
     }
 
     /// The tree of database `index` (B1).
     pub(crate) fn tree(&self, index: usize) -> TreeId {
-        TreeId(self.trees[index].load(Ordering::Relaxed))
+        TreeId(self.slots[index].tree.load(Ordering::Relaxed))
+    }
+
+    /// How often database `index` was given another tree (B3).
+    pub(crate) fn tree_changes(&self, index: usize) -> u64 {
+        self.slots[index].changes.load(Ordering::Relaxed)
+    }
+
+    /// Gives database `index` another tree; returns the one that it had.
+    fn set_tree(&self, index: usize, tree: TreeId) -> TreeId {
+        let slot = &self.slots[index];
+        slot.changes.fetch_add(1, Ordering::Relaxed);
+        TreeId(slot.tree.swap(tree.0, Ordering::Relaxed))
     }
 
     /// Exchanges two databases. The caller holds all gates (B1).
     pub(crate) fn swap_trees(&self, first: usize, second: usize) {
-        let tree = self.trees[first].swap(self.tree(second).0, Ordering::Relaxed);
-        self.trees[second].store(tree, Ordering::Relaxed);
+        if first != second {
+            let tree = self.set_tree(first, self.tree(second));
+            self.set_tree(second, tree);
+        }
     }
 
-    /// Empties database `index` by giving it a new tree; the old one is freed in the background.
-    /// The caller holds all gates (B1).
+    /// Empties database `index` by giving it a new tree; the old one is freed in the background. An
+    /// empty one stays as it is: tree numbers are not used twice. The caller holds all gates (B1).
     pub(crate) fn replace_tree(&self, index: usize) {
-        let fresh = self.store.create_tree();
-        let old = TreeId(self.trees[index].swap(fresh.0, Ordering::Relaxed));
+        if self.store.len(self.tree(index)) == 0 {
+            return;
+        }
+        let old = self.set_tree(index, self.store.create_tree());
         self.store.drop_tree(old);
         self.expiry.drop_tree(old);
     }
@@ -269,28 +298,54 @@ impl Database {
     /// Holds commands back until `until_us` on the database's clock: all of them, or those that
     /// write (CLIENT PAUSE). A pause that is longer or stricter than this one stays so.
     pub fn pause(&self, until_us: u64, all: bool) {
-        let active = self.paused_until(true).is_some();
-        let all = all || (active && self.pause_all.load(Ordering::Relaxed));
-        self.pause_all.store(all, Ordering::Relaxed);
-        self.pause_until_us.fetch_max(until_us, Ordering::Relaxed);
+        let until_us = until_us.min(u64::MAX >> 1);
+        let now_us = self.options.clock.now_us();
+        let merge = |pause| {
+            let (old_until_us, old_all) = match split_pause(pause) {
+                (old_until_us, old_all) if old_until_us > now_us => (old_until_us, old_all),
+                _ => (0, false),
+            };
+            Some(until_us.max(old_until_us) << 1 | u64::from(all || old_all))
+        };
+        // It cannot fail: every pause merges.
+        let _ = self
+            .pause
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
     }
 
     /// Ends the pause (CLIENT UNPAUSE).
     pub fn unpause(&self) {
-        self.pause_until_us.store(0, Ordering::Relaxed);
-        self.pause_all.store(false, Ordering::Relaxed);
+        self.pause.store(0, Ordering::Relaxed);
     }
 
     /// Until when a command waits, in microseconds, if it does.
     #[must_use]
     #[inline]
     pub fn paused_until(&self, writes: bool) -> Option<u64> {
-        let until = self.pause_until_us.load(Ordering::Relaxed);
-        if until == 0 || !(writes || self.pause_all.load(Ordering::Relaxed)) {
+        let pause = self.pause.load(Ordering::Relaxed);
+        if pause == 0 {
             return None;
         }
-        (self.options.clock.now_us() < until).then_some(until)
+        self.check_pause(pause, writes)
     }
+
+    #[cold]
+    fn check_pause(&self, pause: u64, writes: bool) -> Option<u64> {
+        let (until_us, all) = split_pause(pause);
+        if self.options.clock.now_us() < until_us {
+            return (writes || all).then_some(until_us);
+        }
+        // Forgotten, so that later commands need not read the clock; a new pause stays.
+        let _ = self
+            .pause
+            .compare_exchange(pause, 0, Ordering::Relaxed, Ordering::Relaxed);
+        None
+    }
+}
+
+/// The end of a pause, and whether it is one of all commands.
+fn split_pause(pause: u64) -> (u64, bool) {
+    (pause >> 1, pause & 1 == 1)
 }
 
 impl fmt::Debug for Database {
@@ -321,4 +376,111 @@ fn check(
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::Shell;
+
+    fn open(change: impl FnOnce(&mut Options)) -> Result<Arc<Database>, OpenError> {
+        let mut options = Options::default();
+        change(&mut options);
+        Database::open(options)
+    }
+
+    #[test]
+    fn options_outside_their_range_are_refused() {
+        let refusals = [
+            open(|options| options.databases = 0),
+            open(|options| options.databases = limits::DATABASES_MAX + 1),
+            open(|options| options.sessions_max = 1),
+            open(|options| options.sessions_max = pando_engine::limits::SESSIONS_MAX + 1),
+            open(|options| options.key_bytes_max = 0),
+            open(|options| options.key_bytes_max = pando_engine::limits::KEY_BYTES_MAX + 1),
+        ];
+        let named: Vec<_> = refusals
+            .into_iter()
+            .map(|refusal| match refusal {
+                Err(OpenError::Option { option, .. }) => option,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = ["databases", "sessions_max", "key_bytes_max"];
+        assert!(
+            named
+                .chunks(2)
+                .zip(expected)
+                .all(|(pair, name)| pair == [name, name])
+        );
+    }
+
+    /// B2, and that a session which ends leaves its counts.
+    #[test]
+    fn sessions_are_bounded_and_come_back() {
+        let database = open(|options| options.sessions_max = 3).expect("the options are valid");
+        // One is the maintenance thread's.
+        let first = database.session().expect("a session is free");
+        let second = database.session().expect("a session is free");
+        assert_ne!(first.gate(), second.gate());
+        assert!(database.session().is_err());
+        let gate = first.gate();
+        drop(first);
+        let mut third = database.session().expect("a session has come back");
+        assert_eq!(third.gate(), gate);
+        third.turn().keyspace(0).exists(b"k");
+        drop(third);
+        assert_eq!(database.statistics().keyspace_misses, 1);
+    }
+
+    /// Tree numbers are not used twice, and an engine may keep a little of each.
+    #[test]
+    fn an_empty_database_keeps_its_tree() {
+        let mut shell = Shell::new();
+        let trees = |shell: &Shell| [0, 1].map(|index| shell.database.tree(index));
+        let before = trees(&shell);
+        shell.check(&[("FLUSHALL", "+OK"), ("FLUSHDB", "+OK")]);
+        assert_eq!(trees(&shell), before);
+        shell.check(&[("SET k 1", "+OK"), ("FLUSHALL", "+OK"), ("DBSIZE", ":0")]);
+        assert!(trees(&shell)[0] != before[0] && trees(&shell)[1] == before[1]);
+    }
+
+    #[test]
+    fn a_pause_grows_and_ends() {
+        let shell = Shell::new();
+        let database = &shell.database;
+        let now_us = database.options.clock.now_us();
+        let until = |milliseconds: u64| now_us + milliseconds * 1000;
+        database.pause(until(10), true);
+        database.pause(until(20), false);
+        assert_eq!(database.paused_until(false), Some(until(20)));
+        database.pause(until(5), false);
+        assert_eq!(database.paused_until(true), Some(until(20)));
+        shell.pass_ms(20);
+        assert_eq!(database.paused_until(true), None);
+        // The end is forgotten, strictness included.
+        database.pause(until(30), false);
+        assert_eq!(database.paused_until(false), None);
+        assert_eq!(database.paused_until(true), Some(until(30)));
+        database.pause(u64::MAX, false);
+        assert_eq!(database.paused_until(true), Some(u64::MAX >> 1));
+        database.unpause();
+        assert_eq!(database.paused_until(true), None);
+    }
+
+    /// Two pauses at a time: the stricter and the longer one both count.
+    #[test]
+    fn concurrent_pauses_merge() {
+        let shell = Shell::new();
+        let database = &shell.database;
+        let until_us = database.options.clock.now_us() + 1000;
+        for _ in 0..200 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| database.pause(until_us, true));
+                scope.spawn(|| database.pause(until_us + 1, false));
+            });
+            assert_eq!(database.paused_until(false), Some(until_us + 1));
+            database.unpause();
+        }
+    }
 }

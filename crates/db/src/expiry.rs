@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | `shards[i]` | sessions after a commit that changed a deadline; the expirer | its mutex | the same |
 //! | `count` | the same, inside the mutex | `Relaxed` | INFO |
+//! | `dropped` | FLUSHDB, FLUSHALL; maintenance | its mutex | maintenance |
 //!
 //! A commit hook may not touch the index (it runs under a node's lock), so the session *reconciles*
 //! afterwards: under the shard's mutex it removes the entry of the deadline that it replaced, reads
@@ -18,20 +19,61 @@
 //! - **X2** An entry is a hint: the expirer removes a key only in an `update` that sees the
 //!   deadline passed.
 //!
-//! Cost: O(log entries of a shard) per change of a deadline; keys without deadlines pay nothing.
+//! Cost: O(log entries of a shard) per change of a deadline; keys without deadlines pay nothing. A
+//! tree is dropped in O(shards), under all gates, and its entries are freed later, under none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use pando_engine::{Deadline, Key, TreeId};
 
 use crate::clock::Milliseconds;
+use crate::database::lock;
 
 const SHARDS: usize = 64;
 
-type Shard = BTreeMap<TreeId, BTreeSet<(Deadline, Box<[u8]>)>>;
+type Entry = (Deadline, Box<[u8]>);
+
+/// The entries of one tree in one shard.
+#[derive(Debug, Default)]
+struct Entries {
+    by_deadline: BTreeSet<Entry>,
+    /// The sum of their deadlines.
+    sum: u128,
+}
+
+impl Entries {
+    fn insert(&mut self, entry: Entry) -> bool {
+        let deadline = entry.0;
+        let is_new = self.by_deadline.insert(entry);
+        if is_new {
+            self.sum += u128::from(deadline.0);
+        }
+        is_new
+    }
+
+    fn remove(&mut self, entry: &Entry) -> bool {
+        let was_there = self.by_deadline.remove(entry);
+        if was_there {
+            self.sum -= u128::from(entry.0.0);
+        }
+        was_there
+    }
+
+    /// Takes the first entry if it is due.
+    fn take_due(&mut self, now: Milliseconds) -> Option<Entry> {
+        if self.by_deadline.first()?.0.0 > now {
+            return None;
+        }
+        let entry = self.by_deadline.pop_first()?;
+        self.sum -= u128::from(entry.0.0);
+        Some(entry)
+    }
+}
+
+type Shard = BTreeMap<TreeId, Entries>;
 
 /// Keys with deadlines.
 #[derive(Debug)]
@@ -39,6 +81,8 @@ pub(crate) struct ExpiryIndex {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     count: AtomicU64,
+    /// Entries of dropped trees that are not freed yet.
+    dropped: Mutex<Vec<btree_set::IntoIter<Entry>>>,
 }
 
 impl ExpiryIndex {
@@ -47,13 +91,12 @@ impl ExpiryIndex {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             count: AtomicU64::new(0),
+            dropped: Mutex::default(),
         }
     }
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[index])
     }
 
     /// Entries in the index.
@@ -61,19 +104,17 @@ impl ExpiryIndex {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Entries of one tree, and the mean of their remaining milliseconds. O(entries).
+    /// Entries of one tree, and the mean of their remaining milliseconds. O(shards).
     pub(crate) fn tree_summary(&self, tree: TreeId, now: Milliseconds) -> (u64, u64) {
-        let (mut count, mut total) = (0_u64, 0_u64);
+        let (mut count, mut sum) = (0_u64, 0_u128);
         for index in 0..SHARDS {
             if let Some(entries) = self.shard(index).get(&tree) {
-                count += entries.len() as u64;
-                total += entries
-                    .iter()
-                    .map(|(at, _)| at.0.saturating_sub(now))
-                    .sum::<u64>();
+                count += entries.by_deadline.len() as u64;
+                sum += entries.sum;
             }
         }
-        (count, total.checked_div(count).unwrap_or(0))
+        let mean = sum.checked_div(u128::from(count)).unwrap_or(0) as u64;
+        (count, mean.saturating_sub(now))
     }
 
     /// Brings the key's entry up to date after a commit that replaced deadline `replaced`;
@@ -91,7 +132,7 @@ impl ExpiryIndex {
             && let Some(entries) = shard.get_mut(&key.tree)
         {
             change -= i64::from(entries.remove(&(replaced, key.bytes.into())));
-            if entries.is_empty() {
+            if entries.by_deadline.is_empty() {
                 shard.remove(&key.tree);
             }
         }
@@ -115,18 +156,14 @@ impl ExpiryIndex {
         for _ in 0..SHARDS {
             let mut shard = self.shard(*cursor % SHARDS);
             for (tree, entries) in shard.iter_mut() {
-                while due.len() < limit {
-                    match entries.first() {
-                        Some((deadline, _)) if deadline.0 <= now => {
-                            let (deadline, key) = entries.pop_first().expect("just seen");
-                            self.count.fetch_sub(1, Ordering::Relaxed);
-                            due.push((*tree, deadline, key));
-                        }
-                        _ => break,
-                    }
+                while due.len() < limit
+                    && let Some((deadline, key)) = entries.take_due(now)
+                {
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                    due.push((*tree, deadline, key));
                 }
             }
-            shard.retain(|_, entries| !entries.is_empty());
+            shard.retain(|_, entries| !entries.by_deadline.is_empty());
             if due.len() == limit {
                 return due;
             }
@@ -135,15 +172,32 @@ impl ExpiryIndex {
         due
     }
 
-    /// Forgets the entries of a dropped tree.
+    /// Forgets the entries of a dropped tree. O(shards); [`Self::free_dropped`] frees them.
     pub(crate) fn drop_tree(&self, tree: TreeId) {
         for index in 0..SHARDS {
             let dropped = self.shard(index).remove(&tree);
             if let Some(entries) = dropped {
+                let entries = entries.by_deadline;
                 self.count
                     .fetch_sub(entries.len() as u64, Ordering::Relaxed);
+                lock(&self.dropped).push(entries.into_iter());
             }
         }
+    }
+
+    /// Frees up to `limit` entries of dropped trees; how many.
+    pub(crate) fn free_dropped(&self, limit: usize) -> usize {
+        let mut freed = 0;
+        while freed < limit {
+            let Some(mut entries) = lock(&self.dropped).pop() else {
+                break;
+            };
+            freed += entries.by_ref().take(limit - freed).count();
+            if entries.len() > 0 {
+                lock(&self.dropped).push(entries);
+            }
+        }
+        freed
     }
 }
 
@@ -191,6 +245,28 @@ mod tests {
         assert_eq!(index.tree_summary(TREE, 2), (100, 3));
         index.drop_tree(TREE);
         assert_eq!((index.len(), due(&index, 9)), (0, 0));
+        // Nothing is freed under the gates that a flush holds, and later a bounded portion at a time.
+        let mut portions = Vec::new();
+        while let freed @ 1.. = index.free_dropped(30) {
+            portions.push(freed);
+        }
+        assert_eq!(portions, [30, 30, 30, 10]);
+    }
+
+    #[test]
+    fn the_mean_is_kept_up_to_date() {
+        let index = ExpiryIndex::new();
+        let key = |key: &'static [u8]| Key::new(TREE, key);
+        index.reconcile(key(b"a"), None, || Some(Deadline(u64::MAX)));
+        index.reconcile(key(b"b"), None, || Some(Deadline(u64::MAX)));
+        assert_eq!(index.tree_summary(TREE, 0), (2, u64::MAX));
+        index.reconcile(key(b"a"), Some(Deadline(u64::MAX)), || Some(Deadline(10)));
+        index.reconcile(key(b"b"), Some(Deadline(u64::MAX)), || Some(Deadline(30)));
+        assert_eq!(index.tree_summary(TREE, 5), (2, 15));
+        assert_eq!(due(&index, 10), 1);
+        assert_eq!(index.tree_summary(TREE, 15), (1, 15));
+        index.reconcile(key(b"b"), Some(Deadline(30)), || None);
+        assert_eq!(index.tree_summary(TREE, 15), (0, 0));
     }
 
     #[test]

@@ -36,10 +36,17 @@ pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
         .is_some_and(|deadline| deadline.0 <= now)
 }
 
+/// What a commit did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Committed {
+    Written,
+    Removed,
+}
+
 /// What the engine told about the commit of one update.
 #[derive(Default)]
 struct Effects {
-    committed: bool,
+    committed: Option<Committed>,
     deadline_changed: bool,
     replaced: Option<Deadline>,
     now: Milliseconds,
@@ -57,7 +64,11 @@ impl CommitHook for Effects {
     ) {
         let replaced = old.and_then(|value| value.attributes.deadline);
         let deadline = new.and_then(|value| value.attributes.deadline);
-        self.committed = true;
+        self.committed = Some(if new.is_some() {
+            Committed::Written
+        } else {
+            Committed::Removed
+        });
         self.deadline_changed = replaced != deadline;
         self.replaced = replaced;
         self.expired = replaced.is_some_and(|at| at.0 <= self.now);
@@ -268,10 +279,13 @@ impl<'t> Keyspace<'t> {
     /// What follows a commit: counters and the expiry index.
     #[inline]
     fn settle(&mut self, key: Key<'_>, effects: &Effects) {
-        if !effects.committed {
+        let Some(committed) = effects.committed else {
             return;
-        }
+        };
         add(&self.session.counters.commits, 1);
+        if committed == Committed::Removed {
+            add(&self.session.counters.removals, 1);
+        }
         if effects.expired {
             add(&self.session.counters.expired, 1);
         }
@@ -285,7 +299,7 @@ impl<'t> Keyspace<'t> {
         }
     }
 
-    /// Removes the key if its deadline has passed: the expirer's update (X2).
+    /// Removes the key if its deadline has passed, the expirer's update (X2); whether it did.
     pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
         let now = self.now();
         let key = Key::new(tree, key);

@@ -36,8 +36,10 @@ pub const TRANSACTION_REQUESTS_MAX: usize = 1024 * 1024;
 /// See [`TRANSACTION_REQUESTS_MAX`].
 pub const TRANSACTION_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// Keys that one client may watch at a time.
+/// Keys that one client may watch at a time, and their bytes.
 pub const WATCHED_KEYS_MAX: usize = 64 * 1024;
+/// See [`WATCHED_KEYS_MAX`].
+pub const WATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Milliseconds between log epochs.
 pub const EPOCH_INTERVAL_MS: u64 = 50;
@@ -46,11 +48,25 @@ pub const EPOCH_INTERVAL_MS: u64 = 50;
 /// comes later is refused when it cannot be told whether the key was there in between.
 pub const WATCH_AGE_MAX_MS: u64 = 60_000;
 
+/// Removals, of any keys, for which such a WATCH holds tombstones back: a bound of their memory.
+pub const WATCH_REMOVALS_MAX: u64 = 4 * 1024 * 1024;
+
+/// Log epochs in [`WATCH_AGE_MAX_MS`].
+pub(crate) const WATCH_AGE_MAX_EPOCHS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_MS;
+
 /// Keys that the expirer removes before it passes its gate on.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 
 /// Steps of engine maintenance before the gate is passed on.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
+
+/// Entries of dropped trees that the expiry index frees at a time.
+pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
+
+// A WATCH has some epochs at least, so that the horizon's steps do not break it.
+const _: () = assert!(WATCH_AGE_MAX_EPOCHS > 10);
+// The longest key alone can be watched.
+const _: () = assert!(WATCHED_BYTES_MAX > pando_engine::limits::KEY_BYTES_MAX);
 
 // A resume point of the longest key and field is kept at least until the next one is made.
 const _: () = assert!(

@@ -84,11 +84,8 @@ fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
             database.tick();
         }
         let more = slice(&database, &mut session, &mut cursor);
-        wait = if more {
-            Duration::from_millis(1)
-        } else {
-            interval
-        };
+        // A backlog is memory: it is worked off as fast as writers make it, gates passed between.
+        wait = if more { Duration::ZERO } else { interval };
     }
     if let Some(database) = database.upgrade() {
         database.close_session(&session);
@@ -108,7 +105,8 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
     for _ in 0..SLICES {
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
-        if expired == 0 && maintained == 0 {
+        let freed = database.expiry.free_dropped(limits::DROPPED_ENTRIES_MAX);
+        if expired == 0 && maintained == 0 && freed == 0 {
             return false;
         }
     }
@@ -136,13 +134,120 @@ impl Database {
     /// Begins a log epoch and lets tombstones go that no WATCH needs any more.
     fn tick(&self) {
         self.epochs.tick();
-        let current = self.epochs.current();
-        self.epochs.set_horizon(self.watch_horizon.oldest(current));
+        let removals = self.statistics().removals;
+        let horizon = self.watch_horizon.advance(&self.epochs, removals);
+        self.epochs.set_horizon(horizon);
     }
 }
 
 impl Turn<'_> {
     fn maintain(&mut self, steps: usize) -> usize {
         self.session_mut().store.maintain(steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::commands::testing::Shell;
+
+    /// A shell whose maintenance is the test's.
+    fn shell() -> Shell {
+        let shell = Shell::new();
+        shell.database.close();
+        shell.database.set_active_expire(true);
+        shell
+    }
+
+    fn fill_with_due_keys(shell: &mut Shell, keys: usize) {
+        for key in 0..keys {
+            shell.line(&format!("SET k{key} v PX 1"));
+        }
+        shell.pass_ms(1);
+    }
+
+    #[test]
+    fn due_keys_go_in_bounded_slices() {
+        let mut shell = shell();
+        let most = limits::EXPIRE_KEYS_MAX;
+        fill_with_due_keys(&mut shell, 2 * most + 1);
+        let database = Arc::clone(&shell.database);
+        let mut state = database.open_session().expect("a session is free");
+        let mut taken = || expire(&database, &mut state, &mut 0);
+        assert_eq!([taken(), taken(), taken(), taken()], [most, most, 1, 0]);
+        assert_eq!(
+            (database.expiring_keys(), database.summary(0)),
+            (0, (0, 0, 0))
+        );
+        database.close_session(&state);
+    }
+
+    #[test]
+    fn a_round_says_whether_there_is_more() {
+        let mut shell = shell();
+        let slices = 16;
+        fill_with_due_keys(&mut shell, slices * limits::EXPIRE_KEYS_MAX + 1);
+        let mut session = shell.database.session().expect("a session is free");
+        assert!(session.maintain());
+        assert_eq!(shell.line("DBSIZE"), ":1");
+        while session.maintain() {}
+        assert_eq!(shell.line("DBSIZE"), ":0");
+    }
+
+    #[test]
+    fn the_index_of_a_flushed_database_is_freed() {
+        let mut shell = shell();
+        fill_with_due_keys(&mut shell, 3);
+        assert_eq!(
+            (shell.line("FLUSHALL"), shell.database.expiring_keys()),
+            ("+OK".into(), 0)
+        );
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        assert_eq!(shell.database.expiry.free_dropped(1), 0);
+    }
+
+    #[test]
+    fn a_tick_lets_tombstones_go() {
+        let mut shell = shell();
+        shell.check(&[("SET k 1", "+OK"), ("DEL k", ":1")]);
+        let mut session = shell.database.session().expect("a session is free");
+        let tombstones = |shell: &Shell| {
+            let mut count = None;
+            shell.database.gauges(&mut |gauge| {
+                if gauge.name == "tombstones" {
+                    count = Some(gauge.value);
+                }
+            });
+            count
+        };
+        assert_eq!(tombstones(&shell), Some(1.0));
+        shell.connect().line("WATCH absent");
+        session.maintain();
+        assert_eq!(tombstones(&shell), Some(1.0), "the WATCH may need it");
+        let mut watcher = shell.connect();
+        watcher.check(&[("WATCH absent", "+OK"), ("UNWATCH", "+OK")]);
+        for _ in 0..limits::WATCH_AGE_MAX_EPOCHS + 3 {
+            session.maintain();
+        }
+        assert_eq!(tombstones(&shell), Some(0.0));
+    }
+
+    /// The thread does not keep the database alive, and whoever drops it last need not be its owner.
+    #[test]
+    fn the_thread_ends_with_the_database() {
+        for closes in [0, 1, 2] {
+            let database = Database::open(Options::default()).expect("the options are valid");
+            let weak = Arc::downgrade(&database);
+            for _ in 0..closes {
+                database.close();
+            }
+            drop(database);
+            // The thread may hold the database for the rest of a round.
+            while weak.strong_count() > 0 {
+                std::thread::yield_now();
+            }
+        }
     }
 }

@@ -43,9 +43,16 @@ impl Session {
         Turn::begin(&self.database, &mut self.state)
     }
 
+    #[cfg(test)]
+    pub(crate) fn gate(&self) -> usize {
+        self.state.gate
+    }
+
     /// Does a round of the maintenance thread's work, for an embedder that has stopped the thread
     /// ([`Database::close`]): a new log epoch, then expired keys and deferred engine work in
-    /// bounded slices. Returns whether there is more to do at once.
+    /// bounded slices. Returns whether there is more to do at once. To be called about every
+    /// [`crate::limits::EPOCH_INTERVAL_MS`], since each call begins an epoch, by which WATCH and
+    /// OBJECT IDLETIME measure time.
     pub fn maintain(&mut self) -> bool {
         maintenance::round(&self.database, &mut self.state)
     }

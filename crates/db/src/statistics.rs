@@ -11,6 +11,7 @@ pub(crate) struct SessionCounters {
     pub(crate) misses: AtomicU64,
     pub(crate) expired: AtomicU64,
     pub(crate) commits: AtomicU64,
+    pub(crate) removals: AtomicU64,
 }
 
 /// Adds to a counter that only the calling thread writes: no locked instruction.
@@ -30,6 +31,8 @@ pub struct Statistics {
     pub expired_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
+    /// Removals among them.
+    pub removals: u64,
 }
 
 impl Statistics {
@@ -39,6 +42,7 @@ impl Statistics {
             keyspace_misses: sum.keyspace_misses + session.misses.load(Ordering::Relaxed),
             expired_keys: sum.expired_keys + session.expired.load(Ordering::Relaxed),
             commits: sum.commits + session.commits.load(Ordering::Relaxed),
+            removals: sum.removals + session.removals.load(Ordering::Relaxed),
         })
     }
 
@@ -48,6 +52,7 @@ impl Statistics {
             keyspace_misses: self.keyspace_misses + other.keyspace_misses,
             expired_keys: self.expired_keys + other.expired_keys,
             commits: self.commits + other.commits,
+            removals: self.removals + other.removals,
         }
     }
 
@@ -59,6 +64,7 @@ impl Statistics {
             keyspace_misses: self.keyspace_misses - base.keyspace_misses,
             expired_keys: self.expired_keys - base.expired_keys,
             commits: self.commits - base.commits,
+            removals: self.removals - base.removals,
         }
     }
 }

@@ -404,10 +404,11 @@ impl<'t> Turn<'t> {
         if client.transaction.is_some() {
             return Err(CommandError::WatchInsideMulti);
         }
-        for key in request.args_from(1) {
-            if client.watches.len() == limits::WATCHED_KEYS_MAX {
-                return Err(CommandError::TooManyWatched);
-            }
+        let keys = request.args_from(1);
+        if !client.watches.has_room(keys.len(), request.bytes()) {
+            return Err(CommandError::TooManyWatched);
+        }
+        for key in keys {
             client
                 .watches
                 .add(self.database, self.session, client.database, key);

@@ -1,24 +1,28 @@
 //! WATCH: what a client saw of its keys, and whether it has changed since.
 //!
-//! A watched key is remembered as (database, tree, key, version or absent, expired when watched).
-//! Absence is told apart from *came and went* by the tombstone that a removal leaves: while a
-//! client watches an absent key, the tombstone horizon stays at the epoch of the WATCH.
+//! A watched key is remembered as (database, changes of its tree, version or absent). Absence is
+//! told apart from *came and went* by the tombstone that a removal leaves: while a client watches
+//! an absent key, the tombstone horizon stays at the epoch of the WATCH. A key that has expired is
+//! removed when it is watched, as the expirer would do it, and watched as absent.
 //!
 //! Invariants:
 //! - **W1** A key watched as absent in epoch `e` is unchanged if it is absent without a tombstone,
 //!   and the horizon has not passed `e` (a removal since would have left a tombstone of epoch ≥
 //!   `e`, which stands until the horizon passes it).
-//! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`; a transaction that
-//!   comes later is refused if W1 can no longer tell (the client tries again, as after any
-//!   conflict).
+//! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`, and at most
+//!   `limits::WATCH_REMOVALS_MAX` removals; a transaction that comes later is refused if W1 can no
+//!   longer tell (the client tries again, as after any conflict).
+//! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
+//!   changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
 
-use pando_engine::{Key, LogEpoch, Point, Probe, TreeId, ValueVersion};
+use pando_engine::{EpochClock, Key, LogEpoch, Point, Probe, ValueVersion};
 
 use crate::clock::Milliseconds;
 use crate::database::{Database, lock};
+use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::session::SessionState;
 
@@ -27,7 +31,7 @@ use crate::session::SessionState;
 enum Seen {
     /// A live value of this version.
     Live(ValueVersion),
-    /// A value past its deadline: whether it is removed meanwhile does not matter.
+    /// A value past its deadline that could not be removed: no write was allowed (CLIENT PAUSE).
     Expired(ValueVersion),
     /// Nothing, or a tombstone of this version, in this epoch.
     Absent {
@@ -36,31 +40,39 @@ enum Seen {
     },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Watch {
-    database: usize,
-    tree: TreeId,
-    key: Box<[u8]>,
+    tree_changes: u64,
     seen: Seen,
 }
 
-/// The keys that one client watches.
+/// Bytes that a watch takes beside its key.
+const WATCH_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<Watch>();
+
+/// The keys that one client watches, by database.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    watches: Vec<Watch>,
+    databases: BTreeMap<usize, HashMap<Box<[u8]>, Watch>>,
+    count: usize,
     bytes: usize,
 }
 
 impl Watches {
     pub(crate) fn len(&self) -> usize {
-        self.watches.len()
+        self.count
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Watches a key; one that is watched already keeps what was seen first. O(watched keys).
+    /// Whether this many more keys of this many bytes may be watched.
+    pub(crate) fn has_room(&self, keys: usize, bytes: usize) -> bool {
+        self.count + keys <= limits::WATCHED_KEYS_MAX
+            && self.bytes + keys * WATCH_BYTES + bytes <= limits::WATCHED_BYTES_MAX
+    }
+
+    /// Watches a key; one that is watched already keeps what was seen first. O(1).
     pub(crate) fn add(
         &mut self,
         database: &Database,
@@ -68,131 +80,324 @@ impl Watches {
         index: usize,
         key: &[u8],
     ) {
-        let tree = database.tree(index);
-        let watched = |watch: &Watch| watch.database == index && *watch.key == *key;
-        if self.watches.iter().any(watched) {
+        // Nothing ever stands at a key that is too long.
+        if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return;
         }
-        // Registered before the probe: the horizon stands still when the key is looked at (W1).
-        let epoch = database.watch_horizon.hold(&database.epochs);
-        let seen = match probe(session, tree, key) {
-            Probe::Present { version, deadline } => {
-                database.watch_horizon.release(epoch);
-                if deadline.is_some_and(|at| at.0 <= session.now_us / 1000) {
-                    Seen::Expired(version)
-                } else {
-                    Seen::Live(version)
-                }
-            }
-            Probe::Removed(version) => Seen::Absent {
-                tombstone: Some(version),
-                epoch,
-            },
-            Probe::Absent => Seen::Absent {
-                tombstone: None,
-                epoch,
-            },
+        let watches = self.databases.entry(index).or_default();
+        if watches.contains_key(key) {
+            return;
+        }
+        let watch = Watch {
+            tree_changes: database.tree_changes(index),
+            seen: look(database, session, index, key),
         };
-        self.bytes += key.len() + size_of::<Watch>();
-        self.watches.push(Watch {
-            database: index,
-            tree,
-            key: key.into(),
-            seen,
-        });
+        self.count += 1;
+        self.bytes += key.len() + WATCH_BYTES;
+        watches.insert(key.into(), watch);
     }
 
     /// Forgets all watches.
     pub(crate) fn clear(&mut self, database: &Database) {
-        for watch in self.watches.drain(..) {
+        if self.count == 0 {
+            return;
+        }
+        for watch in self.databases.values().flat_map(HashMap::values) {
             if let Seen::Absent { epoch, .. } = watch.seen {
                 database.watch_horizon.release(epoch);
             }
         }
-        self.bytes = 0;
+        *self = Self::default();
     }
 
     /// Whether any watched key has changed. The caller holds all gates.
     pub(crate) fn are_broken(&self, database: &Database, session: &mut SessionState) -> bool {
         let now = session.now_us / 1000;
-        self.watches
-            .iter()
-            .any(|watch| watch.is_broken(database, session, now))
+        self.databases.iter().any(|(index, watches)| {
+            let tree = database.tree(*index);
+            let tree_changes = database.tree_changes(*index);
+            watches.iter().any(|(key, watch)| {
+                let present = session.store.probe(Key::new(tree, key));
+                let horizon = database.epochs.horizon();
+                if watch.tree_changes == tree_changes {
+                    watch.seen.has_changed(present, now, horizon)
+                } else {
+                    watch.seen.has_changed_with_tree(present, now, horizon)
+                }
+            })
+        })
     }
 }
 
-impl Watch {
-    fn is_broken(
-        &self,
-        database: &Database,
-        session: &mut SessionState,
-        now: Milliseconds,
-    ) -> bool {
-        let tree = database.tree(self.database);
-        let present = probe(session, tree, &self.key);
-        if tree != self.tree {
-            // FLUSHDB or SWAPDB: changed unless the key is absent on both sides.
-            let was_live = matches!(self.seen, Seen::Live(_));
-            return was_live || is_live(present, now);
+/// Looks at a key that is to be watched.
+fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8]) -> Seen {
+    let tree = database.tree(index);
+    let now = session.now_us / 1000;
+    // Registered before the probe: the horizon stands still when the key is looked at (W1).
+    let epoch = database.watch_horizon.hold(&database.epochs);
+    let mut found = session.store.probe(Key::new(tree, key));
+    if is_expired(found, now) && database.paused_until(true).is_none() {
+        Keyspace::new(database, session, index).expire(tree, key);
+        found = session.store.probe(Key::new(tree, key));
+    }
+    let tombstone = match found {
+        Probe::Present { version, .. } => {
+            database.watch_horizon.release(epoch);
+            return if is_expired(found, now) {
+                Seen::Expired(version)
+            } else {
+                Seen::Live(version)
+            };
         }
-        match (self.seen, present) {
-            (Seen::Live(seen), Probe::Present { version, .. }) => {
-                seen != version || !is_live(present, now)
+        Probe::Removed(version) => Some(version),
+        Probe::Absent => None,
+    };
+    Seen::Absent { tombstone, epoch }
+}
+
+impl Seen {
+    /// Whether `present` is not what was seen, in the same tree.
+    fn has_changed(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
+        match (self, present) {
+            (Self::Live(seen), Probe::Present { version, .. }) => {
+                seen != version || is_expired(present, now)
             }
-            (Seen::Expired(seen), Probe::Present { version, .. }) => seen != version,
-            (Seen::Live(_), _) | (Seen::Absent { .. }, Probe::Present { .. }) => true,
-            (Seen::Expired(_), _) => false,
-            (Seen::Absent { tombstone, .. }, Probe::Removed(version)) => {
-                // The tombstone of an earlier removal may stand; a newer one may not.
-                tombstone != Some(version)
-            }
+            (Self::Expired(seen), Probe::Present { version, .. }) => seen != version,
+            // The tombstone of an earlier removal may stand; a newer one may not.
+            (Self::Absent { tombstone, .. }, Probe::Removed(version)) => tombstone != Some(version),
             // W1, W2.
-            (Seen::Absent { epoch, .. }, Probe::Absent) => database.epochs.horizon() > epoch,
+            (Self::Absent { epoch, .. }, Probe::Absent) => horizon > epoch,
+            // Expired and gone: perhaps written in between (W3).
+            (Self::Live(_) | Self::Expired(_), _)
+            | (Self::Absent { .. }, Probe::Present { .. }) => true,
+        }
+    }
+
+    /// Whether the key has changed, its database having been given another tree (FLUSHDB, SWAPDB):
+    /// it has not if it is absent on both sides, nothing having come and gone in between. Versions
+    /// of two trees are compared by their epochs only (W3).
+    fn has_changed_with_tree(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
+        let Self::Absent { epoch, .. } = self else {
+            return true;
+        };
+        match present {
+            Probe::Present { version, .. } => !is_expired(present, now) || version.epoch() >= epoch,
+            Probe::Removed(version) => version.epoch() >= epoch,
+            Probe::Absent => horizon > epoch,
         }
     }
 }
 
-fn is_live(probe: Probe, now: Milliseconds) -> bool {
-    matches!(probe, Probe::Present { deadline, .. } if deadline.is_none_or(|at| at.0 > now))
-}
-
-fn probe(session: &mut SessionState, tree: TreeId, key: &[u8]) -> Probe {
-    if key.len() > pando_engine::limits::KEY_BYTES_MAX {
-        return Probe::Absent;
-    }
-    session.store.probe(Key::new(tree, key))
+fn is_expired(probe: Probe, now: Milliseconds) -> bool {
+    matches!(probe, Probe::Present { deadline: Some(at), .. } if at.0 <= now)
 }
 
 /// The epochs of all watches on absent keys.
 #[derive(Debug, Default)]
 pub(crate) struct WatchHorizon {
-    held: Mutex<BTreeMap<LogEpoch, usize>>,
+    state: Mutex<HorizonState>,
+}
+
+#[derive(Debug, Default)]
+struct HorizonState {
+    /// How many watches hold each epoch.
+    held: BTreeMap<LogEpoch, usize>,
+    /// The epochs from the horizon on, with the removals that were counted when each began.
+    epochs: VecDeque<(LogEpoch, u64)>,
 }
 
 impl WatchHorizon {
     /// Holds the horizon at the current epoch, which it returns.
-    fn hold(&self, epochs: &pando_engine::EpochClock) -> LogEpoch {
-        let mut held = lock(&self.held);
-        // Read inside the lock: `oldest` cannot pass this epoch before it is entered.
-        let epoch = epochs.current();
-        *held.entry(epoch).or_default() += 1;
+    fn hold(&self, clock: &EpochClock) -> LogEpoch {
+        let mut state = lock(&self.state);
+        // Read inside the lock: `advance` cannot pass this epoch before it is entered.
+        let epoch = clock.current();
+        *state.held.entry(epoch).or_default() += 1;
         epoch
     }
 
+    /// Ends a hold; one that W2 has ended may be gone.
     fn release(&self, epoch: LogEpoch) {
-        let mut held = lock(&self.held);
-        if let Some(count) = held.get_mut(&epoch) {
+        let mut state = lock(&self.state);
+        if let Some(count) = state.held.get_mut(&epoch) {
             *count -= 1;
             if *count == 0 {
-                held.remove(&epoch);
+                state.held.remove(&epoch);
             }
         }
     }
 
-    /// The oldest epoch that is held and not too old (W2), else `current`.
-    pub(crate) fn oldest(&self, current: LogEpoch) -> LogEpoch {
-        let age_max = limits::WATCH_AGE_MAX_MS / limits::EPOCH_INTERVAL_MS;
-        let oldest = lock(&self.held).keys().next().copied().unwrap_or(current);
-        oldest.max(LogEpoch(current.0.saturating_sub(age_max)))
+    /// Where the horizon may go now that an epoch has begun: to the oldest epoch that is held and
+    /// that W2 still allows to be, else to the current one.
+    pub(crate) fn advance(&self, clock: &EpochClock, removals: u64) -> LogEpoch {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let current = clock.current();
+        state.epochs.push_back((current, removals));
+        let oldest = LogEpoch(current.0.saturating_sub(limits::WATCH_AGE_MAX_EPOCHS));
+        let is_over = |epoch, before| {
+            epoch < oldest || removals.saturating_sub(before) > limits::WATCH_REMOVALS_MAX
+        };
+        let mut least = LogEpoch(0);
+        while let Some(&(epoch, before)) = state.epochs.front()
+            && is_over(epoch, before)
+        {
+            state.epochs.pop_front();
+            least = LogEpoch(epoch.0 + 1);
+        }
+        state.held = state.held.split_off(&least);
+        let horizon = state.held.keys().next().copied().unwrap_or(current);
+        while state
+            .epochs
+            .front()
+            .is_some_and(|(epoch, _)| *epoch < horizon)
+        {
+            state.epochs.pop_front();
+        }
+        horizon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::Shell;
+
+    fn tick(clock: &EpochClock, horizon: &WatchHorizon, removals: u64) -> LogEpoch {
+        clock.tick();
+        horizon.advance(clock, removals)
+    }
+
+    #[test]
+    fn the_horizon_stays_at_the_oldest_watch() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(2));
+        let first = horizon.hold(&clock);
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(2));
+        let second = horizon.hold(&clock);
+        horizon.release(first);
+        assert_eq!(tick(&clock, &horizon, 0), second);
+        horizon.release(second);
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(5));
+    }
+
+    /// W2, and that a client that never comes back leaves nothing.
+    #[test]
+    fn the_horizon_leaves_old_watches_behind() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        let epoch = horizon.hold(&clock);
+        for _ in 1..limits::WATCH_AGE_MAX_EPOCHS {
+            assert_eq!(tick(&clock, &horizon, 0), epoch);
+        }
+        for _ in 0..3 {
+            tick(&clock, &horizon, 0);
+        }
+        assert_eq!(tick(&clock, &horizon, 0), clock.current());
+        let state = lock(&horizon.state);
+        assert_eq!((state.held.len(), state.epochs.len()), (0, 1));
+        drop(state);
+        horizon.release(epoch);
+    }
+
+    #[test]
+    fn the_horizon_waits_for_so_many_removals() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        tick(&clock, &horizon, 0);
+        let old = horizon.hold(&clock);
+        tick(&clock, &horizon, 100);
+        let young = horizon.hold(&clock);
+        let removals = limits::WATCH_REMOVALS_MAX;
+        assert_eq!(tick(&clock, &horizon, removals), old);
+        assert_eq!(tick(&clock, &horizon, removals + 1), young);
+        assert_eq!(tick(&clock, &horizon, removals + 101), LogEpoch(6));
+    }
+
+    /// Redis: WATCH, FLUSHALL, SET, DEL, EXEC answers nil.
+    #[test]
+    fn a_key_that_came_and_went_after_a_flush_has_changed() {
+        let mut shell = Shell::new();
+        let mut other = shell.connect();
+        other.line("SET another 1");
+        shell.line("WATCH k");
+        other.check(&[("FLUSHALL", "+OK"), ("SET k 1", "+OK"), ("DEL k", ":1")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
+        other.line("SET another 1");
+        shell.line("WATCH k2");
+        other.line("FLUSHALL");
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+    }
+
+    #[test]
+    fn a_key_that_was_swapped_away_and_back_has_changed() {
+        let mut shell = Shell::new();
+        let mut other = shell.connect();
+        other.line("SET k 1");
+        shell.check(&[("WATCH k", "+OK"), ("WATCH nope", "+OK")]);
+        other.check(&[("SWAPDB 0 1", "+OK"), ("SWAPDB 0 1", "+OK")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
+        shell.line("WATCH k");
+        other.check(&[("SWAPDB 0 0", "+OK"), ("SWAPDB 1 2", "+OK")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+    }
+
+    /// Redis: an expired key that is watched, written and removed is a change.
+    #[test]
+    fn an_expired_key_that_came_and_went_has_changed() {
+        let mut shell = Shell::new();
+        let mut other = shell.connect();
+        let expire = |shell: &mut Shell| {
+            shell.line("SET k 1 PX 1");
+            shell.pass_ms(2);
+        };
+        expire(&mut shell);
+        shell.line("WATCH k");
+        other.check(&[("SET k 2", "+OK"), ("DEL k", ":1")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
+        expire(&mut shell);
+        shell.line("WATCH k");
+        other.check(&[("GET k", "$-1"), ("DEL k", ":0")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+    }
+
+    /// A pause of writes keeps the key, so a removal after it is a doubt (W3).
+    #[test]
+    fn an_expired_key_watched_in_a_pause_stays() {
+        let mut shell = Shell::new();
+        shell.line("SET k 1 PX 1");
+        shell.pass_ms(2);
+        shell.database.pause(u64::MAX, false);
+        shell.check(&[("WATCH k", "+OK"), ("DBSIZE", ":1")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0"), ("WATCH k", "+OK")]);
+        shell.database.unpause();
+        shell.connect().line("DEL k");
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
+    }
+
+    #[test]
+    fn watched_keys_are_bounded_and_refused_as_a_whole() {
+        let mut shell = Shell::new();
+        let watch = |from: usize, count: usize| {
+            let keys = (from..from + count).map(|key| format!("k{key}"));
+            std::iter::once("WATCH".to_owned()).chain(keys)
+        };
+        let most = limits::WATCHED_KEYS_MAX;
+        assert_eq!(shell.run(watch(0, most - 1)), b"+OK\r\n");
+        let refused = b"-ERR too many watched keys\r\n";
+        assert_eq!(shell.run(watch(most - 1, 2)), refused);
+        shell.connect().line(&format!("SET k{} 1", most - 1));
+        assert_eq!(shell.run(watch(most, 1)), b"+OK\r\n");
+        assert_eq!(shell.run(watch(most + 1, 1)), refused);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+        let long = vec![b'x'; limits::WATCHED_BYTES_MAX];
+        assert_eq!(shell.run([b"WATCH", &long[..]]), refused);
     }
 }
