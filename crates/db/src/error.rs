@@ -58,11 +58,8 @@ pub enum CommandError {
     WatchInsideMulti,
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAborted,
-    #[error(
-        "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > \
-         'maxmemory'."
-    )]
-    ExecOutOfMemory,
+    #[error("EXECABORT Transaction discarded because of: {}", without_err(reason))]
+    ExecRefused { reason: Box<CommandError> },
     #[error("ERR Command not allowed inside a transaction")]
     NotInTransaction,
     #[error("ERR too many commands or bytes queued in a transaction")]
@@ -171,4 +168,10 @@ pub enum CommandError {
     NotPositive,
     #[error("ERR numfields should be greater than 0")]
     FieldCount,
+}
+
+/// An error's text without the code that says nothing.
+fn without_err(error: &CommandError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("ERR ").unwrap_or(&text).to_owned()
 }

@@ -23,6 +23,8 @@ pub(crate) struct Transaction {
     queue: Vec<Queued>,
     bytes: usize,
     refused: bool,
+    writes: bool,
+    needs_memory: bool,
 }
 
 impl Transaction {
@@ -40,15 +42,17 @@ impl Transaction {
         spec: &'static CommandSpec,
         request: Request<'_>,
     ) -> Result<(), CommandError> {
-        let request = RequestBuffer::from(request);
-        let bytes = self.bytes + request.heap_bytes() + size_of::<Queued>();
+        // Asked before the request is copied: it may be large.
         if self.queue.len() == limits::TRANSACTION_REQUESTS_MAX
-            || bytes > limits::TRANSACTION_BYTES_MAX
+            || self.bytes + request.bytes() > limits::TRANSACTION_BYTES_MAX
         {
             self.refused = true;
             return Err(CommandError::TransactionTooLarge);
         }
-        self.bytes = bytes;
+        let request = RequestBuffer::from(request);
+        self.bytes += request.heap_bytes() + size_of::<Queued>();
+        self.writes |= spec.flags.has(Flag::Write);
+        self.needs_memory |= spec.flags.has(Flag::DenyOom);
         self.queue.push(Queued { spec, request });
         Ok(())
     }
@@ -65,16 +69,12 @@ impl Transaction {
 
     /// Whether a queued request writes.
     pub(crate) fn writes(&self) -> bool {
-        self.queue
-            .iter()
-            .any(|queued| queued.spec.flags.has(Flag::Write))
+        self.writes
     }
 
     /// Whether a queued request may take more memory.
     pub(crate) fn needs_memory(&self) -> bool {
-        self.queue
-            .iter()
-            .any(|queued| queued.spec.flags.has(Flag::DenyOom))
+        self.needs_memory
     }
 
     /// The queued requests, in order.

@@ -11,9 +11,12 @@
 //! before it takes anything (pando-sync's G2).
 //!
 //! Invariants:
-//! - **T1** A command runs under the own gate or under all gates, pinned.
+//! - **T1** A command runs under the own gate or under all gates, pinned; one of the host that may
+//!   wait for a disk begins under nothing and takes a gate when it asks for a keyspace.
 //! - **T2** No gate and no pin is held between the letting go of one and the taking of the other,
 //!   nor after the turn is dropped.
+//! - **T3** The clock is read after a gate was taken, so that a command which has waited for gates
+//!   judges deadlines as those do that ran meanwhile.
 
 use pando_engine::Point;
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
@@ -27,6 +30,7 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::session::SessionState;
+use crate::transaction::Transaction;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
 /// told of every command.
@@ -131,7 +135,6 @@ impl<'t> Turn<'t> {
             held: Held::Nothing,
         };
         turn.hold_own();
-        turn.refresh_clock();
         turn
     }
 
@@ -147,10 +150,13 @@ impl<'t> Turn<'t> {
 
     /// A database of this session's; `index` is below [`Database::databases`].
     pub fn keyspace(&mut self, index: usize) -> Keyspace<'_> {
+        if matches!(self.held, Held::Nothing) {
+            self.hold_own();
+        }
         Keyspace::new(self.database, self.session, index)
     }
 
-    /// Reads the clock again; a turn does so at its beginning.
+    /// Reads the clock again; a turn does so whenever it takes a gate (T3).
     pub fn refresh_clock(&mut self) {
         self.session.now_us = self.database.options.clock.now_us();
     }
@@ -168,6 +174,7 @@ impl<'t> Turn<'t> {
             let gate = self.database.gates.enter(self.session.gate);
             self.held = Held::Own { _gate: gate };
             self.session.store.pin();
+            self.refresh_clock();
         }
     }
 
@@ -177,6 +184,7 @@ impl<'t> Turn<'t> {
             let gates = self.database.gates.enter_all();
             self.held = Held::All { _gates: gates };
             self.session.store.pin();
+            self.refresh_clock();
         }
     }
 
@@ -226,12 +234,13 @@ impl<'t> Turn<'t> {
             Ok(spec) => match self.dispatch(client, spec, request, reply, host) {
                 Ok(outcome) => outcome,
                 Err(error) => {
+                    let error = self.refuse(client, Some(spec), error);
                     reply.error(error.to_string());
                     host.refused(Some(spec), &error);
                     Outcome::Done
                 }
             },
-            Err(refusal) => refuse(client, refusal, request, reply, host),
+            Err(refusal) => self.refuse_unresolved(client, refusal, request, reply, host),
         };
         match client.reply_mode {
             ReplyMode::On | ReplyMode::SkipNext => {}
@@ -255,41 +264,32 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Outcome, CommandError> {
-        self.admit(client, spec).inspect_err(|_| spoil(client))?;
+        self.admit(client, spec)?;
         let writes = spec.flags.has(Flag::Write)
             || (spec.id == CommandId::Exec
-                && client
-                    .transaction
-                    .as_ref()
-                    .is_some_and(crate::transaction::Transaction::writes));
-        let immune = matches!(
-            spec.id,
-            CommandId::Client | CommandId::Shutdown | CommandId::Reset
-        );
-        if let Some(until) = self.database.paused_until(writes)
-            && !immune
+                && client.transaction.as_ref().is_some_and(Transaction::writes));
+        if !ignores_pause(spec.id)
+            && let Some(until) = self.database.paused_until(writes)
         {
             return Ok(Outcome::Paused(until));
         }
         if let Some(transaction) = &mut client.transaction
             && !runs_inside_multi(spec.id)
         {
-            if spec.flags.has(Flag::NoMulti) {
-                transaction.refuse();
-                return Err(CommandError::NotInTransaction);
-            }
             transaction.queue(spec, request)?;
             reply.simple("QUEUED");
             host.queued(client);
             return Ok(Outcome::Done);
         }
+        if spec.id == CommandId::Exec {
+            return Ok(self.exec(client, spec, request, reply, host));
+        }
         if needs_all_gates(spec.id) {
             self.hold_all();
+        } else if waits_for_disk(spec.id) {
+            self.let_go();
         } else {
             self.hold_own();
-        }
-        if spec.id == CommandId::Exec {
-            return self.exec(client, request, reply, host);
         }
         let progress = self.run(client, spec, request, reply, host);
         Ok(match progress {
@@ -305,15 +305,71 @@ impl<'t> Turn<'t> {
         })
     }
 
-    /// Whether the command may run: authentication, memory.
+    /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order.
     fn admit(&self, client: &Client, spec: &CommandSpec) -> Result<(), CommandError> {
         if !client.authenticated && !spec.flags.has(Flag::NoAuth) {
             return Err(CommandError::Unauthenticated);
         }
-        if spec.flags.has(Flag::DenyOom) && self.database.is_out_of_memory() {
+        if client.transaction.is_some() && spec.flags.has(Flag::NoMulti) {
+            return Err(CommandError::NotInTransaction);
+        }
+        // A queue takes memory, whatever it holds.
+        let needs_memory = match (&client.transaction, spec.id) {
+            (None, _) => spec.flags.has(Flag::DenyOom),
+            (Some(_), CommandId::Discard | CommandId::Quit | CommandId::Reset) => false,
+            (Some(transaction), CommandId::Exec) => transaction.needs_memory(),
+            (Some(_), _) => true,
+        };
+        if needs_memory && self.database.is_out_of_memory() {
             return Err(CommandError::OutOfMemory);
         }
         Ok(())
+    }
+
+    /// A request is not run: a transaction being queued will not run either, and an EXEC that is
+    /// refused ends it. Returns what is to be answered.
+    fn refuse(
+        &self,
+        client: &mut Client,
+        spec: Option<&'static CommandSpec>,
+        error: CommandError,
+    ) -> CommandError {
+        if spec.is_some_and(|spec| spec.id == CommandId::Exec) {
+            self.database.forget(client);
+            return CommandError::ExecRefused {
+                reason: Box::new(error),
+            };
+        }
+        if let Some(transaction) = &mut client.transaction {
+            transaction.refuse();
+        }
+        error
+    }
+
+    /// Answers a request that no command could be found for.
+    fn refuse_unresolved(
+        &self,
+        client: &mut Client,
+        refusal: Refusal,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Outcome {
+        let (spec, error) = match refusal {
+            Refusal::WrongArity(spec) => {
+                let command = spec.name;
+                (Some(spec), CommandError::Arity { command })
+            }
+            _ => (None, CommandError::Unresolved),
+        };
+        let error = self.refuse(client, spec, error);
+        host.refused(spec, &error);
+        match refusal {
+            Refusal::Http => return Outcome::Close,
+            Refusal::WrongArity(_) => reply.error(error.to_string()),
+            _ => reply.error(refusal.text(request)),
+        }
+        Outcome::Done
     }
 
     /// Runs one command under the gates that it needs; an error becomes its reply.
@@ -377,7 +433,7 @@ impl<'t> Turn<'t> {
         if client.transaction.is_some() {
             return Err(CommandError::NestedMulti);
         }
-        client.transaction = Some(crate::transaction::Transaction::default());
+        client.transaction = Some(Transaction::default());
         reply.ok();
         Ok(Progress::Done)
     }
@@ -417,11 +473,30 @@ impl<'t> Turn<'t> {
         Ok(Progress::Done)
     }
 
-    /// Runs what MULTI queued, under all gates: no other command is seen in between.
+    /// EXEC, as one command among those that it runs.
     fn exec(
         &mut self,
         client: &mut Client,
+        spec: &'static CommandSpec,
         request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Outcome {
+        host.starting(client, spec, request);
+        let result = self.run_transaction(client, reply, host);
+        if let Err(error) = &result {
+            reply.error(error.to_string());
+        }
+        // The replies inside were counted with their commands.
+        host.finished(client, spec, request, 0, result.as_ref().err());
+        result.unwrap_or(Outcome::Done)
+    }
+
+    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
+    /// that cannot run takes no gate.
+    fn run_transaction(
+        &mut self,
+        client: &mut Client,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Outcome, CommandError> {
@@ -429,19 +504,15 @@ impl<'t> Turn<'t> {
             .transaction
             .take()
             .ok_or(CommandError::ExecWithoutMulti)?;
-        let broken = client.watches.are_broken(self.database, self.session);
-        client.watches.clear(self.database);
         if transaction.is_refused() {
+            client.watches.clear(self.database);
             return Err(CommandError::ExecAborted);
         }
-        if transaction.needs_memory() && self.database.is_out_of_memory() {
-            return Err(CommandError::ExecOutOfMemory);
-        }
-        let exec = command::spec(CommandId::Exec);
-        host.starting(client, exec, request);
+        self.hold_all();
+        let broken = client.watches.are_broken(self.database, self.session);
+        client.watches.clear(self.database);
         if broken {
             reply.null_array();
-            host.finished(client, exec, request, 0, None);
             return Ok(Outcome::Done);
         }
         let queue = transaction.into_queue();
@@ -461,7 +532,6 @@ impl<'t> Turn<'t> {
                 }
             }
         }
-        host.finished(client, exec, request, 0, None);
         Ok(outcome)
     }
 
@@ -483,36 +553,11 @@ impl<'t> Turn<'t> {
         self.database.forget(client);
         client.database = 0;
         client.protocol = pando_protocol::RespVersion::Resp2;
-        client.reply_mode = ReplyMode::On;
+        // As in Redis, RESET is itself a command whose reply may have to be skipped.
+        if client.reply_mode != ReplyMode::Skip {
+            client.reply_mode = ReplyMode::On;
+        }
         client.no_touch = false;
-    }
-}
-
-/// Answers a request that no command could be found for.
-fn refuse(
-    client: &mut Client,
-    refusal: Refusal,
-    request: Request<'_>,
-    reply: &mut Reply<'_>,
-    host: &mut impl Host,
-) -> Outcome {
-    spoil(client);
-    let spec = match refusal {
-        Refusal::WrongArity(spec) => Some(spec),
-        _ => None,
-    };
-    host.refused(spec, &CommandError::Unresolved);
-    if matches!(refusal, Refusal::Http) {
-        return Outcome::Close;
-    }
-    reply.error(refusal.text(request));
-    Outcome::Done
-}
-
-/// A request was refused: a transaction being queued will not run.
-fn spoil(client: &mut Client) {
-    if let Some(transaction) = &mut client.transaction {
-        transaction.refuse();
     }
 }
 
@@ -543,12 +588,31 @@ fn runs_inside_multi(id: CommandId) -> bool {
     )
 }
 
+/// Commands that CLIENT PAUSE does not hold back: those that end a connection's wait or the pause.
+fn ignores_pause(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Client | CommandId::Quit | CommandId::Reset | CommandId::Shutdown
+    )
+}
+
+/// Commands of the host that may write files.
+fn waits_for_disk(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Bgrewriteaof
+            | CommandId::Bgsave
+            | CommandId::Config
+            | CommandId::Save
+            | CommandId::Shutdown
+    )
+}
+
 /// Commands that touch several keys, or all, and are seen whole by every other command.
 fn needs_all_gates(id: CommandId) -> bool {
     matches!(
         id,
-        CommandId::Exec
-            | CommandId::Mset
+        CommandId::Mset
             | CommandId::Msetnx
             | CommandId::Rename
             | CommandId::Renamenx
@@ -560,3 +624,6 @@ fn needs_all_gates(id: CommandId) -> bool {
             | CommandId::Flushall
     )
 }
+
+#[cfg(test)]
+mod tests;

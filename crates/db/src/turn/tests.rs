@@ -1,0 +1,549 @@
+//! Dispatch, step by step: which gates a command runs under, what is refused and in whose words,
+//! what the host is told, CLIENT REPLY, CLIENT PAUSE and commands in slices. Replies and texts are
+//! those of Redis 7.0.15.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_protocol::RequestBuffer;
+
+use super::*;
+use crate::commands::testing::words;
+use crate::{Clock, Options, Session};
+
+const START_US: u64 = 1_700_000_000_000_000;
+
+#[derive(Debug)]
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Knows QUIT, RESET, CLIENT REPLY, DEBUG SLEEP and CONFIG, and notes what it is told.
+#[derive(Debug, Default)]
+struct TestHost {
+    notes: String,
+}
+
+impl TestHost {
+    fn note(&mut self, text: &str, spec: Option<&CommandSpec>, error: Option<&CommandError>) {
+        let name = spec.map_or("?", |spec| spec.name);
+        let _ = write!(self.notes, "{text} {name}");
+        if let Some(error) = error {
+            let text = error.to_string();
+            let code = text.split(' ').next().unwrap_or_default();
+            let _ = write!(self.notes, " {code}");
+        }
+        self.notes.push('\n');
+    }
+}
+
+impl Host for TestHost {
+    fn execute(
+        &mut self,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
+        id: CommandId,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        match id {
+            CommandId::Quit => {
+                reply.ok();
+                return Ok(HostProgress::Close);
+            }
+            CommandId::Reset => {
+                turn.reset(client);
+                reply.simple("RESET");
+            }
+            CommandId::Debug => return Ok(HostProgress::Sleep(7)),
+            CommandId::Config => {
+                let before = held(turn);
+                turn.keyspace(0);
+                reply.simple(&format!("{before} then {}", held(turn)));
+            }
+            CommandId::Client if request.is(2, "ON") => {
+                client.reply_mode = ReplyMode::On;
+                reply.ok();
+            }
+            CommandId::Client if request.is(2, "OFF") => client.reply_mode = ReplyMode::Off,
+            CommandId::Client if request.is(2, "SKIP") => client.reply_mode = ReplyMode::SkipNext,
+            CommandId::Client => reply.simple(held(turn)),
+            _ => return Err(CommandError::NoHost),
+        }
+        Ok(HostProgress::Done)
+    }
+
+    fn starting(&mut self, _: &Client, spec: &'static CommandSpec, _: Request<'_>) {
+        self.note("starting", Some(spec), None);
+    }
+
+    fn finished(
+        &mut self,
+        _: &Client,
+        spec: &'static CommandSpec,
+        _: Request<'_>,
+        _: usize,
+        error: Option<&CommandError>,
+    ) {
+        self.note("finished", Some(spec), error);
+    }
+
+    fn refused(&mut self, spec: Option<&'static CommandSpec>, error: &CommandError) {
+        self.note("refused", spec, Some(error));
+    }
+}
+
+fn held(turn: &Turn<'_>) -> &'static str {
+    match turn.held {
+        Held::Nothing => "nothing",
+        Held::Own { .. } => "own",
+        Held::All { .. } => "all",
+    }
+}
+
+/// A connection to a database whose maintenance is stopped and whose clock stands still.
+struct Bench {
+    database: Arc<Database>,
+    clock: Arc<TestClock>,
+    session: Session,
+    client: Client,
+    host: TestHost,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock = Arc::new(TestClock(AtomicU64::new(START_US)));
+        let options = Options {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            // Out of memory as soon as there is a limit.
+            memory: || usize::MAX,
+            ..Options::default()
+        };
+        let database = Database::open(options).expect("the options are valid");
+        database.close();
+        Self::connect(database, clock)
+    }
+
+    fn another(&self) -> Self {
+        Self::connect(Arc::clone(&self.database), Arc::clone(&self.clock))
+    }
+
+    fn connect(database: Arc<Database>, clock: Arc<TestClock>) -> Self {
+        Self {
+            session: database.session().expect("a session is free"),
+            database,
+            clock,
+            client: Client::new(1, true),
+            host: TestHost::default(),
+        }
+    }
+
+    /// Executes a line in a turn; the reply, its line ends as spaces, and what became of it.
+    fn execute(&mut self, line: &str) -> (String, Outcome) {
+        let mut turn = self.session.turn();
+        execute(&mut turn, &mut self.client, &mut self.host, line)
+    }
+
+    /// The reply to a line that is done at once.
+    fn line(&mut self, line: &str) -> String {
+        let (reply, outcome) = self.execute(line);
+        assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+        reply
+    }
+
+    #[track_caller]
+    fn check(&mut self, lines: &[(&str, &str)]) {
+        for (index, (line, reply)) in lines.iter().enumerate() {
+            assert_eq!(self.line(line), *reply, "line {index}: {line}");
+        }
+    }
+
+    /// What the host was told since it was last asked.
+    fn notes(&mut self) -> String {
+        std::mem::take(&mut self.host.notes)
+    }
+
+    fn fill(&mut self, keys: usize) {
+        for key in 0..keys {
+            self.line(&format!("SET {key} v"));
+        }
+    }
+
+    fn paused(&mut self, line: &str) -> bool {
+        let (reply, outcome) = self.execute(line);
+        let paused = matches!(outcome, Outcome::Paused(_));
+        assert!(!paused || reply.is_empty(), "{line}: {reply}");
+        paused
+    }
+}
+
+fn execute(
+    turn: &mut Turn<'_>,
+    client: &mut Client,
+    host: &mut TestHost,
+    line: &str,
+) -> (String, Outcome) {
+    let request = RequestBuffer::from_args(words(line));
+    let request = request.as_request();
+    let mut out = Vec::new();
+    let mut reply = Reply::new(&mut out, client.protocol);
+    let outcome = turn.execute(client, command::resolve(request), request, &mut reply, host);
+    (text(&out), outcome)
+}
+
+fn text(reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply);
+    let text = text.strip_suffix("\r\n").unwrap_or(&text);
+    text.replace("\r\n", " ")
+}
+
+// Gates.
+
+/// T1.
+#[test]
+fn a_command_runs_under_the_gates_that_it_needs() {
+    let mut bench = Bench::new();
+    let mut turn = bench.session.turn();
+    assert_eq!(held(&turn), "own");
+    for (line, gates) in [
+        ("GET k", "own"),
+        ("MSET k 1 j 2", "all"),
+        ("RENAME k k2", "all"),
+        ("MGET k j", "own"),
+        ("FLUSHALL", "all"),
+        ("NOSUCH", "all"),
+        ("DEL k j", "own"),
+        ("CONFIG GET save", "own"),
+        ("SWAPDB 0 1", "all"),
+    ] {
+        execute(&mut turn, &mut bench.client, &mut bench.host, line);
+        assert_eq!(held(&turn), gates, "after {line}");
+    }
+}
+
+/// T1: no gate is held while a file may be written.
+#[test]
+fn the_host_is_given_gates() {
+    Bench::new().check(&[
+        ("CLIENT ID", "+own"),
+        ("CONFIG GET save", "+nothing then own"),
+        ("MULTI", "+OK"),
+        ("CLIENT ID", "+QUEUED"),
+        ("CONFIG GET save", "+QUEUED"),
+        ("EXEC", "*2 +all +all then all"),
+    ]);
+}
+
+/// T2: it would wait for itself.
+#[test]
+fn a_turn_leaves_nothing_held() {
+    let mut bench = Bench::new();
+    for line in ["GET k", "FLUSHALL", "CONFIG GET save"] {
+        bench.line(line);
+        drop(bench.database.gates.enter_all());
+    }
+}
+
+/// Else a client that sends nothing but EXEC would hold up all the others.
+#[test]
+fn an_exec_that_cannot_run_takes_no_gate_but_its_own() {
+    let mut bench = Bench::new();
+    let other = bench.another();
+    let gates = Arc::clone(&bench.database);
+    let _held = gates.gates.enter(other.session.gate());
+    bench.check(&[
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("MULTI", "+OK"),
+        (
+            "NOSUCH",
+            "-ERR unknown command 'NOSUCH', with args beginning with: ",
+        ),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of previous errors.",
+        ),
+    ]);
+}
+
+/// T3.
+#[test]
+fn the_clock_is_read_when_a_gate_is_taken() {
+    let mut bench = Bench::new();
+    let clock = Arc::clone(&bench.clock);
+    let mut turn = bench.session.turn();
+    let mut now_after = |line: &str| {
+        clock.0.fetch_add(1000, Ordering::Relaxed);
+        execute(&mut turn, &mut bench.client, &mut bench.host, line);
+        turn.session.now_us - START_US
+    };
+    assert_eq!(now_after("GET k"), 0);
+    assert_eq!(now_after("MSET a 1"), 2000);
+    assert_eq!(now_after("MSET a 2"), 2000);
+    assert_eq!(now_after("GET k"), 4000);
+}
+
+// Refusals.
+
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+const EXEC_OOM: &str = "-EXECABORT Transaction discarded because of: OOM command not allowed when \
+                        used memory > 'maxmemory'.";
+const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
+
+#[test]
+fn a_refused_exec_ends_the_transaction() {
+    let mut bench = Bench::new();
+    let arity = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' \
+                 command";
+    bench.check(&[
+        ("EXEC foo", arity),
+        ("WATCH k", "+OK"),
+        ("MULTI", "+OK"),
+        ("EXEC foo", arity),
+        ("DISCARD", "-ERR DISCARD without MULTI"),
+    ]);
+    assert_eq!(bench.client.watched_keys(), 0);
+    bench.check(&[
+        ("MULTI", "+OK"),
+        (
+            "DISCARD foo",
+            "-ERR wrong number of arguments for 'discard' command",
+        ),
+        ("EXEC", ABORTED),
+    ]);
+}
+
+#[test]
+fn without_authentication_only_the_names_of_commands_are_learnt() {
+    let mut bench = Bench::new();
+    bench.client.authenticated = false;
+    let denied = "-NOAUTH Authentication required.";
+    bench.check(&[
+        (
+            "NOSUCH",
+            "-ERR unknown command 'NOSUCH', with args beginning with: ",
+        ),
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("GET k", denied),
+        ("MULTI", denied),
+        ("DISCARD", denied),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.",
+        ),
+        ("RESET", "+RESET"),
+    ]);
+    assert!(matches!(bench.execute("QUIT a b"), (reply, Outcome::Close) if reply == "+OK"));
+}
+
+#[test]
+fn without_memory_nothing_is_queued() {
+    let mut bench = Bench::new();
+    bench.check(&[("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
+    bench.database.set_max_memory(1);
+    bench.check(&[
+        ("GET k", OOM),
+        ("MULTI", OOM),
+        ("WATCH k", OOM),
+        ("UNWATCH", OOM),
+        // What is in the queue counts before what was refused.
+        ("EXEC", EXEC_OOM),
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("SET k 1", OOM),
+        ("GET k", "$-1"),
+        ("MULTI", "+OK"),
+        ("EXEC", "*0"),
+        ("MULTI", "+OK"),
+        ("PING", OOM),
+        ("EXEC", ABORTED),
+        ("MULTI", "+OK"),
+        ("SHUTDOWN", "-ERR Command not allowed inside a transaction"),
+        ("DISCARD", "+OK"),
+        ("MULTI", "+OK"),
+        ("RESET", "+RESET"),
+    ]);
+    bench.database.set_max_memory(0);
+    bench.check(&[("MULTI", "+OK"), ("GET k", "+QUEUED")]);
+    bench.database.set_max_memory(1);
+    bench.check(&[("EXEC", "*1 $-1")]);
+}
+
+#[test]
+fn errors_of_multi_and_watch_inside_a_transaction_abort_nothing() {
+    Bench::new().check(&[
+        ("MULTI", "+OK"),
+        ("MULTI", "-ERR MULTI calls can not be nested"),
+        ("WATCH k", "-ERR WATCH inside MULTI is not allowed"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC", "*1 +OK"),
+    ]);
+}
+
+/// A queue takes no more than its bound, and its copy is not made in vain.
+#[test]
+fn a_transaction_has_a_bound() {
+    let mut bench = Bench::new();
+    bench.line("MULTI");
+    let request = RequestBuffer::from_args(["SET", "k", "v"]);
+    let spec = command::spec(CommandId::Set);
+    let transaction = bench.client.transaction.as_mut().expect("just begun");
+    for _ in 0..limits::TRANSACTION_REQUESTS_MAX {
+        transaction.queue(spec, request.as_request()).expect("room");
+    }
+    bench.check(&[
+        (
+            "PING",
+            "-ERR too many commands or bytes queued in a transaction",
+        ),
+        ("EXEC", ABORTED),
+    ]);
+}
+
+// What the host is told.
+
+#[test]
+fn the_host_is_told_of_every_command_once() {
+    let mut bench = Bench::new();
+    for (line, notes) in [
+        ("SET k 1", "starting set\nfinished set\n"),
+        ("HGET k f", "starting hget\nfinished hget WRONGTYPE\n"),
+        ("NOSUCH", "refused ? ERR\n"),
+        ("GET", "refused get ERR\n"),
+        ("EXEC foo", "refused exec EXECABORT\n"),
+        ("EXEC", "starting exec\nfinished exec ERR\n"),
+        ("MULTI", "starting multi\nfinished multi\n"),
+        ("GET k", ""),
+        (
+            "EXEC",
+            "starting exec\nstarting get\nfinished get\nfinished exec\n",
+        ),
+        ("MULTI", "starting multi\nfinished multi\n"),
+        ("SHUTDOWN", "refused shutdown ERR\n"),
+        ("EXEC", "starting exec\nfinished exec EXECABORT\n"),
+    ] {
+        bench.line(line);
+        assert_eq!(bench.notes(), notes, "{line}");
+    }
+    bench.database.pause(u64::MAX, true);
+    assert!(bench.paused("GET k"));
+    assert_eq!(bench.notes(), "", "a paused command has not run");
+}
+
+// CLIENT REPLY.
+
+#[test]
+fn a_skipped_reply_is_that_of_the_next_command() {
+    let mut bench = Bench::new();
+    for lines in [
+        &[("PING", ""), ("PING", "+PONG")][..],
+        &[("NOSUCH", ""), ("PING", "+PONG")],
+        &[("CLIENT REPLY SKIP", ""), ("PING", ""), ("PING", "+PONG")],
+        &[("CLIENT REPLY ON", "+OK"), ("PING", "+PONG")],
+        &[("RESET", ""), ("PING", "+PONG")],
+        &[("MULTI", ""), ("PING", "+QUEUED"), ("EXEC", "*1 +PONG")],
+    ] {
+        bench.check(&[("CLIENT REPLY SKIP", "")]);
+        bench.check(lines);
+    }
+    // As in Redis the transaction's reply lacks one of its elements.
+    bench.check(&[
+        ("MULTI", "+OK"),
+        ("CLIENT REPLY SKIP", "+QUEUED"),
+        ("PING", "+QUEUED"),
+        ("EXEC", "*2 +PONG"),
+        ("PING", ""),
+        ("PING", "+PONG"),
+    ]);
+}
+
+#[test]
+fn replies_stay_off_until_they_are_turned_on() {
+    Bench::new().check(&[
+        ("CLIENT REPLY OFF", ""),
+        ("SET k 1", ""),
+        ("NOSUCH", ""),
+        ("CLIENT REPLY ON", "+OK"),
+        ("GET k", "$1 1"),
+        ("CLIENT REPLY OFF", ""),
+        ("RESET", "+RESET"),
+        ("PING", "+PONG"),
+    ]);
+}
+
+#[test]
+fn a_reply_that_is_due_later_is_skipped_all_the_same() {
+    let mut bench = Bench::new();
+    bench.fill(limits::SLICE_ENTRIES_MAX + 1);
+    bench.database.pause(u64::MAX, true);
+    bench.check(&[("CLIENT REPLY SKIP", "")]);
+    assert!(bench.paused("PING") && bench.paused("PING"));
+    bench.database.unpause();
+    bench.check(&[("PING", ""), ("PING", "+PONG"), ("CLIENT REPLY SKIP", "")]);
+    let (reply, outcome) = bench.execute("KEYS *");
+    let Outcome::Slices(mut command) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let mut out = reply.into_bytes();
+    let mut reply = Reply::new(&mut out, bench.client.protocol);
+    while !bench.session.turn().slice(&mut command, &mut reply) {}
+    assert_eq!(text(&out), "");
+    bench.check(&[("PING", "+PONG")]);
+}
+
+// CLIENT PAUSE.
+
+#[test]
+fn a_pause_holds_back_what_it_should() {
+    let mut bench = Bench::new();
+    bench.database.pause(u64::MAX, false);
+    assert!(bench.paused("SET k 1") && !bench.paused("GET k") && !bench.paused("MULTI"));
+    // Redis asks before it queues.
+    assert!(bench.paused("SET k 1") && !bench.paused("GET k") && !bench.paused("EXEC"));
+    bench.database.unpause();
+    bench.check(&[("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
+    bench.database.pause(u64::MAX, false);
+    assert!(bench.paused("EXEC"));
+    bench.database.pause(u64::MAX, true);
+    assert!(bench.paused("PING") && bench.paused("DISCARD") && bench.paused("CONFIG GET save"));
+    assert!(!bench.paused("NOSUCH") && !bench.paused("CLIENT ID") && !bench.paused("RESET"));
+    assert!(matches!(bench.execute("QUIT"), (_, Outcome::Close)));
+}
+
+// Commands that take their time.
+
+#[test]
+fn nothing_waits_inside_a_transaction() {
+    let mut bench = Bench::new();
+    assert!(matches!(
+        bench.execute("DEBUG SLEEP 1"),
+        (_, Outcome::Sleep(7))
+    ));
+    bench.check(&[("SET k 1", "+OK"), ("MULTI", "+OK")]);
+    bench.check(&[("DEBUG SLEEP 1", "+QUEUED"), ("KEYS *", "+QUEUED")]);
+    bench.check(&[("EXEC", "*2 +OK *1 $1 k")]);
+}
+
+#[test]
+fn slices_stay_in_the_database_that_was_selected() {
+    let mut bench = Bench::new();
+    bench.fill(limits::SLICE_ENTRIES_MAX + 1);
+    let (_, outcome) = bench.execute("KCOUNT - +");
+    let Outcome::Slices(mut command) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(command.spec().name, "kcount");
+    bench.line("SELECT 1");
+    let mut out = Vec::new();
+    let mut reply = Reply::new(&mut out, bench.client.protocol);
+    let mut turn = bench.session.turn();
+    turn.hold_all();
+    while !turn.slice(&mut command, &mut reply) {
+        assert_eq!((held(&turn), reply.position()), ("own", 0));
+    }
+    drop(turn);
+    assert_eq!(text(&out), format!(":{}", limits::SLICE_ENTRIES_MAX + 1));
+}
