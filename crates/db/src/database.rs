@@ -13,8 +13,8 @@
 //! - **B1** The mapping changes only under all gates, so it stands still for whoever holds one; the
 //!   gates' mutexes order the `Relaxed` accesses.
 //! - **B2** A session's gate index is its own from opening to drop.
-//! - **B3** `changes` of a slot grows with every change of its tree, so that WATCH notices a database
-//!   that was swapped away and back.
+//! - **B3** `changes` of a slot grows with every change of its tree, so that WATCH notices a
+//!   database that was swapped away and back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

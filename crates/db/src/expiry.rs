@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(index.tree_summary(TREE, 2), (100, 3));
         index.drop_tree(TREE);
         assert_eq!((index.len(), due(&index, 9)), (0, 0));
-        // Nothing is freed under the gates that a flush holds, and later a bounded portion at a time.
+        // Nothing is freed under the gates that a flush holds; later bounded portions are.
         let mut portions = Vec::new();
         while let freed @ 1.. = index.free_dropped(30) {
             portions.push(freed);

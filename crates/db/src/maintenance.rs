@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(tombstones(&shell), Some(0.0));
     }
 
-    /// The thread does not keep the database alive, and whoever drops it last need not be its owner.
+    /// The thread does not keep the database alive, and may be the one that drops it.
     #[test]
     fn the_thread_ends_with_the_database() {
         for closes in [0, 1, 2] {

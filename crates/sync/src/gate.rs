@@ -20,9 +20,9 @@
 //!   one batch per session. A stale reading costs fairness for one batch, never exclusion, which is
 //!   why `Relaxed` is enough.
 //!
-//! - **G4** A gate that is entered lies below `used`: who takes all saw the higher `used` if it came
-//!   to the turnstile after `open` had passed it, and was done if before. So all gates are as many
-//!   as sessions were ever open at a time, not as many as there could be.
+//! - **G4** A gate that is entered lies below `used`: who takes all saw the higher `used` if it
+//!   came to the turnstile after `open` had passed it, and was done if before. So all gates are as
+//!   many as sessions were ever open at a time, not as many as there could be.
 //!
 //! Deliberately absent: sleeping, I/O or allocation under a single gate (the caller's duty).
 
@@ -75,8 +75,8 @@ impl Gates {
         }
     }
 
-    /// Makes the gate of session `index` one that [`Self::enter_all`] takes; once at least before it
-    /// is entered. The caller holds no gate.
+    /// Makes the gate of session `index` one that [`Self::enter_all`] takes; once at least before
+    /// it is entered. The caller holds no gate.
     pub fn open(&self, index: usize) {
         self.used.fetch_max(index + 1, Ordering::Relaxed);
         // G4: whoever takes all gates without this one is done.

@@ -82,6 +82,10 @@ impl Host for TestHost {
         self.note("starting", Some(spec), None);
     }
 
+    fn queued(&mut self, client: &Client) {
+        let _ = writeln!(self.notes, "queued {:?}", client.queued_requests());
+    }
+
     fn finished(
         &mut self,
         _: &Client,
@@ -416,7 +420,7 @@ fn the_host_is_told_of_every_command_once() {
         ("EXEC foo", "refused exec EXECABORT\n"),
         ("EXEC", "starting exec\nfinished exec ERR\n"),
         ("MULTI", "starting multi\nfinished multi\n"),
-        ("GET k", ""),
+        ("GET k", "queued Some(1)\n"),
         (
             "EXEC",
             "starting exec\nstarting get\nfinished get\nfinished exec\n",
