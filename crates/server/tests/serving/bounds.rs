@@ -66,7 +66,7 @@ fn ten_thousand_idle_connections_cost_little() {
         wire.expect("+PONG\r\n");
     }
     let bytes = server.resident_bytes().saturating_sub(before) / count as u64;
-    assert!(bytes < 4096, "an idle connection costs {bytes} bytes");
+    assert!(bytes < 2048, "an idle connection costs {bytes} bytes");
     first.expect_served();
     idle[count / 2].expect_served();
 }

@@ -293,22 +293,31 @@ impl Wire {
         let expected = expected.as_ref();
         let mut got = vec![0; expected.len()];
         let mut filled = 0;
+        let mut failure = None;
         while filled < got.len() {
             match self.stream.read(&mut got[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(error) => panic!(
-                    "{error} after {:?}, expected {:?}",
-                    String::from_utf8_lossy(&got[..filled]),
-                    String::from_utf8_lossy(expected)
-                ),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
             }
         }
         got.truncate(filled);
-        assert_eq!(
-            String::from_utf8_lossy(&got),
-            String::from_utf8_lossy(expected)
-        );
+        if got != expected {
+            let same = got
+                .iter()
+                .zip(expected)
+                .take_while(|(got, expected)| got == expected);
+            let at = same.count();
+            let shown = |bytes: &[u8]| {
+                let end = bytes.len().min(at + 200);
+                String::from_utf8_lossy(&bytes[at.saturating_sub(50)..end]).into_owned()
+            };
+            let (got, expected) = (shown(&got), shown(expected));
+            panic!("at byte {at}: got {got:?}, expected {expected:?} ({failure:?})");
+        }
     }
 
     /// Whether something has come that was not read.

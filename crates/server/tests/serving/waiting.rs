@@ -191,3 +191,89 @@ fn a_monitor_sees_the_commands_of_every_worker() {
     }
     monitor.expect_served();
 }
+
+/// Appends one random request to `sent` and its reply to `expected`; nobody else uses `key`.
+fn random_request(
+    random: &mut fastrand::Rng,
+    number: usize,
+    key: &[u8],
+    sent: &mut Vec<u8>,
+    expected: &mut Vec<u8>,
+) {
+    let text = format!("{number:>6}");
+    let echoed = format!("$6\r\n{text}\r\n");
+    let (request, reply) = match random.usize(..12) {
+        0 => (format!("ECHO \"{text}\"\r\n").into_bytes(), echoed),
+        1 => (format!("ECHO '{text}'\n").into_bytes(), echoed),
+        2 => (
+            format!("\r\n\r\nECHO \"{text}\"\r\n\r\n").into_bytes(),
+            echoed,
+        ),
+        3 => (b"DEBUG SLEEP 0.001\r\n".to_vec(), "+OK\r\n".into()),
+        4 => (request(&[b"KEYS", b"nothing*"]), "*0\r\n".into()),
+        5 => (request(&[b"STRLEN", b"big"]), ":60000\r\n".into()),
+        6 => (
+            request(&[b"GET", b"big"]),
+            format!("$60000\r\n{}\r\n", "b".repeat(60_000)),
+        ),
+        7 => {
+            let long = vec![b'x'; random.usize(..50_000)];
+            let reply = format!(":{}\r\n", long.len());
+            let mut bytes = request(&[b"SET", key, &long]);
+            bytes.extend(request(&[b"STRLEN", key]));
+            (bytes, format!("+OK\r\n{reply}"))
+        }
+        8 => {
+            let mut bytes = b"MULTI\r\n".to_vec();
+            bytes.extend(request(&[b"ECHO", text.as_bytes()]));
+            bytes.extend_from_slice(b"KEYS nothing*\r\nEXEC\r\n");
+            (
+                bytes,
+                format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{echoed}*0\r\n"),
+            )
+        }
+        _ => (request(&[b"ECHO", text.as_bytes()]), echoed),
+    };
+    sent.extend(request);
+    expected.extend(reply.into_bytes());
+}
+
+/// A request that was taken out of its order, executed twice, or lost while others waited, shows in
+/// the replies.
+#[test]
+fn every_request_is_answered_once_and_in_order() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let server = TestServer::start(&[]);
+    server
+        .connect()
+        .ask(&["SET", "big", &"b".repeat(60_000)], "+OK\r\n");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed ^ thread);
+                let mut wire = server.connect();
+                let key = format!("long:{thread}").into_bytes();
+                for _ in 0..10 {
+                    let (mut sent, mut expected) = (Vec::new(), Vec::new());
+                    for number in 0..random.usize(1..300) {
+                        random_request(&mut random, number, &key, &mut sent, &mut expected);
+                    }
+                    let mut writer = wire.clone_stream();
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| {
+                            let mut rest = &sent[..];
+                            while !rest.is_empty() {
+                                let piece = 1 + random.usize(..20_000.min(rest.len()));
+                                writer.send(&rest[..piece]);
+                                rest = &rest[piece..];
+                            }
+                        });
+                        wire.expect(&expected);
+                    });
+                }
+            });
+        }
+    });
+}
