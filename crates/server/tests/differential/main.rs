@@ -191,14 +191,29 @@ impl Run {
         self.history.push(words.join(" "));
     }
 
+    /// Names the difference, with the commands before it that matter: the last ones, and those that
+    /// mention its key or change everything.
     fn fail(&self, difference: &str) -> ! {
-        let shown = self.history.len().saturating_sub(25);
+        const SHOWN: usize = 10;
+        let last = self.history.last().map_or("", String::as_str);
+        let key = last.split(' ').nth(1).unwrap_or(last);
+        let recent = self.history.len().saturating_sub(SHOWN);
+        let whole = [
+            "exec", "discard", "select", "flush", "swapdb", "watch", "unwatch",
+        ];
+        let matters = |line: &String| {
+            let name = line.to_ascii_lowercase();
+            line.split(' ').any(|word| word == key) || whole.iter().any(|word| name.starts_with(word))
+        };
+        let before: Vec<_> = self.history[..recent].iter().filter(|line| matters(line)).collect();
+        let before = &before[before.len().saturating_sub(3 * SHOWN)..];
         panic!(
-            "the replies differ (seed {}, RESP{}, command {})\n{difference}\nafter:\n  {}",
+            "the replies differ (seed {}, RESP{}, command {})\n{difference}\nafter:\n  {}\n  …\n  {}",
             self.seed,
             self.protocol,
             self.history.len(),
-            self.history[shown..].join("\n  ")
+            before.iter().map(|line| line.as_str()).collect::<Vec<_>>().join("\n  "),
+            self.history[recent..].join("\n  ")
         );
     }
 

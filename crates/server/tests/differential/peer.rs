@@ -43,7 +43,9 @@ impl Server {
     /// This server, with `engine`.
     pub(super) fn pando(engine: &str) -> Self {
         let port = free_port();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+        let binary = std::env::var("PANDO_DIFFERENTIAL_BINARY");
+        let binary = binary.unwrap_or_else(|_| env!("CARGO_BIN_EXE_pando").into());
+        let mut command = Command::new(binary);
         command.args([
             "--port",
             &port.to_string(),
