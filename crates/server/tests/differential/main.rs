@@ -144,9 +144,12 @@ impl Run {
         self.ours[0].send(&encoded);
         self.theirs[0].send(&encoded);
         for step in steps {
-            let ours = self.ours[0].receive();
-            let theirs = self.theirs[0].receive();
-            self.judge(step, &ours, &theirs);
+            let (ours, theirs) = (self.ours[0].receive(), self.theirs[0].receive());
+            let (Ok(ours), Ok(theirs)) = (&ours, &theirs) else {
+                self.note(&step.arguments);
+                self.fail(&format!("no reply\npando: {ours:?}\nredis: {theirs:?}"));
+            };
+            self.judge(step, ours, theirs);
         }
     }
 
