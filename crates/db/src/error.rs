@@ -126,8 +126,8 @@ pub enum CommandError {
     // Keys.
     #[error("ERR source and destination objects are the same")]
     SameObject,
-    #[error("ERR Unsupported option {option}")]
-    UnsupportedOption { option: String },
+    #[error("ERR Unsupported option {}", option.escape_ascii())]
+    UnsupportedOption { option: Box<[u8]> },
     #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
     IncompatibleNx,
     #[error("ERR GT and LT options at the same time are not compatible")]
@@ -174,4 +174,15 @@ pub enum CommandError {
 fn without_err(error: &CommandError) -> String {
     let text = error.to_string();
     text.strip_prefix("ERR ").unwrap_or(&text).to_owned()
+}
+
+impl CommandError {
+    /// The error as a client reads it: what it repeats of a request, byte for byte.
+    #[must_use]
+    pub fn text(&self) -> Vec<u8> {
+        match self {
+            Self::UnsupportedOption { option } => [b"ERR Unsupported option ", &**option].concat(),
+            other => other.to_string().into_bytes(),
+        }
+    }
 }

@@ -235,7 +235,7 @@ impl<'t> Turn<'t> {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     let error = self.refuse(client, Some(spec), error);
-                    reply.error(error.to_string());
+                    reply.error(error.text());
                     host.refused(Some(spec), &error);
                     Outcome::Done
                 }
@@ -366,7 +366,7 @@ impl<'t> Turn<'t> {
         host.refused(spec, &error);
         match refusal {
             Refusal::Http => return Outcome::Close,
-            Refusal::WrongArity(_) => reply.error(error.to_string()),
+            Refusal::WrongArity(_) => reply.error(error.text()),
             _ => reply.error(refusal.text(request)),
         }
         Outcome::Done
@@ -386,7 +386,7 @@ impl<'t> Turn<'t> {
         let result = self.run_unobserved(client, spec, request, reply, host);
         if let Err(error) = &result {
             reply.rewind(start);
-            reply.error(error.to_string());
+            reply.error(error.text());
         }
         let reply_bytes = reply.position() - start;
         host.finished(client, spec, request, reply_bytes, result.as_ref().err());
@@ -485,7 +485,7 @@ impl<'t> Turn<'t> {
         host.starting(client, spec, request);
         let result = self.run_transaction(client, reply, host);
         if let Err(error) = &result {
-            reply.error(error.to_string());
+            reply.error(error.text());
         }
         // The replies inside were counted with their commands.
         host.finished(client, spec, request, 0, result.as_ref().err());

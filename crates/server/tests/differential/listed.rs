@@ -16,7 +16,6 @@ pub(super) fn reason(arguments: &[Vec<u8>], ours: &Value, theirs: &Value) -> Opt
             }
             _ => None,
         },
-        b"expire" | b"pexpire" | b"expireat" | b"pexpireat" => Some("TEMP"),
         b"object" if word(1).as_deref() == Some(b"refcount") => {
             let counts = matches!((ours, theirs), (Value::Integer(_), Value::Integer(_)));
             counts.then_some("OBJECT REFCOUNT: Redis shares small integers until they are copied")

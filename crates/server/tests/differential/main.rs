@@ -206,16 +206,24 @@ impl Run {
         ];
         let matters = |line: &String| {
             let name = line.to_ascii_lowercase();
-            line.split(' ').any(|word| word == key) || whole.iter().any(|word| name.starts_with(word))
+            line.split(' ').any(|word| word == key)
+                || whole.iter().any(|word| name.starts_with(word))
         };
-        let before: Vec<_> = self.history[..recent].iter().filter(|line| matters(line)).collect();
+        let before: Vec<_> = self.history[..recent]
+            .iter()
+            .filter(|line| matters(line))
+            .collect();
         let before = &before[before.len().saturating_sub(3 * SHOWN)..];
         panic!(
             "the replies differ (seed {}, RESP{}, command {})\n{difference}\nafter:\n  {}\n  …\n  {}",
             self.seed,
             self.protocol,
             self.history.len(),
-            before.iter().map(|line| line.as_str()).collect::<Vec<_>>().join("\n  "),
+            before
+                .iter()
+                .map(|line| line.as_str())
+                .collect::<Vec<_>>()
+                .join("\n  "),
             self.history[recent..].join("\n  ")
         );
     }

@@ -34,7 +34,9 @@ impl Conditions {
                 _ if request.is(index, "GT") => &mut conditions.greater,
                 _ if request.is(index, "LT") => &mut conditions.less,
                 _ => {
-                    let option = String::from_utf8_lossy(option).into_owned();
+                    // Redis shows it up to a NUL.
+                    let shown = option.split(|byte| *byte == 0).next().unwrap_or_default();
+                    let option = shown.into();
                     return Err(CommandError::UnsupportedOption { option });
                 }
             };
