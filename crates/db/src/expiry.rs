@@ -4,7 +4,6 @@
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
 //! | `shards[i]` | sessions after a commit that changed a deadline; the expirer | its mutex | the same |
-//! | `count` | the same, inside the mutex | `Relaxed` | INFO |
 //! | `dropped` | FLUSHDB, FLUSHALL; maintenance | its mutex | maintenance |
 //!
 //! A commit hook may not touch the index (it runs under a node's lock), so the session *reconciles*
@@ -24,10 +23,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use pando_engine::{Deadline, Key, TreeId};
+use pando_sync::Padded;
 
 use crate::clock::Milliseconds;
 use crate::database::lock;
@@ -45,21 +44,17 @@ struct Entries {
 }
 
 impl Entries {
-    fn insert(&mut self, entry: Entry) -> bool {
+    fn insert(&mut self, entry: Entry) {
         let deadline = entry.0;
-        let is_new = self.by_deadline.insert(entry);
-        if is_new {
+        if self.by_deadline.insert(entry) {
             self.sum += u128::from(deadline.0);
         }
-        is_new
     }
 
-    fn remove(&mut self, entry: &Entry) -> bool {
-        let was_there = self.by_deadline.remove(entry);
-        if was_there {
+    fn remove(&mut self, entry: &Entry) {
+        if self.by_deadline.remove(entry) {
             self.sum -= u128::from(entry.0.0);
         }
-        was_there
     }
 
     /// Takes the first entry if it is due.
@@ -78,9 +73,8 @@ type Shard = BTreeMap<TreeId, Entries>;
 /// Keys with deadlines.
 #[derive(Debug)]
 pub(crate) struct ExpiryIndex {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
     hasher: RandomState,
-    count: AtomicU64,
     /// Entries of dropped trees that are not freed yet.
     dropped: Mutex<Vec<btree_set::IntoIter<Entry>>>,
 }
@@ -88,9 +82,8 @@ pub(crate) struct ExpiryIndex {
 impl ExpiryIndex {
     pub(crate) fn new() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Padded(Mutex::default())).collect(),
             hasher: RandomState::new(),
-            count: AtomicU64::new(0),
             dropped: Mutex::default(),
         }
     }
@@ -99,9 +92,14 @@ impl ExpiryIndex {
         lock(&self.shards[index])
     }
 
-    /// Entries in the index.
+    /// Entries in the index. O(shards), so that no change of a deadline writes what all share.
     pub(crate) fn len(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        let entries = |index| {
+            let shard = self.shard(index);
+            let each = shard.values().map(|entries| entries.by_deadline.len());
+            each.sum::<usize>() as u64
+        };
+        (0..SHARDS).map(entries).sum()
     }
 
     /// Entries of one tree, and the mean of their remaining milliseconds. O(shards).
@@ -127,21 +125,18 @@ impl ExpiryIndex {
     ) {
         let shard = (self.hasher.hash_one(key.bytes) as usize) % SHARDS;
         let mut shard = self.shard(shard);
-        let mut change = 0_i64;
         if let Some(replaced) = replaced
             && let Some(entries) = shard.get_mut(&key.tree)
         {
-            change -= i64::from(entries.remove(&(replaced, key.bytes.into())));
+            entries.remove(&(replaced, key.bytes.into()));
             if entries.by_deadline.is_empty() {
                 shard.remove(&key.tree);
             }
         }
         if let Some(deadline) = present() {
             let entries = shard.entry(key.tree).or_default();
-            change += i64::from(entries.insert((deadline, key.bytes.into())));
+            entries.insert((deadline, key.bytes.into()));
         }
-        // Two's complement: adding a negative change subtracts it.
-        self.count.fetch_add(change as u64, Ordering::Relaxed);
     }
 
     /// Takes up to `limit` entries that are due at `now`, of all trees, beginning with shard
@@ -159,7 +154,6 @@ impl ExpiryIndex {
                 while due.len() < limit
                     && let Some((deadline, key)) = entries.take_due(now)
                 {
-                    self.count.fetch_sub(1, Ordering::Relaxed);
                     due.push((*tree, deadline, key));
                 }
             }
@@ -177,10 +171,7 @@ impl ExpiryIndex {
         for index in 0..SHARDS {
             let dropped = self.shard(index).remove(&tree);
             if let Some(entries) = dropped {
-                let entries = entries.by_deadline;
-                self.count
-                    .fetch_sub(entries.len() as u64, Ordering::Relaxed);
-                lock(&self.dropped).push(entries.into_iter());
+                lock(&self.dropped).push(entries.by_deadline.into_iter());
             }
         }
     }
