@@ -1,0 +1,187 @@
+//! A server in a process of its own, and connections that take requests as lines of words.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use pando_db::EngineKind;
+use pando_protocol::resp::{Value, ValueDecoder};
+
+/// How long a reply may take before a test gives up.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Workers; connections are spread over them.
+const WORKERS: &str = "3";
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+/// Runs `test` on a new server of each engine.
+pub(crate) fn with_every_engine(test: impl Fn(&Server)) {
+    for engine in EngineKind::ALL {
+        println!("engine {}", engine.name());
+        test(&Server::start(engine));
+    }
+}
+
+impl Server {
+    /// Starts a server on a free port of the loopback and waits until it listens.
+    pub(crate) fn start(engine: EngineKind) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+        command.args(["--bind", "127.0.0.1", "--port", "0"]);
+        command.args(["--threads", WORKERS, "--loglevel", "warning"]);
+        command.args(["--engine", engine.name()]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let address = BufReader::new(stdout).lines().find_map(|line| {
+            let line = line.expect("text");
+            let words = line.strip_prefix("listening ")?;
+            let address = words
+                .split(' ')
+                .find_map(|word| word.strip_prefix("tcp="))?;
+            Some(address.parse().expect("an address"))
+        });
+        Self {
+            child,
+            address: address.expect("the server says where it listens"),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).expect("a connection");
+        stream.set_nodelay(true).expect("a socket option");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket option");
+        Connection {
+            stream,
+            input: Vec::new(),
+            start: 0,
+            decoder: ValueDecoder::new(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when the process has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection; its requests are words parted by spaces, its replies RESP2.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    start: usize,
+    decoder: ValueDecoder,
+}
+
+impl Connection {
+    /// Sends requests together.
+    pub(crate) fn send<L: AsRef<str>>(&mut self, lines: &[L]) {
+        let mut out = Vec::new();
+        for line in lines {
+            let words: Vec<_> = line.as_ref().split(' ').collect();
+            out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            for word in words {
+                out.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            }
+        }
+        self.stream.write_all(&out).expect("the server reads");
+    }
+
+    /// The next reply.
+    pub(crate) fn receive(&mut self) -> Value {
+        loop {
+            let mut rest = &self.input[self.start..];
+            let value = self.decoder.next(&mut rest).expect("well-formed replies");
+            self.start = self.input.len() - rest.len();
+            if let Some(value) = value {
+                return value;
+            }
+            self.input.drain(..self.start);
+            self.start = 0;
+            let mut buffer = [0; 16 * 1024];
+            let count = self.stream.read(&mut buffer).expect("a reply in time");
+            assert!(count > 0, "the server closed the connection");
+            self.input.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// One request and its reply.
+    pub(crate) fn call(&mut self, line: impl AsRef<str>) -> Value {
+        self.send(&[line]);
+        self.receive()
+    }
+
+    /// One request, which is answered `+OK`.
+    #[track_caller]
+    pub(crate) fn ok(&mut self, line: impl AsRef<str>) {
+        let reply = self.call(&line);
+        assert!(is_status(&reply, "OK"), "{}: {reply:?}", line.as_ref());
+    }
+
+    /// A transaction of these requests, sent at once: the replies inside, or `None` if a watched
+    /// key had changed.
+    pub(crate) fn transaction(&mut self, lines: &[String]) -> Option<Vec<Value>> {
+        let mut requests = vec!["MULTI"];
+        requests.extend(lines.iter().map(String::as_str));
+        requests.push("EXEC");
+        self.send(&requests);
+        let begun = self.receive();
+        assert!(is_status(&begun, "OK"), "{begun:?}");
+        for line in lines {
+            let queued = self.receive();
+            assert!(is_status(&queued, "QUEUED"), "{line}: {queued:?}");
+        }
+        match self.receive() {
+            Value::NullArray => None,
+            reply => Some(elements(reply)),
+        }
+    }
+}
+
+pub(crate) fn is_status(reply: &Value, text: &str) -> bool {
+    matches!(reply, Value::Simple(status) if status == text.as_bytes())
+}
+
+#[track_caller]
+pub(crate) fn integer(reply: &Value) -> i64 {
+    match reply {
+        Value::Integer(integer) => *integer,
+        other => panic!("expected an integer, got {other:?}"),
+    }
+}
+
+/// A bulk string, or `None` for nothing.
+#[track_caller]
+pub(crate) fn text(reply: Value) -> Option<String> {
+    match reply {
+        Value::Bulk(bytes) => Some(String::from_utf8(bytes).expect("text")),
+        Value::NullBulk => None,
+        other => panic!("expected a bulk string, got {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn elements(reply: Value) -> Vec<Value> {
+    match reply {
+        Value::Array(elements) => elements,
+        other => panic!("expected an array, got {other:?}"),
+    }
+}
+
+/// An array of bulk strings.
+#[track_caller]
+pub(crate) fn texts(reply: Value) -> Vec<Option<String>> {
+    elements(reply).into_iter().map(text).collect()
+}
