@@ -54,7 +54,7 @@ pub fn sessions_are_bounded<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<
 
 /// Every key can be sampled, wherever in the tree it is.
 pub fn samples_reach_every_key<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
-    const DRAWS: usize = 20_000;
+    const DRAWS: usize = 4_000;
     let check = "samples_reach_every_key";
     let mut rng = plan.rng(check);
     let (_, engine) = open::<E>();

@@ -150,7 +150,7 @@ pub fn pass(check: fn(&Plan) -> Result<(), Failure>) {
 pub use bulk::bulk_loads;
 pub use concurrent::{
     commits_form_a_chain, histories_are_linearizable, increments_are_not_lost,
-    scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
+    reads_miss_no_permanent_key, scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
 };
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
 pub use sequences::operation_sequences;
@@ -171,6 +171,7 @@ macro_rules! conformance_suite {
                 increments_are_not_lost
                 commits_form_a_chain
                 values_are_whole
+                reads_miss_no_permanent_key
                 scans_miss_no_permanent_key
                 histories_are_linearizable
                 trees_come_and_go

@@ -25,6 +25,7 @@ pub(super) enum Fault {
     LostUpdate,
     ClosureNotRunOnDroppedTree,
     StaleRead,
+    KeyHiddenForAMoment,
     TornRead,
     ValueChangesUnderReader,
     AttributesLost,
@@ -207,6 +208,9 @@ impl<const FAULT: u8> FaultySession<FAULT> {
     fn read_slot(&mut self, key: Key<'_>) -> Option<Slot> {
         let slot = self.engine.slot(key);
         self.reads += 1;
+        if is(FAULT, Fault::KeyHiddenForAMoment) && self.reads.is_multiple_of(1_000) {
+            return None;
+        }
         if is(FAULT, Fault::StaleRead) {
             let place = FaultyEngine::<FAULT>::place(key);
             let cached = self.stale.entry(place).or_insert_with(|| slot.clone());

@@ -1,23 +1,24 @@
 //! What must hold in every interleaving of threads.
 //!
-//! Workers go through rounds of operations, each round under one pin, beside a thread that begins
-//! epochs, moves the horizon up to them and maintains, so that tombstones go and come all the time.
+//! Workers go through rounds of operations, each round under one pin. After each they begin an
+//! epoch, move the horizon up to it and maintain, so that tombstones come and go all the time.
 
 mod commits;
 mod histories;
 mod increments;
+mod reads;
 mod scans;
 mod trees;
 mod whole_values;
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
 pub use commits::commits_form_a_chain;
 pub use histories::histories_are_linearizable;
 pub use increments::increments_are_not_lost;
+pub use reads::reads_miss_no_permanent_key;
 pub use scans::scans_miss_no_permanent_key;
 pub use trees::trees_come_and_go;
 pub use whole_values::values_are_whole;
@@ -31,7 +32,7 @@ use crate::{
 };
 
 const WORKERS: usize = 4;
-const MAINTAIN_STEPS: usize = 16;
+const MAINTAIN_STEPS: usize = 64;
 
 /// An engine with one tree, on which threads race.
 struct Arena<E> {
@@ -65,11 +66,9 @@ impl<E: Engine<Session: Ordered>> Arena<E> {
         begin: impl Fn(usize) -> W,
         work: impl Fn(&mut W, &mut E::Session) -> Result<(), String> + Sync,
     ) -> Result<Vec<W>, String> {
-        let over = AtomicBool::new(false);
         let barrier = Barrier::new(WORKERS);
         let (work, barrier) = (&work, &barrier);
         std::thread::scope(|scope| {
-            let maintenance = scope.spawn(|| self.maintain_until(&over));
             let run = |mut state: W, mut session: E::Session| {
                 move || {
                     barrier.wait();
@@ -78,6 +77,7 @@ impl<E: Engine<Session: Ordered>> Arena<E> {
                         let result = work(&mut state, &mut session);
                         session.unpin();
                         result?;
+                        self.maintain(&mut session)?;
                     }
                     Ok(state)
                 }
@@ -90,24 +90,18 @@ impl<E: Engine<Session: Ordered>> Arena<E> {
                 .into_iter()
                 .map(|worker| worker.join().unwrap_or_else(panicked))
                 .collect();
-            over.store(true, Ordering::Relaxed);
-            maintenance.join().unwrap_or_else(panicked)?;
             results.into_iter().collect()
         })
     }
 
-    /// The maintenance thread.
-    fn maintain_until(&self, over: &AtomicBool) -> Result<(), String> {
-        let mut session = self.session();
-        while !over.load(Ordering::Relaxed) {
-            self.clock.set_horizon(self.clock.tick());
-            let done = session.maintain(MAINTAIN_STEPS);
-            if done > MAINTAIN_STEPS {
-                return Err(format!("maintain did {done} steps of {MAINTAIN_STEPS}"));
-            }
-            std::thread::yield_now();
+    /// Begins an epoch and does what can be done about the ones before it.
+    fn maintain(&self, session: &mut E::Session) -> Result<usize, String> {
+        self.clock.set_horizon(self.clock.tick());
+        let done = session.maintain(MAINTAIN_STEPS);
+        if done > MAINTAIN_STEPS {
+            return Err(format!("maintain did {done} steps of {MAINTAIN_STEPS}"));
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Checks that what can be asked about a tree at rest agrees with itself; returns its keys.
