@@ -4,7 +4,8 @@
 //!
 //! - A command that may be slow, or that brings more than `UNTIMED_BYTES_MAX` bytes, is timed by
 //!   itself.
-//! - Commands flagged fast run untimed. The time between two readings of the clock is shared out
+//! - Commands flagged fast run untimed, and so do SET, SETEX and PSETEX, which lack the flag though
+//!   a small value takes no longer. The time between two readings of the clock is shared out
 //!   evenly among the untimed commands in between, so that INFO's `usec` add up to the time spent.
 //! - An untimed command that has moved many bytes is timed afterwards, from the last reading of the
 //!   clock on: an upper bound, which may include the untimed commands before it in its batch.
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_protocol::Request;
-use pando_protocol::command::{CommandSpec, Flag};
+use pando_protocol::command::{CommandId, CommandSpec, Flag};
 
 use crate::limits;
 use crate::settings::Settings;
@@ -143,7 +144,12 @@ impl WorkerRecorder {
         settings: &Settings,
     ) -> Timing {
         let slower_than_us = settings.slowlog_slower_than_us();
-        if spec.flags.has(Flag::Fast)
+        let is_fast = spec.flags.has(Flag::Fast)
+            || matches!(
+                spec.id,
+                CommandId::Set | CommandId::Setex | CommandId::Psetex
+            );
+        if is_fast
             && !(0..limits::TIMED_BELOW_US).contains(&slower_than_us)
             && settings.latency_threshold_ms() == 0
             && request.bytes() <= limits::UNTIMED_BYTES_MAX
