@@ -222,3 +222,98 @@ impl Input {
         self.bytes_missing = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pando_protocol::Request;
+    use pando_protocol::resp::Decoded;
+
+    use super::*;
+
+    /// The requests that wait, as text.
+    fn waiting(input: &Input) -> Vec<String> {
+        let (requests, ranges) = input.waiting();
+        let ranges: Vec<_> = ranges.collect();
+        let mut first = 0;
+        requests
+            .map(|(arguments, _)| {
+                let ranges = &ranges[first..first + arguments];
+                first += arguments;
+                let request = Request::new(input.bytes(), ranges);
+                let words: Vec<_> = request.args_from(0).map(String::from_utf8_lossy).collect();
+                words.join(" ")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn in1_requests_that_wait_keep_their_order_and_the_half_behind_them_its_place() {
+        let mut input = Input::new(Decoder::default());
+        let mut arena = b"PING\r\nECHO 'a b'\r\nGET k\r\n*2\r\n$4\r\nEC".to_vec();
+        let mut ranges = Vec::new();
+        let (mut decoded, mut executed) = (0, 0);
+        let bytes_missing = loop {
+            let first = ranges.len();
+            match input
+                .decoder
+                .next(&mut arena, decoded, &mut ranges)
+                .unwrap()
+            {
+                Decoded::Request { end, .. } if executed == 0 => (executed, decoded) = (end, end),
+                Decoded::Request { end, .. } => {
+                    input.defer(&ranges[first..], end);
+                    decoded = end;
+                }
+                Decoded::Incomplete {
+                    start,
+                    bytes_missing,
+                } => {
+                    decoded = start;
+                    break bytes_missing;
+                }
+            }
+        };
+        input.keep(&arena, executed, decoded, bytes_missing);
+        assert_eq!(waiting(&input), ["ECHO a b", "GET k"]);
+        assert!(!input.is_hungry(), "IN2");
+
+        let end_of = |input: &Input| input.waiting().0.next().unwrap().1;
+        for left in [&["GET k"][..], &[]] {
+            let executed = end_of(&input);
+            input.executed_waiting();
+            let (_, decoded) = input.progress();
+            input.advance(executed, decoded, bytes_missing);
+            assert_eq!(waiting(&input), left);
+        }
+        assert_eq!(input.bytes(), b"*2\r\n$4\r\nEC");
+        assert_eq!(input.progress(), (0, 0));
+        assert!(input.is_hungry());
+
+        // The decoder goes on where it stopped.
+        input.bytes.extend_from_slice(b"HO\r\n$1\r\nx\r\n");
+        let (bytes, decoder) = input.kept();
+        ranges.clear();
+        let decoded = decoder.next(bytes, 0, &mut ranges).unwrap();
+        assert_eq!(
+            decoded,
+            Decoded::Request {
+                arguments: 2,
+                end: 21
+            }
+        );
+        input.advance(21, 21, 0);
+        assert_eq!((input.is_empty(), input.bytes.capacity()), (true, 0));
+    }
+
+    #[test]
+    fn what_is_discarded_leaves_nothing_to_execute() {
+        let mut input = Input::new(Decoder::default());
+        let bytes = b"PING\r\nPING\r\n";
+        input.defer(&[ArgumentRange { start: 0, len: 4 }], 6);
+        input.keep(bytes, 0, 6, 0);
+        input.error = Some(ProtocolError::InvalidBulkLength);
+        assert!(!input.is_hungry());
+        input.discard();
+        assert!(input.is_hungry() && input.is_empty() && !input.has_waiting());
+    }
+}

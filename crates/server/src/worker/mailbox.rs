@@ -10,7 +10,7 @@
 //!   nothing is left behind, and a worker is woken once for many messages.
 //! - **WM2** The bytes of undelivered monitor lines are bounded
 //!   ([`limits::MONITOR_QUEUE_BYTES_MAX`]): what a worker does not take in time is dropped, so that
-//!   a slow worker costs the others no memory.
+//!   a slow worker costs the others no memory. The worker says how many lines that were.
 //! - **WM3** A closed mailbox takes nothing: a connection that is sent to it comes back.
 //!
 //! Deliberately absent: replies. Who asks does not wait.
@@ -42,20 +42,28 @@ pub(crate) enum Message {
     Deliver(u64, Arc<[u8]>),
 }
 
-/// Everything that was in a mailbox.
-#[derive(Debug, Default)]
-pub(crate) struct Mail {
-    pub(crate) messages: Vec<Message>,
+/// What a mailbox held besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
     /// The shared state has changed: a shutdown, the end of a pause.
     pub(crate) look: bool,
+    /// Monitor lines that found no room (WM2).
+    pub(crate) lines_dropped: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: Vec<Message>,
+    look: bool,
     undelivered_bytes: usize,
+    lines_dropped: usize,
     closed: bool,
 }
 
 /// The inbox of one worker.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    queue: Mutex<Mail>,
+    queue: Mutex<Queue>,
     waker: Waker,
     connections: AtomicUsize,
 }
@@ -71,7 +79,7 @@ impl Mailbox {
     }
 
     /// Changes the queue and wakes the worker if it was empty (WM1). Returns what `change` does.
-    fn post<R>(&self, change: impl FnOnce(&mut Mail) -> R) -> R {
+    fn post<R>(&self, change: impl FnOnce(&mut Queue) -> R) -> R {
         let (was_empty, result) = {
             let mut queue = lock(&self.queue);
             let was_empty = queue.messages.is_empty() && !queue.look;
@@ -99,19 +107,16 @@ impl Mailbox {
         result
     }
 
-    /// Exchanges what is in the mailbox for `empty`, whose capacity is used again.
-    pub(crate) fn take(&self, empty: Mail) -> Mail {
-        debug_assert!(empty.messages.is_empty() && !empty.look);
+    /// Takes all messages, into `messages`, whose memory the mailbox uses again.
+    pub(crate) fn take(&self, messages: &mut Vec<Message>) -> News {
+        debug_assert!(messages.is_empty());
         let mut queue = lock(&self.queue);
-        let closed = queue.closed;
-        std::mem::replace(
-            &mut queue,
-            Mail {
-                undelivered_bytes: 0,
-                closed,
-                ..empty
-            },
-        )
+        std::mem::swap(&mut queue.messages, messages);
+        queue.undelivered_bytes = 0;
+        News {
+            look: std::mem::take(&mut queue.look),
+            lines_dropped: std::mem::take(&mut queue.lines_dropped),
+        }
     }
 
     /// Refuses everything from now on; what is left is taken once more.
@@ -142,7 +147,9 @@ impl WorkerMailbox for Mailbox {
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>) {
         self.post(|queue| {
             let undelivered = queue.undelivered_bytes + bytes.len();
-            if !queue.closed && undelivered <= limits::MONITOR_QUEUE_BYTES_MAX {
+            if undelivered > limits::MONITOR_QUEUE_BYTES_MAX {
+                queue.lines_dropped += 1;
+            } else if !queue.closed {
                 queue.undelivered_bytes = undelivered;
                 queue
                     .messages
@@ -170,6 +177,12 @@ mod tests {
         (poller, mailbox)
     }
 
+    fn take(mailbox: &Mailbox) -> (Vec<Message>, News) {
+        let mut messages = Vec::new();
+        let news = mailbox.take(&mut messages);
+        (messages, news)
+    }
+
     fn is_woken(poller: &mut Poller) -> bool {
         poller.wait(Some(Duration::ZERO)).unwrap().count() > 0
     }
@@ -183,11 +196,17 @@ mod tests {
         WorkerMailbox::close(&mailbox, 8);
         mailbox.wake();
         assert!(!is_woken(&mut poller), "the worker is on its way");
-        let mail = mailbox.take(Mail::default());
-        assert!(matches!(mail.messages[..], [Message::Close(7), Message::Close(8)]) && mail.look);
+        let (messages, news) = take(&mailbox);
+        assert!(matches!(
+            messages[..],
+            [Message::Close(7), Message::Close(8)]
+        ));
+        assert!(news.look);
         mailbox.wake();
         assert!(is_woken(&mut poller));
-        assert!(mailbox.take(Mail::default()).look);
+        let (messages, news) = take(&mailbox);
+        assert!(messages.is_empty() && news.look);
+        assert!(!take(&mailbox).1.look);
     }
 
     #[test]
@@ -197,9 +216,11 @@ mod tests {
         for _ in 0..3 {
             mailbox.deliver(1, &line);
         }
-        assert_eq!(mailbox.take(Mail::default()).messages.len(), 2);
+        let (messages, news) = take(&mailbox);
+        assert_eq!((messages.len(), news.lines_dropped), (2, 1));
         mailbox.deliver(1, &line);
-        assert_eq!(mailbox.take(Mail::default()).messages.len(), 1);
+        let (messages, news) = take(&mailbox);
+        assert_eq!((messages.len(), news.lines_dropped), (1, 0));
     }
 
     #[test]
@@ -207,6 +228,6 @@ mod tests {
         let (_poller, mailbox) = mailbox();
         mailbox.close();
         WorkerMailbox::close(&mailbox, 7);
-        assert!(mailbox.take(Mail::default()).messages.is_empty());
+        assert!(take(&mailbox).0.is_empty());
     }
 }

@@ -45,7 +45,7 @@ pub(crate) use self::mailbox::{Mailbox, NewConnection};
 use self::batch::Gathering;
 use self::connection::{Connection, Phase};
 use self::connections::Connections;
-use self::mailbox::{Mail, Message};
+use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
 use crate::limits;
@@ -77,7 +77,8 @@ pub(crate) struct Worker {
     index: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
-    mail: Mail,
+    /// Empty; its memory is exchanged with the mailbox's.
+    messages: Vec<Message>,
     poller: Poller,
     session: Session,
     recorder: WorkerRecorder,
@@ -113,7 +114,7 @@ impl Worker {
             index,
             shared,
             mailbox: Arc::clone(&mailbox),
-            mail: Mail::default(),
+            messages: Vec::new(),
             poller,
             session,
             recorder,
@@ -205,8 +206,9 @@ impl Worker {
     }
 
     fn take_mail(&mut self) {
-        let mut mail = self.mailbox.take(std::mem::take(&mut self.mail));
-        for message in mail.messages.drain(..) {
+        let mut messages = std::mem::take(&mut self.messages);
+        let news = self.mailbox.take(&mut messages);
+        for message in messages.drain(..) {
             match message {
                 Message::Serve(connection) => self.take_in(*connection),
                 Message::Close(client) => {
@@ -217,12 +219,16 @@ impl Worker {
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
             }
         }
-        if std::mem::take(&mut mail.look) {
+        self.messages = messages;
+        if news.look {
             for slot in std::mem::take(&mut self.paused) {
                 self.resume_paused(slot);
             }
         }
-        self.mail = mail;
+        if news.lines_dropped > 0 {
+            let lines = news.lines_dropped;
+            warn!(worker = self.index, lines, "monitors have missed lines");
+        }
     }
 
     fn take_in(&mut self, new: NewConnection) {

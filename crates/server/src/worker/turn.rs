@@ -209,7 +209,7 @@ impl Worker {
                     let due_ns = self
                         .recorder
                         .now_ns()
-                        .saturating_add(milliseconds * 1_000_000);
+                        .saturating_add(milliseconds.saturating_mul(1_000_000));
                     set_deadline(connection, &mut self.timers, due_ns);
                     Some(Phase::Sleeping { silent })
                 }
