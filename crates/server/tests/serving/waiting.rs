@@ -7,20 +7,18 @@ use crate::harness::{TestServer, Wire, request};
 #[test]
 fn a_sleeping_request_holds_up_only_its_own_connection() {
     let server = TestServer::start(&["--threads", "1"]);
-    let mut sleeper = server.connect();
+    let mut forever = server.connect();
     let mut other = server.connect();
-    let start = Instant::now();
-    sleeper.send("DEBUG SLEEP 0.4\r\nECHO behind\r\nDEBUG SLEEP 0\r\n");
+    forever.send("DEBUG SLEEP 1000000\r\nECHO behind\r\n");
     other.expect_served();
+    let start = Instant::now();
+    other.send("DEBUG SLEEP 0.2\r\nECHO behind\r\nDEBUG SLEEP 0\r\n");
+    other.expect("+OK\r\n$6\r\nbehind\r\n+OK\r\n");
     assert!(
-        start.elapsed() < Duration::from_millis(400),
-        "the other client waited"
+        start.elapsed() >= Duration::from_millis(200),
+        "it did not sleep"
     );
-    sleeper.expect("+OK\r\n$6\r\nbehind\r\n+OK\r\n");
-    assert!(
-        start.elapsed() >= Duration::from_millis(400),
-        "the sleeper did not sleep"
-    );
+    assert!(!forever.has_input());
 }
 
 #[test]
@@ -51,11 +49,12 @@ fn a_pause_holds_requests_back_in_order() {
     admin.ask(&["CLIENT", "UNPAUSE"], "+OK\r\n");
     writer.expect("+OK\r\n$1\r\nv\r\n$7\r\nin line\r\n");
 
-    admin.ask(&["CLIENT", "PAUSE", "200"], "+OK\r\n");
     let start = Instant::now();
+    admin.ask(&["CLIENT", "PAUSE", "200"], "+OK\r\n");
     reader.ask(&["GET", "k"], "$1\r\nv\r\n");
+    // The two clocks need not agree to the millisecond.
     assert!(
-        start.elapsed() >= Duration::from_millis(100),
+        start.elapsed() >= Duration::from_millis(190),
         "the read did not wait"
     );
 }
@@ -95,19 +94,21 @@ fn a_long_command_lets_others_run_between_its_slices() {
     let mut long = server.connect();
     let mut other = server.connect();
     fill(&mut long, KEYS);
-    long.send("KEYS *\r\nECHO behind\r\n");
-    let mut served = 0;
-    while !long.has_input() {
-        other.expect_served();
-        served += 1;
-    }
-    assert!(served >= 2, "{served} requests were served meanwhile");
-    long.expect(format!("*{KEYS}\r\n"));
-    for _ in 0..KEYS {
-        long.line();
-        long.line();
-    }
-    long.expect("$6\r\nbehind\r\n");
+    // Once is enough; the machine may have taken the processor from this test the other times.
+    server.wait_until("others are served meanwhile", || {
+        long.send("KEYS *\r\nECHO behind\r\n");
+        let mut served = 0;
+        while !long.has_input() {
+            other.expect_served();
+            served += 1;
+        }
+        long.expect(format!("*{KEYS}\r\n"));
+        for _ in 0..2 * KEYS {
+            long.line();
+        }
+        long.expect("$6\r\nbehind\r\n");
+        served >= 3
+    });
 }
 
 #[test]
