@@ -9,19 +9,22 @@ use crate::limits;
 /// The engines that can hold the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EngineKind {
-    /// A `BTreeMap` behind a lock: the oracle of the other engines.
+    /// One concurrent trie of B+-trees, shared by all workers.
     #[default]
+    Masstree,
+    /// A `BTreeMap` behind a lock: the oracle of the other engines.
     Reference,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 1] = [Self::Reference];
+    pub const ALL: [Self; 2] = [Self::Masstree, Self::Reference];
 
     /// The name that `--engine` takes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Masstree => "masstree",
             Self::Reference => "reference",
         }
     }
@@ -39,7 +42,7 @@ pub type MemoryMeter = fn() -> usize;
 /// Settings of a database; each field says its default, range and meaning.
 #[derive(Clone)]
 pub struct Options {
-    /// The engine; default `reference`.
+    /// The engine; default `masstree`.
     pub engine: EngineKind,
     /// Databases that SELECT reaches; 1 to [`limits::DATABASES_MAX`], default 16.
     pub databases: usize,

@@ -7,18 +7,21 @@ use pando_engine::{
     CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, Ordered, Point, Probe,
     ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
 };
+use pando_masstree::Masstree;
 
 use crate::options::EngineKind;
 
 /// One of the engines.
 #[derive(Debug)]
 pub(crate) enum Store {
+    Masstree(Arc<Masstree>),
     Reference(Arc<ReferenceEngine>),
 }
 
 /// A session of the store's engine.
 #[derive(Debug)]
 pub(crate) enum StoreSession {
+    Masstree(<Masstree as Engine>::Session),
     Reference(<ReferenceEngine as Engine>::Session),
 }
 
@@ -26,6 +29,7 @@ pub(crate) enum StoreSession {
 macro_rules! on {
     ($kind:ident, $value:expr, $engine:ident => $run:expr) => {
         match $value {
+            $kind::Masstree($engine) => $run,
             $kind::Reference($engine) => $run,
         }
     };
@@ -34,12 +38,14 @@ macro_rules! on {
 impl Store {
     pub(crate) fn open(kind: EngineKind, clock: Arc<EpochClock>) -> Self {
         match kind {
+            EngineKind::Masstree => Self::Masstree(Masstree::new(clock)),
             EngineKind::Reference => Self::Reference(ReferenceEngine::new(clock)),
         }
     }
 
     pub(crate) fn session(&self) -> Result<StoreSession, SessionLimit> {
         match self {
+            Self::Masstree(engine) => engine.session().map(StoreSession::Masstree),
             Self::Reference(engine) => engine.session().map(StoreSession::Reference),
         }
     }

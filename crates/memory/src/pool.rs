@@ -30,6 +30,7 @@
 mod chunk;
 mod class;
 
+use crate::count_elsewhere;
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -287,6 +288,7 @@ impl Pool {
         let class = class_of_bytes(bytes);
         let class_bytes = bytes_of_class(class);
         Counters::add(&self.counters.live_bytes, class_bytes as i64);
+        count_elsewhere(class_bytes as isize);
         let local = &mut self.classes[class];
         if let Some(block) = local.free.pop() {
             return block;
@@ -342,6 +344,7 @@ impl Pool {
         let class = class_of_bytes(bytes);
         let class_bytes = bytes_of_class(class);
         Counters::add(&self.counters.live_bytes, -(class_bytes as i64));
+        count_elsewhere(-(class_bytes as isize));
         if cfg!(debug_assertions) {
             // SAFETY: the block is that long and the caller gave it up.
             unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, class_bytes) };

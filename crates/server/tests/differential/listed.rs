@@ -16,10 +16,17 @@ pub(super) fn reason(arguments: &[Vec<u8>], ours: &Value, theirs: &Value) -> Opt
             }
             _ => None,
         },
+        b"hscan" if is_unknown_cursor(ours) => {
+            Some("HSCAN: a cursor that the server has not given out is an error")
+        }
         b"object" if word(1).as_deref() == Some(b"refcount") => {
             let counts = matches!((ours, theirs), (Value::Integer(_), Value::Integer(_)));
             counts.then_some("OBJECT REFCOUNT: Redis shares small integers until they are copied")
         }
         _ => None,
     }
+}
+
+fn is_unknown_cursor(reply: &Value) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(b"ERR unknown cursor"))
 }
