@@ -41,7 +41,7 @@ fn replies_are_those_of_redis() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let engine = std::env::var("PANDO_DIFFERENTIAL_ENGINE").unwrap_or_else(|_| "reference".into());
+    let engine = std::env::var("PANDO_DIFFERENTIAL_ENGINE").unwrap_or_else(|_| "masstree".into());
     let pando = Server::pando(&engine);
     let commands = setting("PANDO_DIFFERENTIAL_COMMANDS", 20_000) as usize;
     let first_seed = setting("PANDO_DIFFERENTIAL_SEED", 1);
@@ -215,7 +215,8 @@ impl Run {
             .collect();
         let before = &before[before.len().saturating_sub(3 * SHOWN)..];
         panic!(
-            "the replies differ (seed {}, RESP{}, command {})\n{difference}\nafter:\n  {}\n  …\n  {}",
+            "the replies differ (seed {}, RESP{}, command {})\n{difference}\nafter:\n  {}\n  …\n\
+             \x20 {}",
             self.seed,
             self.protocol,
             self.history.len(),
