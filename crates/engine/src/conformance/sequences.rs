@@ -30,14 +30,7 @@ enum Operation {
     Scan(From, Direction, usize),
     Sample(u64),
     Len,
-    /// Puts or removes a run of a family's keys.
-    Run {
-        family: Family,
-        put: bool,
-        first: u16,
-        count: u16,
-        step: u16,
-    },
+    Run(Run),
     Tick,
     /// Moves the horizon to so many epochs before the current one.
     Horizon(u64),
@@ -48,8 +41,18 @@ enum Operation {
     CreateTree,
     DropTree,
     SwitchSession,
-    Pin,
-    Unpin,
+    /// Or unpin.
+    Pin(bool),
+}
+
+/// Puts or removes keys of a family: each `step`th from `first` on.
+#[derive(Clone, Debug)]
+struct Run {
+    family: Family,
+    put: bool,
+    first: u16,
+    count: u16,
+    step: u16,
 }
 
 /// Where a scan begins.
@@ -95,7 +98,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => any::<u64>().prop_map(Operation::Sample),
         2 => Just(Operation::Len),
         5 => (family(), any::<bool>(), number(), 1..150_u16, 1..4_u16).prop_map(
-            |(family, put, first, count, step)| Operation::Run { family, put, first, count, step }
+            |(family, put, first, count, step)| Operation::Run(Run { family, put, first, count, step })
         ),
         5 => Just(Operation::Tick),
         4 => (0..3_u64).prop_map(Operation::Horizon),
@@ -105,8 +108,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::CreateTree),
         1 => Just(Operation::DropTree),
         4 => Just(Operation::SwitchSession),
-        2 => Just(Operation::Pin),
-        2 => Just(Operation::Unpin),
+        4 => any::<bool>().prop_map(Operation::Pin),
     ]
 }
 
@@ -194,25 +196,7 @@ impl<E: Engine<Session: Ordered>> Case<E> {
             Operation::Scan(from, direction, limit) => self.scan(from, *direction, *limit),
             Operation::Sample(random) => self.sample(*random),
             Operation::Len => self.len(),
-            Operation::Run {
-                family,
-                put,
-                first,
-                count,
-                step,
-            } => {
-                let change = match put {
-                    true => Change::Text {
-                        length: usize::from(*count),
-                        seed: *count as u8,
-                    },
-                    false => Change::Remove,
-                };
-                (*first..)
-                    .step_by(usize::from(*step))
-                    .take(usize::from(*count))
-                    .try_for_each(|number| self.update(&family.key(number), &change))
-            }
+            Operation::Run(run) => self.change_run(run),
             Operation::Tick => {
                 self.clock.tick();
                 Ok(())
@@ -234,17 +218,27 @@ impl<E: Engine<Session: Ordered>> Case<E> {
                 self.session = 1 - self.session;
                 Ok(())
             }
-            Operation::Pin | Operation::Unpin => {
+            Operation::Pin(pin) => {
                 let (session, pinned) = &mut self.sessions[self.session];
-                match (operation, *pinned) {
-                    (Operation::Pin, false) => session.pin(),
-                    (Operation::Unpin, true) => session.unpin(),
-                    _ => return Ok(()),
+                match (*pin, *pinned) {
+                    (true, false) => session.pin(),
+                    (false, true) => session.unpin(),
+                    _ => {}
                 }
-                *pinned = !*pinned;
+                *pinned = *pin;
                 Ok(())
             }
         }
+    }
+
+    fn change_run(&mut self, run: &Run) -> Result<(), String> {
+        let (length, seed) = (usize::from(run.count), run.count as u8);
+        let put = Change::Text { length, seed };
+        let change = if run.put { put } else { Change::Remove };
+        (run.first..)
+            .step_by(usize::from(run.step))
+            .take(usize::from(run.count))
+            .try_for_each(|number| self.update(&run.family.key(number), &change))
     }
 
     fn update(&mut self, key: &[u8], change: &Change) -> Result<(), String> {

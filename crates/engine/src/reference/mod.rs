@@ -7,7 +7,7 @@
 //! | field | writer, under which lock | reader |
 //! |---|---|---|
 //! | `trees` | `create_tree`, `drop_tree`: its `RwLock` exclusively | every operation, shared |
-//! | `Tree::map` | `update`, `maintain`, `drop_tree`: its `RwLock` exclusively | `get`, `probe`, `scan`, `sample`, shared |
+//! | `Tree::map` | `update`, `maintain`, `drop_tree`: likewise | all that reads keys, shared |
 //! | `dropped` | `drop_tree`, `maintain`: its mutex | `maintain` |
 //! | `sessions` | `session`, drop of a session: atomic | `session` |
 //!

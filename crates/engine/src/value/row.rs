@@ -280,31 +280,14 @@ pub(super) fn assemble(parts: &[Part<'_>]) -> Box<[u8]> {
     let long = shape.offset_bytes == LONG_OFFSET_BYTES;
     let header = shape.count as u16 | if long { LONG_OFFSETS } else { 0 };
     block.extend_from_slice(&header.to_le_bytes());
-    let mut put_end = |end: usize, out_of_line: bool| {
-        if long {
-            let raw = end as u32 | if out_of_line { LONG_OUT_OF_LINE } else { 0 };
-            block.extend_from_slice(&raw.to_le_bytes());
-        } else {
-            let raw = end as u16 | if out_of_line { SHORT_OUT_OF_LINE } else { 0 };
-            block.extend_from_slice(&raw.to_le_bytes());
-        }
-    };
     let mut position = 0;
     for part in parts {
         match part {
-            Part::Rows(row, range) => {
-                let start = row.start(range.start);
-                for slot in 2 * range.start..2 * range.end {
-                    let (end, out_of_line) = row.end(slot);
-                    put_end(end - start + position, out_of_line);
-                }
-            }
+            Part::Rows(row, range) => append_ends(&mut block, long, *row, range.clone(), position),
             Part::Field(field, cell) => {
-                put_end(position + field.len(), false);
-                put_end(
-                    position + part.data_bytes(),
-                    matches!(cell, Cell::OutOfLine),
-                );
+                append_end(&mut block, long, position + field.len(), false);
+                let out_of_line = matches!(cell, Cell::OutOfLine);
+                append_end(&mut block, long, position + part.data_bytes(), out_of_line);
             }
         }
         position += part.data_bytes();
@@ -324,6 +307,45 @@ pub(super) fn assemble(parts: &[Part<'_>]) -> Box<[u8]> {
     }
     debug_assert_eq!(block.len(), shape.block_bytes);
     block.into_boxed_slice()
+}
+
+fn append_end(block: &mut Vec<u8>, long: bool, end: usize, out_of_line: bool) {
+    if long {
+        let raw = end as u32 | if out_of_line { LONG_OUT_OF_LINE } else { 0 };
+        block.extend_from_slice(&raw.to_le_bytes());
+    } else {
+        let raw = end as u16 | if out_of_line { SHORT_OUT_OF_LINE } else { 0 };
+        block.extend_from_slice(&raw.to_le_bytes());
+    }
+}
+
+/// Appends the ends of a row's fields, the first of which now begins at `position`.
+fn append_ends(
+    block: &mut Vec<u8>,
+    long: bool,
+    row: RowRef<'_>,
+    range: Range<usize>,
+    position: usize,
+) {
+    let start = row.start(range.start);
+    if long || row.offset_bytes == LONG_OFFSET_BYTES {
+        for slot in 2 * range.start..2 * range.end {
+            let (end, out_of_line) = row.end(slot);
+            append_end(block, long, end - start + position, out_of_line);
+        }
+        return;
+    }
+    // All ends move by one amount, and none into the top bit: what a change of a row costs most.
+    let ends = 2 * SHORT_OFFSET_BYTES * range.start..2 * SHORT_OFFSET_BYTES * range.end;
+    let first = block.len();
+    block.extend_from_slice(&row.block[HEADER_BYTES..][ends]);
+    let moved_by = (position as u16).wrapping_sub(start as u16);
+    if moved_by != 0 {
+        for end in block[first..].chunks_exact_mut(SHORT_OFFSET_BYTES) {
+            let raw = u16::from_le_bytes([end[0], end[1]]).wrapping_add(moved_by);
+            end.copy_from_slice(&raw.to_le_bytes());
+        }
+    }
 }
 
 #[cfg(test)]
