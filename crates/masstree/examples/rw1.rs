@@ -46,7 +46,7 @@ fn main() {
     random.shuffle(&mut numbers);
     phase("get", count, || get_all(&mut session, tree, &numbers));
     phase("get_many", count, || {
-        get_all_in_batches(&mut session, tree, &numbers)
+        get_all_in_batches(&mut session, tree, &numbers);
     });
     let scans = count / 100;
     for direction in [Direction::Forward, Direction::Backward] {

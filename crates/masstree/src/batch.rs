@@ -15,6 +15,7 @@
 //! done. Each value is one that its key had during the call.
 
 use pando_engine::{Key, ValueRef};
+use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
 use crate::block::BlockRef;
@@ -128,6 +129,7 @@ impl<'k, 'g> Descent<'k, 'g> {
             }
             Either::Border(border) => (border, version),
         };
+        let mut spin = Spin::new();
         loop {
             if version.is_deleted() {
                 return Err(LayerGone);
@@ -145,6 +147,7 @@ impl<'k, 'g> Descent<'k, 'g> {
                 }
                 None => {
                     counters.local_retries.add(1);
+                    spin.wait();
                     (border, version) = settle(border, slice)?;
                 }
             }

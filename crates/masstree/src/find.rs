@@ -8,6 +8,7 @@
     reason = "a link is what its code says (M2)"
 )]
 
+use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
 use crate::block::BlockRef;
@@ -154,6 +155,7 @@ pub(crate) fn look<'g>(
 ) -> Result<(Reached<'g>, Found<'g>), LayerGone> {
     let (slice, rank) = (cursor.slice(), cursor.rank());
     let mut reached = find_border(root, slice, counters)?;
+    let mut spin = Spin::new();
     loop {
         if reached.version.is_deleted() {
             return Err(LayerGone);
@@ -163,6 +165,8 @@ pub(crate) fn look<'g>(
             return Ok((reached, found));
         }
         counters.local_retries.add(1);
+        // An unstable entry changes no version that could be waited for.
+        spin.wait();
         (reached.border, reached.version) = settle(reached.border, slice)?;
     }
 }

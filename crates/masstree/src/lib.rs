@@ -55,5 +55,7 @@ pub use engine::{Masstree, Options};
 pub use pando_memory::pool::Pages;
 pub use session::MasstreeSession;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -16,6 +16,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, ValueRef};
+use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
 use crate::counters::Counters;
@@ -281,6 +282,7 @@ impl<'g> Frame<'g> {
         start: Start,
         guard: Guard<'g>,
     ) -> Result<Self, LayerGone> {
+        let mut spin = Spin::new();
         loop {
             if version.is_deleted() {
                 return Err(LayerGone);
@@ -294,7 +296,7 @@ impl<'g> Frame<'g> {
                     frame.prefetch();
                     return Ok(frame);
                 }
-                None => {}
+                None => spin.wait(),
             }
             version = border.version.stable();
         }
@@ -308,6 +310,7 @@ impl<'g> Frame<'g> {
         start: Start,
         guard: Guard<'g>,
     ) -> Result<Self, LayerGone> {
+        let mut spin = Spin::new();
         loop {
             let version = border.version.stable();
             if version.is_deleted() {
@@ -315,6 +318,7 @@ impl<'g> Frame<'g> {
             }
             let Some(frame) = Self::take(border, version, Direction::Backward, start, slice, guard)
             else {
+                spin.wait();
                 continue;
             };
             match frame.next {
