@@ -62,6 +62,12 @@ pub const POOLED_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Outdated timers that a worker puts up with, beside two per connection.
 pub const TIMERS_SLACK: usize = 1024;
 
+/// How often a worker gives back the memory of what it has replaced, in milliseconds.
+pub const TIDY_MS: u64 = 100;
+
+/// How many times it does so after its last request: a reader elsewhere may hold the first ones off.
+pub const TIDY_ROUNDS: u32 = 5;
+
 /// How long a connection that is closed by the server may take to receive its last reply, in
 /// milliseconds.
 pub const CLOSE_MS: u64 = 10_000;

@@ -97,6 +97,9 @@ pub(crate) struct Worker {
     arrived_ns: u64,
     /// When idle connections are looked for next.
     sweep_ms: u64,
+    /// When the session is tidied next, and how many times if nothing more is executed.
+    tidy_ns: u64,
+    tidies_left: u32,
 }
 
 impl Worker {
@@ -132,6 +135,8 @@ impl Worker {
             pool: BufferPool::default(),
             arrived_ns: 0,
             sweep_ms: 0,
+            tidy_ns: 0,
+            tidies_left: 0,
         };
         Ok((worker, mailbox))
     }
@@ -142,8 +147,8 @@ impl Worker {
         while !self.shared.shutdown_requested() {
             let timeout = self.timeout();
             self.wait(timeout);
-            self.serve();
-            self.attend_timers();
+            let executed = self.serve();
+            self.attend_timers(executed);
         }
         self.flush_all();
         self.mailbox.close();
@@ -159,12 +164,10 @@ impl Worker {
         if !self.queue.is_empty() || !self.slicing.is_empty() || !self.touched.is_empty() {
             return Some(Duration::ZERO);
         }
-        let next_ns = self.timers.next_ns();
         let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
-        let due_ns = match (next_ns, sweep_ns) {
-            (None, None) => return None,
-            (due_ns, other_ns) => due_ns.unwrap_or(u64::MAX).min(other_ns.unwrap_or(u64::MAX)),
-        };
+        let tidy_ns = (self.tidies_left > 0).then_some(self.tidy_ns);
+        let due = [self.timers.next_ns(), sweep_ns, tidy_ns];
+        let due_ns = due.into_iter().flatten().min()?;
         Some(Duration::from_nanos(
             due_ns.saturating_sub(self.recorder.now_ns()),
         ))
@@ -275,13 +278,27 @@ impl Worker {
         }
     }
 
-    /// Looks at what is due now, and from time to time at all connections.
-    fn attend_timers(&mut self) {
-        if self.timers.next_ns().is_none() && !self.sweeps() {
+    /// Looks at what is due now, and from time to time at all connections and the session. A turn
+    /// that has `executed` something has read the clock.
+    fn attend_timers(&mut self, executed: bool) {
+        if executed {
+            self.tidies_left = limits::TIDY_ROUNDS;
+        }
+        let nothing_due = self.timers.next_ns().is_none() && self.tidies_left == 0;
+        if nothing_due && !self.sweeps() {
             return;
         }
+        let now_ns = if executed {
+            self.arrived_ns
+        } else {
+            self.recorder.now_ns()
+        };
+        if self.tidies_left > 0 && now_ns >= self.tidy_ns {
+            self.session.tidy();
+            self.tidies_left -= 1;
+            self.tidy_ns = now_ns + limits::TIDY_MS * 1_000_000;
+        }
         self.trim_timers();
-        let now_ns = self.recorder.now_ns();
         while let Some(deadline) = self.timers.pop_due(now_ns) {
             let Some(slot) = self.connections.slot_of(deadline.client) else {
                 continue;

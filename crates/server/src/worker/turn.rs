@@ -18,12 +18,12 @@ use crate::host::WorkerHost;
 use crate::limits;
 
 impl Worker {
-    /// Reads, executes and answers what is ready.
-    pub(super) fn serve(&mut self) {
+    /// Reads, executes and answers what is ready; whether it has executed something.
+    pub(super) fn serve(&mut self) -> bool {
         self.read_queued();
         if self.gathering.is_empty() && self.slicing.is_empty() {
             self.send();
-            return;
+            return false;
         }
         self.arrived_ns = self.recorder.begin_batch();
         self.run_slices();
@@ -34,6 +34,7 @@ impl Worker {
         self.settle();
         self.send();
         self.recorder.end_batch(&self.shared);
+        true
     }
 
     /// Reads from the sockets of the queue, in its order, until the arena is full.
