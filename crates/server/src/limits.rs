@@ -65,7 +65,8 @@ pub const TIMERS_SLACK: usize = 1024;
 /// How often a worker gives back the memory of what it has replaced, in milliseconds.
 pub const TIDY_MS: u64 = 100;
 
-/// How many times it does so after its last request: a reader elsewhere may hold the first ones off.
+/// How many times it does so after its last request: a reader elsewhere may hold the first ones
+/// off.
 pub const TIDY_ROUNDS: u32 = 5;
 
 /// How long a connection that is closed by the server may take to receive its last reply, in
