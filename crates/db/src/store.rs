@@ -20,6 +20,10 @@ pub(crate) enum Store {
 
 /// A session of the store's engine.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per thread, and an operation shall not follow a pointer to it"
+)]
 pub(crate) enum StoreSession {
     Masstree(<Masstree as Engine>::Session),
     Reference(<ReferenceEngine as Engine>::Session),
