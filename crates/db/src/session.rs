@@ -53,9 +53,9 @@ impl Session {
 
     /// Gives back the memory of what this session has replaced or removed, as far as no reader can
     /// see it any more, and does up to [`limits::MAINTAIN_STEPS_MAX`] steps of the engine's
-    /// deferred work. Nobody else gives that memory back while the session is open, so whoever executes
-    /// calls this from time to time, and a few times after the last turn. Outside a turn, whose pin
-    /// would hold off most of it.
+    /// deferred work. Nobody else gives that memory back while the session is open, so whoever
+    /// executes calls this from time to time, and a few times after the last turn. Outside a turn,
+    /// whose pin would hold off most of it.
     pub fn tidy(&mut self) {
         let _gate = self.database.gates.enter(self.state.gate);
         self.state.store.maintain(limits::MAINTAIN_STEPS_MAX);

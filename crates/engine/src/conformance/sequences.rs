@@ -98,7 +98,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => any::<u64>().prop_map(Operation::Sample),
         2 => Just(Operation::Len),
         5 => (family(), any::<bool>(), number(), 1..150_u16, 1..4_u16).prop_map(
-            |(family, put, first, count, step)| Operation::Run(Run { family, put, first, count, step })
+            |(family, put, first, count, step)| {
+                Operation::Run(Run { family, put, first, count, step })
+            }
         ),
         5 => Just(Operation::Tick),
         4 => (0..3_u64).prop_map(Operation::Horizon),

@@ -514,7 +514,7 @@ mod tests {
             ("total_error_replies", "3"),
             ("errorstat_ERR", "count=3"),
             ("tcp_port", "6379"),
-            ("engine", "reference"),
+            ("engine", "masstree"),
         ] {
             assert_eq!(field(&text, name), value, "{name}");
         }
