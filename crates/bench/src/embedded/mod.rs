@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "pando-reference,btree-lock,masstree-crate"
+        default_value = "pando-masstree,btree-lock,masstree-crate"
     )]
     targets: Vec<TargetName>,
     /// Distinct keys, at most.

@@ -17,6 +17,7 @@ use pando_engine::{
 /// The targets by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetName {
+    Masstree,
     Reference,
     BTreeLock,
     MasstreeCrate,
@@ -24,7 +25,8 @@ pub(crate) enum TargetName {
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Masstree, "pando-masstree"),
         (Self::Reference, "pando-reference"),
         (Self::BTreeLock, "btree-lock"),
         (Self::MasstreeCrate, "masstree-crate"),
@@ -172,6 +174,7 @@ impl<S: Ordered> Worker for PandoWorker<S> {
     }
 }
 
+pub(crate) type Masstree = Pando<pando_masstree::Masstree>;
 pub(crate) type Reference = Pando<ReferenceEngine>;
 
 /// The standard library's ordered map behind a reader-writer lock.

@@ -7,7 +7,9 @@ use std::time::Instant;
 use pando_engine::Direction;
 
 use super::keys::{Keys, value_of};
-use super::targets::{BTreeLock, MasstreeCrate, Reference, SkipList, Target, TargetName, Worker};
+use super::targets::{
+    BTreeLock, Masstree, MasstreeCrate, Reference, SkipList, Target, TargetName, Worker,
+};
 use super::{EmbeddedError, OneOptions};
 
 /// Keys of one batched get, and entries of one scan.
@@ -17,6 +19,7 @@ const SCAN: usize = 100;
 /// Measures the target that `options` name, in this process.
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), EmbeddedError> {
     match options.target {
+        TargetName::Masstree => measure::<Masstree>(options),
         TargetName::Reference => measure::<Reference>(options),
         TargetName::BTreeLock => measure::<BTreeLock>(options),
         TargetName::MasstreeCrate => measure::<MasstreeCrate>(options),

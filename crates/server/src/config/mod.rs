@@ -2,7 +2,7 @@
 //!
 //! A setting has a name (Redis' own where Redis has the setting) and sometimes a second one; both
 //! are a flag (`--name value`), a line of the configuration file (`name value`) and a parameter of
-//! CONFIG GET and SET. [`setting::SETTINGS`] is the table that all four are made from.
+//! CONFIG GET and SET. `setting::SETTINGS` is the table that all four are made from.
 //!
 //! Order of precedence: flags, then the file, then the defaults. A value is checked where it is
 //! parsed; relations between settings are checked once, by [`Config::validate`].
