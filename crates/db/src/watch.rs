@@ -12,8 +12,12 @@
 //! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`, and at most
 //!   `limits::WATCH_REMOVALS_MAX` removals; a transaction that comes later is refused if W1 can no
 //!   longer tell (the client tries again, as after any conflict).
-//! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
-//!   changed.
+//! - **W3** Within one tree a doubt is a change: a transaction may be refused for nothing, never
+//!   run on what has changed.
+//!
+//! Departure from Redis: across FLUSHDB, FLUSHALL and SWAPDB a key that was watched as absent is
+//! judged by the tree that the database has at EXEC. If it is absent there, the transaction runs,
+//! although the key may have come and gone in the tree that the database had in between.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
@@ -174,8 +178,9 @@ impl Seen {
     }
 
     /// Whether the key has changed, its database having been given another tree (FLUSHDB, SWAPDB):
-    /// it has not if it is absent on both sides, nothing having come and gone in between. Versions
-    /// of two trees are compared by their epochs only (W3).
+    /// it has not if it is absent on both sides, nothing having come and gone in the tree that is
+    /// there now (see the module's departure). Versions of two trees are compared by their epochs
+    /// only (W3).
     fn has_changed_with_tree(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
         let Self::Absent { epoch, .. } = self else {
             return true;
