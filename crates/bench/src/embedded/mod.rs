@@ -68,6 +68,8 @@ pub(crate) enum EmbeddedError {
     Process(#[from] std::io::Error),
     #[error("the process of {target} failed: {message}")]
     Target { target: TargetName, message: String },
+    #[error("{target} does not take {shape} keys")]
+    Unfit { target: TargetName, shape: KeyShape },
     #[error("the process of {target} printed no figures")]
     NoFigures { target: TargetName },
     #[error("{target} lost or changed keys: got {got}, expected {expected}")]
@@ -93,21 +95,33 @@ pub(crate) fn run(options: &Options) -> Result<(), EmbeddedError> {
         "{} {:?} keys, {} thread(s), median (least–most) of {} fresh processes in turns",
         options.keys, options.shape, options.threads, options.repeats
     );
-    let names = samples[0][0].iter().map(|(name, _)| name.clone());
-    for (index, name) in names.enumerate() {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in samples.iter().flat_map(|rounds| &rounds[0]) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    for name in names {
         println!("\n{name}");
         for (target, rounds) in options.targets.iter().zip(&samples) {
-            let figures = rounds.iter().map(|figures| figures[index].1);
-            let ratios = rounds.iter().zip(&samples[0]);
-            let ratios = ratios.map(|(figures, first)| figures[index].1 / first[index].1);
-            println!(
-                "  {target:18} {}   ratio {}",
-                Spread::of(figures),
-                Spread::of(ratios)
-            );
+            let Some(figures) = figures_of(rounds, name) else {
+                println!("  {target:18} cannot");
+                continue;
+            };
+            let ratios = figures_of(&samples[0], name).map_or(String::new(), |first| {
+                let ratios = figures.iter().zip(first).map(|(own, first)| own / first);
+                format!("   ratio {}", Spread::of(ratios))
+            });
+            println!("  {target:18} {}{ratios}", Spread::of(figures));
         }
     }
     Ok(())
+}
+
+/// The figure of this name in every round; `None` when the target does not have it.
+fn figures_of(rounds: &[Figures], name: &str) -> Option<Vec<f64>> {
+    let figure = |figures: &Figures| figures.iter().find(|(other, _)| other == name).map(|f| f.1);
+    rounds.iter().map(figure).collect()
 }
 
 fn spawn(options: &Options, target: TargetName) -> Result<Figures, EmbeddedError> {

@@ -7,9 +7,7 @@ use std::time::Instant;
 use pando_engine::Direction;
 
 use super::keys::{Keys, value_of};
-use super::targets::{
-    BTreeLock, Masstree, MasstreeCrate, Reference, SkipList, Target, TargetName, Worker,
-};
+use super::targets::{Target, Worker, on_target};
 use super::{EmbeddedError, OneOptions};
 
 /// Keys of one batched get, and entries of one scan.
@@ -18,13 +16,13 @@ const SCAN: usize = 100;
 
 /// Measures the target that `options` name, in this process.
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), EmbeddedError> {
-    match options.target {
-        TargetName::Masstree => measure::<Masstree>(options),
-        TargetName::Reference => measure::<Reference>(options),
-        TargetName::BTreeLock => measure::<BTreeLock>(options),
-        TargetName::MasstreeCrate => measure::<MasstreeCrate>(options),
-        TargetName::SkipList => measure::<SkipList>(options),
+    if !options.target.takes(options.shape) {
+        return Err(EmbeddedError::Unfit {
+            target: options.target,
+            shape: options.shape,
+        });
     }
+    on_target!(options.target, Chosen => measure::<Chosen>(options))
 }
 
 fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
@@ -79,10 +77,14 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
         ("backward", Direction::Backward),
     ] {
         let scans = keys.len() / SCAN;
+        if target.worker().scan(order.get(0), 1, direction).is_none() {
+            continue;
+        }
         let (seconds, _) = on_threads(&target, threads, |worker, thread| {
             let mut sum = 0_u64;
             for index in share(scans, threads, thread) {
-                sum = sum.wrapping_add(worker.scan(order.get(index), SCAN, direction));
+                let part = worker.scan(order.get(index), SCAN, direction);
+                sum = sum.wrapping_add(part.unwrap_or(0));
             }
             sum
         });
@@ -153,4 +155,41 @@ fn resident_bytes() -> usize {
         .nth(1)
         .and_then(|pages| pages.parse::<usize>().ok());
     pages.unwrap_or(0) * PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::keys::KeyShape;
+    use crate::embedded::targets::TargetName;
+
+    #[test]
+    fn every_target_answers_rightly() {
+        for name in TargetName::names() {
+            let target: TargetName = name.parse().unwrap();
+            for threads in [1, 2] {
+                let options = OneOptions {
+                    target,
+                    keys: 3000,
+                    shape: KeyShape::Fixed,
+                    threads,
+                    seed: 1,
+                };
+                run_one(&options).unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_that_cannot_take_the_keys_says_so() {
+        let options = OneOptions {
+            target: TargetName::Congee,
+            keys: 10,
+            shape: KeyShape::Decimal,
+            threads: 1,
+            seed: 1,
+        };
+        let error = run_one(&options).unwrap_err().to_string();
+        assert_eq!(error, "congee does not take decimal keys");
+    }
 }

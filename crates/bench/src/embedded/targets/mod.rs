@@ -1,0 +1,144 @@
+//! What is measured: engines of this project through their contract, and peers from the registry.
+//!
+//! An engine stores the server's value type, version included; its values are read byte by byte. A
+//! peer stores a `u64`, as its users would. Hash maps get a quick hasher (`rustc-hash`) instead of
+//! the standard library's.
+
+mod hashes;
+mod pando;
+mod stores;
+mod trees;
+
+use std::fmt;
+use std::str::FromStr;
+
+use pando_engine::Direction;
+
+pub(crate) use hashes::{DashMap, PapayaMap, SccMap};
+pub(crate) use pando::{Masstree, Reference};
+pub(crate) use stores::Redb;
+pub(crate) use trees::{BTreeLock, CongeeTree, MasstreeCrate, SccTree, SkipList};
+
+use super::keys::KeyShape;
+
+/// The targets by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TargetName {
+    Masstree,
+    Reference,
+    BTreeLock,
+    MasstreeCrate,
+    SkipList,
+    SccTree,
+    Congee,
+    DashMap,
+    PapayaMap,
+    SccMap,
+    Redb,
+}
+
+impl TargetName {
+    const ALL: [(Self, &'static str); 11] = [
+        (Self::Masstree, "pando-masstree"),
+        (Self::Reference, "pando-reference"),
+        (Self::BTreeLock, "btree-lock"),
+        (Self::MasstreeCrate, "masstree-crate"),
+        (Self::SkipList, "crossbeam-skiplist"),
+        (Self::SccTree, "scc-tree"),
+        (Self::Congee, "congee"),
+        (Self::DashMap, "dashmap"),
+        (Self::PapayaMap, "papaya"),
+        (Self::SccMap, "scc-hash"),
+        (Self::Redb, "redb"),
+    ];
+
+    /// Whether the target takes keys of this shape.
+    pub(crate) fn takes(self, shape: KeyShape) -> bool {
+        self != Self::Congee || shape == KeyShape::Fixed
+    }
+
+    /// The targets' names.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(_, name)| *name)
+    }
+}
+
+/// Evaluates `$body` with `$type` naming the type of the target that `$name` names.
+macro_rules! on_target {
+    ($name:expr, $type:ident => $body:expr) => {{
+        use $crate::embedded::targets as all;
+        macro_rules! arm {
+            ($which:ident) => {{
+                type $type = all::$which;
+                $body
+            }};
+        }
+        match $name {
+            all::TargetName::Masstree => arm!(Masstree),
+            all::TargetName::Reference => arm!(Reference),
+            all::TargetName::BTreeLock => arm!(BTreeLock),
+            all::TargetName::MasstreeCrate => arm!(MasstreeCrate),
+            all::TargetName::SkipList => arm!(SkipList),
+            all::TargetName::SccTree => arm!(SccTree),
+            all::TargetName::Congee => arm!(CongeeTree),
+            all::TargetName::DashMap => arm!(DashMap),
+            all::TargetName::PapayaMap => arm!(PapayaMap),
+            all::TargetName::SccMap => arm!(SccMap),
+            all::TargetName::Redb => arm!(Redb),
+        }
+    }};
+}
+pub(crate) use on_target;
+
+impl fmt::Display for TargetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL
+            .iter()
+            .find(|(target, _)| target == self)
+            .map_or("", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+impl FromStr for TargetName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names: Vec<_> = Self::names().collect();
+        Self::ALL
+            .iter()
+            .find(|(_, name)| *name == text)
+            .map(|(target, _)| *target)
+            .ok_or_else(|| format!("no target {text}; there are {}", names.join(", ")))
+    }
+}
+
+/// A map under measurement, shared by threads.
+pub(crate) trait Target: Sync {
+    /// What one thread works through.
+    type Worker<'t>: Worker
+    where
+        Self: 't;
+
+    fn new() -> Self;
+    fn worker(&self) -> Self::Worker<'_>;
+}
+
+/// One thread's access. Sums of values and key lengths are returned so that nothing is optimised
+/// away.
+pub(crate) trait Worker {
+    fn put(&mut self, key: &[u8], value: u64);
+    fn get(&mut self, key: &[u8]) -> Option<u64>;
+
+    /// Sum of the values of `keys`; interleaved where the target can.
+    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        keys.iter()
+            .fold(0, |sum, key| sum.wrapping_add(self.get(key).unwrap_or(0)))
+    }
+
+    /// Sum over up to `limit` entries from `start` on: values and key lengths. `None` when the
+    /// target has no order, or none in this direction.
+    fn scan(&mut self, _start: &[u8], _limit: usize, _direction: Direction) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,104 @@
+//! Engines of this project, through their contract.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use pando_engine::{
+    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook,
+    Ordered, ReferenceEngine, TreeId, ValueRef,
+};
+
+use super::{Target, Worker};
+
+/// An engine of this project.
+pub(crate) struct Pando<E> {
+    engine: Arc<E>,
+    tree: TreeId,
+}
+
+pub(crate) struct PandoWorker<S> {
+    session: S,
+    tree: TreeId,
+}
+
+fn number(value: ValueRef<'_>) -> u64 {
+    let BodyRef::String(string) = value.body else {
+        return 0;
+    };
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(string.as_flat().unwrap_or(&[0; 8]));
+    u64::from_le_bytes(bytes)
+}
+
+impl<E: Engine> Target for Pando<E>
+where
+    E::Session: Ordered,
+{
+    type Worker<'t> = PandoWorker<E::Session>;
+
+    fn new() -> Self {
+        let engine = E::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));
+        let tree = engine.create_tree();
+        Self { engine, tree }
+    }
+
+    fn worker(&self) -> PandoWorker<E::Session> {
+        let session = self.engine.session().expect("fewer threads than sessions");
+        PandoWorker {
+            session,
+            tree: self.tree,
+        }
+    }
+}
+
+/// Operations between two pins, as a server's turn has them.
+impl<S: Ordered> Worker for PandoWorker<S> {
+    fn put(&mut self, key: &[u8], value: u64) {
+        let bytes = value.to_le_bytes();
+        self.session
+            .update(Key::new(self.tree, key), &mut NoHook, |_| {
+                Decision::Write(NewValue::new(Body::Bytes(&bytes)))
+            });
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<u64> {
+        self.session
+            .get(Key::new(self.tree, key), |value| value.map(number))
+    }
+
+    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        let mut named = [Key::new(self.tree, b""); 64];
+        for (named, key) in named.iter_mut().zip(keys) {
+            named.bytes = key;
+        }
+        let mut sum = 0_u64;
+        self.session.get_many(&named[..keys.len()], |_, value| {
+            sum = sum.wrapping_add(value.map_or(0, number));
+        });
+        sum
+    }
+
+    fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
+        let (mut sum, mut left) = (0_u64, limit);
+        self.session.scan(
+            self.tree,
+            Bound::Included(start),
+            direction,
+            |key, value| {
+                sum = sum
+                    .wrapping_add(number(value))
+                    .wrapping_add(key.len() as u64);
+                left -= 1;
+                if left == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
+        Some(sum)
+    }
+}
+
+pub(crate) type Masstree = Pando<pando_masstree::Masstree>;
+pub(crate) type Reference = Pando<ReferenceEngine>;
