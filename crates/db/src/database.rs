@@ -13,8 +13,6 @@
 //! - **B1** The mapping changes only under all gates, so it stands still for whoever holds one; the
 //!   gates' mutexes order the `Relaxed` accesses.
 //! - **B2** A session's gate index is its own from opening to drop.
-//! - **B3** `changes` of a slot grows with every change of its tree, so that WATCH notices a
-//!   database that was swapped away and back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +30,7 @@ use crate::options::Options;
 use crate::session::{Session, SessionState};
 use crate::statistics::{SessionCounters, Statistics};
 use crate::store::Store;
-use crate::watch::WatchHorizon;
+use crate::watch::{WatchHorizon, Watchers};
 
 /// Why a database cannot be opened.
 #[derive(Debug, Error)]
@@ -62,11 +60,10 @@ struct Counters {
     ended: Statistics,
 }
 
-/// What stands behind a database number (B1, B3).
+/// What stands behind a database number (B1).
 #[derive(Debug)]
 struct DatabaseSlot {
     tree: AtomicU32,
-    changes: AtomicU64,
 }
 
 /// An open database; share it as `Arc<Database>` and open a [`Session`] per thread.
@@ -77,6 +74,7 @@ pub struct Database {
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
     pub(crate) cursors: Cursors,
+    pub(crate) watchers: Watchers,
     pub(crate) watch_horizon: WatchHorizon,
     slots: Box<[DatabaseSlot]>,
     free_gates: Mutex<Vec<usize>>,
@@ -121,7 +119,6 @@ impl Database {
         let slots = (0..options.databases)
             .map(|_| DatabaseSlot {
                 tree: AtomicU32::new(store.create_tree().0),
-                changes: AtomicU64::new(0),
             })
             .collect();
         let database = Arc::new(Self {
@@ -132,6 +129,7 @@ impl Database {
             epochs,
             store,
             expiry: ExpiryIndex::new(),
+            watchers: Watchers::default(),
             watch_horizon: WatchHorizon::default(),
             slots,
             counters: Mutex::default(),
@@ -207,35 +205,32 @@ impl Database {
         TreeId(self.slots[index].tree.load(Ordering::Relaxed))
     }
 
-    /// How often database `index` was given another tree (B3).
-    pub(crate) fn tree_changes(&self, index: usize) -> u64 {
-        self.slots[index].changes.load(Ordering::Relaxed)
-    }
-
     /// Gives database `index` another tree; returns the one that it had.
     fn set_tree(&self, index: usize, tree: TreeId) -> TreeId {
-        let slot = &self.slots[index];
-        slot.changes.fetch_add(1, Ordering::Relaxed);
-        TreeId(slot.tree.swap(tree.0, Ordering::Relaxed))
+        TreeId(self.slots[index].tree.swap(tree.0, Ordering::Relaxed))
     }
 
     /// Exchanges two databases. The caller holds all gates (B1).
-    pub(crate) fn swap_trees(&self, first: usize, second: usize) {
+    pub(crate) fn swap_trees(&self, session: &mut SessionState, first: usize, second: usize) {
         if first != second {
-            let tree = self.set_tree(first, self.tree(second));
-            self.set_tree(second, tree);
+            self.change_trees(session, &[first, second], || {
+                let tree = self.set_tree(first, self.tree(second));
+                self.set_tree(second, tree);
+            });
         }
     }
 
     /// Empties database `index` by giving it a new tree; the old one is freed in the background. An
     /// empty one stays as it is: tree numbers are not used twice. The caller holds all gates (B1).
-    pub(crate) fn replace_tree(&self, index: usize) {
+    pub(crate) fn replace_tree(&self, session: &mut SessionState, index: usize) {
         if self.store.len(self.tree(index)) == 0 {
             return;
         }
-        let old = self.set_tree(index, self.store.create_tree());
-        self.store.drop_tree(old);
-        self.expiry.drop_tree(old);
+        self.change_trees(session, &[index], || {
+            let old = self.set_tree(index, self.store.create_tree());
+            self.store.drop_tree(old);
+            self.expiry.drop_tree(old);
+        });
     }
 
     /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.

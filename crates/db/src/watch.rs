@@ -1,9 +1,22 @@
 //! WATCH: what a client saw of its keys, and whether it has changed since.
 //!
-//! A watched key is remembered as (database, changes of its tree, version or absent). Absence is
-//! told apart from *came and went* by the tombstone that a removal leaves: while a client watches
-//! an absent key, the tombstone horizon stays at the epoch of the WATCH. A key that has expired is
-//! removed when it is watched, as the expirer would do it, and watched as absent.
+//! A watched key is remembered as (database, version or absent). Absence is told apart from *came
+//! and went* by the tombstone that a removal leaves: while a client watches an absent key, the
+//! tombstone horizon stays at the epoch of the WATCH. A key that has expired is removed when it is
+//! watched, as the expirer would do it, and watched as absent.
+//!
+//! A tombstone tells of one tree only, so FLUSHDB, FLUSHALL and SWAPDB look at all watched keys of
+//! their databases ([`Database::change_trees`]): those that have changed by then, or that stand in
+//! the tree that goes or in the one that comes, break their client's transaction; the others are
+//! watched anew in the tree that comes. O(watched keys), under all gates, as in Redis.
+//!
+//! | field | writer | lock | reader |
+//! |---|---|---|---|
+//! | `Watches::shared` | its client; who changes trees, under all gates | its mutex | the same |
+//! | `Watchers::clients` | a client's first WATCH | its mutex | who changes trees |
+//! | `WatchHorizon::state` | WATCH of an absent key; maintenance | its mutex | the same |
+//!
+//! The locks are taken in this order.
 //!
 //! Invariants:
 //! - **W1** A key watched as absent in epoch `e` is unchanged if it is absent without a tombstone,
@@ -12,15 +25,12 @@
 //! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`, and at most
 //!   `limits::WATCH_REMOVALS_MAX` removals; a transaction that comes later is refused if W1 can no
 //!   longer tell (the client tries again, as after any conflict).
-//! - **W3** Within one tree a doubt is a change: a transaction may be refused for nothing, never
-//!   run on what has changed.
-//!
-//! Departure from Redis: across FLUSHDB, FLUSHALL and SWAPDB a key that was watched as absent is
-//! judged by the tree that the database has at EXEC. If it is absent there, the transaction runs,
-//! although the key may have come and gone in the tree that the database had in between.
+//! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
+//!   changed.
+//! - **W4** What is remembered of a key speaks of the tree that its database has.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 
 use pando_engine::{EpochClock, Key, LogEpoch, Point, Probe, ValueVersion};
 
@@ -44,19 +54,22 @@ enum Seen {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Watch {
-    tree_changes: u64,
-    seen: Seen,
-}
-
 /// Bytes that a watch takes beside its key.
-const WATCH_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<Watch>();
+const WATCH_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<Seen>();
+
+/// What one client watches, as others see it.
+#[derive(Debug, Default)]
+struct Watched {
+    databases: BTreeMap<usize, HashMap<Box<[u8]>, Seen>>,
+    /// A change of trees has met a key that has changed.
+    broken: bool,
+}
 
 /// The keys that one client watches, by database.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    databases: BTreeMap<usize, HashMap<Box<[u8]>, Watch>>,
+    /// Made by the first WATCH, kept as long as the client.
+    shared: Option<Arc<Mutex<Watched>>>,
     count: usize,
     bytes: usize,
 }
@@ -88,48 +101,96 @@ impl Watches {
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return;
         }
-        let watches = self.databases.entry(index).or_default();
+        let shared = self.shared.get_or_insert_with(|| database.watchers.enter());
+        let mut watched = lock(shared);
+        let watches = watched.databases.entry(index).or_default();
         if watches.contains_key(key) {
             return;
         }
-        let watch = Watch {
-            tree_changes: database.tree_changes(index),
-            seen: look(database, session, index, key),
-        };
+        let seen = look(database, session, index, key);
         self.count += 1;
         self.bytes += key.len() + WATCH_BYTES;
-        watches.insert(key.into(), watch);
+        watches.insert(key.into(), seen);
     }
 
     /// Forgets all watches.
     pub(crate) fn clear(&mut self, database: &Database) {
-        if self.count == 0 {
+        let Some(shared) = self.shared.as_ref().filter(|_| self.count > 0) else {
             return;
+        };
+        let watched = std::mem::take(&mut *lock(shared));
+        for seen in watched.databases.values().flat_map(HashMap::values) {
+            seen.release(database);
         }
-        for watch in self.databases.values().flat_map(HashMap::values) {
-            if let Seen::Absent { epoch, .. } = watch.seen {
-                database.watch_horizon.release(epoch);
-            }
-        }
-        *self = Self::default();
+        (self.count, self.bytes) = (0, 0);
     }
 
     /// Whether any watched key has changed. The caller holds all gates.
     pub(crate) fn are_broken(&self, database: &Database, session: &mut SessionState) -> bool {
-        let now = session.now_us / 1000;
-        self.databases.iter().any(|(index, watches)| {
-            let tree = database.tree(*index);
-            let tree_changes = database.tree_changes(*index);
-            watches.iter().any(|(key, watch)| {
-                let present = session.store.probe(Key::new(tree, key));
-                let horizon = database.epochs.horizon();
-                if watch.tree_changes == tree_changes {
-                    watch.seen.has_changed(present, now, horizon)
-                } else {
-                    watch.seen.has_changed_with_tree(present, now, horizon)
-                }
+        let Some(shared) = self.shared.as_ref().filter(|_| self.count > 0) else {
+            return false;
+        };
+        let watched = lock(shared);
+        watched.broken
+            || watched.databases.iter().any(|(index, watches)| {
+                watches
+                    .iter()
+                    .any(|(key, seen)| seen.has_changed_at(database, session, *index, key))
             })
-        })
+    }
+}
+
+/// All clients that have ever watched a key and are still there.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    clients: Mutex<Vec<Weak<Mutex<Watched>>>>,
+}
+
+impl Watchers {
+    fn enter(&self) -> Arc<Mutex<Watched>> {
+        let shared = Arc::default();
+        let mut clients = lock(&self.clients);
+        if clients.len() == clients.capacity() {
+            // Before the list grows: so it holds no more than twice those that were there at once.
+            clients.retain(|client| client.strong_count() > 0);
+        }
+        clients.push(Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Shows the watches of every client on the databases `indexes`, unless they are broken, to
+    /// `judge`, which says whether the key has changed.
+    fn each(&self, indexes: &[usize], mut judge: impl FnMut(usize, &[u8], &mut Seen) -> bool) {
+        for client in lock(&self.clients).iter().filter_map(Weak::upgrade) {
+            let Watched { databases, broken } = &mut *lock(&client);
+            for index in indexes {
+                let watches = databases.get_mut(index).into_iter().flatten();
+                for (key, seen) in watches {
+                    *broken = *broken || judge(*index, key, seen);
+                }
+            }
+        }
+    }
+}
+
+impl Database {
+    /// Gives the databases `indexes` other trees, which `change` does. The caller holds all gates.
+    pub(crate) fn change_trees(
+        &self,
+        session: &mut SessionState,
+        indexes: &[usize],
+        change: impl FnOnce(),
+    ) {
+        self.watchers.each(indexes, |index, key, seen| {
+            // A key that is there goes with its tree.
+            matches!(seen, Seen::Live(_)) || seen.has_changed_at(self, session, index, key)
+        });
+        change();
+        self.watchers.each(indexes, |index, key, seen| {
+            let before = std::mem::replace(seen, look(self, session, index, key));
+            before.release(self);
+            matches!(seen, Seen::Live(_))
+        });
     }
 }
 
@@ -160,7 +221,7 @@ fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8
 }
 
 impl Seen {
-    /// Whether `present` is not what was seen, in the same tree.
+    /// Whether `present` is not what was seen.
     fn has_changed(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
         match (self, present) {
             (Self::Live(seen), Probe::Present { version, .. }) => {
@@ -177,18 +238,23 @@ impl Seen {
         }
     }
 
-    /// Whether the key has changed, its database having been given another tree (FLUSHDB, SWAPDB):
-    /// it has not if it is absent on both sides, nothing having come and gone in the tree that is
-    /// there now (see the module's departure). Versions of two trees are compared by their epochs
-    /// only (W3).
-    fn has_changed_with_tree(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
-        let Self::Absent { epoch, .. } = self else {
-            return true;
-        };
-        match present {
-            Probe::Present { version, .. } => !is_expired(present, now) || version.epoch() >= epoch,
-            Probe::Removed(version) => version.epoch() >= epoch,
-            Probe::Absent => horizon > epoch,
+    /// Whether the key has changed (W4).
+    fn has_changed_at(
+        self,
+        database: &Database,
+        session: &mut SessionState,
+        index: usize,
+        key: &[u8],
+    ) -> bool {
+        let present = session.store.probe(Key::new(database.tree(index), key));
+        let now = session.now_us / 1000;
+        self.has_changed(present, now, database.epochs.horizon())
+    }
+
+    /// Ends what `look` may have held.
+    fn release(self, database: &Database) {
+        if let Self::Absent { epoch, .. } = self {
+            database.watch_horizon.release(epoch);
         }
     }
 }
@@ -326,32 +392,93 @@ mod tests {
         assert_eq!(tick(&clock, &horizon, removals + 101), LogEpoch(6));
     }
 
-    /// Redis: WATCH, FLUSHALL, SET, DEL, EXEC answers nil.
-    #[test]
-    fn a_key_that_came_and_went_after_a_flush_has_changed() {
+    /// Whether EXEC runs when `lines` came between it and the WATCH of `k`; `before` comes first.
+    #[track_caller]
+    fn exec_runs(before: &[&str], lines: &[&str]) -> bool {
         let mut shell = Shell::new();
         let mut other = shell.connect();
-        other.line("SET another 1");
-        shell.line("WATCH k");
-        other.check(&[("FLUSHALL", "+OK"), ("SET k 1", "+OK"), ("DEL k", ":1")]);
+        let run = |other: &mut Shell, lines: &[&str]| {
+            for line in lines {
+                let reply = other.line(line);
+                assert!(!reply.starts_with('-'), "{line}: {reply}");
+            }
+        };
+        run(&mut other, before);
+        shell.check(&[("WATCH k", "+OK")]);
+        run(&mut other, lines);
+        shell.line("MULTI");
+        shell.line("EXEC") == "*0"
+    }
+
+    /// Each as Redis 7.0 answers.
+    #[test]
+    fn a_key_that_came_and_went_around_a_flush_has_changed() {
+        for flush in ["FLUSHALL", "FLUSHDB"] {
+            assert!(!exec_runs(&["SET other 1"], &[flush, "SET k 1", "DEL k"]));
+            assert!(!exec_runs(&["SET other 1"], &["SET k 1", flush]));
+            assert!(!exec_runs(&["SET other 1"], &["SET k 1", "DEL k", flush]));
+            assert!(!exec_runs(&["SET k 1"], &[flush]));
+            assert!(!exec_runs(&["SET k 1"], &[flush, "SET k 1"]));
+            assert!(!exec_runs(&[], &["SET k 1", "DEL k", flush]));
+            assert!(exec_runs(&["SET other 1"], &[flush]));
+            assert!(exec_runs(&["SET other 1"], &[flush, "SET other 1", flush]));
+            assert!(exec_runs(
+                &["SET k 1 PX 1", "DEL k", "SET other 1"],
+                &[flush]
+            ));
+        }
+        assert!(exec_runs(&["SET k 1"], &["SELECT 1", "SET k 1", "FLUSHDB"]));
+    }
+
+    /// Each as Redis 7.0 answers.
+    #[test]
+    fn a_key_that_was_swapped_in_or_away_has_changed() {
+        let brought = ["SELECT 1", "SET k 1", "SWAPDB 0 1"];
+        assert!(!exec_runs(&["SET k 1"], &["SWAPDB 0 1"]));
+        assert!(!exec_runs(&["SET k 1"], &["SWAPDB 0 1", "SWAPDB 0 1"]));
+        assert!(!exec_runs(&[], &brought));
+        let gone = ["SELECT 0", "DEL k"];
+        assert!(!exec_runs(&[], &[&brought[..], &gone].concat()));
+        assert!(!exec_runs(&[], &[&brought[..], &["SWAPDB 1 0"]].concat()));
+        let flushed = ["SELECT 0", "FLUSHDB"];
+        assert!(!exec_runs(&[], &[&brought[..], &flushed].concat()));
+        assert!(!exec_runs(&[], &["SET k 1", "SWAPDB 0 1"]));
+        assert!(!exec_runs(&[], &["SET k 1", "DEL k", "SWAPDB 0 1"]));
+        assert!(!exec_runs(&[], &["SWAPDB 0 1", "SET k 1", "DEL k"]));
+        assert!(exec_runs(&["SET other 1"], &["SWAPDB 0 1", "SWAPDB 0 1"]));
+        assert!(exec_runs(&["SET k 1"], &["SWAPDB 0 0", "SWAPDB 1 2"]));
+        assert!(exec_runs(
+            &[],
+            &["SELECT 1", "SET k 1", "DEL k", "SWAPDB 0 1"]
+        ));
+    }
+
+    /// W4 for keys that have expired on either side, and nothing held when all is over.
+    #[test]
+    fn an_expired_key_that_is_swapped_in_is_absent() {
+        let mut shell = Shell::new();
+        let mut other = shell.connect();
+        other.check(&[("SELECT 1", "+OK"), ("SET k 1 PX 1", "+OK")]);
+        shell.pass_ms(2);
+        shell.check(&[("WATCH k", "+OK")]);
+        other.check(&[("SWAPDB 0 1", "+OK")]);
+        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0"), ("WATCH k", "+OK")]);
+        other.check(&[
+            ("SWAPDB 0 1", "+OK"),
+            ("SET k 1", "+OK"),
+            ("SWAPDB 0 1", "+OK"),
+        ]);
         shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
-        other.line("SET another 1");
-        shell.line("WATCH k2");
-        other.line("FLUSHALL");
-        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+        assert!(lock(&shell.database.watch_horizon.state).held.is_empty());
     }
 
     #[test]
-    fn a_key_that_was_swapped_away_and_back_has_changed() {
-        let mut shell = Shell::new();
-        let mut other = shell.connect();
-        other.line("SET k 1");
-        shell.check(&[("WATCH k", "+OK"), ("WATCH nope", "+OK")]);
-        other.check(&[("SWAPDB 0 1", "+OK"), ("SWAPDB 0 1", "+OK")]);
-        shell.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
-        shell.line("WATCH k");
-        other.check(&[("SWAPDB 0 0", "+OK"), ("SWAPDB 1 2", "+OK")]);
-        shell.check(&[("MULTI", "+OK"), ("EXEC", "*0")]);
+    fn clients_that_are_gone_leave_nothing() {
+        let shell = Shell::new();
+        for _ in 0..1000 {
+            shell.connect().line("WATCH k");
+        }
+        assert!(lock(&shell.database.watchers.clients).len() <= 8);
     }
 
     /// Redis: an expired key that is watched, written and removed is a change.

@@ -98,7 +98,8 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     let second = number(2, CommandError::SecondDatabaseIndex)?;
     let databases = keyspace.databases();
     let (first, second) = (within(databases, first)?, within(databases, second)?);
-    keyspace.database.swap_trees(first, second);
+    let database = keyspace.database;
+    database.swap_trees(keyspace.session, first, second);
     reply.ok();
     Ok(Progress::Done)
 }
@@ -115,12 +116,14 @@ fn flush(
     if !known {
         return Err(CommandError::Syntax);
     }
-    if all {
-        for index in 0..keyspace.databases() {
-            keyspace.database.replace_tree(index);
-        }
+    let indexes = if all {
+        0..keyspace.databases()
     } else {
-        keyspace.database.replace_tree(keyspace.index);
+        keyspace.index..keyspace.index + 1
+    };
+    let database = keyspace.database;
+    for index in indexes {
+        database.replace_tree(keyspace.session, index);
     }
     reply.ok();
     Ok(Progress::Done)

@@ -16,8 +16,6 @@ pub(super) struct Step {
 /// Draws arguments; everything follows from the seed.
 pub(super) struct Generator {
     random: Rng,
-    /// Since a WATCH: no SWAPDB then, see `listed.rs`.
-    watching: bool,
 }
 
 const KEYS: usize = 24;
@@ -48,7 +46,6 @@ impl Generator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Rng::with_seed(seed),
-            watching: false,
         }
     }
 
@@ -593,7 +590,7 @@ impl Generator {
                     mode.iter().map(|word| word.as_bytes().to_vec()).collect(),
                 )
             }
-            18 if !self.watching && self.one_in(4) => {
+            18 if self.one_in(4) => {
                 let (first, second) = (self.number_word(0, 3), self.number_word(0, 3));
                 self.exact("swapdb", args![first, second])
             }
@@ -650,11 +647,9 @@ impl Generator {
             9 => "unwatch",
             _ => {
                 let key = self.any_key();
-                self.watching = true;
                 return self.exact("watch", args![key]);
             }
         };
-        self.watching &= name == "multi";
         self.exact(name, vec![])
     }
 

@@ -1,9 +1,4 @@
 //! The differences from Redis that are meant, each with its reason. README lists the same.
-//!
-//! One more is kept out of the sequences, since the two sides would drift apart: a key that was
-//! watched while absent, then brought by SWAPDB and removed again before EXEC. Redis looks at all
-//! watched keys when databases are exchanged and aborts; here EXEC compares what it finds, which is
-//! absence, and runs.
 
 use pando_protocol::resp::Value;
 
