@@ -92,6 +92,16 @@ impl Chooser {
             Distribution::Latest => self.items - 1 - self.zipf.draw(self.items, random),
         }
     }
+
+    /// The next item when there are `count` items by now, at least as many as at first. The shape
+    /// is that of the first number of items; `Latest` ends at the newest one.
+    pub(crate) fn draw_of(&self, count: u64, random: &mut Rng) -> u64 {
+        match self.distribution {
+            Distribution::Uniform => random.u64(..count),
+            Distribution::Latest => count - 1 - self.zipf.draw(self.items, random),
+            Distribution::Zipfian | Distribution::Scrambled => self.draw(random),
+        }
+    }
 }
 
 /// FNV-1a of the eight bytes.

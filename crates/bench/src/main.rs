@@ -16,6 +16,7 @@ mod figures;
 mod load;
 mod servers;
 mod wire;
+mod workload;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
-//! One connection: requests written ahead, replies read in order.
+//! One connection: requests written ahead, replies read in order, waiting for them or not.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use pando_protocol::resp::{Value, ValueDecoder};
@@ -18,6 +19,7 @@ pub(super) struct Client {
     server: SocketAddr,
     stream: TcpStream,
     output: Vec<u8>,
+    written: usize,
     input: Vec<u8>,
     start: usize,
     end: usize,
@@ -34,6 +36,7 @@ impl Client {
             server,
             stream,
             output: Vec::new(),
+            written: 0,
             input: vec![0; READ_BYTES],
             start: 0,
             end: 0,
@@ -53,6 +56,24 @@ impl Client {
         }
     }
 
+    /// From now on [`Self::try_flush`] and [`Self::try_receive`] are to be used: nothing waits.
+    pub(super) fn never_wait(&mut self) -> Result<(), LoadError> {
+        let server = self.server;
+        self.stream
+            .set_nonblocking(true)
+            .map_err(|source| LoadError::Broken { server, source })
+    }
+
+    /// What a poller waits on.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Whether requests are left to be sent.
+    pub(super) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     pub(super) fn flush(&mut self) -> Result<(), LoadError> {
         let server = self.server;
         self.stream
@@ -62,8 +83,35 @@ impl Client {
         Ok(())
     }
 
-    /// The next reply.
+    /// Sends what the socket takes.
+    pub(super) fn try_flush(&mut self) -> Result<(), LoadError> {
+        let server = self.server;
+        while self.written < self.output.len() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(source) => return Err(LoadError::Broken { server, source }),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// The next reply, waited for.
     pub(super) fn receive(&mut self) -> Result<Value, LoadError> {
+        // A socket that waits reports its patience as the same error that one that does not wait
+        // reports at once.
+        let server = self.server;
+        self.try_receive()?.ok_or_else(|| LoadError::Broken {
+            server,
+            source: std::io::Error::from(ErrorKind::TimedOut),
+        })
+    }
+
+    /// The next reply; `None` when it has not arrived (whole).
+    pub(super) fn try_receive(&mut self) -> Result<Option<Value>, LoadError> {
         let server = self.server;
         loop {
             let mut rest = &self.input[self.start..self.end];
@@ -73,13 +121,14 @@ impl Client {
                 .map_err(|source| LoadError::Protocol { server, source })?;
             self.start = self.end - rest.len();
             if let Some(value) = value {
-                return Ok(value);
+                return Ok(Some(value));
             }
             (self.start, self.end) = (0, 0);
             match self.stream.read(&mut self.input) {
                 Ok(0) => return Err(LoadError::Closed { server }),
                 Ok(count) => self.end = count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(source) => return Err(LoadError::Broken { server, source }),
             }
         }

@@ -5,17 +5,22 @@
 //! time of its request, so that a server which stalls is charged for the requests that waited
 //! (no coordinated omission).
 //!
-//! With `--verify` every reply is checked against a model: each thread owns the keys of its residue
-//! class, so that it knows what they hold.
+//! `--workload` runs a named workload (MYCSB, YCSB; see [`crate::workload`]), the default being GET
+//! and SET. Every reply is checked for its shape. With `--verify` every reply of GET and SET is
+//! checked against a model: each connection owns the keys of its residue class, so that it knows
+//! what they hold.
 //!
 //! Deliberately absent: traffic to other hosts. An address that is not a loopback one is refused.
 
 mod client;
+mod open;
+mod requests;
 mod worker;
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::Barrier;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use clap::Args;
@@ -24,6 +29,7 @@ use thiserror::Error;
 
 use crate::distribution::{Distribution, YCSB_THETA};
 use crate::figures::Spread;
+use crate::workload::{Workload, WorkloadName};
 use worker::Worker;
 
 /// The load and its targets.
@@ -44,15 +50,21 @@ pub(crate) struct Options {
     /// Keys.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Bytes of a value, at least 8.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
-    value_bytes: u32,
-    /// Share of reads in per cent.
+    /// A named workload, instead of GET and SET.
+    #[arg(long, value_enum, conflicts_with = "verify")]
+    workload: Option<WorkloadName>,
+    /// Bytes of a value or of a column; of GET and SET at least 8.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    value_bytes: Option<u32>,
+    /// Columns of a row.
+    #[arg(long, requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    columns: Option<u32>,
+    /// Share of reads of GET and SET in per cent.
     #[arg(long, default_value_t = 95, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
-    /// How keys are chosen.
-    #[arg(long, value_enum, default_value = "uniform")]
-    distribution: Distribution,
+    /// How keys are chosen; the workload's own way when absent, uniform for GET and SET.
+    #[arg(long, value_enum)]
+    distribution: Option<Distribution>,
     /// Skew of the Zipfian distributions.
     #[arg(long, default_value_t = YCSB_THETA)]
     theta: f64,
@@ -110,8 +122,39 @@ pub(crate) enum LoadError {
     },
     #[error("cannot measure: {0}")]
     Histogram(#[from] hdrhistogram::CreationError),
+    #[error("cannot wait for sockets: {0}")]
+    Poll(std::io::Error),
     #[error("{option} must be at least 1")]
     Zero { option: &'static str },
+    #[error("--rate must be a number above 0")]
+    Rate,
+}
+
+impl Options {
+    fn workload(&self) -> Workload {
+        let mut workload = match self.workload {
+            Some(name) => name.workload(),
+            None => Workload::plain(self.reads, Distribution::Uniform, 8),
+        };
+        if let Some(bytes) = self.value_bytes {
+            let least = if self.workload.is_some() { 1 } else { 8 };
+            workload.column_bytes = (bytes as usize).max(least);
+        }
+        if let (Some(columns), Some(_)) = (self.columns, workload.columns) {
+            workload.columns = Some(columns as usize);
+        }
+        if let Some(distribution) = self.distribution {
+            workload.distribution = distribution;
+        }
+        workload.theta = self.theta;
+        workload
+    }
+}
+
+/// Microseconds up to an hour, with three digits. The bounds are given because a histogram that
+/// resizes itself takes [`Histogram::saturating_record`] to mean its first, tiny size.
+fn latencies() -> Result<Histogram<u64>, LoadError> {
+    Ok(Histogram::new_with_bounds(1, 3_600_000_000, 3)?)
 }
 
 /// One measurement of one server.
@@ -120,6 +163,7 @@ struct Sample {
     /// Microseconds, from the request's due time or its sending.
     latency: Histogram<u64>,
     cpu_per_million: Option<f64>,
+    unsent: u64,
 }
 
 /// Measures all servers in turns.
@@ -131,10 +175,16 @@ pub(crate) fn run(options: &Options) -> Result<(), LoadError> {
         }
     }
     let mut samples: Vec<Vec<Sample>> = options.servers.iter().map(|_| Vec::new()).collect();
+    let items: Vec<_> = options
+        .servers
+        .iter()
+        .map(|_| Arc::new(AtomicU64::new(options.keys)))
+        .collect();
     for round in 0..options.repeats {
-        for (server, samples) in options.servers.iter().zip(&mut samples) {
+        for ((server, items), samples) in options.servers.iter().zip(&items).zip(&mut samples) {
             eprintln!("round {} of {}: {server}", round + 1, options.repeats);
-            samples.push(measure(options, *server, options.seed + round as u64)?);
+            let seed = options.seed + round as u64;
+            samples.push(measure(options, *server, items, seed)?);
         }
     }
     report(options, &samples);
@@ -156,15 +206,26 @@ fn check(options: &Options) -> Result<(), LoadError> {
         ("--keys", options.keys as usize),
         ("--repeats", options.repeats),
     ];
+    if options
+        .rate
+        .is_some_and(|rate| !(rate.is_finite() && rate > 0.0))
+    {
+        return Err(LoadError::Rate);
+    }
     match counts.into_iter().find(|(_, count)| *count == 0) {
         Some((option, _)) => Err(LoadError::Zero { option }),
         None => Ok(()),
     }
 }
 
-fn measure(options: &Options, server: SocketAddr, seed: u64) -> Result<Sample, LoadError> {
+fn measure(
+    options: &Options,
+    server: SocketAddr,
+    items: &Arc<AtomicU64>,
+    seed: u64,
+) -> Result<Sample, LoadError> {
     let workers = (0..options.threads)
-        .map(|thread| Worker::connect(options, server, thread, seed))
+        .map(|thread| Worker::connect(options, server, items, thread, seed))
         .collect::<Result<Vec<_>, _>>()?;
     let process = listener_process(server);
     let barrier = Barrier::new(options.threads + 1);
@@ -192,36 +253,45 @@ fn measure(options: &Options, server: SocketAddr, seed: u64) -> Result<Sample, L
             before.zip(after).map(|(before, after)| after - before),
         )
     });
-    let mut latency = Histogram::new(3)?;
+    let mut latency = latencies()?;
+    let mut unsent = 0;
     for result in results {
         let part = result?;
-        latency.add(&part).expect("histograms of one shape");
+        latency.add(&part.latency).expect("histograms of one shape");
+        unsent += part.unsent;
     }
-    let operations = latency.len() as f64;
+    let operations = (latency.len() - unsent) as f64;
     Ok(Sample {
         rate: operations / options.seconds,
         cpu_per_million: cpu.map(|seconds| seconds / (operations / 1e6)),
         latency,
+        unsent,
     })
 }
 
 type Figure = (&'static str, fn(&Sample) -> f64);
 
 fn report(options: &Options, samples: &[Vec<Sample>]) {
+    let workload = options.workload();
     println!(
-        "{} threads × {} connections, pipeline {}, {} keys {:?}, {} % reads, {}-byte values, {}",
+        "{} threads × {} connections, pipeline {}, {} keys {:?}, {}, {}",
         options.threads,
         options.connections,
         options.pipeline,
         options.keys,
-        options.distribution,
-        options.reads,
-        options.value_bytes,
+        workload.distribution,
+        match options.workload {
+            Some(name) => name.name(),
+            None => format!(
+                "{} % reads, {}-byte values",
+                options.reads, workload.column_bytes
+            ),
+        },
         options
             .rate
             .map_or("closed loop".into(), |rate| format!("{rate} requests/s"))
     );
-    let figures: [Figure; 6] = [
+    let figures: [Figure; 7] = [
         ("thousand requests/s", |sample| sample.rate / 1e3),
         ("latency p50, µs", |sample| {
             sample.latency.value_at_quantile(0.5) as f64
@@ -236,8 +306,15 @@ fn report(options: &Options, samples: &[Vec<Sample>]) {
         ("server CPU s per million", |sample| {
             sample.cpu_per_million.unwrap_or(f64::NAN)
         }),
+        ("requests that could not be sent in time", |sample| {
+            sample.unsent as f64
+        }),
     ];
     for (name, figure) in figures {
+        let unsent = samples.iter().flatten().any(|sample| sample.unsent > 0);
+        if name.starts_with("requests that") && !unsent {
+            continue;
+        }
         println!("\n{name}");
         for (server, rounds) in options.servers.iter().zip(samples) {
             let ratios = rounds.iter().zip(&samples[0]);

@@ -1,37 +1,41 @@
-//! One thread of the load: its connections served in turn, each a pipeline at a time.
+//! One thread of the load, its steps and its model of the keys; the closed loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use fastrand::Rng;
 use hdrhistogram::Histogram;
 use pando_protocol::resp::Value;
 
 use super::client::Client;
-use super::{LoadError, Options};
-use crate::distribution::Chooser;
+use super::requests::Requests;
+use super::{LoadError, Options, latencies};
+use crate::workload::{Step, Stream};
 
 /// Keys that one pipeline of [`fill`] writes.
 const FILL_BATCH: u64 = 512;
 
-/// What a thread waits for.
-struct Pending {
-    due: Instant,
-    key: u64,
+/// A step whose replies are awaited.
+pub(super) struct Pending {
+    /// When it was to be sent.
+    pub(super) due: Instant,
+    step: Step,
+    /// Replies that are still to come.
+    replies: usize,
     /// What a GET must answer, when this run has written the key.
     expected: Option<u64>,
-    reads: bool,
 }
 
 /// One thread's connections and its model of the keys that it owns.
 pub(super) struct Worker {
     server: SocketAddr,
-    clients: Vec<Client>,
-    chooser: Chooser,
-    random: Rng,
-    reads: u8,
-    pipeline: usize,
+    pub(super) clients: Vec<Client>,
+    pub(super) pending: Vec<VecDeque<Pending>>,
+    stream: Stream,
+    requests: Requests,
+    pub(super) pipeline: usize,
     value: Vec<u8>,
     verify: bool,
     /// Connections divide the keys by residue when replies are verified: this thread's first one,
@@ -39,34 +43,50 @@ pub(super) struct Worker {
     first_owner: u64,
     owners: u64,
     keys: u64,
+    /// Whether every key was there before the first step.
+    filled: bool,
     model: HashMap<u64, u64>,
     serial: u64,
     interval: Option<Duration>,
+}
+
+/// What a thread has measured.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Microseconds from a request's due time or its sending to its reply.
+    pub(super) latency: Histogram<u64>,
+    /// Requests of an open loop that were due and could not be sent before the end: they are in
+    /// `latency` with the time that they had waited by then.
+    pub(super) unsent: u64,
 }
 
 impl Worker {
     pub(super) fn connect(
         options: &Options,
         server: SocketAddr,
+        items: &Arc<AtomicU64>,
         thread: usize,
         seed: u64,
     ) -> Result<Self, LoadError> {
         let clients = (0..options.connections)
             .map(|_| Client::connect(server))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let workload = options.workload();
         let threads = options.threads as f64;
+        let seed = seed.wrapping_mul(1009).wrapping_add(thread as u64);
         Ok(Self {
             server,
+            pending: clients.iter().map(|_| VecDeque::new()).collect(),
             clients,
-            chooser: Chooser::new(options.distribution, options.keys, options.theta),
-            random: Rng::with_seed(seed.wrapping_mul(1009).wrapping_add(thread as u64)),
-            reads: options.reads,
+            stream: Stream::new(workload, items, seed),
+            requests: Requests::new(workload),
             pipeline: options.pipeline,
-            value: vec![b'x'; options.value_bytes as usize],
+            value: vec![b'x'; workload.column_bytes],
             verify: options.verify,
             first_owner: (thread * options.connections) as u64,
             owners: (options.threads * options.connections) as u64,
             keys: options.keys,
+            filled: options.fill,
             model: HashMap::new(),
             serial: 0,
             interval: options
@@ -75,129 +95,151 @@ impl Worker {
         })
     }
 
-    /// Sends requests for `time`; the latencies of the replies in microseconds.
-    pub(super) fn run(&mut self, time: Duration) -> Result<Histogram<u64>, LoadError> {
-        let mut latency = Histogram::new(3)?;
+    /// Works for `time`.
+    pub(super) fn run(&mut self, time: Duration) -> Result<Outcome, LoadError> {
+        match self.interval {
+            None => self.run_closed(time),
+            Some(interval) => self.run_open(time, interval),
+        }
+    }
+
+    /// Every connection sends its next pipeline when its last one is answered.
+    fn run_closed(&mut self, time: Duration) -> Result<Outcome, LoadError> {
+        let mut latency = latencies()?;
         let start = Instant::now();
-        let mut due = start;
-        let mut pending: Vec<Vec<Pending>> = self.clients.iter().map(|_| Vec::new()).collect();
         while start.elapsed() < time {
-            for (index, pending) in pending.iter_mut().enumerate() {
+            for index in 0..self.clients.len() {
                 for _ in 0..self.pipeline {
-                    due = self.next_due(due);
-                    pending.push(self.send(index, due));
+                    self.send(index, Instant::now());
                 }
                 self.clients[index].flush()?;
             }
-            for (index, pending) in pending.iter_mut().enumerate() {
-                for request in pending.drain(..) {
+            for index in 0..self.clients.len() {
+                while !self.pending[index].is_empty() {
                     let reply = self.clients[index].receive()?;
-                    let micros = request.due.elapsed().as_micros() as u64;
-                    latency.saturating_record(micros);
-                    if self.verify {
-                        self.check(&request, &reply)?;
-                    }
+                    self.answered(index, &reply, &mut latency)?;
                 }
             }
         }
-        Ok(latency)
+        Ok(Outcome { latency, unsent: 0 })
     }
 
-    /// When the next request is due; waits until then in an open loop.
-    fn next_due(&self, last: Instant) -> Instant {
-        match self.interval {
-            None => Instant::now(),
-            Some(interval) => {
-                let due = last + interval;
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                due
+    /// Appends the next step's requests to a connection's output.
+    pub(super) fn send(&mut self, client: usize, due: Instant) {
+        let mut step = self.stream.step();
+        let mut expected = None;
+        if self.verify {
+            match &mut step {
+                Step::Read { item } => {
+                    *item = self.owned(*item, client as u64);
+                    expected = self.model.get(item).copied();
+                }
+                Step::Update { item, .. } => {
+                    *item = self.owned(*item, client as u64);
+                    self.serial += 1;
+                    self.model.insert(*item, self.serial);
+                }
+                _ => {}
             }
         }
-    }
-
-    fn send(&mut self, client: usize, due: Instant) -> Pending {
-        let mut key = self.chooser.draw(&mut self.random);
-        if self.verify {
-            key = self.owned(key, client as u64);
+        if self.value.len() >= 8 {
+            self.value[..8].copy_from_slice(&self.serial.to_le_bytes());
         }
-        let name = format!("key:{key:012}");
-        let reads = self.random.u8(..100) < self.reads;
-        if reads {
-            self.clients[client].push(&[b"GET", name.as_bytes()]);
-            let expected = self.model.get(&key).copied();
-            return Pending {
-                due,
-                key,
-                expected,
-                reads,
-            };
-        }
-        self.serial += 1;
-        let bytes = self.value_of(self.serial).to_vec();
-        self.clients[client].push(&[b"SET", name.as_bytes(), &bytes]);
-        if self.verify {
-            self.model.insert(key, self.serial);
-        }
-        Pending {
+        let replies = self
+            .requests
+            .push(&mut self.clients[client], step, &self.value);
+        self.pending[client].push_back(Pending {
             due,
-            key,
-            expected: None,
-            reads,
+            step,
+            replies,
+            expected,
+        });
+    }
+
+    /// Takes a connection's next reply.
+    pub(super) fn answered(
+        &mut self,
+        client: usize,
+        reply: &Value,
+        latency: &mut Histogram<u64>,
+    ) -> Result<(), LoadError> {
+        let front = self.pending[client].front_mut().expect("a reply answers");
+        if front.replies > 1 {
+            front.replies -= 1;
+            return Ok(());
+        }
+        let request = self.pending[client].pop_front().expect("it is the front");
+        latency.saturating_record(request.due.elapsed().as_micros() as u64);
+        self.check(&request, reply)
+    }
+
+    /// The error for a server that owes replies and does not send them.
+    pub(super) fn out_of_patience(&self) -> LoadError {
+        LoadError::Broken {
+            server: self.server,
+            source: std::io::Error::from(std::io::ErrorKind::TimedOut),
         }
     }
 
-    /// The key of the connection's residue class that is nearest to `key`. A key is used by one
+    /// The item of the connection's residue class that is nearest to `item`. An item is used by one
     /// connection only, whose requests the server answers in order: the model is exact.
-    fn owned(&self, key: u64, client: u64) -> u64 {
+    fn owned(&self, item: u64, client: u64) -> u64 {
         let owner = self.first_owner + client;
-        let owned = key / self.owners * self.owners + owner;
+        let owned = item / self.owners * self.owners + owner;
         if owned < self.keys { owned } else { owner }
     }
 
-    fn value_of(&mut self, serial: u64) -> &[u8] {
-        self.value[..8].copy_from_slice(&serial.to_le_bytes());
-        &self.value
-    }
-
-    /// Whether the reply is what the model says.
-    fn check(&mut self, request: &Pending, reply: &Value) -> Result<(), LoadError> {
-        let right = match (request.reads, reply) {
-            (false, reply) => *reply == Value::Simple(b"OK".to_vec()),
-            // What an earlier run has written is not known.
-            (true, Value::Bulk(bytes)) => request
-                .expected
-                .is_none_or(|serial| bytes.starts_with(&serial.to_le_bytes())),
-            (true, reply) => reply.is_null() && request.expected.is_none(),
+    /// Whether the reply is what the model says; without `--verify`, whether it can be right.
+    fn check(&self, request: &Pending, reply: &Value) -> Result<(), LoadError> {
+        let known = match request.step {
+            // Others may be about to insert what this thread reads.
+            Step::Read { item } => (self.filled && item < self.keys) || request.expected.is_some(),
+            Step::Scan { item, .. } => self.filled && item < self.keys,
+            _ => true,
         };
-        if right {
+        let written = match (request.expected, reply) {
+            // What an earlier run has written is not known.
+            (Some(serial), Value::Bulk(bytes)) => bytes.starts_with(&serial.to_le_bytes()),
+            _ => true,
+        };
+        if written && self.requests.fits(request.step, reply, known) {
             return Ok(());
         }
         Err(LoadError::WrongReply {
             server: self.server,
-            request: format!(
-                "{} of key {}",
-                if request.reads { "GET" } else { "SET" },
-                request.key
-            ),
-            got: format!("{reply:?}"),
-            expected: format!("{:?}", request.expected),
+            request: format!("{:?}", request.step),
+            got: format!("{reply:?}").chars().take(200).collect(),
+            expected: match request.expected {
+                Some(serial) => format!("the value of write {serial}"),
+                None => "a reply of the command's shape".into(),
+            },
         })
     }
 }
 
-/// Writes every key once.
+/// Writes every item once.
 pub(super) fn fill(options: &Options, server: SocketAddr) -> Result<(), LoadError> {
     let mut client = Client::connect(server)?;
-    let value = vec![b'x'; options.value_bytes as usize];
+    let workload = options.workload();
+    let mut requests = Requests::new(workload);
+    let value = vec![b'x'; workload.column_bytes];
     let mut next = 0;
     while next < options.keys {
         let end = (next + FILL_BATCH).min(options.keys);
-        for key in next..end {
-            client.push(&[b"SET", format!("key:{key:012}").as_bytes(), &value]);
+        for item in next..end {
+            requests.push(&mut client, Step::Insert { item }, &value);
         }
         client.flush()?;
-        for _ in next..end {
-            client.receive()?;
+        for item in next..end {
+            let reply = client.receive()?;
+            if !requests.fits(Step::Insert { item }, &reply, true) {
+                return Err(LoadError::WrongReply {
+                    server,
+                    request: format!("the insert of item {item}"),
+                    got: format!("{reply:?}"),
+                    expected: "success".into(),
+                });
+            }
         }
         next = end;
     }

@@ -1,12 +1,16 @@
 //! The load generator against servers of a few lines.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::thread;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use super::*;
+use crate::workload::WorkloadName;
 use pando_protocol::RespVersion;
 
 #[derive(Parser)]
@@ -30,22 +34,35 @@ fn options(server: SocketAddr, more: &[&str]) -> Options {
     CommandLine::parse_from(line.iter().chain(more)).options
 }
 
-/// Answers GET and SET from a map; every `lie`th GET gets a wrong value.
-fn serve(lie: usize) -> SocketAddr {
+/// How the server of these tests misbehaves.
+#[derive(Clone, Copy, Default)]
+struct Fault {
+    /// Every so manieth read gets a wrong value.
+    lie: Option<u64>,
+    /// The read of this number is answered after so long, and all that follow it.
+    stall: Option<(u64, Duration)>,
+}
+
+/// A row per key; a string is a row of one column without a name.
+type Rows = Mutex<BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>>;
+
+/// Answers GET, SET, HSET, HGETALL and KRANGE.
+fn serve(fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
+    let state = Arc::new((Rows::default(), AtomicU64::new(0)));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            thread::spawn(move || answer(stream.unwrap(), lie));
+            let state = Arc::clone(&state);
+            thread::spawn(move || answer(stream.unwrap(), &state.0, &state.1, fault));
         }
     });
     address
 }
 
-fn answer(mut stream: std::net::TcpStream, lie: usize) {
-    let mut map = HashMap::new();
+fn answer(mut stream: std::net::TcpStream, rows: &Rows, reads: &AtomicU64, fault: Fault) {
     let mut decoder = pando_protocol::resp::Decoder::default();
-    let (mut input, mut buffer, mut gets) = (Vec::new(), [0; 4096], 0);
+    let (mut input, mut buffer) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         input.extend_from_slice(&buffer[..count]);
         let (mut from, mut output) = (0, Vec::new());
@@ -57,52 +74,182 @@ fn answer(mut stream: std::net::TcpStream, lie: usize) {
             }
             let request = pando_protocol::Request::new(&input, &ranges);
             let mut reply = pando_protocol::Reply::new(&mut output, RespVersion::Resp2);
-            if request.is(0, "SET") {
-                map.insert(request.arg(1).to_vec(), request.arg(2).to_vec());
-                reply.ok();
-                continue;
-            }
-            gets += 1;
-            match map.get(request.arg(1)) {
-                Some(value) if gets % lie == 0 => reply.bulk(vec![0xee; value.len()]),
-                Some(value) => reply.bulk(value),
-                None => reply.null(),
-            }
+            execute(&request, &mut reply, rows, reads, fault);
         };
         input.drain(..rest);
-        stream.write_all(&output).unwrap();
+        if stream.write_all(&output).is_err() {
+            return;
+        }
     }
+}
+
+fn execute(
+    request: &pando_protocol::Request<'_>,
+    reply: &mut pando_protocol::Reply<'_>,
+    rows: &Rows,
+    reads: &AtomicU64,
+    fault: Fault,
+) {
+    let mut rows = rows.lock().unwrap();
+    if request.is(0, "SET") {
+        let row = BTreeMap::from([(Vec::new(), request.arg(2).to_vec())]);
+        rows.insert(request.arg(1).to_vec(), row);
+        return reply.ok();
+    }
+    if request.is(0, "HSET") {
+        let row = rows.entry(request.arg(1).to_vec()).or_default();
+        for at in (2..request.len()).step_by(2) {
+            row.insert(request.arg(at).to_vec(), request.arg(at + 1).to_vec());
+        }
+        return reply.integer(1);
+    }
+    let number = reads.fetch_add(1, Ordering::Relaxed) + 1;
+    let lies = fault.lie.is_some_and(|every| number.is_multiple_of(every));
+    if let Some((at, time)) = fault.stall
+        && number == at
+    {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            thread::yield_now();
+        }
+    }
+    if request.is(0, "GET") {
+        match rows.get(request.arg(1)).and_then(|row| row.get(&[][..])) {
+            Some(value) if lies => reply.bulk(vec![0xee; value.len()]),
+            Some(value) => reply.bulk(value),
+            None => reply.null(),
+        }
+    } else if request.is(0, "HGETALL") {
+        let empty = BTreeMap::new();
+        let row = rows.get(request.arg(1)).unwrap_or(&empty);
+        let skipped = usize::from(lies);
+        reply.array(2 * row.len().saturating_sub(skipped));
+        for (name, value) in row.iter().skip(skipped) {
+            reply.bulk(name);
+            reply.bulk(value);
+        }
+    } else {
+        let limit: usize = std::str::from_utf8(request.arg(4))
+            .unwrap()
+            .parse()
+            .unwrap();
+        let found = rows.range(request.arg(1)[1..].to_vec()..);
+        let keys: Vec<_> = found.take(limit).map(|(key, _)| key.clone()).collect();
+        reply.array(2);
+        reply.null();
+        reply.array(if lies { 0 } else { 2 * keys.len() });
+        for key in keys.iter().filter(|_| !lies) {
+            reply.bulk(key);
+            reply.bulk(b"columns");
+        }
+    }
+}
+
+fn liar(every: u64) -> SocketAddr {
+    serve(Fault {
+        lie: Some(every),
+        ..Fault::default()
+    })
+}
+
+fn honest() -> SocketAddr {
+    serve(Fault::default())
 }
 
 fn run(server: SocketAddr, more: &[&str]) -> Result<Histogram<u64>, LoadError> {
     let options = options(server, more);
-    let mut worker = Worker::connect(&options, server, 0, 1)?;
-    worker.run(Duration::from_millis(200))
+    let items = Arc::new(AtomicU64::new(options.keys));
+    let mut worker = Worker::connect(&options, server, &items, 0, 1)?;
+    worker
+        .run(Duration::from_millis(200))
+        .map(|outcome| outcome.latency)
 }
 
 #[test]
 fn right_replies_pass_the_verification() {
-    let latency = run(serve(usize::MAX), &["--verify", "--pipeline", "8"]).unwrap();
+    let latency = run(honest(), &["--verify", "--pipeline", "8"]).unwrap();
     assert!(latency.len() > 100);
 }
 
 #[test]
 fn a_planted_wrong_reply_is_found() {
-    let result = run(serve(100), &["--verify", "--pipeline", "8"]);
+    let result = run(liar(100), &["--verify", "--pipeline", "8"]);
     assert!(
         matches!(result, Err(LoadError::WrongReply { .. })),
         "{result:?}"
     );
 }
 
+/// Fills the server and runs a workload on it for a tenth of a second.
+fn run_workload(server: SocketAddr, name: WorkloadName) -> Result<Outcome, LoadError> {
+    let name = name.name();
+    let options = options(server, &["--workload", &name, "--fill", "--pipeline", "4"]);
+    fill(&options, server)?;
+    let items = Arc::new(AtomicU64::new(options.keys));
+    Worker::connect(&options, server, &items, 0, 1)?.run(Duration::from_millis(100))
+}
+
+#[test]
+fn every_workload_runs() {
+    let server = honest();
+    for name in WorkloadName::value_variants() {
+        let outcome = run_workload(server, *name).unwrap();
+        assert!(outcome.latency.len() > 10, "{}", name.name());
+    }
+}
+
+#[test]
+fn a_row_that_lacks_a_column_and_an_empty_range_are_found() {
+    for name in [WorkloadName::YcsbB, WorkloadName::YcsbE] {
+        let result = run_workload(liar(50), name);
+        assert!(
+            matches!(result, Err(LoadError::WrongReply { .. })),
+            "{}: {result:?}",
+            name.name()
+        );
+    }
+}
+
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let latency = run(serve(usize::MAX), &["--rate", "1000"]).unwrap();
-    assert!(
-        (100..=260).contains(&latency.len()),
-        "{} requests in 0.2 s",
-        latency.len()
-    );
+    let latency = run(honest(), &["--rate", "1000"]).unwrap();
+    // One request each millisecond, from the first millisecond on, before the 200th.
+    assert_eq!(latency.len(), 199);
+}
+
+#[test]
+fn a_stall_is_charged_for_the_requests_that_waited() {
+    let stall = Duration::from_millis(60);
+    let server = serve(Fault {
+        stall: Some((50, stall)),
+        ..Fault::default()
+    });
+    let open = run(server, &["--rate", "1000"]).unwrap();
+    // Requests fell due each millisecond of the stall and waited for its end: about half of them
+    // longer than half of it. A closed loop would have seen one slow reply per connection.
+    let slow = open.len() - open.count_between(0, stall.as_micros() as u64 / 2);
+    assert!(slow >= 20, "{slow} slow requests");
+    assert_eq!(open.len(), 199);
+}
+
+#[test]
+fn latencies_have_three_digits() {
+    let mut histogram = latencies().unwrap();
+    for millis in 1..=100_000 {
+        histogram.saturating_record(millis * 1000);
+    }
+    for quantile in [0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+        let (got, exact) = (histogram.value_at_quantile(quantile) as f64, quantile * 1e8);
+        assert!((got / exact - 1.0).abs() <= 0.001, "{got} for {exact}");
+    }
+}
+
+#[test]
+fn a_rate_must_be_a_rate() {
+    for rate in ["0", "-5", "NaN", "inf"] {
+        let options = options(honest(), &[&format!("--rate={rate}")]);
+        assert!(matches!(super::super::run(&options), Err(LoadError::Rate)));
+    }
 }
 
 #[test]
