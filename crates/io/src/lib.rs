@@ -1,10 +1,11 @@
-//! Sockets, the poller and kernel limits behind a safe interface.
+//! Sockets, the poller, files and kernel limits behind a safe interface.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `poller` | tells which sockets have something to do; wakes a waiting thread |
 //! | `listener` | listening TCP and Unix sockets |
 //! | `stream` | one connection |
+//! | `file` | files that are written through the page cache or past it, and their aligned buffers |
 //! | `descriptors` | how many files the process may open |
 //!
 //! The worker loop sees the kernel only through this crate: [`Poller`] says what is ready,
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod descriptors;
+pub mod file;
 mod listener;
 mod poller;
 mod stream;

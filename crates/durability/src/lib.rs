@@ -1,0 +1,13 @@
+//! What Pando keeps on disk: the disk itself, the log, checkpoints. Bytes and log epochs only.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `disk` | the disk behind a trait: the real one, and a simulated one that fails as disks do |
+//! | `limits` | bounds |
+//!
+//! Deliberately absent: trees, keys, values, commands; what a record says is its writer's.
+
+#![forbid(unsafe_code)]
+
+pub mod disk;
+pub mod limits;

@@ -1,0 +1,285 @@
+//! Files of logs and checkpoints: positioned reads and writes, past the page cache where the file
+//! system has that, room that is allocated ahead, locks, and directories that are made durable.
+//!
+//! A file that is written *through* (`O_DIRECT` and `O_DSYNC`) is durable when a write returns, at
+//! the price of aligned offsets, lengths and memory: [`AlignedBuffer`] has the memory. A file
+//! system without direct I/O refuses the flag; the file is then opened without it, and
+//! [`File::writes_through`] tells the caller that it has to [`File::sync`].
+//!
+//! Deliberately absent: formats, retries. A call that was interrupted by a signal is repeated;
+//! every other error is the caller's.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+/// What offsets, lengths and memory of a direct write are multiples of.
+pub const ALIGNMENT: usize = 4096;
+
+/// How a file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only.
+    Read,
+    /// Reads and writes through the page cache; durable after a sync.
+    Write,
+    /// Writes past the page cache that are durable when they return, where the file system can.
+    WriteThrough,
+}
+
+/// One open file.
+#[derive(Debug)]
+pub struct File {
+    file: fs::File,
+    through: bool,
+}
+
+impl File {
+    /// Opens a file that exists.
+    pub fn open(path: &Path, access: Access) -> io::Result<Self> {
+        Self::with(path, access, false)
+    }
+
+    /// Creates a file that must not exist.
+    pub fn create(path: &Path, access: Access) -> io::Result<Self> {
+        Self::with(path, access, true)
+    }
+
+    fn with(path: &Path, access: Access, new: bool) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        if access != Access::Read {
+            options.write(true);
+        }
+        if new {
+            options.write(true).create_new(true);
+        }
+        let file = options.open(path)?;
+        if access == Access::WriteThrough {
+            let flags = OFlags::DIRECT | OFlags::DSYNC;
+            options.create_new(false).custom_flags(flags.bits() as i32);
+            match options.open(path) {
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        through: true,
+                    });
+                }
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self {
+            file,
+            through: false,
+        })
+    }
+
+    /// Whether a write is durable when it returns, and must be aligned.
+    pub fn writes_through(&self) -> bool {
+        self.through
+    }
+
+    /// Reads from `offset`; fewer bytes than asked for are no error, none mean the end.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        repeated(|| self.file.read_at(bytes, offset))
+    }
+
+    /// Writes at `offset`; fewer bytes than asked for are no error.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        repeated(|| self.file.write_at(bytes, offset))
+    }
+
+    /// Makes what was written durable, and the length that reading it back needs.
+    pub fn sync(&self) -> io::Result<()> {
+        repeated(|| self.file.sync_data())
+    }
+
+    /// Makes the file `bytes` long and gives it room for all of them.
+    pub fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let allocated = repeated(|| {
+            Ok(rustix::fs::fallocate(
+                &self.file,
+                FallocateFlags::empty(),
+                0,
+                bytes,
+            )?)
+        });
+        match allocated {
+            // The file system cannot promise room; it can still set the length.
+            Err(error) if error.kind() == ErrorKind::Unsupported => self.file.set_len(bytes),
+            other => other,
+        }
+    }
+
+    /// The length in bytes.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Takes the file for this process until it is closed. `false`: another process holds it.
+    pub fn try_lock(&self) -> io::Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = fs::File::open(path)?;
+    repeated(|| directory.sync_all())
+}
+
+fn repeated<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Bytes in memory that a direct write may come from: the first byte lies at a multiple of
+/// [`ALIGNMENT`]. Its capacity never grows.
+#[derive(Debug)]
+pub struct AlignedBuffer {
+    memory: Vec<u8>,
+    from: usize,
+    bytes: usize,
+    capacity: usize,
+}
+
+impl AlignedBuffer {
+    /// An empty buffer for up to `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
+        let memory = vec![0; capacity + ALIGNMENT];
+        let from = memory.as_ptr().align_offset(ALIGNMENT);
+        assert!(from < ALIGNMENT, "a byte can be aligned");
+        Self {
+            memory,
+            from,
+            bytes: 0,
+            capacity,
+        }
+    }
+
+    /// How many bytes it holds.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// How many bytes it may still take.
+    pub fn room(&self) -> usize {
+        self.capacity - self.bytes
+    }
+
+    /// Forgets what it holds.
+    pub fn clear(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Adds bytes.
+    ///
+    /// # Panics
+    /// When there is no room for them.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let from = self.from + self.bytes;
+        assert!(bytes.len() <= self.room(), "the buffer is full");
+        self.memory[from..from + bytes.len()].copy_from_slice(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// Adds zeros up to the next multiple of `unit`.
+    ///
+    /// # Panics
+    /// When there is no room for them.
+    pub fn pad(&mut self, unit: usize) {
+        let padded = self.bytes.next_multiple_of(unit);
+        assert!(padded <= self.capacity, "the buffer is full");
+        self.memory[self.from + self.bytes..self.from + padded].fill(0);
+        self.bytes = padded;
+    }
+
+    /// What it holds.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.memory[self.from..self.from + self.bytes]
+    }
+
+    /// What it holds, to be changed in place.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.memory[self.from..self.from + self.bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let name = format!("pando-io-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn what_is_written_through_or_synced_reads_back() {
+        for (name, access) in [("through", Access::WriteThrough), ("cached", Access::Write)] {
+            let path = scratch(name);
+            let file = File::create(&path, access).unwrap();
+            file.allocate(1 << 16).unwrap();
+            assert_eq!(file.bytes().unwrap(), 1 << 16);
+            let mut buffer = AlignedBuffer::new(2 * ALIGNMENT);
+            buffer.push(b"pando");
+            buffer.pad(ALIGNMENT);
+            assert_eq!(file.write_at(buffer.as_slice(), 4096).unwrap(), 4096);
+            file.sync().unwrap();
+            let reader = File::open(&path, Access::Read).unwrap();
+            let mut read = [0; 8];
+            assert_eq!(reader.read_at(&mut read, 4096).unwrap(), 8);
+            assert_eq!(&read, b"pando\0\0\0");
+            assert_eq!(reader.read_at(&mut read, 1 << 16).unwrap(), 0);
+            sync_directory(&std::env::temp_dir()).unwrap();
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_is_created_once_and_locked_once() {
+        let path = scratch("lock");
+        let first = File::create(&path, Access::Write).unwrap();
+        let again = File::create(&path, Access::WriteThrough).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        let second = File::open(&path, Access::Write).unwrap();
+        assert!(first.try_lock().unwrap());
+        assert!(!second.try_lock().unwrap());
+        drop(first);
+        assert!(second.try_lock().unwrap());
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_buffer_is_aligned_and_bounded() {
+        let mut buffer = AlignedBuffer::new(ALIGNMENT);
+        buffer.push(&[7; 100]);
+        assert_eq!(buffer.as_slice().as_ptr().addr() % ALIGNMENT, 0);
+        assert_eq!((buffer.len(), buffer.room()), (100, ALIGNMENT - 100));
+        buffer.pad(512);
+        assert_eq!(buffer.as_slice()[100..], [0; 412]);
+        buffer.as_mut_slice()[0] = 1;
+        assert_eq!(buffer.as_slice()[..2], [1, 7]);
+        buffer.clear();
+        assert!(buffer.is_empty());
+    }
+}
