@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, Ordered, Point, Probe,
-    ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
+    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, NewValue, Ordered, Point,
+    Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
 };
 use pando_masstree::Masstree;
 
@@ -106,6 +106,15 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.update(key, hook, decide))
     }
 
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        on!(StoreSession, self, session => session.restore(key, version, value))
+    }
+
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -129,5 +138,9 @@ impl Ordered for StoreSession {
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
         on!(StoreSession, self, session => session.scan(tree, from, direction, visit));
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        on!(StoreSession, self, session => session.boundaries(tree, parts))
     }
 }

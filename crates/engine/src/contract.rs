@@ -122,6 +122,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Makes an empty tree. O(1).
     fn create_tree(&self) -> TreeId;
 
+    /// Makes the tree of this number, empty, if it is not there: recovery finds trees as the log
+    /// names them. Numbers that [`Self::create_tree`] gives from now on are above it. A number that
+    /// was dropped since the engine was made is a broken invariant of the caller.
+    fn restore_tree(&self, tree: TreeId);
+
     /// Forgets a tree: it reads as empty from now on, writes to it are lost, and its memory is
     /// returned by later calls of [`Point::maintain`]. O(1).
     fn drop_tree(&self, tree: TreeId);
@@ -186,6 +191,14 @@ pub trait Point {
         }
     }
 
+    /// Puts back what a log or a checkpoint says of the key: `value` at `version`, a tombstone if
+    /// it is `None`, if that is newer than the value or tombstone that stands there; returns
+    /// whether it was. Calls no hook and draws no version; versions of a key may come in any order.
+    ///
+    /// A restored epoch lies below the clock's current one, so that versions still increase (E2).
+    fn restore(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>)
+    -> bool;
+
     /// Shows some key of the tree, picked by `random`, to `read`; every key can be picked. `None`
     /// when the tree is empty.
     fn sample<R>(
@@ -211,4 +224,9 @@ pub trait Ordered: Point {
         direction: Direction,
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     );
+
+    /// Up to `parts - 1` keys in strict order, present or not, that cut the tree into ranges of
+    /// about as many keys each: where parallel scans begin. Taken from the tree's own shape, so
+    /// that it costs O(parts · log keys) and is a hint, whatever writers do meanwhile.
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>>;
 }

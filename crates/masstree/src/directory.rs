@@ -5,8 +5,8 @@
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `segments[high]`, `trees[low]` | `create`, `remove`: the mutex `owned` | `get`, `Acquire`, pinned |
-//! | `owned` | `create`, `remove`: its mutex | `len`, gauges |
+//! | `segments[high]`, `trees[low]` | `create`, `restore`, `remove`: the mutex `owned` | `get`, `Acquire`, pinned |
+//! | `owned` | `create`, `restore`, `remove`: its mutex | `len`, gauges |
 //!
 //! Invariant:
 //! - **MD1** A tree that `get` has returned lives until the pin ends, because `remove` hands the
@@ -81,20 +81,36 @@ impl Directory {
     pub(crate) fn create(&self, make: impl FnOnce(TreeId) -> Tree) -> TreeId {
         let mut owned = self.owned();
         let id = TreeId(owned.next);
-        owned.next = id.0.checked_add(1).expect("tree numbers are used up");
+        self.put(&mut owned, make(id));
+        id
+    }
+
+    /// Puts the tree of this number in, if it is not there; whether it was put.
+    pub(crate) fn restore(&self, id: TreeId, make: impl FnOnce(TreeId) -> Tree) -> bool {
+        let mut owned = self.owned();
+        let absent = !owned.trees.contains_key(&id);
+        if absent {
+            self.put(&mut owned, make(id));
+        }
+        absent
+    }
+
+    fn put(&self, owned: &mut Owned, tree: Tree) {
+        let id = tree.id;
+        let next = id.0.checked_add(1).expect("tree numbers are used up");
+        owned.next = owned.next.max(next);
         if self.segment(id).is_none() {
             let segment: Box<[AtomicPtr<Tree>]> = zeroed(SEGMENT_TREES);
             let segment = Box::into_raw(segment).cast::<AtomicPtr<Tree>>();
             // Release pairs with `segment`.
             self.segments[(id.0 >> SEGMENT_BITS) as usize].store(segment, Ordering::Release);
         }
-        let tree = Arc::new(make(id));
+        let tree = Arc::new(tree);
         let pointer = Arc::as_ptr(&tree).cast_mut();
         owned.trees.insert(id, tree);
         let segment = self.segment(id).expect("just made");
         // Release pairs with `get`.
         segment[id.0 as usize % SEGMENT_TREES].store(pointer, Ordering::Release);
-        id
     }
 
     /// Takes a tree out; the caller keeps it until the epoch has passed (MD1).

@@ -173,6 +173,16 @@ impl Engine for Masstree {
             .create(|id| Tree::new(id, &mut registry.pool))
     }
 
+    fn restore_tree(&self, tree: TreeId) {
+        let mut registry = self.registry();
+        let made = self
+            .directory
+            .restore(tree, |id| Tree::new(id, &mut registry.pool));
+        if made {
+            registry.closed.border_nodes.add(1);
+        }
+    }
+
     fn drop_tree(&self, tree: TreeId) {
         if let Some(tree) = self.directory.remove(tree) {
             self.tasks.doom(tree, self.collector.stamp());

@@ -28,6 +28,7 @@
 
 mod batch;
 mod block;
+mod boundaries;
 mod canary;
 mod context;
 mod counters;

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
-    CommitHook, Decision, Direction, Key, Ordered, Point, Probe, TreeId, ValueRef, ValueVersion,
+    CommitHook, Decision, Direction, Key, NewValue, NoHook, Ordered, Point, Probe, TreeId,
+    ValueRef, ValueVersion,
 };
 
 use crate::batch;
 use crate::block::BlockRef;
+use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
 use crate::sample::sample;
 use crate::scan::Scan;
 use crate::task::{Tombstone, purge};
-use crate::update::Update;
+use crate::update::{Commit, Draw, Update};
 
 /// A session of a [`Masstree`]: a pin, a pool and counters of its own.
 pub struct MasstreeSession {
@@ -73,6 +75,18 @@ fn check(key: Key<'_>) {
         "key of {} bytes",
         key.bytes.len()
     );
+}
+
+/// Remembers a tombstone that a commit has left, so that it goes when the horizon has passed it.
+fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
+    if commit.removed {
+        let tombstone = Tombstone {
+            tree: key.tree,
+            key: key.bytes.into(),
+            version: commit.version,
+        };
+        engine.tasks.bury(context.number(), tombstone);
+    }
 }
 
 impl Point for MasstreeSession {
@@ -146,25 +160,52 @@ impl Point for MasstreeSession {
                 decide(None);
                 return None;
             };
-            let clock = &engine.clock;
             let commit = Update {
                 tree,
-                clock,
+                draw: Draw::Clock(&engine.clock),
                 key,
                 hook,
                 decide,
             }
             .run(guard, context)?;
-            if commit.removed {
-                let (tree, version) = (key.tree, commit.version);
-                let tombstone = Tombstone {
-                    tree,
-                    key: key.bytes.into(),
-                    version,
-                };
-                engine.tasks.bury(context.number(), tombstone);
-            }
+            bury(engine, key, commit, context);
             Some(commit.version)
+        })
+    }
+
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree, guard) else {
+                return false;
+            };
+            let mut value = Some(value);
+            let mut restoring = NoHook;
+            let commit = Update {
+                tree,
+                draw: Draw::Given(version),
+                key,
+                hook: &mut restoring,
+                // Run once: under the lock, the only retries are those of the descent before it.
+                decide: |_: Option<ValueRef<'_>>| match value
+                    .take()
+                    .expect("a decision is taken once")
+                {
+                    Some(value) => Decision::Write(value),
+                    None => Decision::Remove,
+                },
+            }
+            .run(guard, context);
+            if let Some(commit) = commit {
+                bury(engine, key, commit, context);
+            }
+            commit.is_some()
         })
     }
 
@@ -216,5 +257,13 @@ impl Ordered for MasstreeSession {
                 Scan::new(tree, direction, guard, &context.counters).run(from, visit);
             }
         });
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        let engine = &self.engine;
+        self.context.pinned(|guard, _| {
+            let tree = engine.directory.get(tree, guard);
+            tree.map_or_else(Vec::new, |tree| boundaries(tree, parts, guard))
+        })
     }
 }

@@ -92,10 +92,35 @@ pub(crate) struct Commit {
     pub(crate) removed: bool,
 }
 
+/// Where the version of a commit comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Draw<'a> {
+    /// Drawn under the lock (V1).
+    Clock(&'a EpochClock),
+    /// Given by recovery: committed if it is above what stands there, a tombstone of an absent key
+    /// included.
+    Given(ValueVersion),
+}
+
+impl Draw<'_> {
+    /// The version that follows `old`; `None` when nothing is to be committed.
+    fn after(self, old: Option<ValueVersion>) -> Option<ValueVersion> {
+        match self {
+            Self::Clock(clock) => Some(ValueVersion::after(old, clock.current())),
+            Self::Given(version) => old.is_none_or(|old| old < version).then_some(version),
+        }
+    }
+
+    /// Whether the removal of what is not there is to be remembered.
+    fn buries_absent(self) -> bool {
+        matches!(self, Self::Given(_))
+    }
+}
+
 /// One call of `update`.
 pub(crate) struct Update<'a, 'k, H, D> {
     pub(crate) tree: &'a Tree,
-    pub(crate) clock: &'a EpochClock,
+    pub(crate) draw: Draw<'a>,
     pub(crate) key: Key<'k>,
     pub(crate) hook: &'a mut H,
     pub(crate) decide: D,
@@ -185,11 +210,11 @@ where
         let old = block.value();
         let new = match (self.decide)(old) {
             Decision::Keep => return None,
-            Decision::Remove if old.is_none() => return None,
+            Decision::Remove if old.is_none() && !self.draw.buries_absent() => return None,
             Decision::Remove => None,
             Decision::Write(new) => Some(new),
         };
-        let version = ValueVersion::after(Some(block.version()), self.clock.current());
+        let version = self.draw.after(Some(block.version()))?;
         let suffix = Suffix::hand_over(block.suffix());
         let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         self.hook.committed(self.key, old, next.value(), version);
@@ -207,22 +232,23 @@ where
     }
 
     /// What an absent key gets, with its version, if anything.
-    fn decide_absent(&mut self) -> Option<(ValueVersion, NewValue<'d>)> {
-        match (self.decide)(None) {
-            Decision::Keep | Decision::Remove => None,
-            Decision::Write(new) => Some((ValueVersion::after(None, self.clock.current()), new)),
-        }
+    fn decide_absent(&mut self) -> Option<(ValueVersion, Option<NewValue<'d>>)> {
+        let new = match (self.decide)(None) {
+            Decision::Write(new) => Some(new),
+            Decision::Remove if self.draw.buries_absent() => None,
+            Decision::Keep | Decision::Remove => return None,
+        };
+        Some((self.draw.after(None)?, new))
     }
 
     /// Tells the hook and counts a new key.
     fn announce(&mut self, block: BlockRef<'_>, context: &Context) -> Commit {
         let version = block.version();
         self.hook.committed(self.key, None, block.value(), version);
-        self.tree.count(context.number(), 1, 0);
-        Commit {
-            version,
-            removed: false,
-        }
+        let removed = block.is_tombstone();
+        self.tree
+            .count(context.number(), i64::from(!removed), i64::from(removed));
+        Commit { version, removed }
     }
 
     /// The key has no entry and its slice no longer key: a new entry (§4.6.2).
@@ -236,7 +262,7 @@ where
     ) -> Option<Commit> {
         let (version, new) = self.decide_absent()?;
         let suffix = Suffix::store(&mut context.pool, cursor.suffix());
-        let block = BlockRef::build(&mut context.pool, guard, version, suffix, Some(new));
+        let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         let commit = self.announce(block, context);
         let entry = NewEntry {
             slice: cursor.slice(),
@@ -285,7 +311,7 @@ where
         let mut commit = None;
         let build = |suffix: &[u8], context: &mut Context| {
             let suffix = Suffix::store(&mut context.pool, suffix);
-            let block = BlockRef::build(&mut context.pool, guard, version, suffix, Some(new));
+            let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
             commit = Some(self.announce(block, context));
             block
         };

@@ -27,6 +27,7 @@ mod limits;
 pub mod linearizability;
 
 mod model;
+mod restore;
 mod sequences;
 mod values;
 
@@ -153,6 +154,9 @@ pub use concurrent::{
     reads_miss_no_permanent_key, scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
 };
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
+pub use restore::{
+    boundaries_cut_evenly, restored_trees_keep_their_numbers, restores_keep_the_newest,
+};
 pub use sequences::operation_sequences;
 
 /// Makes a module `conformance` with one test for each check of the suite, run on an engine.
@@ -175,6 +179,9 @@ macro_rules! conformance_suite {
                 scans_miss_no_permanent_key
                 histories_are_linearizable
                 trees_come_and_go
+                restores_keep_the_newest
+                restored_trees_keep_their_numbers
+                boundaries_cut_evenly
             }
         }
     };

@@ -116,6 +116,46 @@ impl Map {
         (Some(version), garbage)
     }
 
+    /// Puts back what stood at the key, if it is newer than what stands there now; whether it was.
+    pub(super) fn restore(
+        &mut self,
+        key: &[u8],
+        version: ValueVersion,
+        value: Option<NewValue<'static>>,
+    ) -> (bool, Garbage) {
+        let live = match self.slots.get(key) {
+            Some(slot) if slot.version >= version => return (false, value),
+            Some(slot) => slot.value.is_some(),
+            None => false,
+        };
+        let garbage = match value {
+            Some(value) => self.put(key, version, value),
+            None if live => Some(self.bury(key, version)),
+            None => {
+                self.bury_absent(key, version);
+                None
+            }
+        };
+        (true, garbage)
+    }
+
+    /// A tombstone of `version` where there is no value (RM3).
+    fn bury_absent(&mut self, key: &[u8], version: ValueVersion) {
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.version = version;
+            return;
+        }
+        let key: Arc<[u8]> = key.into();
+        self.tombstones
+            .push_back((version.epoch(), Arc::clone(&key)));
+        let slot = Slot {
+            version,
+            value: None,
+            queued: true,
+        };
+        self.slots.insert(key, slot);
+    }
+
     fn put(&mut self, key: &[u8], version: ValueVersion, value: NewValue<'static>) -> Garbage {
         let position = self.live.len();
         let Some(slot) = self.slots.get_mut(key) else {
@@ -195,6 +235,22 @@ impl Map {
         let rank = (u128::from(random) * self.live.len() as u128) >> 64;
         let key = &self.live[rank as usize];
         Some((key, self.get(key).expect("a live key has a value (RM1)")))
+    }
+
+    /// Keys that cut the map into about equal parts: every so many of a sorted sample. `live` is in
+    /// no order that keys follow, so its first keys are a sample.
+    pub(super) fn boundaries(&self, parts: usize) -> Vec<Vec<u8>> {
+        const SAMPLED_PER_PART: usize = 32;
+        let sampled = self.live.len().min(parts.saturating_mul(SAMPLED_PER_PART));
+        let step = (self.live.len() / sampled.max(1)).max(1);
+        let mut sample: Vec<&[u8]> = self.live.iter().step_by(step).map(|key| &**key).collect();
+        sample.sort_unstable();
+        let mut boundaries: Vec<Vec<u8>> = (1..parts)
+            .filter_map(|part| sample.get(part * sample.len() / parts))
+            .map(|key| key.to_vec())
+            .collect();
+        boundaries.dedup();
+        boundaries
     }
 
     /// Shows up to `entries` entries from `from` on; continues with the last key that it looked

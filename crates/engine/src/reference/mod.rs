@@ -123,6 +123,13 @@ impl Engine for ReferenceEngine {
         tree
     }
 
+    fn restore_tree(&self, tree: TreeId) {
+        assert!(tree.0 != u32::MAX, "tree numbers are used up");
+        self.next_tree.fetch_max(tree.0 + 1, Ordering::Relaxed);
+        let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+        trees.entry(tree).or_default();
+    }
+
     fn drop_tree(&self, tree: TreeId) {
         let removed = {
             let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
 use crate::limits::KEY_BYTES_MAX;
 use crate::{
-    CommitHook, Decision, Direction, Key, Ordered, Point, Probe, TreeId, ValueRef, ValueVersion,
+    CommitHook, Decision, Direction, Key, NewValue, Ordered, Point, Probe, TreeId, ValueRef,
+    ValueVersion,
 };
 
 /// A session of the reference engine; dropping it makes room for another.
@@ -93,6 +94,23 @@ impl Point for ReferenceSession {
         version
     }
 
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        let Some(tree) = self.engine.tree(key.tree) else {
+            return false;
+        };
+        let value = value.map(NewValue::into_stored);
+        let mut map = tree.write();
+        let (restored, garbage) = map.restore(key.bytes, version, value);
+        drop(map);
+        drop(garbage);
+        restored
+    }
+
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -138,5 +156,10 @@ impl Ordered for ReferenceSession {
                 ControlFlow::Break(()) => return,
             }
         }
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        let tree = self.engine.tree(tree);
+        tree.map_or_else(Vec::new, |tree| tree.read().boundaries(parts))
     }
 }

@@ -62,6 +62,12 @@ pub(super) enum Fault {
     UpdateManyReversed,
     SessionsUnbounded,
     SessionsNeverReturn,
+    RestoreTakesOlder,
+    RestoreForgetsTombstone,
+    RestoredTreeGivenAgain,
+    RestoreEmptiesTree,
+    BoundariesUnsorted,
+    BoundariesByFirstByte,
 }
 
 #[derive(Clone)]
@@ -171,6 +177,17 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
         state.next_tree += 1;
         state.trees.insert(tree, Map::new());
         tree
+    }
+
+    fn restore_tree(&self, tree: TreeId) {
+        let mut state = self.lock();
+        if !is(FAULT, Fault::RestoredTreeGivenAgain) {
+            state.next_tree = state.next_tree.max(tree.0 + 1);
+        }
+        let map = state.trees.entry(tree).or_default();
+        if is(FAULT, Fault::RestoreEmptiesTree) {
+            map.clear();
+        }
     }
 
     fn drop_tree(&self, tree: TreeId) {
@@ -463,6 +480,34 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
         }
     }
 
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        let (tree, place) = FaultyEngine::<FAULT>::place(key);
+        let mut state = self.engine.lock();
+        let Some(map) = state.trees.get_mut(&tree) else {
+            return false;
+        };
+        let older = |old: &Slot| old.version >= version;
+        if map.get(&place).is_some_and(older) && !is(FAULT, Fault::RestoreTakesOlder) {
+            return false;
+        }
+        let value = value.map(|value| Arc::new(value.into_stored()));
+        if value.is_none() {
+            if is(FAULT, Fault::RestoreForgetsTombstone) {
+                return map.remove(&place).is_some();
+            }
+            let tombstone = (version.epoch(), tree, place.clone());
+            state.removed.push_back(tombstone);
+        }
+        let map = state.trees.get_mut(&tree).expect("found above");
+        map.insert(place, Slot { version, value });
+        true
+    }
+
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -555,5 +600,23 @@ impl<const FAULT: u8> Ordered for FaultySession<FAULT> {
             }
             last = chunk.into_iter().next_back().map(|(key, _)| key);
         }
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        let state = self.engine.lock();
+        let Some(map) = state.trees.get(&tree) else {
+            return Vec::new();
+        };
+        if is(FAULT, Fault::BoundariesByFirstByte) {
+            return (1..parts)
+                .map(|part| vec![(part * 256 / parts) as u8])
+                .collect();
+        }
+        let step = map.len().div_ceil(parts).max(1);
+        let mut boundaries: Vec<_> = map.keys().step_by(step).skip(1).cloned().collect();
+        if is(FAULT, Fault::BoundariesUnsorted) {
+            boundaries.reverse();
+        }
+        boundaries
     }
 }

@@ -21,6 +21,9 @@ fn the_sound_engine_passes() {
         super::scans_miss_no_permanent_key::<Sound>,
         super::histories_are_linearizable::<Sound>,
         super::trees_come_and_go::<Sound>,
+        super::restores_keep_the_newest::<Sound>,
+        super::restored_trees_keep_their_numbers::<Sound>,
+        super::boundaries_cut_evenly::<Sound>,
     ];
     for check in checks {
         if let Err(failure) = check(&Plan {
@@ -115,4 +118,10 @@ canaries! {
     batched_updates_out_of_order: UpdateManyReversed, operation_sequences;
     sessions_without_bound: SessionsUnbounded, sessions_are_bounded;
     sessions_that_never_return: SessionsNeverReturn, sessions_are_bounded;
+    restores_of_older_versions: RestoreTakesOlder, restores_keep_the_newest;
+    restores_without_tombstones: RestoreForgetsTombstone, restores_keep_the_newest;
+    restored_numbers_given_again: RestoredTreeGivenAgain, restored_trees_keep_their_numbers;
+    restored_trees_emptied: RestoreEmptiesTree, restored_trees_keep_their_numbers;
+    boundaries_out_of_order: BoundariesUnsorted, boundaries_cut_evenly;
+    boundaries_by_first_byte: BoundariesByFirstByte, boundaries_cut_evenly;
 }
