@@ -12,6 +12,10 @@ use crate::{
     RespVersion, Value, ValueDecoder, pattern,
 };
 
+mod memcached;
+
+pub use memcached::memcached_requests;
+
 /// Limits so small that short inputs reach them.
 const LIMITS: DecoderLimits = DecoderLimits {
     arguments_max: 40,

@@ -10,6 +10,7 @@ pub mod command;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod limits;
+pub mod memcached;
 pub mod number;
 pub mod pattern;
 pub mod reply;

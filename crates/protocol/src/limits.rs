@@ -14,6 +14,15 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
+/// Longest line of a memcached command, in bytes.
+pub const MEMCACHED_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Longest line of a memcached command that takes many keys (`get`, `gets`, `gat`, `gats`).
+pub const MEMCACHED_GET_LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bytes that the setting of memcached's largest item allows.
+pub const MEMCACHED_ITEM_BYTES_MAX: usize = 512 * 1024 * 1024;
+
 /// Unprocessed bytes that one connection may hold, in bytes.
 pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
@@ -30,5 +39,8 @@ pub const REPLY_BULK_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const _: () = assert!(QUERY_BUFFER_BYTES_MAX <= u32::MAX as usize);
 // The longest bulk string fits the query buffer with its framing.
 const _: () = assert!(BULK_BYTES_MAX + INLINE_BYTES_MAX <= QUERY_BUFFER_BYTES_MAX);
+// A storage command fits the query buffer with its data.
+const _: () =
+    assert!(MEMCACHED_LINE_BYTES_MAX + MEMCACHED_ITEM_BYTES_MAX + 2 <= QUERY_BUFFER_BYTES_MAX);
 // Whatever was stored can be read.
 const _: () = assert!(REPLY_BULK_BYTES_MAX >= BULK_BYTES_MAX);

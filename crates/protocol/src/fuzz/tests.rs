@@ -4,6 +4,8 @@ use super::*;
 use fastrand::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+mod memcached;
+
 /// Runs `target` on `count` inputs; a failure names the seed of its input.
 fn run(target: fn(&[u8]), make: impl Fn(&mut Rng) -> Vec<u8>, count: u64) {
     for seed in 0..count {

@@ -1,0 +1,137 @@
+//! The fuzz target of the memcached decoder and of what reads its lines.
+
+use super::Cuts;
+use crate::memcached::arguments::{self, Arithmetic, Store, Touch};
+use crate::memcached::meta::{self, Meta};
+use crate::memcached::{Decoder, DecoderLimits, KEY_BYTES_MAX, Line, LineTooLong, Verb};
+use crate::{ArgumentRange, Decoded};
+
+/// Limits so small that short inputs reach them.
+pub(super) const LIMITS: DecoderLimits = DecoderLimits {
+    item_bytes_max: 40,
+    line_bytes_max: 300,
+    get_line_bytes_max: 600,
+};
+
+/// A decoder under test.
+pub(super) trait LineDecoder {
+    fn next(
+        &mut self,
+        input: &[u8],
+        from: usize,
+        arguments: &mut Vec<ArgumentRange>,
+    ) -> Result<Decoded, LineTooLong>;
+}
+
+impl LineDecoder for Decoder {
+    fn next(
+        &mut self,
+        input: &[u8],
+        from: usize,
+        arguments: &mut Vec<ArgumentRange>,
+    ) -> Result<Decoded, LineTooLong> {
+        Decoder::next(self, input, from, arguments)
+    }
+}
+
+/// The requests of a stream, data first, and whether a line without an end has ended it.
+type Stream = (Vec<Vec<Vec<u8>>>, bool);
+
+fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) -> Stream {
+    let (mut buffer, mut start, mut rest) = (Vec::new(), 0, data);
+    let mut requests = Vec::new();
+    while !rest.is_empty() {
+        let piece = match &mut cuts {
+            Some(cuts) => cuts.piece(&mut rest),
+            None => std::mem::take(&mut rest),
+        };
+        buffer.extend_from_slice(piece);
+        let (mut ranges, mut from) = (Vec::new(), start);
+        start = loop {
+            let first = ranges.len();
+            match decoder.next(&buffer, from, &mut ranges) {
+                Ok(Decoded::Request { arguments, end }) => {
+                    assert_eq!(ranges.len(), first + arguments);
+                    assert!(arguments > 0 && from < end && end <= buffer.len());
+                    let line = Line::of_ranges(&buffer, &ranges[first..]);
+                    read(line);
+                    let data = line.data().unwrap_or(Ok(&[])).unwrap_or(b"!");
+                    let words = std::iter::once(data).chain(line.words_from(0));
+                    requests.push(words.map(<[u8]>::to_vec).collect());
+                    from = end;
+                }
+                Ok(Decoded::Incomplete {
+                    start,
+                    bytes_missing,
+                }) => {
+                    assert!(from <= start && start <= buffer.len() && bytes_missing > 0);
+                    assert_eq!(ranges.len(), first);
+                    // What is too large is not kept.
+                    assert!(buffer.len() - start <= 600 + 40 + 2);
+                    break start;
+                }
+                Err(LineTooLong) => {
+                    assert_eq!(ranges.len(), first);
+                    return (requests, true);
+                }
+            }
+        };
+        if cuts.as_mut().is_none_or(|cuts| cuts.random() & 1 == 0) {
+            buffer.drain(..start);
+            start = 0;
+        }
+    }
+    (requests, false)
+}
+
+/// Reads a line in every way that an executor may; what is accepted keeps its bounds.
+fn read(line: Line<'_>) {
+    let verb = line.verb();
+    let stored = Store::parse(verb, line);
+    if let Ok(store) = stored {
+        assert!(store.key.len() <= KEY_BYTES_MAX && !store.key.is_empty());
+    }
+    if let Some(Ok(data)) = line.data() {
+        assert!(verb.stores() && data.len() <= LIMITS.item_bytes_max);
+        assert_eq!(arguments::announced(verb, line), Some(data.len()));
+    }
+    let mut room = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(verb, line, &mut room).map(|meta| {
+        assert!(meta.key.len() <= KEY_BYTES_MAX);
+        meta.flags().count()
+    });
+    let classic = [
+        Arithmetic::parse(line).err(),
+        Touch::parse(line).err(),
+        arguments::delete(line).err(),
+        arguments::get(line).err(),
+        arguments::gat(line).err(),
+        arguments::flush_all(line).err(),
+        arguments::verbosity(line).err(),
+        arguments::cache_memlimit(line).err(),
+        meta::debug(line, &mut [0; KEY_BYTES_MAX]).err(),
+        meta.err(),
+    ];
+    for error in classic.into_iter().flatten() {
+        assert!(
+            error == "ERROR" || error.starts_with("CLIENT_ERROR "),
+            "{error}"
+        );
+    }
+    if let Some(word) = verb.first_key() {
+        assert!(word > 0);
+    }
+    assert!(verb == Verb::Unknown || !line.is_empty());
+}
+
+pub(super) fn lines_with<D: LineDecoder>(data: &[u8], decoder: impl Fn() -> D) {
+    let (cuts, data) = Cuts::from_data(data);
+    let whole = receive(&mut decoder(), data, None);
+    let pieces = receive(&mut decoder(), data, Some(cuts));
+    assert_eq!(whole, pieces);
+}
+
+/// memcached requests: the same ones however the stream is cut, and whatever they say can be read.
+pub fn memcached_requests(data: &[u8]) {
+    lines_with(data, || Decoder::new(LIMITS));
+}

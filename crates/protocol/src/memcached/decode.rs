@@ -1,0 +1,330 @@
+//! The decoder of a memcached connection's requests: incremental, without copies.
+//!
+//! It works as the decoder of RESP does: the caller owns the buffer, shows it with the offset of
+//! the first byte that is not consumed, and gets ranges. The first range of a request is its block of
+//! data with the line end behind it (empty where there is none), then come the words of its line,
+//! which spaces part. A line ends with `\n`; a `\r` before that is no part of it.
+//!
+//! States: *between requests* → *in a line* (`searched` bytes of it hold no end) → *in data*
+//! (`needed` bytes in all make the request) → between requests. An item above the limit is a
+//! request without data, at once, and `skip` bytes behind its line are thrown away as they come: it
+//! never lies in memory. A line that announces its data wrongly is a request without data too; what
+//! follows is taken for lines, as memcached does.
+//!
+//! A line has a bound: long for commands that take many keys, short for the others. One that does
+//! not keep it ends the connection.
+//!
+//! Deliberately absent: what the words mean, but for the length that a storage command announces.
+
+use super::arguments::announced;
+use super::line::{Line, Verb};
+use crate::limits::{MEMCACHED_GET_LINE_BYTES_MAX, MEMCACHED_LINE_BYTES_MAX};
+use crate::{ArgumentRange, Decoded};
+
+/// A line without an end within its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line too long")]
+pub struct LineTooLong;
+
+/// Bounds of a request, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecoderLimits {
+    /// Most data of an item; more are thrown away.
+    pub item_bytes_max: usize,
+    /// Longest line.
+    pub line_bytes_max: usize,
+    /// Longest line of a command that takes many keys; not below the other bound.
+    pub get_line_bytes_max: usize,
+}
+
+impl DecoderLimits {
+    /// The bounds of lines that a server keeps, with this one of an item.
+    #[must_use]
+    pub const fn of_items(item_bytes_max: usize) -> Self {
+        Self {
+            item_bytes_max,
+            line_bytes_max: MEMCACHED_LINE_BYTES_MAX,
+            get_line_bytes_max: MEMCACHED_GET_LINE_BYTES_MAX,
+        }
+    }
+
+    /// How long the line at the beginning of `rest` may be, which is longer than a short one. Only
+    /// that much of it is looked at, so that the answer does not depend on how much has come.
+    #[cold]
+    fn bytes_max(&self, rest: &[u8]) -> usize {
+        let mut words = rest[..self.line_bytes_max].split(|byte| *byte == b' ');
+        match words.find(|word| !word.is_empty()).map(Verb::of) {
+            Some(Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats) => self.get_line_bytes_max,
+            _ => self.line_bytes_max,
+        }
+    }
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub struct Decoder {
+    limits: DecoderLimits,
+    /// Bytes to be thrown away.
+    skip: u64,
+    /// Bytes of the unfinished line that hold no end.
+    searched: u32,
+    /// Bytes of the unfinished request, when its line is complete; 0 before.
+    needed: u32,
+}
+
+const NO_DATA: ArgumentRange = ArgumentRange { start: 0, len: 0 };
+
+impl Decoder {
+    /// A decoder between requests.
+    #[must_use]
+    pub const fn new(limits: DecoderLimits) -> Self {
+        Self {
+            limits,
+            skip: 0,
+            searched: 0,
+            needed: 0,
+        }
+    }
+
+    /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: always one for
+    /// the data, then those of the words. `from` is the end of the request before, or the place of
+    /// the byte that the last [`Decoded::Incomplete`] named. On an error `arguments` is as before,
+    /// and the decoder of no further use.
+    #[inline]
+    pub fn next(
+        &mut self,
+        input: &[u8],
+        from: usize,
+        arguments: &mut Vec<ArgumentRange>,
+    ) -> Result<Decoded, LineTooLong> {
+        let mut start = from;
+        if self.skip > 0 {
+            let skipped = self.skip.min((input.len() - start) as u64);
+            self.skip -= skipped;
+            start += skipped as usize;
+        }
+        let rest = &input[start..];
+        if rest.len() < self.needed as usize {
+            return Ok(incomplete(start, self.needed as usize - rest.len()));
+        }
+        if rest.is_empty() {
+            return Ok(incomplete(start, 1));
+        }
+        // A line that is known not to have ended is searched on before its words are looked for.
+        if self.searched > 0 && self.needed == 0 && !self.search(rest)? {
+            return Ok(incomplete(start, 1));
+        }
+        let first = arguments.len();
+        arguments.push(NO_DATA);
+        let Some(line_bytes) = split(rest, start, arguments) else {
+            arguments.truncate(first);
+            self.search(rest)?;
+            return Ok(incomplete(start, 1));
+        };
+        if line_bytes > self.limits.line_bytes_max && line_bytes > self.limits.bytes_max(rest) {
+            arguments.truncate(first);
+            return Err(LineTooLong);
+        }
+        self.searched = 0;
+        let mut end = start + line_bytes;
+        let line = Line::of_ranges(input, &arguments[first..]);
+        let verb = line.verb();
+        if verb.stores()
+            && let Some(data_bytes) = announced(verb, line)
+        {
+            let block_bytes = data_bytes + 2;
+            if data_bytes > self.limits.item_bytes_max {
+                self.skip = block_bytes as u64;
+            } else if input.len() - end < block_bytes {
+                arguments.truncate(first);
+                self.needed = (line_bytes + block_bytes) as u32;
+                return Ok(incomplete(start, block_bytes - (input.len() - end)));
+            } else {
+                arguments[first] = ArgumentRange {
+                    start: end as u32,
+                    len: block_bytes as u32,
+                };
+                end += block_bytes;
+            }
+        }
+        self.needed = 0;
+        Ok(Decoded::Request {
+            arguments: arguments.len() - first,
+            end,
+        })
+    }
+
+    /// Looks for the end of the line at the beginning of `rest`; whether there is one.
+    #[cold]
+    fn search(&mut self, rest: &[u8]) -> Result<bool, LineTooLong> {
+        let known = (self.searched as usize).min(rest.len());
+        if rest[known..].contains(&b'\n') {
+            return Ok(true);
+        }
+        if rest.len() > self.limits.line_bytes_max && rest.len() > self.limits.bytes_max(rest) {
+            return Err(LineTooLong);
+        }
+        self.searched = rest.len() as u32;
+        Ok(false)
+    }
+}
+
+const fn incomplete(start: usize, bytes_missing: usize) -> Decoded {
+    Decoded::Incomplete {
+        start,
+        bytes_missing,
+    }
+}
+
+/// Appends the ranges of a line's words; `None` if it does not end. Returns its bytes, its end
+/// included.
+#[inline]
+fn split(rest: &[u8], start: usize, arguments: &mut Vec<ArgumentRange>) -> Option<usize> {
+    let mut word = 0;
+    for (index, byte) in rest.iter().enumerate() {
+        if *byte > b' ' {
+            continue;
+        }
+        let end = match *byte {
+            b'\n' if index > word && rest[index - 1] == b'\r' => index - 1,
+            b' ' | b'\n' => index,
+            _ => continue,
+        };
+        if end > word {
+            arguments.push(ArgumentRange {
+                start: (start + word) as u32,
+                len: (end - word) as u32,
+            });
+        }
+        word = index + 1;
+        if *byte == b'\n' {
+            return Some(index + 1);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoder() -> Decoder {
+        Decoder::new(DecoderLimits::of_items(10))
+    }
+
+    /// The words of every request with its data, joined; what the decoder says last.
+    fn decode(decoder: &mut Decoder, input: &[u8]) -> (Vec<String>, Result<Decoded, LineTooLong>) {
+        let (mut requests, mut from) = (Vec::new(), 0);
+        loop {
+            let mut ranges = Vec::new();
+            match decoder.next(input, from, &mut ranges) {
+                Ok(Decoded::Request { arguments, end }) => {
+                    assert_eq!(arguments, ranges.len());
+                    let line = Line::of_ranges(input, &ranges);
+                    let mut words: Vec<_> =
+                        line.words_from(0).map(String::from_utf8_lossy).collect();
+                    if let Some(data) = line.data() {
+                        words.push(match data {
+                            Ok(data) => format!("={}", String::from_utf8_lossy(data)).into(),
+                            Err(error) => error.into(),
+                        });
+                    }
+                    requests.push(words.join("|"));
+                    from = end;
+                }
+                last => return (requests, last),
+            }
+        }
+    }
+
+    fn requests(input: &[u8]) -> Vec<String> {
+        decode(&mut decoder(), input).0
+    }
+
+    #[test]
+    fn words_are_parted_by_spaces_and_lines_by_newlines() {
+        assert_eq!(
+            requests(b"get  a b \r\n get c\n\r\n\nset a 0 0 2\r\n\r\n\r\nget\td\r\r\n"),
+            ["get|a|b", "get|c", "", "", "set|a|0|0|2|=\r\n", "get\td\r"]
+        );
+    }
+
+    #[test]
+    fn data_without_a_line_end_are_taken_at_their_length() {
+        assert_eq!(
+            requests(b"set a 0 0 1\r\nxx\r\nmn\r\n"),
+            ["set|a|0|0|1|CLIENT_ERROR bad data chunk", "", "mn"]
+        );
+    }
+
+    #[test]
+    fn a_line_that_announces_no_sound_length_has_no_data() {
+        for line in [
+            "set a 0 0 -1",
+            "set a 0 0 x",
+            "set a 0 x 1",
+            "set a 0 0",
+            "ms a x",
+        ] {
+            let input = format!("{line}\r\nmn\r\n");
+            assert_eq!(
+                requests(input.as_bytes()),
+                [line.replace(' ', "|"), "mn".into()]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_thrown_away_as_it_comes() {
+        let mut decoder = decoder();
+        let (found, last) = decode(&mut decoder, b"set a 0 0 11\r\n01234");
+        assert_eq!(found, ["set|a|0|0|11"]);
+        let missing = Decoded::Incomplete {
+            start: 19,
+            bytes_missing: 1,
+        };
+        assert_eq!(last, Ok(missing));
+        assert_eq!(decode(&mut decoder, b"567890\r\nmn\r\n").0, ["mn"]);
+    }
+
+    #[test]
+    fn a_request_is_complete_with_its_last_byte() {
+        let input = b"set a 0 0 5 noreply\r\n12345\r\n";
+        let mut decoder = decoder();
+        for len in 0..input.len() {
+            let (found, last) = decode(&mut decoder, &input[..len]);
+            assert!(found.is_empty());
+            let Ok(Decoded::Incomplete {
+                start: 0,
+                bytes_missing,
+            }) = last
+            else {
+                panic!("{last:?}")
+            };
+            assert!(len + bytes_missing <= input.len());
+        }
+        assert_eq!(
+            decode(&mut decoder, input).0,
+            ["set|a|0|0|5|noreply|=12345"]
+        );
+    }
+
+    #[test]
+    fn lines_are_bounded_and_those_of_many_keys_longer() {
+        let long = vec![b'x'; MEMCACHED_LINE_BYTES_MAX + 1];
+        for end in [&b""[..], b"\r\n"] {
+            let input = [&long[..], end].concat();
+            assert_eq!(decode(&mut decoder(), &input).1, Err(LineTooLong));
+        }
+        let mut many = b"get ".to_vec();
+        many.extend(b"key ".repeat(MEMCACHED_LINE_BYTES_MAX));
+        many.extend(b"\r\n");
+        let mut ranges = Vec::new();
+        let found = decoder().next(&many, 0, &mut ranges);
+        let arguments = MEMCACHED_LINE_BYTES_MAX + 2;
+        let end = many.len();
+        assert_eq!(found, Ok(Decoded::Request { arguments, end }));
+        let endless = b"gets a ".repeat(MEMCACHED_GET_LINE_BYTES_MAX / 7 + 1);
+        assert_eq!(decode(&mut decoder(), &endless).1, Err(LineTooLong));
+    }
+}

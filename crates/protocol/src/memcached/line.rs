@@ -1,0 +1,324 @@
+//! One request: the words of its line, and the data behind a storage command.
+
+use crate::{ArgumentRange, Request};
+
+/// A decoded request. Argument 0 of the [`Request`] that it is made of is the block of data with
+/// its line end, empty where there is none; the words of the line follow.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'r> {
+    request: Request<'r>,
+}
+
+/// The command that the first word names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verb {
+    /// `get`, and `bget`, its old name.
+    Get,
+    /// `get` that tells cas tokens.
+    Gets,
+    /// `get` that sets the expiry.
+    Gat,
+    /// `gat` that tells cas tokens.
+    Gats,
+    /// Stores.
+    Set,
+    /// Stores if there is nothing.
+    Add,
+    /// Stores if there is something.
+    Replace,
+    /// Stores behind what there is.
+    Append,
+    /// Stores before what there is.
+    Prepend,
+    /// Stores if nobody has since.
+    Cas,
+    /// Adds to a number.
+    Incr,
+    /// Subtracts from a number.
+    Decr,
+    /// Removes.
+    Delete,
+    /// Sets the expiry.
+    Touch,
+    /// Removes everything, now or later.
+    FlushAll,
+    /// Would set how much is logged.
+    Verbosity,
+    /// Figures.
+    Stats,
+    /// The version.
+    Version,
+    /// Ends the connection.
+    Quit,
+    /// Sets the bound of memory.
+    CacheMemlimit,
+    /// Would stop the server.
+    Shutdown,
+    /// Does nothing: an answer behind quiet requests.
+    MetaNoop,
+    /// Reads an item or some of what is known of it.
+    MetaGet,
+    /// Stores.
+    MetaSet,
+    /// Removes, or marks stale.
+    MetaDelete,
+    /// Adds to a number, or subtracts.
+    MetaArithmetic,
+    /// Everything that is known of an item, for people.
+    MetaDebug,
+    /// No command.
+    Unknown,
+}
+
+impl Verb {
+    /// Every command that is one, in the order of their numbers.
+    pub const ALL: [Self; 27] = [
+        Self::Get,
+        Self::Gets,
+        Self::Gat,
+        Self::Gats,
+        Self::Set,
+        Self::Add,
+        Self::Replace,
+        Self::Append,
+        Self::Prepend,
+        Self::Cas,
+        Self::Incr,
+        Self::Decr,
+        Self::Delete,
+        Self::Touch,
+        Self::FlushAll,
+        Self::Verbosity,
+        Self::Stats,
+        Self::Version,
+        Self::Quit,
+        Self::CacheMemlimit,
+        Self::Shutdown,
+        Self::MetaNoop,
+        Self::MetaGet,
+        Self::MetaSet,
+        Self::MetaDelete,
+        Self::MetaArithmetic,
+        Self::MetaDebug,
+    ];
+
+    /// The command that a line's first word names.
+    #[must_use]
+    #[inline]
+    pub fn of(name: &[u8]) -> Self {
+        match name {
+            b"get" | b"bget" => Self::Get,
+            b"gets" => Self::Gets,
+            b"mg" => Self::MetaGet,
+            b"ms" => Self::MetaSet,
+            b"set" => Self::Set,
+            b"gat" => Self::Gat,
+            b"gats" => Self::Gats,
+            b"add" => Self::Add,
+            b"replace" => Self::Replace,
+            b"append" => Self::Append,
+            b"prepend" => Self::Prepend,
+            b"cas" => Self::Cas,
+            b"incr" => Self::Incr,
+            b"decr" => Self::Decr,
+            b"delete" => Self::Delete,
+            b"touch" => Self::Touch,
+            b"flush_all" => Self::FlushAll,
+            b"verbosity" => Self::Verbosity,
+            b"stats" => Self::Stats,
+            b"version" => Self::Version,
+            b"quit" => Self::Quit,
+            b"cache_memlimit" => Self::CacheMemlimit,
+            b"shutdown" => Self::Shutdown,
+            b"mn" => Self::MetaNoop,
+            b"md" => Self::MetaDelete,
+            b"ma" => Self::MetaArithmetic,
+            b"me" => Self::MetaDebug,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Gets => "gets",
+            Self::Gat => "gat",
+            Self::Gats => "gats",
+            Self::Set => "set",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Prepend => "prepend",
+            Self::Cas => "cas",
+            Self::Incr => "incr",
+            Self::Decr => "decr",
+            Self::Delete => "delete",
+            Self::Touch => "touch",
+            Self::FlushAll => "flush_all",
+            Self::Verbosity => "verbosity",
+            Self::Stats => "stats",
+            Self::Version => "version",
+            Self::Quit => "quit",
+            Self::CacheMemlimit => "cache_memlimit",
+            Self::Shutdown => "shutdown",
+            Self::MetaNoop => "mn",
+            Self::MetaGet => "mg",
+            Self::MetaSet => "ms",
+            Self::MetaDelete => "md",
+            Self::MetaArithmetic => "ma",
+            Self::MetaDebug => "me",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it stores the data that follow its line.
+    #[must_use]
+    #[inline]
+    pub const fn stores(self) -> bool {
+        matches!(
+            self,
+            Self::Set
+                | Self::Add
+                | Self::Replace
+                | Self::Append
+                | Self::Prepend
+                | Self::Cas
+                | Self::MetaSet
+        )
+    }
+
+    /// Whether it may change the keyspace.
+    #[must_use]
+    #[inline]
+    pub const fn writes(self) -> bool {
+        self.stores()
+            || matches!(
+                self,
+                Self::Gat
+                    | Self::Gats
+                    | Self::Incr
+                    | Self::Decr
+                    | Self::Delete
+                    | Self::Touch
+                    | Self::FlushAll
+                    | Self::MetaDelete
+                    | Self::MetaArithmetic
+            )
+    }
+
+    /// Which word is the first key, of several if it may have them.
+    #[must_use]
+    #[inline]
+    pub const fn first_key(self) -> Option<usize> {
+        match self {
+            Self::Gat | Self::Gats => Some(2),
+            Self::FlushAll
+            | Self::Verbosity
+            | Self::Stats
+            | Self::Version
+            | Self::Quit
+            | Self::CacheMemlimit
+            | Self::Shutdown
+            | Self::MetaNoop
+            | Self::Unknown => None,
+            _ => Some(1),
+        }
+    }
+}
+
+impl<'r> Line<'r> {
+    /// A line of what [`super::Decoder`] has found.
+    #[must_use]
+    #[inline]
+    pub const fn new(request: Request<'r>) -> Self {
+        Self { request }
+    }
+
+    /// Puts a line together from a buffer and ranges: the data's first.
+    #[must_use]
+    #[inline]
+    pub const fn of_ranges(buffer: &'r [u8], ranges: &'r [ArgumentRange]) -> Self {
+        Self::new(Request::new(buffer, ranges))
+    }
+
+    /// The command.
+    #[must_use]
+    #[inline]
+    pub fn verb(&self) -> Verb {
+        self.word(0).map_or(Verb::Unknown, Verb::of)
+    }
+
+    /// How many words it has, the command included.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.request.len() - 1
+    }
+
+    /// Whether it has no words.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A word; 0 is the command.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, index: usize) -> Option<&'r [u8]> {
+        self.request.get(index + 1)
+    }
+
+    /// The words from `first` on.
+    #[inline]
+    pub fn words_from(
+        &self,
+        first: usize,
+    ) -> impl ExactSizeIterator<Item = &'r [u8]> + Clone + use<'r> {
+        self.request.args_from(first + 1)
+    }
+
+    /// Whether the last word asks for no reply.
+    #[must_use]
+    #[inline]
+    pub fn is_noreply(&self) -> bool {
+        self.request.arg(self.len()) == b"noreply"
+    }
+
+    /// The data without their line end: `None` when the command line announced none that are taken,
+    /// an error when they are not followed by a line end.
+    #[must_use]
+    #[inline]
+    pub fn data(&self) -> Option<Result<&'r [u8], &'static str>> {
+        match self.request.arg(0) {
+            [] => None,
+            [data @ .., b'\r', b'\n'] => Some(Ok(data)),
+            _ => Some(Err(super::error::BAD_DATA)),
+        }
+    }
+
+    /// Bytes of its words and data.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.request.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_has_its_name_and_number() {
+        for (number, verb) in Verb::ALL.into_iter().enumerate() {
+            assert_eq!(Verb::of(verb.name().as_bytes()), verb);
+            assert_eq!(verb as usize, number);
+        }
+        assert_eq!(Verb::Unknown as usize, Verb::ALL.len());
+        assert_eq!(Verb::of(b"GET"), Verb::Unknown);
+        assert_eq!(Verb::of(b"bget"), Verb::Get);
+    }
+}

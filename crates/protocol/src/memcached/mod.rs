@@ -1,0 +1,59 @@
+//! memcached's protocols: text (`get`, `set`, …) and meta (`mg`, `ms`, …).
+//!
+//! A request is a line of words and, behind a storage command, a block of data. [`Decoder`] finds
+//! both and returns ranges; [`Line`] reads them; [`Verb`] is the command. What the words of a
+//! command say is read by the types of [`arguments`] and [`meta`], which also say the error line
+//! when they make no sense. [`Reply`] writes answers.
+//!
+//! The answers, errors included, are those of memcached 1.6.18; the server's differential test
+//! compares them byte by byte.
+//!
+//! Deliberately absent: SASL and the binary protocol, which memcached itself has given up; `watch`,
+//! `slabs`, `lru` and `lru_crawler`, which speak of memcached's own memory.
+
+pub mod arguments;
+mod base64;
+mod decode;
+mod line;
+pub mod meta;
+pub mod number;
+mod reply;
+
+pub use decode::{Decoder, DecoderLimits, LineTooLong};
+pub use line::{Line, Verb};
+pub use reply::Reply;
+
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// Error lines, without their ends.
+pub mod error {
+    /// No such command, or not as many words as it takes.
+    pub const ERROR: &str = "ERROR";
+    /// A key or a number is out of bounds.
+    pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+    /// The data are not followed by a line end.
+    pub const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
+    /// A third word of `delete` that is not 0.
+    pub const BAD_DELETE: &str =
+        "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+    /// An expiry time that is no number.
+    pub const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
+    /// A delta that is no number.
+    pub const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
+    /// `incr` and `decr` on something else than a number.
+    pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+    /// An item above the limit.
+    pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+    /// No memory is left for an item.
+    pub const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+    /// The value at the key is a hash.
+    pub const IS_A_HASH: &str =
+        "SERVER_ERROR the value is a hash, which memcached commands do not read";
+    /// A password is required.
+    pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
+    /// The password is wrong.
+    pub const AUTHENTICATION_FAILED: &str = "CLIENT_ERROR authentication failure";
+    /// A line that does not end within its bound.
+    pub const LINE_TOO_LONG: &str = "CLIENT_ERROR line too long";
+}
