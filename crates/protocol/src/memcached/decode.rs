@@ -1,9 +1,9 @@
 //! The decoder of a memcached connection's requests: incremental, without copies.
 //!
 //! It works as the decoder of RESP does: the caller owns the buffer, shows it with the offset of
-//! the first byte that is not consumed, and gets ranges. The first range of a request is its block of
-//! data with the line end behind it (empty where there is none), then come the words of its line,
-//! which spaces part. A line ends with `\n`; a `\r` before that is no part of it.
+//! the first byte that is not consumed, and gets ranges. The first range of a request is its block
+//! of data with the line end behind it (empty where there is none), then come the words of its
+//! line, which spaces part. A line ends with `\n`; a `\r` before that is no part of it.
 //!
 //! States: *between requests* → *in a line* (`searched` bytes of it hold no end) → *in data*
 //! (`needed` bytes in all make the request) → between requests. An item above the limit is a
