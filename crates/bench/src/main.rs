@@ -38,9 +38,9 @@ enum Question {
     Load(load::Options),
     /// Engines and embedded peers in process, on the Masstree paper's workload.
     Embedded(embedded::Options),
-    /// One target of `embedded`, in this process.
-    #[command(hide = true)]
-    EmbeddedOne(embedded::OneOptions),
+    /// One measurement, in this process.
+    #[command(hide = true, subcommand)]
+    Cell(embedded::Cell),
 }
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Question::Wire(options) => wire::run(&options).map_err(Into::into),
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
-        Question::EmbeddedOne(options) => embedded::run_one(&options).map_err(Into::into),
+        Question::Cell(cell) => embedded::run_cell(&cell).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

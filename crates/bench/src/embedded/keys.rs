@@ -15,6 +15,8 @@ pub(crate) enum KeyShape {
     Prefixed,
     /// Random 8-byte keys.
     Fixed,
+    /// Random numbers of 8 digits.
+    Digits,
 }
 
 impl fmt::Display for KeyShape {
@@ -23,6 +25,7 @@ impl fmt::Display for KeyShape {
             Self::Decimal => "decimal",
             Self::Prefixed => "prefixed",
             Self::Fixed => "fixed",
+            Self::Digits => "digits",
         })
     }
 }
@@ -50,10 +53,32 @@ impl Keys {
                     keys.push_decimal(random.u32(..1 << 31));
                 }
                 KeyShape::Fixed => keys.bytes.extend_from_slice(&random.u64(..).to_be_bytes()),
+                KeyShape::Digits => keys.push_digits(&mut random),
             }
             keys.ends.push(keys.bytes.len() as u32);
         }
         keys
+    }
+
+    /// `count` keys of `bytes` bytes, of which only the last 8, digits, differ.
+    pub(crate) fn behind_prefix(bytes: usize, count: usize, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let mut keys = Self {
+            bytes: Vec::with_capacity(bytes * count),
+            ends: Vec::with_capacity(count),
+        };
+        for _ in 0..count {
+            let start = keys.bytes.len();
+            keys.bytes.resize(start + bytes - 8, b'0');
+            keys.push_digits(&mut random);
+            keys.ends.push(keys.bytes.len() as u32);
+        }
+        keys
+    }
+
+    fn push_digits(&mut self, random: &mut Rng) {
+        let digits = format!("{:08}", random.u32(..100_000_000));
+        self.bytes.extend_from_slice(digits.as_bytes());
     }
 
     fn push_decimal(&mut self, number: u32) {
@@ -115,5 +140,9 @@ mod tests {
             Keys::draw(KeyShape::Prefixed, 1, 1).get(0)[..40],
             [b'p'; 40]
         );
+        let swept = Keys::behind_prefix(48, 2, 1);
+        assert_eq!(swept.get(1).len(), 48);
+        assert_eq!(swept.get(0)[..40], swept.get(1)[..40]);
+        assert_ne!(swept.get(0), swept.get(1));
     }
 }

@@ -1,23 +1,28 @@
 //! In-process measurements: this project's engines through the contract, beside embedded peers.
 //!
-//! `embedded` runs every target in a fresh process of its own (`embedded-one`), in turns, so that
+//! `embedded` runs every target in a fresh process of its own (`cell`), in turns, so that
 //! no allocator or page of one target serves the next, and prints medians with ratios to the first
 //! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
 //! 8-byte values.
 
 mod keys;
+mod ladder;
+mod prefix;
+mod rows;
+mod skew;
 mod targets;
+mod threads;
 mod workload;
 
 use std::process::Command;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use thiserror::Error;
 
 use crate::figures::Spread;
 use keys::KeyShape;
 use targets::TargetName;
-pub(crate) use workload::run_one;
+use workload::run_one;
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -61,6 +66,32 @@ pub(crate) struct OneOptions {
     seed: u64,
 }
 
+/// One measurement in this process; prints `name value` lines.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cell {
+    /// A target on the paper's decimal keys or another shape.
+    Points(OneOptions),
+    /// Keys with a common prefix.
+    Prefix(prefix::PrefixOptions),
+    /// Skew between partitions.
+    Skew(skew::SkewOptions),
+    /// MYCSB and YCSB.
+    Rows(rows::RowsOptions),
+    /// A rung of the ladder from a binary tree to Masstree.
+    Ladder(ladder::LadderOptions),
+}
+
+/// Measures one cell in this process.
+pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
+    match cell {
+        Cell::Points(options) => run_one(options),
+        Cell::Prefix(options) => prefix::run_prefix(options),
+        Cell::Skew(options) => skew::run_skew(options),
+        Cell::Rows(options) => rows::run_rows(options),
+        Cell::Ladder(options) => ladder::run_ladder(options),
+    }
+}
+
 /// Why a measurement failed.
 #[derive(Debug, Error)]
 pub(crate) enum EmbeddedError {
@@ -78,6 +109,20 @@ pub(crate) enum EmbeddedError {
         got: u64,
         expected: u64,
     },
+    #[error("{what} lost or changed keys: got {got}, expected {expected}")]
+    WrongSum {
+        what: String,
+        got: u64,
+        expected: u64,
+    },
+    #[error("{target} does not find {missing} of the rows that were inserted")]
+    Missing { target: TargetName, missing: u64 },
+    #[error("{0} has no rows here")]
+    NoRows(TargetName),
+    #[error("{0} has no order: it cannot scan")]
+    NoOrder(TargetName),
+    #[error("`single` has no locks: one thread only")]
+    OneThread,
 }
 
 type Figures = Vec<(String, f64)>;
@@ -126,7 +171,7 @@ fn figures_of(rounds: &[Figures], name: &str) -> Option<Vec<f64>> {
 
 fn spawn(options: &Options, target: TargetName) -> Result<Figures, EmbeddedError> {
     let output = Command::new(std::env::current_exe()?)
-        .arg("embedded-one")
+        .args(["cell", "points"])
         .args([
             "--target",
             &target.to_string(),

@@ -54,7 +54,7 @@ impl TargetName {
 
     /// Whether the target takes keys of this shape.
     pub(crate) fn takes(self, shape: KeyShape) -> bool {
-        self != Self::Congee || shape == KeyShape::Fixed
+        self != Self::Congee || matches!(shape, KeyShape::Fixed | KeyShape::Digits)
     }
 
     /// The targets' names.

@@ -16,6 +16,13 @@ pub(crate) struct Pando<E> {
     tree: TreeId,
 }
 
+impl<E> Pando<E> {
+    /// A tree of an engine that was made with options of its own.
+    pub(crate) fn of(engine: Arc<E>, tree: TreeId) -> Self {
+        Self { engine, tree }
+    }
+}
+
 pub(crate) struct PandoWorker<S> {
     session: S,
     tree: TreeId,

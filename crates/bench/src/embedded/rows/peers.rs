@@ -1,0 +1,244 @@
+//! Rows on embedded peers: one block per row, columns of equal size by number.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::ops::Bound;
+use std::sync::RwLock;
+
+use crossbeam_skiplist::SkipMap;
+use rustc_hash::FxBuildHasher;
+
+use super::{RowWorker, Rows};
+
+type Block = Box<[u8]>;
+
+const SOUND: &str = "no panic under the lock";
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
+}
+
+/// Writes one column of a row.
+fn set(row: &mut [u8], column: usize, value: &[u8]) {
+    let start = column * value.len();
+    row[start..start + value.len()].copy_from_slice(value);
+}
+
+/// The row with one column changed.
+fn replaced(row: &[u8], column: usize, value: &[u8]) -> Block {
+    let mut copy: Block = row.into();
+    set(&mut copy, column, value);
+    copy
+}
+
+/// Reads rows or their first columns; how many there were.
+fn scan<'r>(rows: impl Iterator<Item = &'r [u8]>, wanted: Option<usize>) -> usize {
+    let (found, total) = rows.fold((0, 0_u64), |(found, total), row| {
+        (found + 1, total + sum(&row[..wanted.unwrap_or(row.len())]))
+    });
+    black_box(total);
+    found
+}
+
+/// The standard library's ordered map behind a lock; updates in place.
+pub(super) struct LockedRows {
+    map: RwLock<BTreeMap<Block, Block>>,
+    column_bytes: usize,
+}
+
+impl Rows for LockedRows {
+    type Worker<'t> = &'t LockedRows;
+
+    fn new(_: usize, column_bytes: usize) -> Self {
+        Self {
+            map: RwLock::default(),
+            column_bytes,
+        }
+    }
+
+    fn worker(&self) -> &LockedRows {
+        self
+    }
+}
+
+impl RowWorker for &LockedRows {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.map
+            .write()
+            .expect(SOUND)
+            .insert(key.into(), row.into());
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        if let Some(row) = self.map.write().expect(SOUND).get_mut(key) {
+            set(row, column, value);
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.map.read().expect(SOUND).get(key).map(|row| sum(row))
+    }
+
+    fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
+        let map = self.map.read().expect(SOUND);
+        let rows = map.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+        let wanted = one_column.then_some(self.column_bytes);
+        Some(scan(rows.take(limit).map(|(_, row)| &**row), wanted))
+    }
+}
+
+/// `crossbeam-skiplist`; a lock per row, because an insert over an entry removes that one first and
+/// readers find neither for a moment.
+pub(super) struct SkipRows {
+    map: SkipMap<Block, RwLock<Block>>,
+    column_bytes: usize,
+}
+
+impl Rows for SkipRows {
+    type Worker<'t> = &'t SkipRows;
+
+    fn new(_: usize, column_bytes: usize) -> Self {
+        Self {
+            map: SkipMap::default(),
+            column_bytes,
+        }
+    }
+
+    fn worker(&self) -> &SkipRows {
+        self
+    }
+}
+
+impl RowWorker for &SkipRows {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.map.insert(key.into(), RwLock::new(row.into()));
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        if let Some(entry) = self.map.get(key) {
+            set(&mut entry.value().write().expect(SOUND), column, value);
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        let entry = self.map.get(key)?;
+        Some(sum(&entry.value().read().expect(SOUND)))
+    }
+
+    fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
+        let rows = self
+            .map
+            .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+        let wanted = one_column.then_some(self.column_bytes);
+        let (mut found, mut total) = (0, 0);
+        for entry in rows.take(limit) {
+            let row = entry.value().read().expect(SOUND);
+            total += sum(&row[..wanted.unwrap_or(row.len())]);
+            found += 1;
+        }
+        black_box(total);
+        Some(found)
+    }
+}
+
+/// `dashmap`; updates in place.
+pub(super) struct DashRows {
+    map: dashmap::DashMap<Block, Block, FxBuildHasher>,
+}
+
+impl Rows for DashRows {
+    type Worker<'t> = &'t DashRows;
+
+    fn new(_: usize, _: usize) -> Self {
+        Self {
+            map: dashmap::DashMap::default(),
+        }
+    }
+
+    fn worker(&self) -> &DashRows {
+        self
+    }
+}
+
+impl RowWorker for &DashRows {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.map.insert(key.into(), row.into());
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        if let Some(mut row) = self.map.get_mut(key) {
+            set(&mut row, column, value);
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.map.get(key).map(|row| sum(&row))
+    }
+}
+
+/// `papaya`: an update replaces the row.
+pub(super) struct PapayaRows {
+    map: papaya::HashMap<Block, Block, FxBuildHasher>,
+}
+
+impl Rows for PapayaRows {
+    type Worker<'t> = &'t PapayaRows;
+
+    fn new(_: usize, _: usize) -> Self {
+        Self {
+            map: papaya::HashMap::default(),
+        }
+    }
+
+    fn worker(&self) -> &PapayaRows {
+        self
+    }
+}
+
+impl RowWorker for &PapayaRows {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.map.pin().insert(key.into(), row.into());
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        let change = |row: &Block| replaced(row, column, value);
+        self.map.pin().update(key.into(), change);
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.map.pin().get(key).map(|row| sum(row))
+    }
+}
+
+/// The hash map of `scc`; updates in place.
+pub(super) struct SccRows {
+    map: scc::HashMap<Block, Block, FxBuildHasher>,
+}
+
+impl Rows for SccRows {
+    type Worker<'t> = &'t SccRows;
+
+    fn new(_: usize, _: usize) -> Self {
+        Self {
+            map: scc::HashMap::default(),
+        }
+    }
+
+    fn worker(&self) -> &SccRows {
+        self
+    }
+}
+
+impl RowWorker for &SccRows {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.map.upsert_sync(key.into(), row.into());
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        self.map.update_sync(key, |_, row| set(row, column, value));
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.map.read_sync(key, |_, row| sum(row))
+    }
+}

@@ -1,0 +1,55 @@
+//! Work on several threads at once, and what this process weighs.
+
+use std::ops::Range;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// Runs `work` on all threads at once, each with a worker of its own: seconds from the first start
+/// to the last end, and the sum of what they return.
+pub(super) fn on_threads<W>(
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) -> u64 + Sync,
+) -> (f64, u64) {
+    let barrier = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (barrier, worker, work) = (&barrier, &worker, &work);
+                scope.spawn(move || {
+                    let mut worker = worker();
+                    barrier.wait();
+                    work(&mut worker, thread)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        let sum = handles
+            .into_iter()
+            .map(|handle| handle.join().expect("a worker panicked"))
+            .fold(0, u64::wrapping_add);
+        (start.elapsed().as_secs_f64(), sum)
+    })
+}
+
+/// The part of `count` that belongs to one thread.
+pub(super) fn share(count: usize, threads: usize, thread: usize) -> Range<usize> {
+    count * thread / threads..count * (thread + 1) / threads
+}
+
+/// Prints a figure in millions per second.
+pub(super) fn print_rate(name: &str, operations: usize, seconds: f64) {
+    println!("{name} {}", operations as f64 / seconds / 1e6);
+}
+
+/// Resident memory of this process in bytes; 0 where the system does not tell.
+pub(super) fn resident_bytes() -> usize {
+    const PAGE_BYTES: usize = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * PAGE_BYTES
+}
