@@ -1,7 +1,9 @@
 //! What the database knows of one connection.
 
+use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 
+use crate::acknowledge::Durability;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
 
@@ -34,6 +36,10 @@ pub struct Client {
     pub reply_mode: ReplyMode,
     /// CLIENT NO-TOUCH: reads leave access marks alone.
     pub no_touch: bool,
+    /// When its requests are answered (CLIENT DURABILITY).
+    pub durability: Durability,
+    /// See [`Self::awaits`].
+    pub(crate) awaits: LogEpoch,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
 }
@@ -49,9 +55,19 @@ impl Client {
             authenticated,
             reply_mode: ReplyMode::On,
             no_touch: false,
+            durability: Durability::default(),
+            awaits: LogEpoch(0),
             transaction: None,
             watches: Watches::default(),
         }
+    }
+
+    /// The epoch that must be on disk before the reply to its last request is sent, and every later
+    /// one; 0 when there was nothing to wait for yet. It never goes back.
+    #[must_use]
+    #[inline]
+    pub fn awaits(&self) -> u64 {
+        self.awaits.0
     }
 
     /// Requests queued by MULTI, or `None` outside a transaction.

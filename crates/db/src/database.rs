@@ -22,6 +22,7 @@ use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
 use pando_sync::Gates;
 use thiserror::Error;
 
+use crate::acknowledge::{Acknowledgement, EpochLog};
 use crate::cursors::Cursors;
 use crate::expiry::ExpiryIndex;
 use crate::limits;
@@ -64,12 +65,15 @@ struct Counters {
 #[derive(Debug)]
 struct DatabaseSlot {
     tree: AtomicU32,
+    /// The epoch of the last change of its tree; 0 before the first.
+    changed_in: AtomicU64,
 }
 
 /// An open database; share it as `Arc<Database>` and open a [`Session`] per thread.
 pub struct Database {
     pub(crate) options: Options,
     pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) acknowledgement: Acknowledgement,
     pub(crate) store: Store,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
@@ -91,6 +95,14 @@ impl Database {
     /// Opens an empty database and starts its maintenance thread, which ticks the log epoch, purges
     /// tombstones and removes expired keys until [`Self::close`].
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        Self::open_with(options, None)
+    }
+
+    /// As [`Self::open`], with what makes epochs durable: the log, or a test's stand-in.
+    pub fn open_with(
+        options: Options,
+        log: Option<Arc<dyn EpochLog>>,
+    ) -> Result<Arc<Self>, OpenError> {
         check(
             "databases",
             options.databases,
@@ -119,6 +131,7 @@ impl Database {
         let slots = (0..options.databases)
             .map(|_| DatabaseSlot {
                 tree: AtomicU32::new(store.create_tree().0),
+                changed_in: AtomicU64::new(0),
             })
             .collect();
         let database = Arc::new(Self {
@@ -126,6 +139,7 @@ impl Database {
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
             cursors: Cursors::new(options.seed),
             options,
+            acknowledgement: Acknowledgement::new(Arc::clone(&epochs), log),
             epochs,
             store,
             expiry: ExpiryIndex::new(),
@@ -174,6 +188,8 @@ impl Database {
             counters,
             random,
             now_us: 0,
+            observes: false,
+            observed: LogEpoch(0),
         })
     }
 
@@ -205,9 +221,18 @@ impl Database {
         TreeId(self.slots[index].tree.load(Ordering::Relaxed))
     }
 
+    /// The epoch in which database `index` was given its tree, 0 if that was at the start (B1):
+    /// what is seen in it is undone if a crash loses that epoch.
+    pub(crate) fn tree_changed_in(&self, index: usize) -> LogEpoch {
+        LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
+    }
+
     /// Gives database `index` another tree; returns the one that it had.
     fn set_tree(&self, index: usize, tree: TreeId) -> TreeId {
-        TreeId(self.slots[index].tree.swap(tree.0, Ordering::Relaxed))
+        let slot = &self.slots[index];
+        slot.changed_in
+            .store(self.epochs.current().0, Ordering::Relaxed);
+        TreeId(slot.tree.swap(tree.0, Ordering::Relaxed))
     }
 
     /// Exchanges two databases. The caller holds all gates (B1).
@@ -259,6 +284,35 @@ impl Database {
     /// Reports the engine's figures.
     pub fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         self.store.gauges(report);
+    }
+
+    /// The last log epoch that is on disk with all before it, [`Client::awaits`](crate::Client)
+    /// being compared with it; everything is, as it were, without a log.
+    #[must_use]
+    #[inline]
+    pub fn durable(&self) -> u64 {
+        self.acknowledgement.durable().0
+    }
+
+    /// Somebody waits until `epoch` is on disk. Does not wait.
+    pub fn want_durable(&self, epoch: u64) {
+        if let Some(log) = self.acknowledgement.log() {
+            log.want(LogEpoch(epoch));
+        }
+    }
+
+    /// Calls `wake` with [`Self::durable`] whenever that has grown; once, before anybody waits. It
+    /// does not wait.
+    pub fn on_durable(&self, wake: impl Fn(u64) + Send + Sync + 'static) {
+        if let Some(log) = self.acknowledgement.log() {
+            log.on_durable(Box::new(move |epoch| wake(epoch.0)));
+        }
+    }
+
+    /// Whether replies can wait for the disk: there is a log.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.acknowledgement.log().is_some()
     }
 
     /// Bytes of memory beyond which writes are refused; 0 is no limit.

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{
     Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, Ordered, Point,
-    StringRef, TreeId, ValueRef, ValueVersion,
+    Probe, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 use crate::clock::Milliseconds;
@@ -183,9 +183,43 @@ impl<'t> Keyspace<'t> {
             return read(None);
         }
         let now = self.now();
-        self.session.store.get(Key::new(self.tree, key), |value| {
+        let key = Key::new(self.tree, key);
+        let observes = self.session.observes;
+        let mut seen = None;
+        let result = self.session.store.get(key, |value| {
+            if observes {
+                seen = value.as_ref().map(|value| value.version);
+            }
             read(value.filter(|value| !is_expired(&value.attributes, now)))
-        })
+        });
+        if observes {
+            self.observe_key(key, seen);
+        }
+        result
+    }
+
+    /// Notes what a reply may tell of a key: the version that stood there, expired or not, or the
+    /// tombstone of what did (AK4).
+    #[cold]
+    fn observe_key(&mut self, key: Key<'_>, seen: Option<ValueVersion>) {
+        let version = seen.or_else(|| match self.session.store.probe(key) {
+            // Something newer than what was missed is at least as late.
+            Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
+            // A tombstone goes only when its epoch is on disk.
+            Probe::Absent => None,
+        });
+        if let Some(version) = version {
+            self.session.observe(version.epoch());
+        }
+        self.session
+            .observe(self.database.tree_changed_in(self.index));
+    }
+
+    /// Notes that a reply may tell of anything that was ever written (AK4).
+    #[inline]
+    pub(crate) fn observe_all(&mut self) {
+        let current = self.database.epochs.current();
+        self.session.observe(current);
     }
 
     /// Shows the string at the key; a hash is [`CommandError::WrongType`].
@@ -227,17 +261,24 @@ impl<'t> Keyspace<'t> {
             now,
             ..Effects::default()
         };
-        let version = self
-            .session
-            .store
-            .update(key, &mut effects, |old| match old {
+        let observes = self.session.observes;
+        let mut seen = None;
+        let version = self.session.store.update(key, &mut effects, |old| {
+            if observes {
+                seen = old.as_ref().map(|old| old.version);
+            }
+            match old {
                 Some(value) if is_expired(&value.attributes, now) => match decide(None) {
                     Decision::Keep => Decision::Remove,
                     decision => decision,
                 },
                 old => decide(old),
-            });
+            }
+        });
         self.settle(key, &effects);
+        if observes {
+            self.observe_key(key, version.or(seen));
+        }
         Ok(version)
     }
 
@@ -326,6 +367,7 @@ impl<'t> Keyspace<'t> {
         mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
         let now = self.now();
+        self.observe_all();
         self.session
             .store
             .scan(self.tree, from, direction, |key, value| {
@@ -346,6 +388,7 @@ impl<'t> Keyspace<'t> {
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         let now = self.now();
+        self.observe_all();
         self.session
             .store
             .scan(self.tree, from, direction, |key, value| {
@@ -362,6 +405,7 @@ impl<'t> Keyspace<'t> {
         read: impl FnOnce(Option<(&[u8], Option<ValueRef<'_>>)>) -> R,
     ) -> R {
         let (random, now) = (self.random(), self.now());
+        self.observe_all();
         self.session.store.sample(self.tree, random, |found| {
             read(found.map(|(key, value)| {
                 (

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acknowledge;
 mod client;
 mod clock;
 mod commands;
@@ -32,6 +33,7 @@ mod transaction;
 mod turn;
 mod watch;
 
+pub use acknowledge::{Durability, EpochLog};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
@@ -39,6 +41,7 @@ pub use database::{Database, OpenError};
 pub use error::CommandError;
 pub use keyspace::Keyspace;
 pub use options::{EngineKind, MemoryMeter, Options};
+pub use pando_engine::LogEpoch;
 pub use session::Session;
 pub use statistics::Statistics;
 pub use turn::{Host, HostProgress, Outcome, SlicedCommand, Turn};

@@ -41,8 +41,11 @@ pub const WATCHED_KEYS_MAX: usize = 64 * 1024;
 /// See [`WATCHED_KEYS_MAX`].
 pub const WATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Milliseconds between log epochs.
+/// Milliseconds between rounds of maintenance, each of which begins a log epoch.
 pub const EPOCH_INTERVAL_MS: u64 = 50;
+
+/// Milliseconds that the end of an epoch waits for a command that holds all gates.
+pub const TICK_PATIENCE_MS: u64 = 20;
 
 /// How long a WATCH on an absent key holds tombstones back, in milliseconds. A transaction that
 /// comes later is refused when it cannot be told whether the key was there in between.
@@ -51,8 +54,8 @@ pub const WATCH_AGE_MAX_MS: u64 = 60_000;
 /// Removals, of any keys, for which such a WATCH holds tombstones back: a bound of their memory.
 pub const WATCH_REMOVALS_MAX: u64 = 4 * 1024 * 1024;
 
-/// Log epochs in [`WATCH_AGE_MAX_MS`].
-pub(crate) const WATCH_AGE_MAX_EPOCHS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_MS;
+/// Rounds of maintenance in [`WATCH_AGE_MAX_MS`].
+pub(crate) const WATCH_AGE_MAX_ROUNDS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_MS;
 
 /// Keys that the expirer removes before it passes its gate on.
 pub const EXPIRE_KEYS_MAX: usize = 64;
@@ -63,8 +66,8 @@ pub const MAINTAIN_STEPS_MAX: usize = 256;
 /// Entries of dropped trees that the expiry index frees at a time.
 pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 
-// A WATCH has some epochs at least, so that the horizon's steps do not break it.
-const _: () = assert!(WATCH_AGE_MAX_EPOCHS > 10);
+// A WATCH has some rounds at least, so that the horizon's steps do not break it.
+const _: () = assert!(WATCH_AGE_MAX_ROUNDS > 10);
 // The longest key alone can be watched.
 const _: () = assert!(WATCHED_BYTES_MAX > pando_engine::limits::KEY_BYTES_MAX);
 

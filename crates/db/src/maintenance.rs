@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pando_engine::Point;
+use pando_engine::{LogEpoch, Point};
 
 use crate::database::{Database, OpenError, lock};
 use crate::limits;
@@ -78,7 +78,7 @@ fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
         let Some(database) = database.upgrade() else {
             return;
         };
-        // Not once a round: a busy thread would age epochs, by which WATCH measures its patience.
+        // Not once per pass: WATCH measures its patience by it.
         if ticked.elapsed() >= interval {
             ticked = Instant::now();
             database.tick();
@@ -133,10 +133,19 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
 impl Database {
     /// Begins a log epoch and lets tombstones go that no WATCH needs any more.
     fn tick(&self) {
-        self.epochs.tick();
+        self.end_epoch();
         let removals = self.statistics().removals;
         let horizon = self.watch_horizon.advance(&self.epochs, removals);
-        self.epochs.set_horizon(horizon);
+        // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
+        // must find the tombstone, to know what to wait for (AK4).
+        let durable = LogEpoch(self.durable() + 1);
+        self.epochs.set_horizon(horizon.min(durable));
+    }
+
+    /// Begins a log epoch (AK1).
+    pub(crate) fn end_epoch(&self) {
+        let now = self.options.clock.now_us() / 1000;
+        self.acknowledgement.tick(&self.gates, now);
     }
 }
 
@@ -228,7 +237,7 @@ mod tests {
         assert_eq!(tombstones(&shell), Some(1.0), "the WATCH may need it");
         let mut watcher = shell.connect();
         watcher.check(&[("WATCH absent", "+OK"), ("UNWATCH", "+OK")]);
-        for _ in 0..limits::WATCH_AGE_MAX_EPOCHS + 3 {
+        for _ in 0..limits::WATCH_AGE_MAX_ROUNDS + 3 {
             session.maintain();
         }
         assert_eq!(tombstones(&shell), Some(0.0));

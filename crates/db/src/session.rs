@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_engine::Point;
+use pando_engine::{LogEpoch, Point};
 
 use crate::database::Database;
 use crate::limits;
@@ -27,6 +27,20 @@ pub(crate) struct SessionState {
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now_us: u64,
+    /// Whether what commands see is noted, for a client of `sync` (AK4).
+    pub(crate) observes: bool,
+    /// The latest epoch that the command in work may tell of; kept only if `observes`.
+    pub(crate) observed: LogEpoch,
+}
+
+impl SessionState {
+    /// Notes that the reply may tell of this epoch (AK4).
+    #[inline]
+    pub(crate) fn observe(&mut self, epoch: LogEpoch) {
+        if self.observes {
+            self.observed = self.observed.max(epoch);
+        }
+    }
 }
 
 impl Session {

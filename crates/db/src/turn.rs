@@ -17,12 +17,15 @@
 //!   nor after the turn is dropped.
 //! - **T3** The clock is read after a gate was taken, so that a command which has waited for gates
 //!   judges deadlines as those do that ran meanwhile.
+//! - **T4** What one command writes is one group of the log: it ends when the command does
+//!   (`finish`), under the gates that the command ran under (AK2).
 
-use pando_engine::Point;
+use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
 use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
 
+use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
 use crate::commands::{self, Progress, Slice};
 use crate::database::Database;
@@ -77,6 +80,12 @@ pub enum HostProgress {
     Close,
     /// The reply is to be written when this many milliseconds have passed (DEBUG SLEEP): `+OK`.
     Sleep(u64),
+    /// The reply is to be written when everything written so far is on disk, or when this many
+    /// milliseconds have passed (WAITAOF).
+    AwaitDurable {
+        /// How long to wait; `None` is for ever.
+        timeout_ms: Option<u64>,
+    },
 }
 
 /// What became of a request.
@@ -91,6 +100,14 @@ pub enum Outcome {
     Slices(SlicedCommand),
     /// The command is over but its `+OK` is due in this many milliseconds; nothing is held.
     Sleep(u64),
+    /// The command is over; its reply, an array of two numbers, is due when [`Database::durable`]
+    /// is `epoch` (1 and 0), or in so many milliseconds (0 and 0). Nothing is held.
+    AwaitDurable {
+        /// What is waited for.
+        epoch: u64,
+        /// How long; `None` is for ever.
+        timeout_ms: Option<u64>,
+    },
     /// Nothing was done: execute the request again at this time (microseconds, CLIENT PAUSE).
     Paused(u64),
 }
@@ -102,6 +119,8 @@ pub struct SlicedCommand {
     spec: &'static CommandSpec,
     work: Box<dyn Slice>,
     silent: bool,
+    /// What the slices so far may tell of (AK4).
+    observed: LogEpoch,
 }
 
 impl SlicedCommand {
@@ -125,6 +144,8 @@ pub struct Turn<'t> {
     database: &'t Database,
     session: &'t mut SessionState,
     held: Held<'t>,
+    /// A command is running under all gates since this epoch.
+    whole_since: Option<LogEpoch>,
 }
 
 impl<'t> Turn<'t> {
@@ -133,6 +154,7 @@ impl<'t> Turn<'t> {
             database,
             session,
             held: Held::Nothing,
+            whole_since: None,
         };
         turn.hold_own();
         turn
@@ -163,6 +185,7 @@ impl<'t> Turn<'t> {
 
     fn let_go(&mut self) {
         if !matches!(self.held, Held::Nothing) {
+            self.end_group();
             self.session.store.unpin();
             self.held = Held::Nothing;
         }
@@ -186,6 +209,62 @@ impl<'t> Turn<'t> {
             self.session.store.pin();
             self.refresh_clock();
         }
+        if self.whole_since.is_none() {
+            self.whole_since = Some(self.database.acknowledgement.begin_whole());
+        }
+    }
+
+    /// What was written since the last call is a group (T4): the epoch stands still (AK1), or the
+    /// command under all gates is over (AK2).
+    fn end_group(&mut self) {
+        if let Some(begun) = self.whole_since.take() {
+            let now = self.session.now_us / 1000;
+            let acknowledgement = &self.database.acknowledgement;
+            let epoch = acknowledgement.end_whole(begun, now, |_| {});
+            if epoch != begun {
+                // What it wrote and read carries the epoch in which it began.
+                self.session.observe(epoch);
+            }
+        }
+    }
+
+    /// A request of `client` is about to run.
+    #[inline]
+    fn start(&mut self, client: &Client) {
+        self.session.observes = client.durability == Durability::Sync;
+        self.session.observed = LogEpoch(0);
+    }
+
+    /// A request of `client` has run: its group ends, and the client knows what its reply awaits.
+    #[inline]
+    fn finish(&mut self, client: &mut Client) {
+        self.end_group();
+        if self.session.observes {
+            self.acknowledge(client);
+        }
+    }
+
+    #[cold]
+    fn acknowledge(&mut self, client: &mut Client) {
+        self.session.observes = false;
+        if self.session.observed > LogEpoch(0) {
+            let straddle = self.database.acknowledgement.straddle();
+            client.awaits = client.awaits.max(self.session.observed).max(straddle);
+        }
+    }
+
+    /// Runs `work` as a request of `client`, for front ends with commands of their own:
+    /// [`Client::awaits`] tells then what the answer has to wait for.
+    pub fn serve<R>(
+        &mut self,
+        client: &mut Client,
+        work: impl FnOnce(&mut Self, &mut Client) -> R,
+    ) -> R {
+        self.hold_own();
+        self.start(client);
+        let result = work(self, client);
+        self.finish(client);
+        result
     }
 
     /// Fetches into the cache what the requests of a batch will touch: the first key of each, their
@@ -227,6 +306,7 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Outcome {
         let start = reply.position();
+        self.start(client);
         if client.reply_mode == ReplyMode::SkipNext {
             client.reply_mode = ReplyMode::Skip;
         }
@@ -242,6 +322,7 @@ impl<'t> Turn<'t> {
             },
             Err(refusal) => self.refuse_unresolved(client, refusal, request, reply, host),
         };
+        self.finish(client);
         match client.reply_mode {
             ReplyMode::On | ReplyMode::SkipNext => {}
             ReplyMode::Off => reply.rewind(start),
@@ -296,11 +377,16 @@ impl<'t> Turn<'t> {
             Progress::Done => Outcome::Done,
             Progress::Close => Outcome::Close,
             Progress::Sleep(milliseconds) => Outcome::Sleep(milliseconds),
+            Progress::AwaitDurable { timeout_ms } => Outcome::AwaitDurable {
+                epoch: self.database.epochs.current().0,
+                timeout_ms,
+            },
             Progress::Slices(work) => Outcome::Slices(SlicedCommand {
                 database: client.database,
                 spec,
                 work,
                 silent: client.reply_mode != ReplyMode::On,
+                observed: LogEpoch(0),
             }),
         })
     }
@@ -416,6 +502,9 @@ impl<'t> Turn<'t> {
                     HostProgress::Done => Progress::Done,
                     HostProgress::Close => Progress::Close,
                     HostProgress::Sleep(milliseconds) => Progress::Sleep(milliseconds),
+                    HostProgress::AwaitDurable { timeout_ms } => {
+                        Progress::AwaitDurable { timeout_ms }
+                    }
                 })
             }
             id => {
@@ -509,6 +598,11 @@ impl<'t> Turn<'t> {
             return Err(CommandError::ExecAborted);
         }
         self.hold_all();
+        if client.watched_keys() > 0 {
+            // Whether it runs tells of the keys.
+            let current = self.database.epochs.current();
+            self.session.observe(current);
+        }
         let broken = client.watches.are_broken(self.database, self.session);
         client.watches.clear(self.database);
         if broken {
@@ -525,7 +619,7 @@ impl<'t> Turn<'t> {
                 Progress::Done => {}
                 Progress::Close => outcome = Outcome::Close,
                 // Inside a transaction nothing waits.
-                Progress::Sleep(_) => reply.ok(),
+                Progress::Sleep(_) | Progress::AwaitDurable { .. } => reply.ok(),
                 Progress::Slices(mut work) => {
                     let mut keyspace = self.keyspace(client.database);
                     while !work.step(&mut keyspace, reply) {}
@@ -535,12 +629,21 @@ impl<'t> Turn<'t> {
         Ok(outcome)
     }
 
-    /// Runs the next slice of a long command; whether its reply is complete now.
-    pub fn slice(&mut self, command: &mut SlicedCommand, reply: &mut Reply<'_>) -> bool {
+    /// Runs the next slice of a long command of `client`; whether its reply is complete now.
+    pub fn slice(
+        &mut self,
+        client: &mut Client,
+        command: &mut SlicedCommand,
+        reply: &mut Reply<'_>,
+    ) -> bool {
         self.hold_own();
+        self.start(client);
+        self.session.observed = command.observed;
         let start = reply.position();
         let mut keyspace = self.keyspace(command.database);
         let done = command.work.step(&mut keyspace, reply);
+        command.observed = self.session.observed;
+        self.finish(client);
         if command.silent {
             reply.rewind(start);
         }
@@ -558,6 +661,14 @@ impl<'t> Turn<'t> {
             client.reply_mode = ReplyMode::On;
         }
         client.no_touch = false;
+    }
+
+    /// What everything written so far waits for is on disk: what WAITAOF answers at once.
+    #[must_use]
+    pub fn is_all_durable(&self) -> bool {
+        let acknowledgement = &self.database.acknowledgement;
+        acknowledgement.log().is_some()
+            && acknowledgement.durable() >= self.database.epochs.current()
     }
 }
 

@@ -273,8 +273,11 @@ pub(crate) struct WatchHorizon {
 struct HorizonState {
     /// How many watches hold each epoch.
     held: BTreeMap<LogEpoch, usize>,
-    /// The epochs from the horizon on, with the removals that were counted when each began.
-    epochs: VecDeque<(LogEpoch, u64)>,
+    /// Epochs from the horizon on, with the round of maintenance in which each was noted and the
+    /// removals that were counted then.
+    epochs: VecDeque<(LogEpoch, u64, u64)>,
+    /// Rounds of maintenance, by which patience is measured: epochs may be short.
+    rounds: u64,
 }
 
 impl WatchHorizon {
@@ -298,20 +301,21 @@ impl WatchHorizon {
         }
     }
 
-    /// Where the horizon may go now that an epoch has begun: to the oldest epoch that is held and
+    /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
     /// that W2 still allows to be, else to the current one.
     pub(crate) fn advance(&self, clock: &EpochClock, removals: u64) -> LogEpoch {
         let mut state = lock(&self.state);
         let state = &mut *state;
         let current = clock.current();
-        state.epochs.push_back((current, removals));
-        let oldest = LogEpoch(current.0.saturating_sub(limits::WATCH_AGE_MAX_EPOCHS));
-        let is_over = |epoch, before| {
-            epoch < oldest || removals.saturating_sub(before) > limits::WATCH_REMOVALS_MAX
+        state.rounds += 1;
+        state.epochs.push_back((current, state.rounds, removals));
+        let oldest = state.rounds.saturating_sub(limits::WATCH_AGE_MAX_ROUNDS);
+        let is_over = |round, before| {
+            round < oldest || removals.saturating_sub(before) > limits::WATCH_REMOVALS_MAX
         };
         let mut least = LogEpoch(0);
-        while let Some(&(epoch, before)) = state.epochs.front()
-            && is_over(epoch, before)
+        while let Some(&(epoch, round, before)) = state.epochs.front()
+            && is_over(round, before)
         {
             state.epochs.pop_front();
             least = LogEpoch(epoch.0 + 1);
@@ -321,7 +325,7 @@ impl WatchHorizon {
         while state
             .epochs
             .front()
-            .is_some_and(|(epoch, _)| *epoch < horizon)
+            .is_some_and(|(epoch, ..)| *epoch < horizon)
         {
             state.epochs.pop_front();
         }
@@ -363,7 +367,7 @@ mod tests {
             WatchHorizon::default(),
         );
         let epoch = horizon.hold(&clock);
-        for _ in 1..limits::WATCH_AGE_MAX_EPOCHS {
+        for _ in 1..limits::WATCH_AGE_MAX_ROUNDS {
             assert_eq!(tick(&clock, &horizon, 0), epoch);
         }
         for _ in 0..3 {

@@ -31,6 +31,9 @@ pub trait WorkerMailbox: Send + Sync {
     /// Appends bytes to the output of this client (a monitor); does nothing when it is gone.
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
 
+    /// Everything up to this log epoch is on disk: replies may be sent.
+    fn durable(&self, epoch: u64);
+
     /// Makes the worker look at the shared state again: shutdown, the end of a pause.
     fn wake(&self);
 }
@@ -49,8 +52,10 @@ pub enum ClientFlag {
     NoEvict,
     /// CLIENT NO-TOUCH ON.
     NoTouch,
-    /// Waits for something: a pause, DEBUG SLEEP, the next slice.
+    /// Waits for something: a pause, DEBUG SLEEP, the next slice, WAITAOF.
     Blocked,
+    /// Replies to it wait for the disk.
+    Held,
 }
 
 /// What the connection calls itself.

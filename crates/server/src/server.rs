@@ -85,20 +85,28 @@ pub struct Server {
 impl Server {
     /// Starts a server. `memory` tells how much the process has allocated; `signals` stop it.
     pub fn start(
-        mut config: Config,
+        config: Config,
         memory: MemoryMeter,
         signals: Option<StopSignals>,
+    ) -> Result<Self, StartError> {
+        Self::start_with(config, signals, |options| {
+            Database::open(pando_db::Options { memory, ..options })
+        })
+    }
+
+    /// As [`Self::start`], on a database that `open` opens with the configuration's options. It is
+    /// called once, when the addresses are known to be free.
+    pub fn start_with(
+        mut config: Config,
+        signals: Option<StopSignals>,
+        open: impl FnOnce(pando_db::Options) -> Result<Arc<Database>, OpenError>,
     ) -> Result<Self, StartError> {
         make_room_for_clients(&mut config)?;
         let listeners = listen(&config)?;
         let metrics_listeners = listen_for_metrics(&config)?;
         let mut listening = names(&listeners);
         let threads = config.threads;
-        let options = pando_db::Options {
-            memory,
-            ..config.database_options()
-        };
-        let database = Database::open(options)?;
+        let database = open(config.database_options())?;
         let shared = Shared::new(config, database);
         let mut server = Self {
             shared: Arc::clone(&shared),
@@ -110,6 +118,12 @@ impl Server {
         for index in 0..threads {
             mailboxes.push(server.start_worker(index)?);
         }
+        let told = Arc::downgrade(&shared);
+        shared.database.on_durable(move |epoch| {
+            if let Some(shared) = told.upgrade() {
+                shared.tell_durable(epoch);
+            }
+        });
         let metrics = Metrics::start(&shared, metrics_listeners).map_err(StartError::Thread)?;
         metrics.addresses().clone_into(&mut listening.metrics);
         server.metrics = Some(metrics);

@@ -8,7 +8,9 @@
 //! A worker may see two settings of one CONFIG SET at different moments; none depends on another.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use pando_db::Durability;
 
 use crate::config::{Config, OutputLimit};
 use crate::shared::lock;
@@ -26,6 +28,7 @@ pub struct Settings {
     slowlog_slower_than_us: AtomicI64,
     latency_threshold_ms: AtomicU64,
     latency_tracking: AtomicBool,
+    durability: AtomicU8,
     password_set: AtomicBool,
     password: Mutex<Vec<u8>>,
 }
@@ -43,6 +46,7 @@ impl Settings {
             slowlog_slower_than_us: AtomicI64::new(0),
             latency_threshold_ms: AtomicU64::new(0),
             latency_tracking: AtomicBool::new(true),
+            durability: AtomicU8::new(0),
             password_set: AtomicBool::new(false),
             password: Mutex::default(),
         };
@@ -71,6 +75,8 @@ impl Settings {
             .store(config.latency_threshold_ms, Ordering::Relaxed);
         self.latency_tracking
             .store(config.latency_tracking, Ordering::Relaxed);
+        self.durability
+            .store(config.durability as u8, Ordering::Relaxed);
         lock(&self.password).clone_from(&config.password);
         self.password_set
             .store(!config.password.is_empty(), Ordering::Relaxed);
@@ -126,6 +132,13 @@ impl Settings {
     #[must_use]
     pub fn latency_tracking(&self) -> bool {
         self.latency_tracking.load(Ordering::Relaxed)
+    }
+
+    /// When requests of new connections are answered.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        let mode = self.durability.load(Ordering::Relaxed);
+        Durability::ALL[usize::from(mode)]
     }
 
     /// Whether new connections have to authenticate.

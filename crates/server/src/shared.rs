@@ -176,6 +176,13 @@ impl Shared {
         }
     }
 
+    /// Tells the workers that everything up to this log epoch is on disk.
+    pub(crate) fn tell_durable(&self, epoch: u64) {
+        for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
+            mailbox.durable(epoch);
+        }
+    }
+
     /// Makes every worker look at the shared state.
     pub fn wake_workers(&self) {
         for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {

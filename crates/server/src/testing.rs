@@ -35,6 +35,8 @@ impl WorkerMailbox for TestMailbox {
         lock(&self.0).delivered.push((client, line));
     }
 
+    fn durable(&self, _: u64) {}
+
     fn wake(&self) {
         lock(&self.0).wakes += 1;
     }

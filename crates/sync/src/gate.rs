@@ -26,6 +26,8 @@
 //!
 //! Deliberately absent: sleeping, I/O or allocation under a single gate (the caller's duty).
 
+use std::sync::TryLockError;
+
 #[cfg(loom)]
 use loom::sync::{
     Mutex, MutexGuard,
@@ -97,7 +99,22 @@ impl Gates {
     /// Takes every open gate. The caller holds none.
     pub fn enter_all(&self) -> AllGates<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let turnstile = lock(&self.turnstile);
+        self.take_all(lock(&self.turnstile))
+    }
+
+    /// As [`Self::enter_all`], unless somebody is taking all gates or has them. It waits for the
+    /// holders of single gates.
+    pub fn try_enter_all(&self) -> Option<AllGates<'_>> {
+        let turnstile = match self.turnstile.try_lock() {
+            Ok(turnstile) => turnstile,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(self.take_all(turnstile))
+    }
+
+    fn take_all<'g>(&'g self, turnstile: MutexGuard<'g, ()>) -> AllGates<'g> {
         let used = &self.every[..self.used.load(Ordering::Relaxed)];
         let gates = used.iter().map(|gate| lock(&gate.0)).collect();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -199,6 +216,19 @@ mod tests {
 
     // SAFETY: the test writes under all gates and reads under one, which is what it checks (G1).
     unsafe impl Sync for Pair {}
+
+    #[test]
+    fn all_gates_are_not_waited_for_when_somebody_has_them() {
+        let gates = Gates::new(2);
+        gates.open(1);
+        let all = gates.enter_all();
+        assert!(gates.try_enter_all().is_none());
+        drop(all);
+        let all = gates.try_enter_all();
+        assert!(all.is_some() && gates.try_enter_all().is_none());
+        drop(all);
+        drop(gates.enter(1));
+    }
 
     #[test]
     fn a_single_gate_never_sees_half_of_what_all_gates_wrote() {

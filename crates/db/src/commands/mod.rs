@@ -32,6 +32,11 @@ pub enum Progress {
     Close,
     /// `+OK` is due in this many milliseconds.
     Sleep(u64),
+    /// The reply is due when everything written so far is on disk, or in this many milliseconds.
+    AwaitDurable {
+        /// How long; `None` is for ever.
+        timeout_ms: Option<u64>,
+    },
     /// The command goes on in slices, so that others run in between.
     Slices(Box<dyn Slice>),
 }
@@ -76,6 +81,7 @@ pub(crate) fn concerns_host(id: CommandId) -> bool {
             | C::Slaveof
             | C::Slowlog
             | C::Wait
+            | C::Waitaof
     )
 }
 

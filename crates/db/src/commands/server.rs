@@ -28,6 +28,7 @@ pub(super) fn execute(
             Ok(Progress::Done)
         }
         CommandId::Dbsize => {
+            keyspace.observe_all();
             reply.integer(keyspace.len() as i64);
             Ok(Progress::Done)
         }
@@ -100,6 +101,7 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     let (first, second) = (within(databases, first)?, within(databases, second)?);
     let database = keyspace.database;
     database.swap_trees(keyspace.session, first, second);
+    keyspace.observe_all();
     reply.ok();
     Ok(Progress::Done)
 }
@@ -125,6 +127,7 @@ fn flush(
     for index in indexes {
         database.replace_tree(keyspace.session, index);
     }
+    keyspace.observe_all();
     reply.ok();
     Ok(Progress::Done)
 }

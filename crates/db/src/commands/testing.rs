@@ -21,7 +21,7 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 use crate::clock::{Clock, Milliseconds};
 use crate::error::CommandError;
 use crate::turn::HostProgress;
-use crate::{Client, Database, Host, Options, Outcome, Session, Turn};
+use crate::{Client, Database, EpochLog, Host, Options, Outcome, Session, Turn};
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
@@ -98,6 +98,26 @@ impl Shell {
         Self::open(Arc::clone(&self.database), Arc::clone(&self.clock))
     }
 
+    /// A connection to a new, empty database whose epochs `log` makes durable; they end when the
+    /// test says so.
+    pub(crate) fn with_log(log: Arc<dyn EpochLog>) -> Self {
+        let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
+        let options = Options {
+            engine: crate::EngineKind::Reference,
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            ..Options::default()
+        };
+        let database = Database::open_with(options, Some(log)).expect("the options are valid");
+        database.set_active_expire(false);
+        database.close();
+        Self::open(database, clock)
+    }
+
+    /// What the database knows of the connection.
+    pub(crate) fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     fn open(database: Arc<Database>, clock: Arc<TestClock>) -> Self {
         let session = database.session().expect("a session is free");
         let client = Client::new(1, true);
@@ -171,11 +191,17 @@ impl Shell {
                 between(slices);
                 slices += 1;
                 // A turn each, as a server would let others run in between.
-                if self.session.turn().slice(&mut work, &mut reply) {
+                if self
+                    .session
+                    .turn()
+                    .slice(&mut self.client, &mut work, &mut reply)
+                {
                     break;
                 }
             },
-            Outcome::Sleep(_) | Outcome::Paused(_) => panic!("a shell does not wait: {request:?}"),
+            Outcome::Sleep(_) | Outcome::AwaitDurable { .. } | Outcome::Paused(_) => {
+                panic!("a shell does not wait: {request:?}")
+            }
         }
         (out, slices)
     }

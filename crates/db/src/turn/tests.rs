@@ -493,7 +493,9 @@ fn a_reply_that_is_due_later_is_skipped_all_the_same() {
     };
     let mut out = reply.into_bytes();
     let mut reply = Reply::new(&mut out, bench.client.protocol);
-    while !bench.session.turn().slice(&mut command, &mut reply) {}
+    let mut turn = bench.session.turn();
+    while !turn.slice(&mut bench.client, &mut command, &mut reply) {}
+    drop(turn);
     assert_eq!(text(&out), "");
     bench.check(&[("PING", "+PONG")]);
 }
@@ -545,7 +547,7 @@ fn slices_stay_in_the_database_that_was_selected() {
     let mut reply = Reply::new(&mut out, bench.client.protocol);
     let mut turn = bench.session.turn();
     turn.hold_all();
-    while !turn.slice(&mut command, &mut reply) {
+    while !turn.slice(&mut bench.client, &mut command, &mut reply) {
         assert_eq!((held(&turn), reply.position()), ("own", 0));
     }
     drop(turn);

@@ -166,7 +166,9 @@ impl Connection {
             Outcome::Done | Outcome::Close => Answer::Reply(text(&out)),
             Outcome::Slices(command) => Answer::Slices(command),
             Outcome::Paused(until_us) => Answer::Paused(until_us),
-            Outcome::Sleep(_) => panic!("no test sends a command that sleeps"),
+            Outcome::Sleep(_) | Outcome::AwaitDurable { .. } => {
+                panic!("no test sends a command that waits")
+            }
         }
     }
 
@@ -174,7 +176,10 @@ impl Connection {
     pub(crate) fn slice(&mut self, command: &mut SlicedCommand) -> Option<String> {
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, self.client.protocol);
-        let done = self.session.turn().slice(command, &mut reply);
+        let done = self
+            .session
+            .turn()
+            .slice(&mut self.client, command, &mut reply);
         done.then(|| text(&out))
     }
 

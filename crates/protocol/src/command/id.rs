@@ -40,6 +40,7 @@ pub enum CommandId {
     Swapdb,
     Time,
     Wait,
+    Waitaof,
     Bgrewriteaof,
     // transactions
     Discard,

@@ -91,7 +91,7 @@ fn write_command(page: &mut String, spec: &CommandSpec, heading: &str) -> fmt::R
     }
     writeln!(page, "{}\n", spec.summary)?;
     writeln!(page, "- Cost: {}", spec.complexity)?;
-    let product = if spec.group == Group::Ordered {
+    let product = if spec.since.starts_with("0.") {
         "Pando"
     } else {
         "Redis"

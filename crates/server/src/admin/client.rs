@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pando_db::{CommandError, HostProgress, ReplyMode};
+use pando_db::{CommandError, Durability, HostProgress, ReplyMode};
 use pando_protocol::number;
 
 use super::error::Echo;
@@ -15,6 +15,8 @@ use crate::shared::Shared;
 const HELP: &[&str] = &[
     "CACHING (YES|NO)",
     "    Refused: no client is told what changes.",
+    "DURABILITY [NONE|INTERVAL|SYNC]",
+    "    Return when requests of this connection are answered, or set it.",
     "GETNAME",
     "    Return the name of this connection.",
     "GETREDIR",
@@ -59,6 +61,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     let subcommand = call.request.get(1).unwrap_or_default().to_ascii_lowercase();
     match subcommand.as_slice() {
         b"caching" => Err(AdminError::CachingWithoutTracking),
+        b"durability" => durability(call),
         b"getname" => get_name(call),
         b"getredir" => integer(call, -1),
         b"help" => call.help("CLIENT", HELP),
@@ -146,6 +149,28 @@ fn set_info(call: &mut Call<'_, '_, '_>) -> Handled {
             option: Echo::of(request.arg(2)),
         });
     }
+    call.ok()
+}
+
+/// DURABILITY [mode]: as for any reply, the one to a change waits by the mode that was in force.
+fn durability(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    match request.len() {
+        2 => {
+            call.reply.bulk(call.client.durability.name());
+            return Ok(HostProgress::Done);
+        }
+        3 => {}
+        _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
+    }
+    let name = std::str::from_utf8(request.arg(2)).ok();
+    let mode = name
+        .and_then(Durability::from_name)
+        .ok_or(AdminError::DurabilityMode)?;
+    if mode != Durability::None && !call.shared.database.is_durable() {
+        return Err(AdminError::NothingKept);
+    }
+    call.client.durability = mode;
     call.ok()
 }
 
@@ -340,7 +365,10 @@ fn flags(record: &ClientRecord) -> String {
     let letters = [
         (record.has(ClientFlag::Monitor), 'O'),
         (record.queued_requests() >= 0, 'x'),
-        (record.has(ClientFlag::Blocked), 'b'),
+        (
+            record.has(ClientFlag::Blocked) || record.has(ClientFlag::Held),
+            'b',
+        ),
         (record.has(ClientFlag::Closing), 'c'),
         (record.is_killed(), 'A'),
         (record.has(ClientFlag::UnixSocket), 'U'),

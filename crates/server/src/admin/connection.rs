@@ -118,6 +118,7 @@ pub(super) fn quit(call: &mut Call<'_, '_, '_>) -> Handled {
 /// RESET: the state of a new connection, monitoring and names included.
 pub(super) fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     call.turn.reset(call.client);
+    call.client.durability = call.shared.settings.durability();
     call.client.authenticated = !call.shared.settings.requires_password();
     call.reply.set_version(call.client.protocol);
     if call.record.has(ClientFlag::Monitor) {

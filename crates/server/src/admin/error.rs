@@ -39,6 +39,12 @@ pub(crate) enum AdminError {
     TimeoutNotAnInteger,
     #[error("ERR timeout is negative")]
     TimeoutNegative,
+    #[error("ERR CLIENT DURABILITY mode must be NONE, INTERVAL or SYNC")]
+    DurabilityMode,
+    #[error("ERR WAITAOF can wait for one disk at most: numlocal must be 0 or 1")]
+    LocalDisks,
+    #[error("ERR WAITAOF cannot wait for the disk: this server keeps nothing on disk")]
+    NoDisk,
     #[error("ERR CLIENT PAUSE mode must be WRITE or ALL")]
     PauseMode,
     #[error("ERR No such client")]

@@ -114,6 +114,7 @@ pub(crate) fn execute(id: CommandId, call: &mut Call<'_, '_, '_>) -> Handled {
         CommandId::Shutdown => persistence::shutdown(call),
         CommandId::Slowlog => slowlog::execute(call),
         CommandId::Wait => replication::wait(call),
+        CommandId::Waitaof => replication::waitaof(call),
         // The database runs the rest itself.
         _ => Err(AdminError::Command(CommandError::NoHost)),
     }

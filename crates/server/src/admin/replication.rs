@@ -1,4 +1,4 @@
-//! ROLE REPLICAOF SLAVEOF WAIT CLUSTER: a server that stands alone.
+//! ROLE REPLICAOF SLAVEOF WAIT WAITAOF CLUSTER: a server that stands alone.
 
 use pando_db::{CommandError, HostProgress};
 use pando_protocol::number;
@@ -39,4 +39,32 @@ pub(super) fn wait(call: &mut Call<'_, '_, '_>) -> Handled {
     }
     call.reply.integer(0);
     Ok(HostProgress::Done)
+}
+
+/// WAITAOF: waits for the disk, never for replicas, of which there are none. Inside EXEC it answers
+/// what is the case. All writes so far are waited for, those of other connections too.
+pub(super) fn waitaof(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    let disks = number::parse_i64(request.arg(1)).ok_or(CommandError::NotAnInteger)?;
+    let replicas = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let timeout = number::parse_i64(request.arg(3)).ok_or(AdminError::TimeoutNotAnInteger)?;
+    let timeout_ms = u64::try_from(timeout).map_err(|_| AdminError::TimeoutNegative)?;
+    if !(0..=1).contains(&disks) {
+        return Err(AdminError::LocalDisks);
+    }
+    if replicas < 0 {
+        return Err(CommandError::NotPositive.into());
+    }
+    if disks == 1 && !call.shared.database.is_durable() {
+        return Err(AdminError::NoDisk);
+    }
+    let durable = call.turn.is_all_durable();
+    if disks == 0 || durable || call.inside_exec {
+        call.reply.array(2);
+        call.reply.integer(i64::from(durable));
+        call.reply.integer(0);
+        return Ok(HostProgress::Done);
+    }
+    let timeout_ms = (timeout_ms > 0).then_some(timeout_ms);
+    Ok(HostProgress::AwaitDurable { timeout_ms })
 }

@@ -24,7 +24,7 @@ mod tests;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use pando_db::EngineKind;
+use pando_db::{Durability, EngineKind};
 
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 #[cfg(test)]
@@ -82,6 +82,9 @@ pub struct Config {
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
+    /// `durability`: when requests are answered, unless a connection says otherwise. Default
+    /// `none`: nothing is kept yet.
+    pub durability: Durability,
     /// `databases`: databases that SELECT reaches, 1 to 1024. Default 16.
     pub databases: usize,
     /// `maxclients`: connections at a time, 1 to 1,000,000. Default 10,000.
@@ -152,6 +155,7 @@ impl Default for Config {
             unix_socket_mode: 0,
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
+            durability: Durability::None,
             databases: 16,
             clients_max: 10_000,
             password: Vec::new(),

@@ -5,7 +5,8 @@
 //! ```text
 //!           ┌── begin_slices ──► Slicing ── last slice ──┐
 //! Ready ────┼── sleep ─────────► Sleeping ── due ────────┼──► Ready
-//!           ├── pause ─────────► Paused ──── due, woken ─┘
+//!           ├── pause ─────────► Paused ──── due, woken ─┤
+//!           ├── await_durable ─► Awaiting ── on disk, due ─┘
 //!           └── finish ────────► Closing ── output sent ──► Lingering ── peer closed, due ──► gone
 //! ```
 //!
@@ -50,6 +51,8 @@ pub(crate) enum Phase {
     Sleeping { silent: bool },
     /// The next request waits for the end of a pause.
     Paused,
+    /// WAITAOF answers when this log epoch is on disk, or when it is due.
+    Awaiting { epoch: u64, silent: bool },
     /// Nothing more is executed; the connection ends when its output is sent.
     Closing,
     /// Everything is sent, and the peer is told so; what it still sends is thrown away, so that the
@@ -90,6 +93,8 @@ pub(crate) struct Flags {
     pub(crate) queued: bool,
     /// It is in the list of connections whose output is sent at the end of the turn.
     pub(crate) touched: bool,
+    /// It is in the list of connections with replies or a WAITAOF that wait for the disk.
+    pub(crate) holding: bool,
     /// The poller reports when the socket can be written.
     pub(crate) awaits_writable: bool,
     /// The decoder treats the client as authenticated.
@@ -157,7 +162,7 @@ impl Connection {
     pub(crate) fn enter(&mut self, phase: Phase) {
         let blocked = matches!(
             phase,
-            Phase::Slicing(_) | Phase::Sleeping { .. } | Phase::Paused
+            Phase::Slicing(_) | Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
         );
         self.record.set_flag(ClientFlag::Blocked, blocked);
         if matches!(phase, Phase::Closing | Phase::Lingering) {
@@ -165,6 +170,16 @@ impl Connection {
             self.input.discard();
         }
         self.phase = phase;
+    }
+
+    /// The log epoch that its output, or itself, waits for.
+    pub(crate) fn awaits(&self) -> Option<u64> {
+        let phase = match self.phase {
+            Phase::Awaiting { epoch, .. } => Some(epoch),
+            _ => None,
+        };
+        let output = self.output.awaits();
+        output.into_iter().chain(phase).min()
     }
 
     /// Notes in the record what its buffers hold, if they hold something or did so before.

@@ -12,6 +12,9 @@
 //!   ([`limits::MONITOR_QUEUE_BYTES_MAX`]): what a worker does not take in time is dropped, so that
 //!   a slow worker costs the others no memory. The worker says how many lines that were.
 //! - **WM3** A closed mailbox takes nothing: a connection that is sent to it comes back.
+//! - **WM4** A worker that notes an epoch ([`Mailbox::await_durable`]) and finds afterwards that it
+//!   is not on disk will be woken when it is: the queue's mutex orders the note before or after the
+//!   look of whoever tells of the disk, and in the latter case the worker sees the epoch itself.
 //!
 //! Deliberately absent: replies. Who asks does not wait.
 
@@ -55,6 +58,8 @@ pub(crate) struct News {
 struct Queue {
     messages: Vec<Message>,
     look: bool,
+    /// The epoch that the worker waits for (WM4).
+    awaited: Option<u64>,
     undelivered_bytes: usize,
     lines_dropped: usize,
     closed: bool,
@@ -135,7 +140,23 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Wakes the worker when `epoch` is on disk, once (WM4).
+    pub(crate) fn await_durable(&self, epoch: u64) {
+        lock(&self.queue).awaited = Some(epoch);
+    }
+}
+
 impl WorkerMailbox for Mailbox {
+    fn durable(&self, epoch: u64) {
+        let mut queue = lock(&self.queue);
+        if queue.awaited.is_some_and(|awaited| awaited <= epoch) {
+            queue.awaited = None;
+            drop(queue);
+            self.waker.wake();
+        }
+    }
+
     fn close(&self, client: u64) {
         self.post(|queue| {
             if !queue.closed {
@@ -221,6 +242,20 @@ mod tests {
         mailbox.deliver(1, &line);
         let (messages, news) = take(&mailbox);
         assert_eq!((messages.len(), news.lines_dropped), (1, 0));
+    }
+
+    #[test]
+    fn wm4_the_awaited_epoch_wakes_once() {
+        let (mut poller, mailbox) = mailbox();
+        mailbox.durable(9);
+        assert!(!is_woken(&mut poller), "nothing is awaited");
+        mailbox.await_durable(7);
+        mailbox.durable(6);
+        assert!(!is_woken(&mut poller));
+        mailbox.durable(8);
+        assert!(is_woken(&mut poller));
+        mailbox.durable(9);
+        assert!(!is_woken(&mut poller), "the worker has not waited again");
     }
 
     #[test]

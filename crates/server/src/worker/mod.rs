@@ -25,6 +25,7 @@
 mod batch;
 mod connection;
 mod connections;
+mod holding;
 mod input;
 mod mailbox;
 mod output;
@@ -45,6 +46,7 @@ pub(crate) use self::mailbox::{Mailbox, NewConnection};
 use self::batch::Gathering;
 use self::connection::{Connection, Phase};
 use self::connections::Connections;
+use self::holding::Holding;
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
@@ -90,6 +92,7 @@ pub(crate) struct Worker {
     touched: Vec<usize>,
     slicing: Vec<usize>,
     paused: Vec<usize>,
+    holding: Holding,
     timers: Timers,
     gathering: Gathering,
     pool: BufferPool,
@@ -130,6 +133,7 @@ impl Worker {
             touched: Vec::new(),
             slicing: Vec::new(),
             paused: Vec::new(),
+            holding: Holding::default(),
             timers: Timers::default(),
             gathering: Gathering::new(),
             pool: BufferPool::default(),
@@ -161,7 +165,8 @@ impl Worker {
 
     /// How long to wait for events: not at all while there is work, else until the next timer.
     fn timeout(&self) -> Option<Duration> {
-        if !self.queue.is_empty() || !self.slicing.is_empty() || !self.touched.is_empty() {
+        let idle = self.queue.is_empty() && self.slicing.is_empty() && self.touched.is_empty();
+        if !idle || self.must_release() {
             return Some(Duration::ZERO);
         }
         let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
@@ -195,7 +200,10 @@ impl Worker {
                 touch(slot, connection, &mut self.touched);
             }
             if ready.read_closed
-                && matches!(connection.phase, Phase::Sleeping { .. } | Phase::Paused)
+                && matches!(
+                    connection.phase,
+                    Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
+                )
             {
                 // Nobody is left to wait.
                 connection.enter(Phase::Closing);
@@ -242,8 +250,9 @@ impl Worker {
             debug!(client = new.record.id(), %error, "cannot set the options of a connection");
         }
         let authenticated = !settings.requires_password();
-        let connection =
+        let mut connection =
             Connection::new(new.stream, new.record, authenticated, self.decoder_limits);
+        connection.client.durability = settings.durability();
         let slot = self.connections.insert(Box::new(connection));
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
@@ -322,6 +331,7 @@ impl Worker {
                     queue_up(slot, connection, &mut self.queue);
                 }
                 Phase::Paused => self.resume_paused(slot),
+                Phase::Awaiting { .. } => self.end_await(slot, false),
                 Phase::Closing | Phase::Lingering => self.close(slot, Reason::Abandoned),
                 Phase::Ready | Phase::Slicing(_) => {}
             }
@@ -371,6 +381,7 @@ impl Worker {
             };
             let idle_ms = now_ms.saturating_sub(connection.record.last_interaction_ms());
             let waits = connection.record.has(ClientFlag::Blocked)
+                || connection.flags.holding
                 || connection.record.has(ClientFlag::Monitor);
             if timeout_ms > 0 && idle_ms > timeout_ms && !waits {
                 self.close(slot, Reason::Idle);
@@ -392,6 +403,7 @@ impl Worker {
             }
         }
         loop {
+            self.release();
             self.send();
             let waiting = (0..self.connections.slots())
                 .filter_map(|slot| self.connections.get(slot))
@@ -408,7 +420,8 @@ impl Worker {
                 }
                 return;
             }
-            self.wait(Some(Duration::from_nanos(left_ns)));
+            let left = if self.must_release() { 0 } else { left_ns };
+            self.wait(Some(Duration::from_nanos(left)));
         }
     }
 

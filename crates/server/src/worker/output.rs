@@ -1,11 +1,18 @@
 //! What waits to be sent to one connection, and the buffers that all connections of a worker share.
 //!
+//! Replies may be held until a log epoch is on disk. What is held lies behind what may be sent, in
+//! order, so that everything written behind a held reply is held with it, whatever it is.
+//!
+//! Invariants:
+//! - **OU1** `marks` increase in both fields: from a mark's byte on, output waits for its epoch.
+//!
 //! A connection borrows a buffer when a reply is written and gives it back when the socket has
 //! taken everything, so an idle connection holds none. Buffers that a long reply has made large are
 //! freed instead.
 //!
 //! Deliberately absent: bounds. Who writes replies looks at [`Output::pending`] first.
 
+use std::collections::VecDeque;
 use std::io;
 
 use pando_io::Stream;
@@ -44,6 +51,16 @@ pub(crate) enum Sent {
     All,
     /// The socket takes no more now.
     Part,
+    /// What is left is held.
+    Held,
+}
+
+/// From here on output waits for an epoch (OU1).
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Offset in the buffer.
+    from: usize,
+    epoch: u64,
 }
 
 /// The output of one connection.
@@ -52,6 +69,8 @@ pub(crate) struct Output {
     bytes: Vec<u8>,
     /// Bytes at the front that the socket has taken.
     sent: usize,
+    /// What is held; empty unless the client wants replies to wait for the disk.
+    marks: VecDeque<Mark>,
 }
 
 impl Output {
@@ -59,6 +78,41 @@ impl Output {
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// The end of what may be sent.
+    #[inline]
+    fn sendable(&self) -> usize {
+        self.marks
+            .front()
+            .map_or(self.bytes.len(), |mark| mark.from)
+    }
+
+    /// Whether something may be sent now.
+    #[inline]
+    pub(crate) fn has_sendable(&self) -> bool {
+        self.sendable() > self.sent
+    }
+
+    /// What was written from offset `from` of the buffer on waits for `epoch`. `from` is where the
+    /// last reply begins.
+    pub(crate) fn hold(&mut self, from: usize, epoch: u64) {
+        let is_later = self.marks.back().is_none_or(|last| epoch > last.epoch);
+        if from < self.bytes.len() && is_later {
+            self.marks.push_back(Mark { from, epoch });
+        }
+    }
+
+    /// The epoch that the first held byte waits for.
+    pub(crate) fn awaits(&self) -> Option<u64> {
+        self.marks.front().map(|mark| mark.epoch)
+    }
+
+    /// Everything up to `epoch` is on disk: what waited for it may be sent.
+    pub(crate) fn release(&mut self, epoch: u64) {
+        while self.marks.front().is_some_and(|mark| mark.epoch <= epoch) {
+            self.marks.pop_front();
+        }
     }
 
     /// Bytes that the buffer holds on the heap.
@@ -75,6 +129,9 @@ impl Output {
             // What is moved is less than what was sent, so each byte is moved at most once on
             // average.
             self.bytes.drain(..self.sent);
+            for mark in &mut self.marks {
+                mark.from -= self.sent;
+            }
             self.sent = 0;
         }
         &mut self.bytes
@@ -88,16 +145,20 @@ impl Output {
         pool: &mut BufferPool,
     ) -> io::Result<(Sent, usize)> {
         let mut taken = 0;
-        if self.pending() > 0 {
-            match stream.write(&self.bytes[self.sent..]) {
+        let end = self.sendable();
+        if self.sent < end {
+            match stream.write(&self.bytes[self.sent..end]) {
                 Ok(count) => taken = count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
             self.sent += taken;
         }
-        if self.pending() > 0 {
+        if self.sent < end {
             return Ok((Sent::Part, taken));
+        }
+        if self.pending() > 0 {
+            return Ok((Sent::Held, taken));
         }
         self.sent = 0;
         let buffer = std::mem::take(&mut self.bytes);

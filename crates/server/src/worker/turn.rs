@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 
 use pando_db::{Outcome, ReplyMode};
-use pando_io::{Interest, Token};
+use pando_io::{Interest, Poller, Token};
 use pando_protocol::Reply;
 use pando_protocol::resp::ProtocolError;
 use tracing::debug;
@@ -20,6 +20,7 @@ use crate::limits;
 impl Worker {
     /// Reads, executes and answers what is ready; whether it has executed something.
     pub(super) fn serve(&mut self) -> bool {
+        self.release();
         self.read_queued();
         if self.gathering.is_empty() && self.slicing.is_empty() {
             self.send();
@@ -32,6 +33,7 @@ impl Worker {
         }
         self.recorder.end_execution();
         self.settle();
+        self.ask_for_disk();
         self.send();
         self.recorder.end_batch(&self.shared);
         true
@@ -157,7 +159,8 @@ impl Worker {
             let Slicing { command, trace } = &mut **slicing;
             let mut turn = self.session.turn();
             let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
-            let is_done = trace.step(&self.recorder, || turn.slice(command, &mut reply));
+            let start = reply.position();
+            let is_done = trace.step(&self.recorder, || turn.slice(client, command, &mut reply));
             drop(turn);
             if !is_done {
                 self.slicing.push(slot);
@@ -168,6 +171,8 @@ impl Worker {
                     .finish_slices(slicing.trace);
             }
             connection.enter(Phase::Ready);
+            self.holding
+                .follow(slot, connection, start, &self.shared.database);
             touch(slot, connection, &mut self.touched);
             queue_up(slot, connection, &mut self.queue);
         }
@@ -202,6 +207,7 @@ impl Worker {
             let request = self.gathering.request(&entry, &segment, input.bytes());
             let mut host = WorkerHost::new(&self.shared, &mut self.recorder, record, arrived_ns);
             let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
+            let start = reply.position();
             let outcome = turn.execute(client, entry.resolved, request, &mut reply, &mut host);
             let phase = match outcome {
                 Outcome::Done => None,
@@ -213,6 +219,15 @@ impl Worker {
                         .saturating_add(milliseconds.saturating_mul(1_000_000));
                     set_deadline(connection, &mut self.timers, due_ns);
                     Some(Phase::Sleeping { silent })
+                }
+                Outcome::AwaitDurable { epoch, timeout_ms } => {
+                    if let Some(timeout_ms) = timeout_ms {
+                        let wait_ns = timeout_ms.saturating_mul(1_000_000);
+                        let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
+                        set_deadline(connection, &mut self.timers, due_ns);
+                    }
+                    self.holding.add(segment.slot, connection, epoch);
+                    Some(Phase::Awaiting { epoch, silent })
                 }
                 Outcome::Slices(command) => {
                     let trace = host.begin_slices(&command, request);
@@ -237,6 +252,8 @@ impl Worker {
                 connection.input.executed_waiting();
             }
             connection.follow_authentication();
+            self.holding
+                .follow(segment.slot, connection, start, &self.shared.database);
             if let Some(phase) = phase {
                 wait_unless_alone(connection, phase);
             }
@@ -307,6 +324,7 @@ impl Worker {
         }
         match sent {
             Sent::All => self.all_sent(slot),
+            Sent::Held => self.rest_held(slot),
             Sent::Part => self.part_sent(slot, count),
         }
     }
@@ -317,14 +335,7 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        if connection.flags.awaits_writable {
-            connection.flags.awaits_writable = false;
-            connection.crowded_since_ms = 0;
-            // A failure leaves reports that are not needed.
-            let _ = self
-                .poller
-                .change(&connection.stream, Token(slot), Interest::Read);
-        }
+        stop_watching(slot, connection, &mut self.poller);
         if matches!(connection.phase, Phase::Closing) {
             if connection.flags.read_closed || connection.stream.end_output().is_err() {
                 self.close(slot, Reason::Ended);
@@ -334,6 +345,17 @@ impl Worker {
             set_deadline(connection, &mut self.timers, due_ns);
             connection.enter(Phase::Lingering);
         }
+        connection.note_sizes();
+        queue_up(slot, connection, &mut self.queue);
+    }
+
+    /// Everything is sent but what waits for the disk.
+    #[cold]
+    fn rest_held(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        stop_watching(slot, connection, &mut self.poller);
         connection.note_sizes();
         queue_up(slot, connection, &mut self.queue);
     }
@@ -371,6 +393,17 @@ impl Worker {
     }
 }
 
+/// The socket has taken what there was for it.
+#[inline]
+fn stop_watching(slot: usize, connection: &mut Connection, poller: &mut Poller) {
+    if connection.flags.awaits_writable {
+        connection.flags.awaits_writable = false;
+        connection.crowded_since_ms = 0;
+        // A failure leaves reports that are not needed.
+        let _ = poller.change(&connection.stream, Token(slot), Interest::Read);
+    }
+}
+
 /// Makes a decoded request wait in its connection's input, unless it stands there already or
 /// nothing more is executed.
 fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::ArgumentRange]) {
@@ -382,7 +415,10 @@ fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::A
 
 /// Enters a phase after a request; a client that has closed its end has nobody who waits.
 fn wait_unless_alone(connection: &mut Connection, phase: Phase) {
-    let waits = matches!(phase, Phase::Sleeping { .. } | Phase::Paused);
+    let waits = matches!(
+        phase,
+        Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
+    );
     let alone = waits && connection.flags.read_closed;
     connection.enter(if alone { Phase::Closing } else { phase });
 }

@@ -3,6 +3,7 @@
 mod applications;
 mod bounds;
 mod harness;
+mod held;
 mod malformed;
 mod process;
 mod waiting;

@@ -96,8 +96,10 @@ fn what_redis_7_0_lacks_is_known() {
     assert_eq!(
         others.collect::<Vec<_>>(),
         [
+            "client|durability",
             "client|no-touch",
             "client|setinfo",
+            "waitaof",
             "kcount",
             "kprefix",
             "krange",

@@ -116,6 +116,21 @@ static CLIENT: &[CommandSpec] = &[
         .summary("Says whether the keys of the next command are tracked.")
         .complexity("O(1)")
         .arguments(&[one_of("mode", &[word("yes", "YES"), word("no", "NO")])]),
+    CommandSpec::new(CommandId::Client, "client|durability", -2)
+        .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "0.1.0")
+        .summary("Says when requests of this connection are answered, or sets it.")
+        .complexity("O(1)")
+        .arguments(&[one_of(
+            "mode",
+            &[
+                word("none", "NONE"),
+                word("interval", "INTERVAL"),
+                word("sync", "SYNC"),
+            ],
+        )
+        .optional()]),
     CommandSpec::new(CommandId::Client, "client|getname", 2)
         .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[Category::Connection])

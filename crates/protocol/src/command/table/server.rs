@@ -257,6 +257,18 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Waits until replicas have what this connection wrote.")
         .complexity("O(1)")
         .arguments(&[integer("numreplicas"), integer("timeout")]),
+    CommandSpec::new(CommandId::Waitaof, "waitaof", 4)
+        .flags(&[Flag::Noscript])
+        .categories(&[Category::Connection])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .group(Group::Generic, "7.2.0")
+        .summary("Waits until what this connection wrote is on disk.")
+        .complexity("O(1)")
+        .arguments(&[
+            integer("numlocal"),
+            integer("numreplicas"),
+            integer("timeout"),
+        ]),
     CommandSpec::new(CommandId::Bgrewriteaof, "bgrewriteaof", 1)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
         .categories(&[])

@@ -1,0 +1,226 @@
+//! Acknowledgement: when a log epoch ends, and for which epoch a reply waits.
+//!
+//! An epoch ends *under all gates*: [`Acknowledgement::tick`] takes them, moves the clock and
+//! closes the epoch that was current, so no turn sees two epochs and whatever one command writes
+//! carries one.
+//! A command that itself holds all gates for long (a long EXEC) does not hold the clock up: after
+//! [`limits::TICK_PATIENCE_MS`] the epoch ends beside it, and the command's group belongs to the
+//! epoch that is current when it is done.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `clock` | whoever ticks | all gates, or `whole` while a command runs under all gates | commits |
+//! | `whole` | commands under all gates, whoever ticks | its mutex | the same |
+//! | `straddle` | a command under all gates, at its end | `Release` | clients of `sync`, `Acquire` |
+//!
+//! Invariants:
+//! - **AK1** A session that holds its own gate sees one epoch from taking the gate to giving it
+//!   back.
+//! - **AK2** What a command under all gates writes belongs, as one group, to the epoch that is
+//!   current at its end; `straddle` is at least that epoch if the command began in an earlier one,
+//!   before anybody can see what it wrote.
+//! - **AK3** What a session has logged is handed over before an epoch that it belongs to is closed:
+//!   at the end of a turn, before all gates are taken, at the end of a command under all gates.
+//! - **AK4** A reply to a client of `sync` waits for every epoch that it could have observed: a
+//!   write's own, a value's, a tombstone's, that of its database's last change of tree, `straddle`;
+//!   the current one for ranges and answers about whole databases.
+//!
+//! Deliberately absent: disks and threads. An [`EpochLog`] makes closed epochs durable.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pando_engine::{EpochClock, LogEpoch};
+use pando_sync::Gates;
+
+use crate::clock::Milliseconds;
+use crate::database::lock;
+use crate::limits;
+
+/// When a client's requests are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// At once; what a crash loses is not bounded.
+    None,
+    /// At once; a crash loses at most what was answered in the last 200 ms.
+    #[default]
+    Interval,
+    /// When everything that the reply could tell of is on disk.
+    Sync,
+}
+
+impl Durability {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::None, Self::Interval, Self::Sync];
+
+    /// The name that `--durability` and CLIENT DURABILITY take.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Interval => "interval",
+            Self::Sync => "sync",
+        }
+    }
+
+    /// The mode of this name, whatever its case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What makes closed epochs durable.
+pub trait EpochLog: Send + Sync + fmt::Debug {
+    /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed
+    /// over. Called in the order of epochs; does not wait.
+    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds);
+
+    /// The last epoch that is on disk, with all before it.
+    fn durable(&self) -> LogEpoch;
+
+    /// Somebody waits until `epoch` is on disk. Does not wait.
+    fn want(&self, epoch: LogEpoch);
+
+    /// Calls `wake` whenever another epoch is on disk, after [`Self::durable`] says so. There is
+    /// one `wake`, given before anybody waits.
+    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>);
+}
+
+/// The clock of epochs and who may move it; see the module's header.
+#[derive(Debug)]
+pub(crate) struct Acknowledgement {
+    clock: Arc<EpochClock>,
+    log: Option<Arc<dyn EpochLog>>,
+    whole: Mutex<Whole>,
+    /// A tick that was asked of somebody else is done, or the moment to try again has come.
+    ticked: Condvar,
+    straddle: AtomicU64,
+}
+
+/// What goes on under all gates.
+#[derive(Debug, Default)]
+struct Whole {
+    /// A command is running; its group is not ended.
+    running: bool,
+    /// Whoever holds all gates shall tick before it gives them back.
+    tick_wanted: bool,
+}
+
+impl Acknowledgement {
+    pub(crate) fn new(clock: Arc<EpochClock>, log: Option<Arc<dyn EpochLog>>) -> Self {
+        Self {
+            clock,
+            log,
+            whole: Mutex::default(),
+            ticked: Condvar::new(),
+            straddle: AtomicU64::new(0),
+        }
+    }
+
+    /// The log, if there is one.
+    pub(crate) fn log(&self) -> Option<&Arc<dyn EpochLog>> {
+        self.log.as_ref()
+    }
+
+    /// The last epoch that is on disk with all before it; without a log, the current one.
+    #[inline]
+    pub(crate) fn durable(&self) -> LogEpoch {
+        self.log
+            .as_ref()
+            .map_or_else(|| self.clock.current(), |log| log.durable())
+    }
+
+    /// The latest epoch of a group that others may take for older than it is (AK2).
+    pub(crate) fn straddle(&self) -> LogEpoch {
+        // Acquire pairs with `end_whole`. Who saw what the group wrote has taken a gate after it.
+        LogEpoch(self.straddle.load(Ordering::Acquire))
+    }
+
+    /// Ends the current epoch. The caller holds no gate.
+    pub(crate) fn tick(&self, gates: &Gates, now: Milliseconds) {
+        /// How long to wait when all gates are being taken by somebody who has not begun yet.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let patience = Duration::from_millis(limits::TICK_PATIENCE_MS);
+        let asked = Instant::now();
+        let mut whole = lock(&self.whole);
+        whole.tick_wanted = true;
+        while whole.tick_wanted {
+            drop(whole);
+            if let Some(all) = gates.try_enter_all() {
+                let mut whole = lock(&self.whole);
+                if whole.tick_wanted {
+                    whole.tick_wanted = false;
+                    self.close(now);
+                }
+                drop(whole);
+                drop(all);
+                return;
+            }
+            whole = lock(&self.whole);
+            if whole.running && asked.elapsed() >= patience {
+                // Beside the command: it cannot end its group while `whole` is locked (AK2), and
+                // no other session is in a turn.
+                whole.tick_wanted = false;
+                self.close(now);
+            } else if whole.tick_wanted {
+                let wait = if whole.running {
+                    patience.saturating_sub(asked.elapsed())
+                } else {
+                    PAUSE
+                };
+                let waited = self.ticked.wait_timeout(whole, wait);
+                whole = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// Moves the clock and closes the epoch that was current. The caller holds `whole`, and all
+    /// gates or none of the others do.
+    fn close(&self, now: Milliseconds) {
+        let next = self.clock.tick();
+        if let Some(log) = &self.log {
+            log.close_epoch(LogEpoch(next.0 - 1), now);
+        }
+    }
+
+    /// A command begins to run under all gates, which the caller holds; what its session has logged
+    /// before is handed over (AK3). Returns the current epoch.
+    pub(crate) fn begin_whole(&self) -> LogEpoch {
+        let mut whole = lock(&self.whole);
+        whole.running = true;
+        self.clock.current()
+    }
+
+    /// The command that began in epoch `begun` is done: `end_group` makes a group of the epoch that
+    /// it is given of what was logged, and hands it over. The caller holds all gates still.
+    pub(crate) fn end_whole(
+        &self,
+        begun: LogEpoch,
+        now: Milliseconds,
+        end_group: impl FnOnce(LogEpoch),
+    ) -> LogEpoch {
+        let mut whole = lock(&self.whole);
+        let epoch = self.clock.current();
+        end_group(epoch);
+        if epoch != begun {
+            // Release pairs with `straddle`; whoever reads what was written takes a gate first,
+            // which orders it too (AK2).
+            self.straddle.fetch_max(epoch.0, Ordering::Release);
+        }
+        whole.running = false;
+        if whole.tick_wanted {
+            whole.tick_wanted = false;
+            self.close(now);
+            self.ticked.notify_all();
+        }
+        epoch
+    }
+}
+
+#[cfg(test)]
+mod tests;

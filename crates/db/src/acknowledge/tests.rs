@@ -1,0 +1,454 @@
+//! Epochs that end, and what replies wait for, on a log whose disk is the test.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use pando_protocol::command::{CommandId, CommandSpec, resolve};
+use pando_protocol::{Reply, Request, RequestBuffer};
+
+use super::*;
+use crate::commands::testing::Shell;
+use crate::{Client, CommandError, Database, Host, HostProgress, Options, Outcome, Turn};
+
+type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
+
+/// A log whose disk is the test.
+#[derive(Default)]
+struct HandLog {
+    closed: AtomicU64,
+    durable: AtomicU64,
+    wanted: AtomicU64,
+    wake: OnceLock<Wake>,
+}
+
+impl fmt::Debug for HandLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandLog").finish_non_exhaustive()
+    }
+}
+
+impl HandLog {
+    /// What was closed is on disk now.
+    fn sync(&self) {
+        let closed = self.closed.load(Ordering::SeqCst);
+        self.durable.store(closed, Ordering::SeqCst);
+        if let Some(wake) = self.wake.get() {
+            wake(LogEpoch(closed));
+        }
+    }
+}
+
+impl EpochLog for HandLog {
+    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) {
+        let before = self.closed.swap(epoch.0, Ordering::SeqCst);
+        assert_eq!(before + 1, epoch.0, "epochs are closed in their order");
+    }
+
+    fn durable(&self) -> LogEpoch {
+        LogEpoch(self.durable.load(Ordering::SeqCst))
+    }
+
+    fn want(&self, epoch: LogEpoch) {
+        self.wanted.fetch_max(epoch.0, Ordering::SeqCst);
+    }
+
+    fn on_durable(&self, wake: Wake) {
+        assert!(self.wake.set(wake).is_ok(), "the log tells one listener");
+    }
+}
+
+/// A client of `sync` and an ordinary one of the same database.
+struct Pair {
+    log: Arc<HandLog>,
+    reader: Shell,
+    writer: Shell,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let log = Arc::new(HandLog::default());
+        let mut reader = Shell::with_log(Arc::<HandLog>::clone(&log));
+        let writer = reader.connect();
+        reader.client().durability = Durability::Sync;
+        Self {
+            log,
+            reader,
+            writer,
+        }
+    }
+
+    fn current(&self) -> u64 {
+        self.reader.database.epochs.current().0
+    }
+
+    /// Ends an epoch.
+    fn tick(&self) {
+        self.reader.database.end_epoch();
+    }
+
+    /// A writer's command in an epoch of its own; returns the epoch.
+    fn write(&mut self, line: &str) -> u64 {
+        self.tick();
+        self.writer.line(line);
+        let epoch = self.current();
+        self.tick();
+        epoch
+    }
+
+    /// What the reply to the reader's command waits for, as if it were the connection's first.
+    fn awaits(&mut self, line: &str) -> u64 {
+        self.reader.client().awaits = LogEpoch(0);
+        self.reader.line(line);
+        self.reader.client().awaits()
+    }
+}
+
+#[test]
+fn ak4_a_reply_waits_for_what_it_tells_of() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.awaits("GET never"), 0);
+    assert_eq!(pair.awaits("PING"), 0);
+    let one = pair.write("SET a 1");
+    let two = pair.write("SET b 1");
+    assert_eq!(pair.awaits("GET a"), one);
+    assert_eq!(pair.awaits("MGET a b never"), two);
+    assert_eq!(pair.awaits("EXISTS a"), one);
+    assert_eq!(pair.awaits("STRLEN b"), two);
+    // A write that changes nothing tells of what it found.
+    assert_eq!(pair.awaits("SETNX a 2"), one);
+    assert_eq!(pair.awaits("DEL never"), 0);
+    let current = pair.current();
+    assert_eq!(pair.awaits("SET c 1"), current);
+    let removed = pair.write("DEL b");
+    assert_eq!(pair.awaits("GET b"), removed, "the tombstone's epoch");
+    assert_eq!(pair.awaits("DEL b"), removed);
+    assert_eq!(pair.awaits("GETRANGE b 0 1"), removed);
+}
+
+#[test]
+fn ak4_an_expired_value_is_waited_for_as_if_it_were_seen() {
+    let mut pair = Pair::new();
+    let written = pair.write("SET a 1 PX 10");
+    pair.reader.pass_ms(20);
+    assert_eq!(pair.awaits("GET a"), written);
+    assert_eq!(pair.reader.line("GET a"), "$-1");
+}
+
+#[test]
+fn ak4_answers_about_ranges_and_databases_wait_for_everything() {
+    let mut pair = Pair::new();
+    pair.write("SET a 1");
+    for line in [
+        "DBSIZE",
+        "KEYS *",
+        "SCAN 0",
+        "RANDOMKEY",
+        "KRANGE - +",
+        "KCOUNT - +",
+        "KPREFIX a",
+        "KRANGEDEL [x [y",
+        "SWAPDB 3 4",
+        "FLUSHDB",
+    ] {
+        pair.tick();
+        let current = pair.current();
+        assert_eq!(pair.awaits(line), current, "{line}");
+    }
+}
+
+#[test]
+fn ak4_what_a_change_of_trees_shows_waits_for_it() {
+    let mut pair = Pair::new();
+    let old = pair.write("SET a 1");
+    let swapped = pair.write("SWAPDB 0 1");
+    assert_eq!(pair.awaits("GET a"), swapped, "absent by the exchange");
+    pair.reader.line("SELECT 1");
+    assert_eq!(pair.awaits("GET a"), swapped, "present by the exchange");
+    let flushed = pair.write("FLUSHALL");
+    assert_eq!(pair.awaits("GET a"), flushed);
+    assert!(old < swapped && swapped < flushed);
+    pair.reader.line("SELECT 2");
+    assert_eq!(pair.awaits("GET a"), 0, "it was empty all the time");
+}
+
+#[test]
+fn ak4_a_transaction_waits_for_what_its_commands_tell() {
+    let mut pair = Pair::new();
+    let one = pair.write("SET a 1");
+    let exec = |pair: &mut Pair, lines: &[&str]| {
+        for line in lines {
+            pair.reader.line(line);
+        }
+        pair.awaits("EXEC")
+    };
+    assert_eq!(exec(&mut pair, &["MULTI", "GET a"]), one);
+    assert_eq!(exec(&mut pair, &["MULTI", "PING"]), 0);
+    let current = pair.current();
+    assert_eq!(exec(&mut pair, &["MULTI", "GET a", "SET b 1"]), current);
+    // Whether a watched key has changed tells of the change.
+    pair.reader.line("WATCH a");
+    let changed = pair.write("SET a 2");
+    assert!(exec(&mut pair, &["MULTI", "PING"]) >= changed);
+}
+
+#[test]
+fn others_wait_for_nothing_and_nobody_waits_again() {
+    let mut pair = Pair::new();
+    pair.write("SET a 1");
+    pair.writer.line("GET a");
+    pair.writer.line("SET a 2");
+    assert_eq!(pair.writer.client().awaits(), 0);
+    let one = pair.current();
+    pair.reader.line("SET b 1");
+    pair.tick();
+    pair.reader.line("GET never");
+    assert_eq!(pair.reader.client().awaits(), one, "it never goes back");
+    pair.reader.client().durability = Durability::Interval;
+    pair.reader.line("SET b 2");
+    assert_eq!(pair.reader.client().awaits(), one);
+}
+
+/// A client of `sync` that misses a key must learn of the removal, whatever maintenance has done.
+#[test]
+fn ak4_tombstones_stay_until_their_epoch_is_on_disk() {
+    let mut pair = Pair::new();
+    pair.write("SET a 1");
+    let removed = pair.write("DEL a");
+    let database = Arc::clone(&pair.reader.database);
+    let mut session = database.session().expect("a session is free");
+    for _ in 0..5 {
+        session.maintain();
+    }
+    assert_eq!(pair.awaits("GET a"), removed);
+    pair.log.sync();
+    for _ in 0..5 {
+        session.maintain();
+    }
+    assert_eq!(pair.awaits("GET a"), 0, "the tombstone has gone");
+}
+
+#[test]
+fn who_waits_is_told() {
+    let mut pair = Pair::new();
+    let told = Arc::new(AtomicU64::new(0));
+    let database = Arc::clone(&pair.reader.database);
+    assert!(database.is_durable());
+    {
+        let told = Arc::clone(&told);
+        database.on_durable(move |epoch| told.store(epoch, Ordering::SeqCst));
+    }
+    pair.reader.line("SET a 1");
+    let epoch = pair.reader.client().awaits();
+    assert!(epoch > database.durable());
+    database.want_durable(epoch);
+    assert_eq!(pair.log.wanted.load(Ordering::SeqCst), epoch);
+    assert_eq!(
+        pair.reader.line("WAITAOF 1 0 0"),
+        "-ERR this command needs a server; the database is embedded"
+    );
+    pair.tick();
+    pair.log.sync();
+    assert_eq!(
+        (database.durable(), told.load(Ordering::SeqCst)),
+        (epoch, epoch)
+    );
+}
+
+/// A host whose DEBUG waits until the test lets it go on.
+struct Gatekeeper {
+    begun: Sender<()>,
+    goes_on: Receiver<()>,
+}
+
+impl Host for Gatekeeper {
+    fn execute(
+        &mut self,
+        _: &mut Turn<'_>,
+        _: &mut Client,
+        _: CommandId,
+        _: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        self.begun.send(()).expect("the test waits");
+        self.goes_on.recv().expect("the test lets it go on");
+        reply.ok();
+        Ok(HostProgress::Done)
+    }
+
+    fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
+
+    fn queued(&mut self, _: &Client) {}
+
+    fn finished(
+        &mut self,
+        _: &Client,
+        _: &'static CommandSpec,
+        _: Request<'_>,
+        _: usize,
+        _: Option<&CommandError>,
+    ) {
+    }
+
+    fn refused(&mut self, _: Option<&'static CommandSpec>, _: &CommandError) {}
+}
+
+fn run(turn: &mut Turn<'_>, client: &mut Client, host: &mut impl Host, line: &str) {
+    let request = RequestBuffer::from_args(line.split(' ').map(|word| word.as_bytes().to_vec()));
+    let request = request.as_request();
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, client.protocol);
+    let outcome = turn.execute(client, resolve(request), request, &mut reply, host);
+    assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+    assert_ne!(bytes[0], b'-', "{line}: {}", bytes.escape_ascii());
+}
+
+/// AK2: the clock does not wait for a long EXEC; what it wrote in the epoch in which it began is
+/// taken for what it is, part of a group of the epoch in which it ended.
+#[test]
+fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
+    let mut pair = Pair::new();
+    let database = Arc::clone(&pair.reader.database);
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let begins_in = pair.current();
+    let exec = {
+        let database = Arc::clone(&database);
+        std::thread::spawn(move || {
+            let mut session = database.session().expect("a session is free");
+            let mut client = Client::new(7, true);
+            client.durability = Durability::Sync;
+            let mut host = Gatekeeper { begun, goes_on };
+            let mut turn = session.turn();
+            for line in ["MULTI", "SET early 1", "DEBUG wait", "SET late 1", "EXEC"] {
+                run(&mut turn, &mut client, &mut host, line);
+            }
+            drop(turn);
+            client.awaits()
+        })
+    };
+    has_begun.recv().expect("the command runs");
+    pair.tick();
+    assert_eq!(pair.current(), begins_in + 1);
+    assert_eq!(pair.log.closed.load(Ordering::SeqCst), begins_in);
+    pair.log.sync();
+    go_on.send(()).expect("the command waits");
+    assert_eq!(exec.join().expect("it ends"), begins_in + 1);
+    // Its value says the first epoch, which is on disk; its group is not.
+    assert_eq!(pair.awaits("GET early"), begins_in + 1);
+    assert_eq!(pair.awaits("GET late"), begins_in + 1);
+    pair.tick();
+    pair.log.sync();
+    assert_eq!(database.durable(), begins_in + 1);
+}
+
+/// Whoever holds all gates ticks for the thread that waits for them.
+#[test]
+fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
+    let log = Arc::new(HandLog::default());
+    let shell = Shell::with_log(Arc::<HandLog>::clone(&log));
+    let database = &shell.database;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut storm = shell_on(database);
+                while !over.load(Ordering::Relaxed) {
+                    let mut turn = storm.0.turn();
+                    run(&mut turn, &mut storm.1, &mut NoHost, "MSET a 1 b 2");
+                    run(&mut turn, &mut storm.1, &mut NoHost, "MSET a 2 b 1");
+                }
+            });
+        }
+        let begun = Instant::now();
+        for _ in 0..100 {
+            database.end_epoch();
+        }
+        let elapsed = begun.elapsed();
+        over.store(true, Ordering::Relaxed);
+        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+    });
+    assert_eq!(log.closed.load(Ordering::SeqCst), 100);
+}
+
+/// AK1, and that two threads that tick do not close an epoch twice.
+#[test]
+fn ak1_a_turn_sees_one_epoch() {
+    let log = Arc::new(HandLog::default());
+    let shell = Shell::with_log(Arc::<HandLog>::clone(&log));
+    let database = &shell.database;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut worker = shell_on(database);
+                while !over.load(Ordering::Relaxed) {
+                    let mut turn = worker.0.turn();
+                    let epoch = database.epochs.current();
+                    for _ in 0..10 {
+                        run(&mut turn, &mut worker.1, &mut NoHost, "SET a 1");
+                    }
+                    assert_eq!(database.epochs.current(), epoch);
+                }
+            });
+        }
+        let tick = || {
+            for _ in 0..200 {
+                database.end_epoch();
+            }
+        };
+        let other = scope.spawn(tick);
+        tick();
+        other.join().expect("it ticks");
+        over.store(true, Ordering::Relaxed);
+    });
+    // Each asked for the end of an epoch; two that ask at once may be content with one.
+    let closed = log.closed.load(Ordering::SeqCst);
+    assert!((200..=400).contains(&closed), "{closed}");
+}
+
+fn shell_on(database: &Arc<Database>) -> (crate::Session, Client) {
+    let session = database.session().expect("a session is free");
+    (session, Client::new(1, true))
+}
+
+struct NoHost;
+
+impl Host for NoHost {
+    fn execute(
+        &mut self,
+        _: &mut Turn<'_>,
+        _: &mut Client,
+        _: CommandId,
+        _: Request<'_>,
+        _: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        Err(CommandError::NoHost)
+    }
+
+    fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
+
+    fn queued(&mut self, _: &Client) {}
+
+    fn finished(
+        &mut self,
+        _: &Client,
+        _: &'static CommandSpec,
+        _: Request<'_>,
+        _: usize,
+        _: Option<&CommandError>,
+    ) {
+    }
+
+    fn refused(&mut self, _: Option<&'static CommandSpec>, _: &CommandError) {}
+}
+
+/// Without a log everything counts as being on disk, and nobody is told anything.
+#[test]
+fn without_a_log_nothing_is_waited_for() {
+    let database = Database::open(Options::default()).expect("the options are valid");
+    assert!(!database.is_durable());
+    assert_eq!(database.durable(), database.epochs.current().0);
+    database.want_durable(u64::MAX);
+    database.on_durable(|_| unreachable!("there is no log"));
+}

@@ -1,0 +1,202 @@
+//! Connections whose replies wait for the disk.
+//!
+//! A reply to a client of `sync` waits until everything that it could tell of is on disk
+//! ([`pando_db::Client::awaits`]). Its bytes stay in the connection's output, everything written
+//! behind them too, and the worker goes on: the next requests of the connection are executed, as
+//! long as its output has room. WAITAOF waits the same way, but for itself.
+//!
+//! ```text
+//! execute ─► follow: the reply awaits an epoch that is not on disk ─► holding
+//!              │ end of the turn, no gate held
+//!              ▼
+//! ask_for_disk: the log is told, the mailbox notes the epoch (WM4)
+//!              │ woken, or passing by
+//!              ▼
+//! release: what is on disk by now may be sent
+//! ```
+//!
+//! Invariants:
+//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more.
+//! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
+//!   least epoch that any of them waits for, or a smaller one.
+//!
+//! Deliberately absent: what a reply waits for, which the database says, whatever the protocol.
+
+use pando_db::Database;
+
+use super::connection::{Connection, Phase};
+use super::{Worker, queue_up, touch};
+use crate::registry::ClientFlag;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    slots: Vec<usize>,
+    /// What was on disk when the worker last looked, and when it last let something go.
+    durable: u64,
+    released: u64,
+    /// The last epoch that the log was asked for.
+    asked: u64,
+    /// The last epoch that is waited for.
+    latest: u64,
+    /// The epoch that the mailbox has noted; the greatest number is none.
+    noted: u64,
+    /// The least epoch that is waited for since the last look at all.
+    least: u64,
+}
+
+impl Default for Holding {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            durable: 0,
+            released: 0,
+            asked: 0,
+            latest: 0,
+            noted: u64::MAX,
+            least: u64::MAX,
+        }
+    }
+}
+
+impl Holding {
+    /// A request of a connection was executed, its reply written from offset `start` of the output
+    /// on: holds it if it must wait.
+    #[inline]
+    pub(crate) fn follow(
+        &mut self,
+        slot: usize,
+        connection: &mut Connection,
+        start: usize,
+        database: &Database,
+    ) {
+        let epoch = connection.client.awaits();
+        if epoch > self.durable {
+            self.hold(slot, connection, start, epoch, database);
+        }
+    }
+
+    #[cold]
+    fn hold(
+        &mut self,
+        slot: usize,
+        connection: &mut Connection,
+        start: usize,
+        epoch: u64,
+        database: &Database,
+    ) {
+        self.durable = database.durable();
+        if epoch > self.durable {
+            connection.output.hold(start, epoch);
+            self.add(slot, connection, epoch);
+        }
+    }
+
+    /// A connection waits for an epoch (HO1).
+    pub(crate) fn add(&mut self, slot: usize, connection: &mut Connection, epoch: u64) {
+        self.latest = self.latest.max(epoch);
+        self.least = self.least.min(epoch);
+        if !connection.flags.holding {
+            connection.flags.holding = true;
+            connection.record.set_flag(ClientFlag::Held, true);
+            self.slots.push(slot);
+        }
+    }
+}
+
+impl Worker {
+    /// Tells the log what is waited for. No gate is held.
+    #[inline]
+    pub(super) fn ask_for_disk(&mut self) {
+        if !self.holding.slots.is_empty() {
+            self.ask();
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self) {
+        let holding = &mut self.holding;
+        if holding.latest > holding.asked {
+            holding.asked = holding.latest;
+            self.shared.database.want_durable(holding.latest);
+        }
+        if holding.least < holding.noted {
+            holding.noted = holding.least;
+            self.mailbox.await_durable(holding.least);
+        }
+    }
+
+    /// Whether something that is waited for is on disk, though nobody may say so any more (WM4).
+    pub(super) fn must_release(&self) -> bool {
+        !self.holding.slots.is_empty() && self.shared.database.durable() >= self.holding.noted
+    }
+
+    /// Lets go what is on disk by now.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        if !self.holding.slots.is_empty() {
+            self.release_some();
+        }
+    }
+
+    #[cold]
+    fn release_some(&mut self) {
+        let durable = self.shared.database.durable();
+        if durable == self.holding.released {
+            return;
+        }
+        self.holding.durable = durable;
+        self.holding.released = durable;
+        self.holding.least = u64::MAX;
+        for slot in std::mem::take(&mut self.holding.slots) {
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            // Another connection may have taken the slot.
+            if !connection.flags.holding {
+                continue;
+            }
+            connection.output.release(durable);
+            if connection.output.has_sendable() {
+                touch(slot, connection, &mut self.touched);
+            }
+            if matches!(connection.phase, Phase::Awaiting { epoch, .. } if epoch <= durable) {
+                self.end_await(slot, true);
+            }
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            if let Some(epoch) = connection.awaits() {
+                self.holding.least = self.holding.least.min(epoch);
+                self.holding.slots.push(slot);
+            } else {
+                connection.flags.holding = false;
+                connection.record.set_flag(ClientFlag::Held, false);
+            }
+        }
+        self.holding.noted = u64::MAX;
+        self.ask_for_disk();
+    }
+
+    /// WAITAOF answers: how many disks of this server have everything, and how many replicas.
+    pub(super) fn end_await(&mut self, slot: usize, durable: bool) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let Phase::Awaiting { silent, .. } = connection.phase else {
+            return;
+        };
+        if !silent {
+            let reply: &[u8] = if durable {
+                b"*2\r\n:1\r\n:0\r\n"
+            } else {
+                b"*2\r\n:0\r\n:0\r\n"
+            };
+            let buffer = connection.output.buffer(&mut self.pool);
+            buffer.extend_from_slice(reply);
+            touch(slot, connection, &mut self.touched);
+        }
+        connection.enter(Phase::Ready);
+        queue_up(slot, connection, &mut self.queue);
+    }
+}

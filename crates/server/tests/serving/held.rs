@@ -1,0 +1,345 @@
+//! Replies that wait for the disk, which is a test here: it says when an epoch is on it.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use pando_db::{Database, EpochLog, LogEpoch, Milliseconds};
+use pando_server::{Config, Server};
+
+use crate::harness::{PATIENCE, Wire, request};
+
+type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
+
+/// A log whose disk is the test.
+#[derive(Default)]
+struct HandLog {
+    closed: AtomicU64,
+    durable: AtomicU64,
+    wanted: AtomicU64,
+    wake: OnceLock<Wake>,
+}
+
+impl fmt::Debug for HandLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandLog").finish_non_exhaustive()
+    }
+}
+
+impl EpochLog for HandLog {
+    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) {
+        self.closed.store(epoch.0, Ordering::SeqCst);
+    }
+
+    fn durable(&self) -> LogEpoch {
+        LogEpoch(self.durable.load(Ordering::SeqCst))
+    }
+
+    fn want(&self, epoch: LogEpoch) {
+        self.wanted.fetch_max(epoch.0, Ordering::SeqCst);
+    }
+
+    fn on_durable(&self, wake: Wake) {
+        assert!(self.wake.set(wake).is_ok(), "the server listens once");
+    }
+}
+
+/// A server with one worker in this process, whose connections begin with `sync`.
+struct HeldServer {
+    log: Arc<HandLog>,
+    server: Option<Server>,
+}
+
+impl HeldServer {
+    fn start(change: impl FnOnce(&mut Config)) -> Self {
+        let log = Arc::new(HandLog::default());
+        let mut config = Config {
+            port: 0,
+            threads: 1,
+            ..Config::default()
+        };
+        change(&mut config);
+        let epoch_log = Arc::<HandLog>::clone(&log);
+        let server = Server::start_with(config, None, |options| {
+            Database::open_with(options, Some(epoch_log))
+        });
+        Self {
+            log,
+            server: Some(server.expect("the server starts")),
+        }
+    }
+
+    fn connect(&self) -> Wire {
+        let shared = self.server.as_ref().expect("it runs").shared();
+        let address = shared.listening().tcp[0];
+        Wire::new(TcpStream::connect(address).expect("a connection"))
+    }
+
+    /// A connection with replies that wait for the disk.
+    fn connect_sync(&self) -> Wire {
+        let mut wire = self.connect();
+        wire.ask(&["CLIENT", "DURABILITY", "SYNC"], "+OK\r\n");
+        wire
+    }
+
+    /// Everything that was executed before is on disk.
+    fn sync(&self) {
+        let target = self.log.closed.load(Ordering::SeqCst) + 1;
+        self.wait_until("the epoch ends", || {
+            self.log.closed.load(Ordering::SeqCst) >= target
+        });
+        let closed = self.log.closed.load(Ordering::SeqCst);
+        self.log.durable.store(closed, Ordering::SeqCst);
+        self.log.wake.get().expect("the server listens")(LogEpoch(closed));
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < deadline, "in vain: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Nothing more comes, now that the worker has gone through turns since `wire` has sent.
+    #[track_caller]
+    fn expect_nothing(&self, wire: &Wire) {
+        let mut other = self.connect();
+        for _ in 0..3 {
+            other.expect_served();
+        }
+        assert!(!wire.has_input(), "a reply did not wait for the disk");
+    }
+
+    /// What CLIENT LIST says of the flags of a client.
+    fn flags(&self, id: &str) -> String {
+        let list = self.connect().ask_any(&["CLIENT", "LIST", "ID", id]);
+        let flags = list
+            .split(' ')
+            .find_map(|field| field.strip_prefix("flags="));
+        flags.expect("flags").to_owned()
+    }
+}
+
+impl Drop for HeldServer {
+    fn drop(&mut self) {
+        // What waits is let go, so that the server need not wait for it.
+        self.log.durable.store(u64::MAX >> 1, Ordering::SeqCst);
+        drop(self.server.take());
+    }
+}
+
+#[test]
+fn a_write_is_acknowledged_when_it_is_on_disk() {
+    let server = HeldServer::start(|_| {});
+    let mut sync = server.connect_sync();
+    let mut other = server.connect();
+    sync.send("SET k v\r\nPING\r\nGET k\r\n");
+    server.wait_until("the worker asks for the disk", || {
+        server.log.wanted.load(Ordering::SeqCst) > 0
+    });
+    server.expect_nothing(&sync);
+    // Who does not wait sees the value, and who waits and sees it waits too.
+    other.ask(&["GET", "k"], "$1\r\nv\r\n");
+    let mut reader = server.connect_sync();
+    reader.send("PING\r\nGET k\r\n");
+    reader.expect("+PONG\r\n");
+    server.expect_nothing(&reader);
+    server.sync();
+    sync.expect("+OK\r\n+PONG\r\n$1\r\nv\r\n");
+    reader.expect("$1\r\nv\r\n");
+    // What is on disk is not waited for again.
+    sync.ask(&["GET", "k"], "$1\r\nv\r\n");
+    reader.send("DEL k\r\n");
+    server.expect_nothing(&reader);
+    sync.send("GET k\r\n");
+    server.expect_nothing(&sync);
+    server.sync();
+    reader.expect(":1\r\n");
+    sync.expect("$-1\r\n");
+}
+
+#[test]
+fn replies_are_let_go_in_order_as_epochs_come_to_disk() {
+    let server = HeldServer::start(|_| {});
+    let mut wire = server.connect_sync();
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        wire.send(format!("SET k{round} v\r\nECHO {round}\r\n"));
+        expected.push(format!("+OK\r\n$1\r\n{round}\r\n"));
+        server.expect_nothing(&wire);
+        let closed = server.log.closed.load(Ordering::SeqCst);
+        server.wait_until("an epoch ends", || {
+            server.log.closed.load(Ordering::SeqCst) > closed
+        });
+    }
+    server.sync();
+    wire.expect(expected.concat());
+    // A long command is waited for like any other.
+    wire.send("SET k0 w\r\nKEYS k0\r\n");
+    server.expect_nothing(&wire);
+    server.sync();
+    wire.expect("+OK\r\n*1\r\n$2\r\nk0\r\n");
+}
+
+/// The bound of the output holds: the server stops executing, and goes on when the disk does.
+#[test]
+fn a_flood_that_waits_is_bounded() {
+    let server = HeldServer::start(|_| {});
+    let mut wire = server.connect_sync();
+    let line = request(&[b"SET", b"k", b"v"]);
+    let count = 200_000;
+    let mut sender = wire.clone_stream();
+    let flood = std::thread::spawn(move || sender.send(line.repeat(count)));
+    let mut admin = server.connect();
+    let mut held = || {
+        let text = admin.ask_any(&["INFO", "clients"]);
+        let field = "client_recent_max_output_buffer:";
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        line.expect("the field").parse::<usize>().expect("a number")
+    };
+    server.wait_until("the output is full", || {
+        held() >= pando_server::limits::OUTPUT_PAUSE_BYTES
+    });
+    server.expect_nothing(&wire);
+    let batch_bytes = 64 * 1024;
+    assert!(held() <= pando_server::limits::OUTPUT_PAUSE_BYTES + batch_bytes);
+    let done = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while done.load(Ordering::SeqCst) == 0 {
+                server.sync();
+            }
+        });
+        wire.expect("+OK\r\n".repeat(count));
+        done.store(1, Ordering::SeqCst);
+    });
+    flood.join().expect("everything was sent");
+}
+
+#[test]
+fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
+    let server = HeldServer::start(|config| config.timeout_s = 1);
+    let mut wire = server.connect_sync();
+    wire.send("CLIENT ID\r\n");
+    let id = wire.line().trim_start_matches(':').to_owned();
+    assert_eq!(server.flags(&id), "N");
+    wire.send("SET k v\r\n");
+    server.wait_until("it waits", || server.flags(&id) == "b");
+    // The disk may take longer than a client may be idle.
+    let since = Instant::now();
+    server.wait_until("its idle time is over", || {
+        since.elapsed() > Duration::from_millis(2500)
+    });
+    assert_eq!(server.flags(&id), "b");
+    server.sync();
+    wire.expect("+OK\r\n");
+    wire.send("SET k w\r\n");
+    server.wait_until("it waits again", || server.flags(&id) == "b");
+    server
+        .connect()
+        .ask(&["CLIENT", "KILL", "ID", &id], ":1\r\n");
+    wire.expect_closed();
+    let mut next = server.connect_sync();
+    next.send("SET k x\r\n");
+    server.expect_nothing(&next);
+    server.sync();
+    next.expect("+OK\r\n");
+}
+
+#[test]
+fn the_last_replies_wait_too() {
+    let server = HeldServer::start(|_| {});
+    let mut quits = server.connect_sync();
+    quits.send("SET a 1\r\nQUIT\r\n");
+    let mut ends = server.connect_sync();
+    ends.send("SET b 1\r\n");
+    ends.end();
+    let mut breaks = server.connect_sync();
+    breaks.send("SET c 1\r\n*x\r\n");
+    let mut silent = server.connect_sync();
+    silent.send("CLIENT REPLY OFF\r\nSET d 1\r\nCLIENT REPLY ON\r\n");
+    for wire in [&quits, &ends, &breaks, &silent] {
+        server.expect_nothing(wire);
+    }
+    server.sync();
+    quits.expect("+OK\r\n+OK\r\n");
+    quits.expect_closed();
+    ends.expect("+OK\r\n");
+    ends.expect_closed();
+    breaks.expect("+OK\r\n-ERR Protocol error: invalid multibulk length\r\n");
+    breaks.expect_closed();
+    silent.expect("+OK\r\n");
+    silent.expect_served();
+}
+
+/// A server that stops sends what comes to disk meanwhile.
+#[test]
+fn replies_that_wait_at_the_end_are_sent() {
+    let server = HeldServer::start(|_| {});
+    let mut wire = server.connect_sync();
+    wire.send("SET k v\r\n");
+    server.expect_nothing(&wire);
+    let shared = Arc::clone(server.server.as_ref().expect("it runs").shared());
+    shared.request_shutdown();
+    server.sync();
+    wire.expect("+OK\r\n");
+    wire.expect_closed();
+}
+
+#[test]
+fn a_connection_chooses_its_mode() {
+    let server = HeldServer::start(|config| config.durability = pando_db::Durability::Sync);
+    let mut wire = server.connect();
+    wire.ask(&["CLIENT", "DURABILITY"], "$4\r\nsync\r\n");
+    wire.send("SET k v\r\n");
+    server.expect_nothing(&wire);
+    server.sync();
+    wire.expect("+OK\r\n");
+    wire.ask(&["CLIENT", "DURABILITY", "interval"], "+OK\r\n");
+    wire.ask(&["CLIENT", "DURABILITY"], "$8\r\ninterval\r\n");
+    wire.ask(&["SET", "k", "w"], "+OK\r\n");
+    wire.ask(&["CLIENT", "DURABILITY", "NONE"], "+OK\r\n");
+    let error = "-ERR CLIENT DURABILITY mode must be NONE, INTERVAL or SYNC\r\n";
+    wire.ask(&["CLIENT", "DURABILITY", "always"], error);
+    wire.ask(&["RESET"], "+RESET\r\n");
+    wire.ask(&["CLIENT", "DURABILITY"], "$4\r\nsync\r\n");
+}
+
+#[test]
+fn waitaof_waits_for_the_disk() {
+    let server = HeldServer::start(|_| {});
+    let mut wire = server.connect();
+    wire.ask(&["SET", "k", "v"], "+OK\r\n");
+    wire.send("WAITAOF 1 0 0\r\nPING\r\n");
+    server.expect_nothing(&wire);
+    server.sync();
+    wire.expect("*2\r\n:1\r\n:0\r\n+PONG\r\n");
+    // A time that is over, and conditions that hold at once.
+    wire.ask(&["SET", "k", "w"], "+OK\r\n");
+    let start = Instant::now();
+    wire.ask(&["WAITAOF", "1", "0", "100"], "*2\r\n:0\r\n:0\r\n");
+    assert!(start.elapsed() >= Duration::from_millis(99));
+    wire.ask(&["WAITAOF", "0", "0", "0"], "*2\r\n:0\r\n:0\r\n");
+    wire.ask(&["MULTI"], "+OK\r\n");
+    wire.ask(&["WAITAOF", "1", "0", "0"], "+QUEUED\r\n");
+    wire.ask(&["EXEC"], "*1\r\n*2\r\n:0\r\n:0\r\n");
+    for (line, error) in [
+        (["WAITAOF", "2", "0", "0"], "-ERR WAITAOF can wait for"),
+        (["WAITAOF", "x", "0", "0"], "-ERR value is not an integer"),
+        (["WAITAOF", "1", "0", "-1"], "-ERR timeout is negative"),
+    ] {
+        wire.send(request(&line.map(str::as_bytes)));
+        assert!(wire.line().starts_with(error), "{line:?}");
+    }
+    // Who goes away while it waits leaves nothing behind.
+    wire.send("CLIENT ID\r\n");
+    let id = wire.line().trim_start_matches(':').to_owned();
+    wire.send("WAITAOF 1 0 0\r\n");
+    server.wait_until("it waits", || server.flags(&id) == "b");
+    wire.end();
+    wire.expect_closed();
+}
