@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, NewValue, Ordered, Point,
-    Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
+    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
+    Point, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
 };
 use pando_masstree::Masstree;
 
@@ -122,6 +122,16 @@ impl Point for StoreSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         on!(StoreSession, self, session => session.sample(tree, random, read))
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        on!(StoreSession, self, session => session.sweep(tree, hand, steps, visit))
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

@@ -12,6 +12,8 @@
 //! - **E4** A scan yields keys in strict order, without duplicates, and every key that is present
 //!   from its start to its end.
 //! - **E5** A reader sees a whole value of one version, never a mixture.
+//! - **E6** The access mark of a value is the one that it was written with until a reader of that
+//!   value changes it; a racing change may be lost.
 //!
 //! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
 
@@ -20,7 +22,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Deadline, EpochClock, Key, NewValue, TreeId, ValueRef, ValueVersion};
+use crate::{Deadline, EpochClock, Hand, Key, NewValue, TreeId, ValueRef, ValueVersion};
 
 /// Every session that the engine can serve is in use.
 #[derive(Debug, Error)]
@@ -134,6 +136,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Keys in a tree, expired ones included, tombstones not. O(sessions).
     fn len(&self, tree: TreeId) -> u64;
 
+    /// About how many bytes come back when pins end and the horizon moves: what was replaced or
+    /// removed, with the tombstones. O(sessions).
+    fn reclaimable_bytes(&self) -> usize;
+
     /// Reports the engine's figures.
     fn gauges(&self, report: &mut dyn FnMut(Gauge));
 }
@@ -207,6 +213,17 @@ pub trait Point {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R;
+
+    /// Shows up to `steps` values to `visit`, or those of a bucket more, going on where `hand`
+    /// stands; whether the end was reached, the hand being at the start again. Every key that stays
+    /// from start to end is shown once at least. `visit` may change access marks.
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool;
 
     /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees);
     /// returns the steps done, 0 when there is nothing to do.

@@ -16,6 +16,7 @@ mod contract;
 pub mod key;
 pub mod limits;
 mod reference;
+mod sweep;
 mod value;
 mod version;
 
@@ -24,8 +25,10 @@ pub use contract::{
 };
 pub use key::{Key, TreeId};
 pub use reference::{ReferenceEngine, ReferenceSession};
+pub use sweep::{Hand, sweep_in_order};
+pub use value::mark;
 pub use value::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashIter, HashRef, NewValue,
-    PackedRow, StringRef, TypeTag, ValueRef, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashIter, HashRef,
+    NewValue, PackedRow, StringRef, TypeTag, ValueRef, WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

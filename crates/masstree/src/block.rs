@@ -4,7 +4,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | version |
-//! | 8 | 4 | meta: kind (3 bits), deadline, extras, long, external (1 bit each), 1 spare, suffix length (8), body length (16) |
+//! | 8 | 4 | meta: kind (3 bits), deadline, extras, long, external (1 bit each), suffix length (7), body length (12), access mark (6) |
 //! | 12 | 8 | suffix and body length, 4 bytes each, when *long* |
 //! | … | 8 | deadline, when there is one |
 //! | … | 5 | flags (4) and encoding (1), when not zero |
@@ -14,7 +14,8 @@
 //! A plain 8-byte value of a key that ends two bytes after its slice takes 22 bytes.
 //!
 //! Invariants:
-//! - **MB1** A published block is immutable; a change publishes a new block and retires the old
+//! - **MB1** A published block is immutable but for its access mark, which is a hint and lies in a
+//!   word that is only accessed as an atomic; a change publishes a new block and retires the old
 //!   one.
 //! - **MB2** Every body and every external suffix is owned by exactly one block that is not
 //!   retired, or by retired blocks only. A successor takes them over bit by bit; the retired
@@ -27,10 +28,12 @@
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use pando_engine::mark::{with_mark, without_mark};
 use pando_engine::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashRef, NewValue, StringRef, ValueRef,
-    ValueVersion, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, HashRef, NewValue, StringRef,
+    ValueRef, ValueVersion, WideRow,
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Reclaim;
@@ -46,9 +49,19 @@ const HAS_EXTRAS: u32 = 1 << 4;
 const IS_LONG: u32 = 1 << 5;
 const IS_EXTERNAL: u32 = 1 << 6;
 const OPTIONS: u32 = HAS_DEADLINE | HAS_EXTRAS | IS_LONG | IS_EXTERNAL;
-const SUFFIX_SHIFT: u32 = 8;
-const BODY_SHIFT: u32 = 16;
+const SUFFIX_SHIFT: u32 = 7;
+/// Longest suffix whose length is in the meta word.
+const SUFFIX_SHORT_MAX: usize = 0x7f;
+const BODY_SHIFT: u32 = 14;
+/// Longest body whose length is in the meta word.
+const BODY_SHORT_MAX: usize = 0xfff;
+const META_OFFSET: usize = 8;
 const EXTRAS_BYTES: usize = 5;
+
+// The lengths do not meet each other or the mark.
+const _: () = assert!(SUFFIX_SHORT_MAX >> (BODY_SHIFT - SUFFIX_SHIFT) == 0);
+const _: () =
+    assert!(without_mark(u32::MAX) == (1 << BODY_SHIFT) * (BODY_SHORT_MAX as u32 + 1) - 1);
 
 const BODY_ALIGN: usize = 8;
 const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>() <= BODY_ALIGN);
@@ -93,7 +106,7 @@ struct Shape {
 
 impl Shape {
     fn new(mut meta: u32, suffix_bytes: usize, body_bytes: usize) -> Self {
-        if suffix_bytes > 0xff || body_bytes > 0xffff {
+        if suffix_bytes > SUFFIX_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
             meta |= IS_LONG;
         } else {
             meta |= (suffix_bytes as u32) << SUFFIX_SHIFT | (body_bytes as u32) << BODY_SHIFT;
@@ -195,6 +208,21 @@ impl<'g> BlockRef<'g> {
         unsafe { field.read_unaligned() }
     }
 
+    /// The word that holds the access mark.
+    #[inline]
+    fn meta_word(self) -> &'g AtomicU32 {
+        let word = self.0.as_ptr().wrapping_add(META_OFFSET);
+        // SAFETY: the block lives (M1), is aligned to 8 (P2), and this word is accessed as an
+        // atomic only since the block was published (MB1).
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Kind, options and lengths, without the mark.
+    #[inline]
+    fn meta(self) -> u32 {
+        without_mark(self.meta_word().load(Ordering::Relaxed))
+    }
+
     #[inline]
     fn slice(self, offset: usize, bytes: usize) -> &'g [u8] {
         let start = self.0.as_ptr().wrapping_add(offset);
@@ -211,12 +239,12 @@ impl<'g> BlockRef<'g> {
 
     #[inline]
     fn shape(self) -> Shape {
-        let meta = self.read::<u32>(8);
+        let meta = self.meta();
         if meta & IS_LONG != 0 {
             let (suffix, body) = (self.read::<u32>(12), self.read::<u32>(16));
             return Shape::locate(meta, suffix as usize, body as usize);
         }
-        let suffix_bytes = (meta >> SUFFIX_SHIFT & 0xff) as usize;
+        let suffix_bytes = (meta >> SUFFIX_SHIFT) as usize & SUFFIX_SHORT_MAX;
         Shape::locate(meta, suffix_bytes, (meta >> BODY_SHIFT) as usize)
     }
 
@@ -227,7 +255,7 @@ impl<'g> BlockRef<'g> {
 
     #[inline]
     pub(crate) fn is_tombstone(self) -> bool {
-        self.read::<u32>(8) & KIND_MASK == Kind::Tombstone as u32
+        self.meta() & KIND_MASK == Kind::Tombstone as u32
     }
 
     /// What follows the entry's slice in its key; empty when the key ends there.
@@ -266,6 +294,7 @@ impl<'g> BlockRef<'g> {
             version: self.version(),
             attributes,
             body,
+            mark: AccessMark::of(self.meta_word()),
         })
     }
 
@@ -278,6 +307,14 @@ impl<'g> BlockRef<'g> {
     /// Bytes that retiring the block holds back, as far as they are the block's own.
     pub(crate) fn bytes(self) -> usize {
         self.shape().bytes()
+    }
+
+    /// Bytes beyond the block's own that go with a value that has no successor.
+    pub(crate) fn object_bytes(self) -> usize {
+        match self.value() {
+            Some(value) if self.shape().kind().is_object() => value.heap_bytes(),
+            _ => 0,
+        }
     }
 
     /// A block of a new value, or of a tombstone when there is none.
@@ -293,7 +330,7 @@ impl<'g> BlockRef<'g> {
                 pool,
                 version,
                 Kind::Tombstone,
-                None,
+                (Attributes::default(), 0),
                 suffix,
                 0,
                 Source::None,
@@ -306,12 +343,11 @@ impl<'g> BlockRef<'g> {
             Body::Chunked(_) => (Kind::Chunked, size_of::<Chunked>()),
             Body::Wide(_) => (Kind::Wide, size_of::<WideRow>()),
         };
-        let attributes = Some(new.attributes);
         Self::assemble(
             pool,
             version,
             kind,
-            attributes,
+            (new.attributes, new.mark),
             suffix,
             bytes,
             Source::New(new.body),
@@ -322,14 +358,16 @@ impl<'g> BlockRef<'g> {
     /// taken over: this block is to be retired with [`Keep`]`.body`.
     pub(crate) fn rebuild(self, pool: &mut Pool, suffix: Suffix<'_>) -> Self {
         let shape = self.shape();
-        let attributes = self.value().map(|value| value.attributes);
+        let value = self.value();
+        let attributes = value.map(|value| value.attributes).unwrap_or_default();
+        let mark = value.map_or(0, |value| value.mark.get());
         let body = Source::Moved(self.0.as_ptr().wrapping_add(shape.body_offset));
         let bytes = shape.body_bytes;
         Self::assemble(
             pool,
             self.version(),
             shape.kind(),
-            attributes,
+            (attributes, mark),
             suffix,
             bytes,
             body,
@@ -340,12 +378,11 @@ impl<'g> BlockRef<'g> {
         pool: &mut Pool,
         version: ValueVersion,
         kind: Kind,
-        attributes: Option<Attributes>,
+        (attributes, mark): (Attributes, u8),
         suffix: Suffix<'_>,
         body_bytes: usize,
         body: Source<'_>,
     ) -> Self {
-        let attributes = attributes.unwrap_or_default();
         let mut meta = kind as u32;
         meta |= if attributes.deadline.is_some() {
             HAS_DEADLINE
@@ -358,7 +395,7 @@ impl<'g> BlockRef<'g> {
         let shape = Shape::new(meta, suffix.len(), body_bytes);
         let block = Writer(pool.allocate(shape.bytes()));
         block.put(0, version.to_bits());
-        block.put(8, shape.meta);
+        block.put(META_OFFSET, with_mark(shape.meta, mark));
         if shape.meta & IS_LONG != 0 {
             block.put(12, shape.suffix_bytes as u32);
             block.put(16, shape.body_bytes as u32);

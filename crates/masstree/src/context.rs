@@ -48,6 +48,15 @@ impl Context {
 
     /// Retires a block that the caller has just replaced or taken out of `tree`.
     pub(crate) fn retire_block(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
+        self.retire_bytes(tree, block, keep, block.bytes());
+    }
+
+    /// Retires the block of a key that the caller has just removed: nothing of its body lives on.
+    pub(crate) fn retire_removed(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
+        self.retire_bytes(tree, block, keep, block.bytes() + block.object_bytes());
+    }
+
+    fn retire_bytes(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep, bytes: usize) {
         let pointer = NonNull::new(block.as_link()).expect("a block has an address");
         let reclaim = BlockRef::reclaim(keep);
         if tree.canary.is(Fault::FreeEarly) {
@@ -56,7 +65,7 @@ impl Context {
             return;
         }
         // SAFETY: the caller has replaced the only link to the block and holds a pin.
-        unsafe { self.participant.retire(pointer, block.bytes(), reclaim) };
+        unsafe { self.participant.retire(pointer, bytes, reclaim) };
     }
 
     /// Retires a node that the caller has just taken out of its tree, and counts it.

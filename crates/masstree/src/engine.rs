@@ -193,6 +193,10 @@ impl Engine for Masstree {
         self.directory.find(tree).map_or(0, |tree| tree.keys())
     }
 
+    fn reclaimable_bytes(&self) -> usize {
+        self.collector.retired_bytes() + self.tasks.buried_bytes()
+    }
+
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let (mut trees, mut keys, mut tombstones) = (0, 0, 0);
         self.directory.each(|tree| {

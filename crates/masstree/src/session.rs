@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
-    CommitHook, Decision, Direction, Key, NewValue, NoHook, Ordered, Point, Probe, TreeId,
-    ValueRef, ValueVersion,
+    CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, TreeId,
+    ValueRef, ValueVersion, sweep_in_order,
 };
 
 use crate::batch;
@@ -221,6 +221,16 @@ impl Point for MasstreeSession {
             let found = tree.and_then(|tree| sample(tree, random, guard, &context.counters));
             read(found.as_ref().map(|(key, value)| (&key[..], *value)))
         })
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        sweep_in_order(self, tree, hand, steps, visit)
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

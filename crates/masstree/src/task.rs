@@ -66,9 +66,34 @@ struct Unreachable(*mut crate::node::Node);
 // SAFETY: nobody else can reach the node (MT3).
 unsafe impl Send for Unreachable {}
 
+impl Tombstone {
+    /// About what it takes, the block in the tree included.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.key.len() + TOMBSTONE_BLOCK_BYTES
+    }
+}
+
+/// The block of a tombstone of a short key.
+const TOMBSTONE_BLOCK_BYTES: usize = 16;
+
+/// The tombstones of one session.
+#[derive(Default)]
+struct Grave {
+    queue: Mutex<VecDeque<Tombstone>>,
+    /// Changed under the queue's lock.
+    bytes: AtomicUsize,
+}
+
+impl Grave {
+    fn add_bytes(&self, bytes: usize) {
+        let sum = self.bytes.load(Ordering::Relaxed).wrapping_add(bytes);
+        self.bytes.store(sum, Ordering::Relaxed);
+    }
+}
+
 /// What is left to be done.
 pub(crate) struct Tasks {
-    tombstones: Box<[Padded<Mutex<VecDeque<Tombstone>>>]>,
+    tombstones: Box<[Padded<Grave>]>,
     /// Sessions that have buried something, at most this many from the first.
     sessions_used: AtomicUsize,
     doomed: Mutex<Vec<Doomed>>,
@@ -95,7 +120,10 @@ impl Tasks {
         if session >= self.sessions_used.load(Ordering::Relaxed) {
             self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
         }
-        relock(&self.tombstones[session]).push_back(tombstone);
+        let grave = &self.tombstones[session];
+        let mut queue = relock(&grave.queue);
+        grave.add_bytes(tombstone.bytes());
+        queue.push_back(tombstone);
     }
 
     /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
@@ -118,9 +146,21 @@ impl Tasks {
         let horizon = clock.horizon();
         let count = self.sessions_used.load(Ordering::Relaxed);
         (first..first + count).find_map(|index| {
-            let mut queue = relock(&self.tombstones[index % count]);
-            queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)
+            let grave = &self.tombstones[index % count];
+            let mut queue = relock(&grave.queue);
+            let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            grave.add_bytes(tombstone.bytes().wrapping_neg());
+            Some(tombstone)
         })
+    }
+
+    /// About what all tombstones take. O(sessions).
+    pub(crate) fn buried_bytes(&self) -> usize {
+        let count = self.sessions_used.load(Ordering::Relaxed);
+        let graves = self.tombstones[..count].iter();
+        graves
+            .map(|grave| grave.bytes.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Frees up to `steps` nodes of dropped trees; returns how many.

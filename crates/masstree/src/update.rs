@@ -226,7 +226,11 @@ where
         };
         let removed = next.is_tombstone();
         let keys = i64::from(!removed) - i64::from(old.is_some());
-        context.retire_block(self.tree, block, keep);
+        if removed {
+            context.retire_removed(self.tree, block, keep);
+        } else {
+            context.retire_block(self.tree, block, keep);
+        }
         self.tree.count(context.number(), keys, -keys);
         Some(Commit { version, removed })
     }

@@ -25,6 +25,7 @@ mod concurrent;
 mod keys;
 mod limits;
 pub mod linearizability;
+mod marks;
 
 mod model;
 mod restore;
@@ -154,6 +155,7 @@ pub use concurrent::{
     reads_miss_no_permanent_key, scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
 };
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
+pub use marks::marks_stay_and_sweeps_pass_every_key;
 pub use restore::{
     boundaries_cut_evenly, restored_trees_keep_their_numbers, restores_keep_the_newest,
 };
@@ -172,6 +174,7 @@ macro_rules! conformance_suite {
                 bulk_loads
                 sessions_are_bounded
                 samples_reach_every_key
+                marks_stay_and_sweeps_pass_every_key
                 increments_are_not_lost
                 commits_form_a_chain
                 values_are_whole

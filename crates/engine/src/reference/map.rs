@@ -10,9 +10,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
+use crate::mark::with_mark;
 use crate::{
-    CommitHook, Decision, Direction, Key, LogEpoch, NewValue, Probe, ValueRef, ValueVersion,
+    AccessMark, CommitHook, Decision, Direction, Key, LogEpoch, NewValue, Probe, ValueRef,
+    ValueVersion,
 };
 
 /// A map from keys to slots; see the module's header.
@@ -33,17 +36,35 @@ struct Slot {
 
 struct LiveValue {
     value: NewValue<'static>,
+    /// The access mark, in the top bits.
+    mark: AtomicU32,
     position: usize,
 }
+
+impl LiveValue {
+    fn new(value: NewValue<'static>, position: usize) -> Self {
+        let mark = AtomicU32::new(with_mark(0, value.mark));
+        Self {
+            value,
+            mark,
+            position,
+        }
+    }
+}
+
+/// About what a tombstone takes: its slot, its place in the queue, a short key.
+pub(super) const TOMBSTONE_BYTES: usize =
+    size_of::<Slot>() + size_of::<(LogEpoch, Arc<[u8]>)>() + 48;
 
 /// What a commit leaves to be freed when the lock is released (RE4).
 pub(super) type Garbage = Option<NewValue<'static>>;
 
 impl Slot {
     fn view(&self) -> Option<ValueRef<'_>> {
-        self.value
-            .as_ref()
-            .map(|live| live.value.view(self.version))
+        self.value.as_ref().map(|live| ValueRef {
+            mark: AccessMark::of(&live.mark),
+            ..live.value.view(self.version)
+        })
     }
 }
 
@@ -161,7 +182,7 @@ impl Map {
         let Some(slot) = self.slots.get_mut(key) else {
             let key: Arc<[u8]> = key.into();
             self.live.push(Arc::clone(&key));
-            let value = Some(LiveValue { value, position });
+            let value = Some(LiveValue::new(value, position));
             self.slots.insert(
                 key,
                 Slot {
@@ -174,9 +195,10 @@ impl Map {
         };
         slot.version = version;
         if let Some(live) = &mut slot.value {
-            return Some(std::mem::replace(&mut live.value, value));
+            let live = std::mem::replace(live, LiveValue::new(value, live.position));
+            return Some(live.value);
         }
-        slot.value = Some(LiveValue { value, position });
+        slot.value = Some(LiveValue::new(value, position));
         let (key, _) = self.slots.get_key_value(key).expect("the slot is there");
         self.live.push(Arc::clone(key));
         None
@@ -184,7 +206,9 @@ impl Map {
 
     fn bury(&mut self, key: &[u8], version: ValueVersion) -> NewValue<'static> {
         let slot = self.slots.get_mut(key).expect("a removed key has a slot");
-        let LiveValue { value, position } = slot.value.take().expect("and a value");
+        let LiveValue {
+            value, position, ..
+        } = slot.value.take().expect("and a value");
         slot.version = version;
         let queued = std::mem::replace(&mut slot.queued, true);
         let key = self.live.swap_remove(position);

@@ -146,6 +146,12 @@ impl Engine for ReferenceEngine {
         self.tree(tree).map_or(0, |tree| tree.read().len() as u64)
     }
 
+    fn reclaimable_bytes(&self) -> usize {
+        let trees = self.all_trees();
+        let tombstones = trees.iter().map(|tree| tree.read().tombstones());
+        tombstones.sum::<usize>() * map::TOMBSTONE_BYTES
+    }
+
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let trees = self.all_trees();
         let (mut keys, mut tombstones) = (0, 0);

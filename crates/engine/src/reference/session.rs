@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
 use crate::limits::KEY_BYTES_MAX;
 use crate::{
-    CommitHook, Decision, Direction, Key, NewValue, Ordered, Point, Probe, TreeId, ValueRef,
-    ValueVersion,
+    CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, TreeId, ValueRef,
+    ValueVersion, sweep_in_order,
 };
 
 /// A session of the reference engine; dropping it makes room for another.
@@ -121,6 +121,16 @@ impl Point for ReferenceSession {
             Some(tree) => read(tree.read().sample(random)),
             None => read(None),
         }
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        sweep_in_order(self, tree, hand, steps, visit)
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

@@ -17,6 +17,7 @@
 mod chunked;
 mod cost;
 mod hash;
+pub mod mark;
 mod row;
 mod string;
 mod wide;
@@ -26,6 +27,7 @@ use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
 pub use hash::{HashDraft, HashIter, HashRef};
+pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use string::StringRef;
 pub use wide::WideRow;
@@ -64,6 +66,8 @@ pub struct ValueRef<'a> {
     pub attributes: Attributes,
     /// The content.
     pub body: BodyRef<'a>,
+    /// Where its use is noted.
+    pub mark: AccessMark<'a>,
 }
 
 /// The content of a value.
@@ -82,6 +86,8 @@ pub struct NewValue<'d> {
     pub attributes: Attributes,
     /// The content.
     pub body: Body<'d>,
+    /// The access mark that it begins with.
+    pub mark: u8,
 }
 
 /// The content of a value to be stored; a borrowed one is copied once, into the engine's block.
@@ -129,6 +135,7 @@ impl ValueRef<'_> {
         NewValue {
             attributes: self.attributes,
             body,
+            mark: self.mark.get(),
         }
     }
 
@@ -142,6 +149,7 @@ impl ValueRef<'_> {
         NewValue {
             attributes: self.attributes,
             body,
+            mark: 0,
         }
     }
 }
@@ -153,6 +161,7 @@ impl<'d> NewValue<'d> {
         Self {
             attributes: Attributes::default(),
             body,
+            mark: 0,
         }
     }
 
@@ -170,6 +179,7 @@ impl<'d> NewValue<'d> {
             version,
             attributes: self.attributes,
             body: self.body.as_ref(),
+            mark: AccessMark::NONE,
         }
     }
 
@@ -179,6 +189,7 @@ impl<'d> NewValue<'d> {
         NewValue {
             attributes: self.attributes,
             body: self.body.into_stored(),
+            mark: self.mark,
         }
     }
 }

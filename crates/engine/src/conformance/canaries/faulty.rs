@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::mark::with_mark;
 use crate::{
-    Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Key, LogEpoch,
-    NewValue, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef, ValueVersion,
+    AccessMark, Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand,
+    Key, LogEpoch, NewValue, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef, ValueVersion,
+    sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
@@ -52,6 +54,10 @@ pub(super) enum Fault {
     ScanIgnoresBreak,
     SampleMissesLast,
     SampleOfEmptyTree,
+    MarksLost,
+    MarkStartsAt0,
+    SweepSkipsKey,
+    SweepNeverEnds,
     LenCountsTombstones,
     DroppedTreeStays,
     DropTakesAllTrees,
@@ -74,6 +80,7 @@ pub(super) enum Fault {
 struct Slot {
     version: ValueVersion,
     value: Option<Arc<NewValue<'static>>>,
+    mark: Arc<AtomicU32>,
 }
 
 type Map = BTreeMap<Vec<u8>, Slot>;
@@ -105,7 +112,10 @@ const fn is(fault: u8, other: Fault) -> bool {
 
 impl Slot {
     fn view(&self) -> Option<ValueRef<'_>> {
-        self.value.as_ref().map(|value| value.view(self.version))
+        self.value.as_ref().map(|value| ValueRef {
+            mark: AccessMark::of(&self.mark),
+            ..value.view(self.version)
+        })
     }
 }
 
@@ -209,6 +219,10 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
         map.values().filter(counted).count() as u64
     }
 
+    fn reclaimable_bytes(&self) -> usize {
+        0
+    }
+
     fn gauges(&self, _: &mut dyn FnMut(Gauge)) {}
 }
 
@@ -245,6 +259,7 @@ impl<const FAULT: u8> FaultySession<FAULT> {
             if let Some(Slot {
                 version,
                 value: Some(later),
+                mark,
             }) = self.engine.slot(key)
                 && let Body::Owned(bytes) = &value.body
             {
@@ -253,6 +268,7 @@ impl<const FAULT: u8> FaultySession<FAULT> {
                 return Some(Slot {
                     version,
                     value: Some(Arc::new(value)),
+                    mark,
                 });
             }
         }
@@ -283,9 +299,12 @@ impl<const FAULT: u8> FaultySession<FAULT> {
                 ..new.attributes
             };
         }
+        let starts = !is(FAULT, Fault::MarkStartsAt0);
+        let mark = new.as_ref().filter(|_| starts).map_or(0, |new| new.mark);
         let new = Slot {
             version,
             value: new.map(Arc::new),
+            mark: Arc::new(AtomicU32::new(with_mark(0, mark))),
         };
         let removal = new.value.is_none();
         let shown = view(old.as_ref()).filter(|_| !is(FAULT, Fault::HookWithoutOldValue));
@@ -374,12 +393,19 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             && let Some(Slot {
                 version,
                 value: Some(value),
+                ..
             }) = &slot
             && value.attributes.flags % 8 == 7
         {
             // What a reader sees of memory that was freed and used again.
             let value = NewValue::new(Body::Bytes(b"other")).with(value.attributes);
             return read(Some(value.view(*version)));
+        }
+        if is(FAULT, Fault::MarksLost) {
+            return read(view(slot.as_ref()).map(|value| ValueRef {
+                mark: AccessMark::NONE,
+                ..value
+            }));
         }
         read(view(slot.as_ref()))
     }
@@ -400,10 +426,12 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             Some(Slot {
                 version,
                 value: None,
+                ..
             }) => Probe::Removed(version),
             Some(Slot {
                 version,
                 value: Some(value),
+                ..
             }) => {
                 let deadline = value.attributes.deadline;
                 let known = !is(FAULT, Fault::ProbeWithoutDeadline);
@@ -504,7 +532,15 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             state.removed.push_back(tombstone);
         }
         let map = state.trees.get_mut(&tree).expect("found above");
-        map.insert(place, Slot { version, value });
+        let mark = Arc::default();
+        map.insert(
+            place,
+            Slot {
+                version,
+                value,
+                mark,
+            },
+        );
         true
     }
 
@@ -528,6 +564,23 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
         }
         let index = random as usize % live.len().max(1);
         read(live.get(index).copied())
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        let mut shown = 0;
+        let ended = sweep_in_order(self, tree, hand, steps, |key, value| {
+            shown += 1;
+            if !(is(FAULT, Fault::SweepSkipsKey) && shown == 64) {
+                visit(key, value);
+            }
+        });
+        ended && !is(FAULT, Fault::SweepNeverEnds)
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

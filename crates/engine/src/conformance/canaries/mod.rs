@@ -14,6 +14,7 @@ fn the_sound_engine_passes() {
         super::bulk_loads::<Sound>,
         super::sessions_are_bounded::<Sound>,
         super::samples_reach_every_key::<Sound>,
+        super::marks_stay_and_sweeps_pass_every_key::<Sound>,
         super::increments_are_not_lost::<Sound>,
         super::commits_form_a_chain::<Sound>,
         super::values_are_whole::<Sound>,
@@ -107,6 +108,10 @@ canaries! {
     scans_without_break: ScanIgnoresBreak, operation_sequences;
     samples_that_miss_a_key: SampleMissesLast, samples_reach_every_key;
     samples_of_nothing: SampleOfEmptyTree, operation_sequences;
+    marks_that_are_lost: MarksLost, marks_stay_and_sweeps_pass_every_key;
+    marks_that_start_at_0: MarkStartsAt0, marks_stay_and_sweeps_pass_every_key;
+    sweeps_that_skip: SweepSkipsKey, marks_stay_and_sweeps_pass_every_key;
+    sweeps_without_end: SweepNeverEnds, marks_stay_and_sweeps_pass_every_key;
     counts_of_tombstones: LenCountsTombstones, operation_sequences;
     dropped_trees_that_stay: DroppedTreeStays, trees_come_and_go;
     drops_of_all_trees: DropTakesAllTrees, trees_come_and_go;

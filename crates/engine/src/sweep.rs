@@ -1,0 +1,38 @@
+//! Sweeping through a tree, a bounded piece at a time: how whoever evicts looks at all values in
+//! turn, without a list that writers would have to keep.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::{Direction, Ordered, TreeId, ValueRef};
+
+/// Where a sweep of one tree goes on; a new one begins at the start. For one engine's use.
+#[derive(Clone, Debug, Default)]
+pub struct Hand {
+    /// Ordered engines: the last key that was shown.
+    pub key: Option<Vec<u8>>,
+    /// Others: the place in their table.
+    pub position: u64,
+}
+
+/// [`Point::sweep`](crate::Point::sweep) of an engine that can scan: in key order.
+pub fn sweep_in_order(
+    session: &mut impl Ordered,
+    tree: TreeId,
+    hand: &mut Hand,
+    steps: usize,
+    mut visit: impl FnMut(&[u8], ValueRef<'_>),
+) -> bool {
+    let from = hand.key.take();
+    let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut left = steps;
+    session.scan(tree, from, Direction::Forward, |key, value| {
+        visit(key, value);
+        left = left.saturating_sub(1);
+        if left > 0 {
+            return ControlFlow::Continue(());
+        }
+        hand.key = Some(key.to_vec());
+        ControlFlow::Break(())
+    });
+    hand.key.is_none()
+}
