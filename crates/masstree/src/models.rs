@@ -14,7 +14,7 @@ use crate::canary::Fault;
 use crate::context::Context;
 use crate::get::get;
 use crate::tree::Tree;
-use crate::update::Update;
+use crate::update::{Draw, Update};
 
 /// Preemptions per execution: the races of one reader and one writer show with two.
 const PREEMPTIONS_MAX: usize = 2;
@@ -55,10 +55,10 @@ impl World {
         context.pinned(|guard, context| {
             let decide = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::Bytes(key)));
             let key = Key::new(TreeId(0), key);
-            let (tree, clock) = (&self.tree, &self.clock);
+            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
             Update {
                 tree,
-                clock,
+                draw,
                 key,
                 hook: &mut NoHook,
                 decide,
