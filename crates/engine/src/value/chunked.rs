@@ -164,6 +164,39 @@ impl Chunked {
         }
     }
 
+    /// Shows, in order, ranges of this version outside of which it is the same as `old`, of which
+    /// it is a later version: chunks that both share cost nothing, and others are narrowed by what
+    /// is equal at their ends. Bytes behind the end of `old` that are in no range are zeros.
+    /// O(changed · height); O(written) when nothing is shared, as with [`Self::empty`].
+    pub fn changed_since(&self, old: &Self, visit: &mut impl FnMut(Range<usize>)) {
+        let within = 0..self.length;
+        if old.length > self.length || old.height > self.height {
+            if !within.is_empty() {
+                visit(within);
+            }
+            return;
+        }
+        let mut show = |range: Range<usize>| {
+            let range = range.start..range.end.min(self.length);
+            if !range.is_empty() {
+                visit(range);
+            }
+        };
+        changed(&self.root, self.height, &old.root, old.height, 0, &mut show);
+    }
+
+    /// A column without bytes.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self::EMPTY
+    }
+
+    /// Whether both are the same nodes: then they hold the same bytes, and nothing was compared.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.length == other.length && self.height == other.height && self.root.is_same(&other.root)
+    }
+
     /// A copy that shares nothing. O(bytes written).
     #[must_use]
     pub fn deep_copy(&self) -> Self {
@@ -190,6 +223,15 @@ impl Chunked {
 }
 
 impl Node {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Node::Hole, Node::Hole) => true,
+            (Node::Chunk(one), Node::Chunk(other)) => Arc::ptr_eq(one, other),
+            (Node::Interior(one), Node::Interior(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     fn deep_copy(&self) -> Self {
         match self {
             Node::Hole => Node::Hole,
@@ -199,6 +241,60 @@ impl Node {
             }))),
         }
     }
+}
+
+/// Shows ranges that cover what differs between two subtrees that begin at `offset` of their
+/// columns; the old one may be lower.
+fn changed(
+    new: &Node,
+    height: u32,
+    old: &Node,
+    old_height: u32,
+    offset: usize,
+    show: &mut impl FnMut(Range<usize>),
+) {
+    if height == old_height && new.is_same(old) {
+        return;
+    }
+    match (new, old) {
+        (Node::Hole, Node::Hole) => {}
+        (Node::Hole, _) => show(offset..offset + span(height)),
+        (Node::Chunk(new), old) => {
+            let old = match old {
+                Node::Chunk(old) => &old[..],
+                Node::Hole | Node::Interior(_) => &[],
+            };
+            let range = differing(new, old);
+            show(offset + range.start..offset + range.end);
+        }
+        (Node::Interior(children), old) => {
+            let child_bytes = span(height - 1);
+            for (index, child) in children.iter().enumerate() {
+                let at = offset + index * child_bytes;
+                let (old, old_height) = match old {
+                    Node::Interior(olds) if old_height == height => (&olds[index], height - 1),
+                    old if old_height < height && index == 0 => (old, old_height),
+                    _ => (&Node::Hole, 0),
+                };
+                changed(child, height - 1, old, old_height, at, show);
+            }
+        }
+    }
+}
+
+/// A range outside of which two byte strings are equal, the shorter one continued by zeros.
+pub(super) fn differing(new: &[u8], old: &[u8]) -> Range<usize> {
+    let common = new.len().min(old.len());
+    let equal = new.iter().zip(old).take_while(|(new, old)| new == old);
+    let start = equal.count();
+    if start == common {
+        return start..new.len().max(old.len());
+    }
+    if new.len() != old.len() {
+        return start..new.len().max(old.len());
+    }
+    let tail = new[start..].iter().rev().zip(old[start..].iter().rev());
+    start..new.len() - tail.take_while(|(new, old)| new == old).count()
 }
 
 /// Writes `bytes`, which are not empty, at `offset` of a subtree; returns by how many heap bytes it

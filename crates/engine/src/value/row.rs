@@ -58,6 +58,31 @@ impl PackedRow {
         Self(block)
     }
 
+    /// Takes a block that may hold anything, such as one from a disk: `None` if it breaks an
+    /// invariant or has no fields. O(bytes).
+    #[must_use]
+    pub fn checked(block: &[u8]) -> Option<Self> {
+        let header = u16::from_le_bytes(*block.first_chunk()?);
+        let count = usize::from(header);
+        let data = HEADER_BYTES + 2 * SHORT_OFFSET_BYTES * count;
+        let sized = (data..=PACKED_ROW_BYTES_MAX).contains(&block.len());
+        if header & LONG_OFFSETS != 0 || count == 0 || !sized {
+            return None;
+        }
+        let row = RowRef::new(block);
+        let mut position = 0;
+        for slot in 0..2 * count {
+            let (end, out_of_line) = row.end(slot);
+            if out_of_line || end < position || end > block.len() - data {
+                return None;
+            }
+            position = end;
+        }
+        let sorted = (1..count).all(|index| row.field(index - 1) < row.field(index));
+        let complete = position == block.len() - data;
+        (sorted && complete).then(|| Self(block.into()))
+    }
+
     /// The stored form, which `HashRef::Packed` reads.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

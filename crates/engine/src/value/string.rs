@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::chunked::differing;
 use super::{Body, Chunked};
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
@@ -100,6 +101,30 @@ impl<'a> StringRef<'a> {
             }
             StringRef::Chunked(old) => Body::Chunked(old.with_write(offset, bytes)),
         }
+    }
+
+    /// Shows, in order, ranges of this string outside of which it is the same as `old`, where it
+    /// is as long; other bytes behind the end of `old` are zeros. Looks only at what the two do not
+    /// share, and at flat strings.
+    pub fn changed_since(self, old: StringRef<'_>, mut visit: impl FnMut(Range<usize>)) {
+        let chunked_old;
+        let (new, old) = match (self, old) {
+            (StringRef::Flat(new), StringRef::Flat(old)) => {
+                let range = differing(new, old);
+                let range = range.start.min(new.len())..range.end.min(new.len());
+                if !range.is_empty() {
+                    visit(range);
+                }
+                return;
+            }
+            (StringRef::Flat(new), StringRef::Chunked(_)) => return visit(0..new.len()),
+            (StringRef::Chunked(new), StringRef::Chunked(old)) => (new, old),
+            (StringRef::Chunked(new), StringRef::Flat(old)) => {
+                chunked_old = Chunked::from_bytes(old);
+                (new, &chunked_old)
+            }
+        };
+        new.changed_since(old, &mut visit);
     }
 
     /// A copy that shares nothing with this string (COPY, RESTORE).

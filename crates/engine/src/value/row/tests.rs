@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Cell, EMPTY, Part, RowRef, SHORT_DATA_BYTES_MAX, assemble, assembled_bytes};
+use super::{
+    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, assemble, assembled_bytes,
+};
+use crate::limits::PACKED_ROW_BYTES_MAX;
 
 fn row_of<'a>(fields: &[(&'a [u8], Cell<'a>)]) -> Box<[u8]> {
     let parts: Vec<_> = fields
@@ -109,5 +112,36 @@ proptest! {
         let middle = model.len() / 2;
         let halves = [Part::Rows(row, 0..middle), Part::Rows(row, middle..row.len())];
         prop_assert_eq!(&block, &assemble(&halves));
+    }
+}
+
+#[test]
+fn a_block_from_elsewhere_is_taken_only_if_it_is_sound() {
+    let mut draft = crate::HashDraft::new(None);
+    for field in [&b"a"[..], b"bb", b"c"] {
+        draft.set(field, b"value");
+    }
+    let crate::Body::Packed(row) = draft.finish() else {
+        panic!("a small hash")
+    };
+    let sound = row.as_bytes();
+    let checked = PackedRow::checked(sound).expect("it was assembled");
+    assert_eq!(checked.as_bytes(), sound);
+    for cut in 0..sound.len() {
+        assert!(PackedRow::checked(&sound[..cut]).is_none());
+    }
+    assert!(PackedRow::checked(&[sound, b"x"].concat()).is_none());
+    assert!(PackedRow::checked(EMPTY).is_none());
+    assert!(PackedRow::checked(&vec![0xff; PACKED_ROW_BYTES_MAX]).is_none());
+    for at in 0..sound.len() {
+        for bit in 0..8 {
+            let mut block = sound.to_vec();
+            block[at] ^= 1 << bit;
+            // What is taken can be read: every name and value, in order.
+            if let Some(row) = PackedRow::checked(&block) {
+                let hash = crate::HashRef::Packed(row.as_bytes());
+                assert!(hash.iter().map(|(field, _)| field).is_sorted());
+            }
+        }
     }
 }

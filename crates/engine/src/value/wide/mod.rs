@@ -23,6 +23,7 @@
 //! changes once it is published.
 
 mod balance;
+mod changes;
 mod leaf;
 mod remove;
 mod separator;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use super::row;
 use super::{Chunked, StringRef, cost};
 use crate::limits::PACKED_ROW_BYTES_MAX;
+pub(super) use changes::Changes;
 pub(super) use leaf::Leaf;
 use separator::Separator;
 
