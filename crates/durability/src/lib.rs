@@ -3,11 +3,13 @@
 //! | module | what it is |
 //! |---|---|
 //! | `disk` | the disk behind a trait: the real one, and a simulated one that fails as disks do |
+//! | `checkpoint` | part files of entries, and the manifest that makes them count |
 //! | `limits` | bounds |
 //!
 //! Deliberately absent: trees, keys, values, commands; what a record says is its writer's.
 
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod disk;
 pub mod limits;

@@ -1,0 +1,56 @@
+//! Why a checkpoint cannot be written or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// The disk refused.
+    #[error("{}: {error}", path.display())]
+    Disk {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// A file is not what was written.
+    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The file is of another version of the format.
+    #[error("{} has format {got}, this version reads {expected}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        got: u32,
+        /// Ours.
+        expected: u32,
+    },
+}
+
+impl CheckpointError {
+    pub(super) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Disk {
+            path: path.into(),
+            error,
+        }
+    }
+
+    pub(super) fn damaged(path: &Path, offset: u64, what: &'static str) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            offset,
+            what,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Manifests: what a checkpoint consists of.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 8 | `PANDOMAN` |
+//! | 4 | format, 1 |
+//! | 4 | CRC-32C of what follows |
+//! | 8 | start epoch |
+//! | 8 | end epoch |
+//! | 8 | milliseconds since the Unix epoch |
+//! | 4 | how many part files; of each: number (4), salt (4), bytes (8) |
+//! | 4 | how many chunks; of each: tree, part, 1 if sorted, first block (4 bytes each), |
+//! | | offset, bytes, entries (8 bytes each) |
+//! | n | what the checkpoint's writer has to say of it, up to the end |
+
+use std::path::Path;
+
+use super::cursor::Cursor;
+use super::{CheckpointError, manifest_path, parse_name};
+use crate::disk::{Access, Disk};
+
+const MAGIC: &[u8; 8] = b"PANDOMAN";
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 16;
+
+/// Neighbouring blocks of one tree's entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// The tree.
+    pub tree: u32,
+    /// Whether the entries are in key order.
+    pub sorted: bool,
+    /// How many there are.
+    pub entries: u64,
+    /// Bytes of the blocks.
+    pub bytes: u64,
+    pub(super) part: u32,
+    pub(super) first_block: u32,
+    pub(super) offset: u64,
+}
+
+/// A complete checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// What was written before this epoch is in the checkpoint.
+    pub start: u64,
+    /// Nothing that was written after this epoch is in it.
+    pub end: u64,
+    /// When it was complete, in milliseconds since the Unix epoch.
+    pub wall_ms: u64,
+    /// What can be read by itself.
+    pub chunks: Vec<Chunk>,
+    /// What the checkpoint's writer has to say of it.
+    pub about: Vec<u8>,
+    /// Number, salt and bytes of each part file.
+    pub(super) parts: Vec<(u32, u32, u64)>,
+}
+
+impl Manifest {
+    /// Entries of all chunks.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.entries).sum()
+    }
+
+    /// Bytes of all part files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let short = |body: &mut Vec<u8>, number: u32| body.extend_from_slice(&number.to_le_bytes());
+        let long = |body: &mut Vec<u8>, number: u64| body.extend_from_slice(&number.to_le_bytes());
+        for number in [self.start, self.end, self.wall_ms] {
+            long(&mut body, number);
+        }
+        short(&mut body, self.parts.len() as u32);
+        for (part, salt, bytes) in &self.parts {
+            short(&mut body, *part);
+            short(&mut body, *salt);
+            long(&mut body, *bytes);
+        }
+        short(&mut body, self.chunks.len() as u32);
+        for chunk in &self.chunks {
+            short(&mut body, chunk.tree);
+            short(&mut body, chunk.part);
+            short(&mut body, u32::from(chunk.sorted));
+            short(&mut body, chunk.first_block);
+            long(&mut body, chunk.offset);
+            long(&mut body, chunk.bytes);
+            long(&mut body, chunk.entries);
+        }
+        body.extend_from_slice(&self.about);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+        bytes.extend_from_slice(MAGIC);
+        short(&mut bytes, FORMAT);
+        short(&mut bytes, crc32c::crc32c(&body));
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    fn decode(body: &[u8]) -> Option<Self> {
+        let mut input = Cursor(body);
+        let (start, end, wall_ms) = (input.long()?, input.long()?, input.long()?);
+        // Counts are not believed: a list ends with the bytes.
+        let part_count = input.short()?;
+        let mut parts = Vec::new();
+        for _ in 0..part_count {
+            parts.push((input.short()?, input.short()?, input.long()?));
+        }
+        let chunk_count = input.short()?;
+        let mut chunks = Vec::new();
+        for _ in 0..chunk_count {
+            chunks.push(Chunk {
+                tree: input.short()?,
+                part: input.short()?,
+                sorted: input.short()? == 1,
+                first_block: input.short()?,
+                offset: input.long()?,
+                bytes: input.long()?,
+                entries: input.long()?,
+            });
+        }
+        let placed = |chunk: &Chunk| {
+            parts.iter().any(|(part, _, bytes)| {
+                let end = chunk.offset.checked_add(chunk.bytes);
+                *part == chunk.part && end.is_some_and(|end| end <= *bytes)
+            })
+        };
+        (start <= end && chunks.iter().all(placed)).then(|| Self {
+            start,
+            end,
+            wall_ms,
+            parts,
+            chunks,
+            about: input.0.to_vec(),
+        })
+    }
+
+    fn read(disk: &dyn Disk, directory: &Path, start: u64) -> Result<Self, CheckpointError> {
+        let path = manifest_path(directory, start);
+        let damaged = |offset, what| Err(CheckpointError::damaged(&path, offset, what));
+        let read = || {
+            let file = disk.open(&path, Access::Read)?;
+            let mut bytes = vec![0; file.bytes()? as usize];
+            let read = file.read_full_at(&mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        };
+        let bytes: Vec<u8> = read().map_err(CheckpointError::disk(&path))?;
+        let mut input = Cursor(&bytes);
+        let (magic, format, crc) = (input.take(8), input.short(), input.short());
+        let (Some(magic), Some(format), Some(crc)) = (magic, format, crc) else {
+            return damaged(0, "the manifest has been cut");
+        };
+        if magic != MAGIC {
+            return damaged(0, "this is no manifest");
+        }
+        if format != FORMAT {
+            return Err(CheckpointError::Format {
+                path,
+                got: format,
+                expected: FORMAT,
+            });
+        }
+        if crc != crc32c::crc32c(input.0) {
+            return damaged(12, "the checksum is not that of the content");
+        }
+        match Self::decode(input.0) {
+            Some(manifest) if manifest.start == start => Ok(manifest),
+            Some(_) => damaged(16, "the manifest is that of another checkpoint"),
+            None => damaged(16, "the manifest contradicts itself"),
+        }
+    }
+}
+
+/// A checkpoint of a directory: its start epoch, and its manifest if that can be read.
+pub type Found = (u64, Result<Manifest, CheckpointError>);
+
+/// The checkpoints of a directory, newest first.
+pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, CheckpointError> {
+    let names = disk
+        .list(directory)
+        .map_err(CheckpointError::disk(directory))?;
+    let mut starts: Vec<u64> = names
+        .iter()
+        .filter_map(|name| parse_name(name))
+        .filter_map(|(start, manifest)| manifest.then_some(start))
+        .collect();
+    starts.sort_unstable_by(|one, other| other.cmp(one));
+    let read = |start| (start, Manifest::read(disk, directory, start));
+    Ok(starts.into_iter().map(read).collect())
+}
+
+/// Removes the files of all checkpoints but these, manifests first (CP1).
+pub fn remove_others(
+    disk: &dyn Disk,
+    directory: &Path,
+    kept: &[u64],
+) -> Result<(), CheckpointError> {
+    let names = disk
+        .list(directory)
+        .map_err(CheckpointError::disk(directory))?;
+    let mut others: Vec<(bool, &String)> = names
+        .iter()
+        .filter_map(|name| parse_name(name).map(|(start, manifest)| (start, manifest, name)))
+        .filter(|(start, ..)| !kept.contains(start))
+        .map(|(_, manifest, name)| (!manifest, name))
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort();
+    let (mut synced, synced_after) = (false, others.partition_point(|(part, _)| !part));
+    for (index, (_, name)) in others.iter().enumerate() {
+        if index == synced_after && index > 0 && !synced {
+            disk.sync_directory(directory)
+                .map_err(CheckpointError::disk(directory))?;
+            synced = true;
+        }
+        let path = directory.join(name);
+        disk.remove(&path).map_err(CheckpointError::disk(&path))?;
+    }
+    disk.sync_directory(directory)
+        .map_err(CheckpointError::disk(directory))
+}

@@ -1,0 +1,67 @@
+//! Checkpoints: the entries of all trees at about one time, and the manifest that makes them count.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `checkpoint-START-PART.part` | entries, in checked blocks (`block`); one file per writer |
+//! | `checkpoint-START.manifest` | which chunks there are, where, and of when (`manifest`) |
+//! | `checkpoint-START.new` | a manifest that is not complete |
+//!
+//! START is the log epoch, in sixteen hexadecimal digits, at whose beginning the checkpoint began:
+//! what was written in earlier epochs is in it. It may also hold writes of later epochs, up to the
+//! one in which it ended; so the log from START on has to be replayed over it.
+//!
+//! A writer makes, in this order: the part files, each synced; the directory synced; the manifest
+//! under another name, synced; its rename; the directory synced. Only then do older ones go.
+//!
+//! Invariants:
+//! - **CP1** A manifest is renamed into place after all that it names is durable. Part files
+//!   without a manifest are what a crash has left.
+//! - **CP2** The end epoch that a manifest states is durable in the log before it is renamed, so
+//!   that no checkpoint shows what a crash has taken back.
+//! - **CP3** Nothing of a damaged file is shown: a block is checked before its entries are.
+//! - **CP4** A writer buffers a bounded number of bytes, whatever the entries: large ones are cut.
+//!
+//! Deliberately absent: what an entry's key and value mean.
+
+mod block;
+mod cursor;
+mod error;
+mod manifest;
+mod reader;
+mod writer;
+
+pub use error::CheckpointError;
+pub use manifest::{Chunk, Found, Manifest, found, remove_others};
+pub use reader::{Entry, read_chunk, verify};
+pub use writer::{LargeValue, PartSummary, PartWriter, publish};
+
+use std::path::{Path, PathBuf};
+
+fn part_path(directory: &Path, start: u64, part: u32) -> PathBuf {
+    directory.join(format!("checkpoint-{start:016x}-{part:04x}.part"))
+}
+
+fn manifest_path(directory: &Path, start: u64) -> PathBuf {
+    directory.join(format!("checkpoint-{start:016x}.manifest"))
+}
+
+fn unfinished_path(directory: &Path, start: u64) -> PathBuf {
+    directory.join(format!("checkpoint-{start:016x}.new"))
+}
+
+/// The start epoch in the name of a checkpoint's file, and whether it is a manifest.
+fn parse_name(name: &str) -> Option<(u64, bool)> {
+    let rest = name.strip_prefix("checkpoint-")?;
+    let (start, kind) = rest.split_at_checked(16)?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let is_part = kind.starts_with('-') && kind.strip_suffix(".part").is_some();
+    match kind {
+        ".manifest" => Some((start, true)),
+        ".new" => Some((start, false)),
+        _ if is_part => Some((start, false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

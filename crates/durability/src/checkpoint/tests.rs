@@ -1,0 +1,264 @@
+//! Round trips, golden bytes, damage of every byte, crashes at every call.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::*;
+use crate::disk::{Access, Disk, SimulatedDisk};
+
+type Entries = Vec<(u32, Vec<u8>, Vec<u8>)>;
+
+fn directory() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+fn disk() -> Arc<SimulatedDisk> {
+    let disk = Arc::new(SimulatedDisk::new());
+    disk.create_directory(&directory()).expect("there is power");
+    disk
+}
+
+/// Two trees in three chunks, a large value among them.
+fn entries(seed: u8) -> Entries {
+    let mut entries = Entries::new();
+    for tree in [3, 9] {
+        for number in 0..200_u32 {
+            let key = format!("key-with-a-common-prefix-{number:05}").into_bytes();
+            let length = if number == 77 {
+                300_000
+            } else {
+                number as usize
+            };
+            entries.push((tree, key, vec![seed ^ number as u8; length]));
+        }
+    }
+    entries
+}
+
+fn write(
+    disk: &Arc<SimulatedDisk>,
+    start: u64,
+    entries: &Entries,
+) -> Result<Manifest, CheckpointError> {
+    let mut parts = Vec::new();
+    for part in 0..2 {
+        let disk = Arc::clone(disk) as Arc<dyn Disk>;
+        let mut writer = PartWriter::create(disk, &directory(), start, part)?;
+        let tree = [3, 9][part as usize];
+        for half in 0..2 {
+            writer.begin_chunk(tree, true);
+            let own = entries.iter().filter(|entry| entry.0 == tree);
+            for (_, key, value) in own.skip(half * 100).take(100) {
+                if value.len() > 1000 {
+                    writer.large_entry(key, |out| {
+                        value.chunks(777).for_each(|piece| out.write(piece));
+                        Ok(())
+                    })?;
+                } else {
+                    writer.entry(key, value);
+                }
+                if writer.is_full() {
+                    writer.flush()?;
+                }
+            }
+            writer.end_chunk();
+        }
+        parts.push(writer.finish()?);
+    }
+    publish(
+        &**disk,
+        &directory(),
+        (start, start + 2),
+        1234,
+        parts,
+        b"about",
+    )
+}
+
+fn read(disk: &dyn Disk, manifest: &Manifest) -> Result<Entries, CheckpointError> {
+    let mut entries = Entries::new();
+    verify(disk, &directory(), manifest, |tree, entry| {
+        entries.push((tree, entry.key.to_vec(), entry.value.to_vec()));
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let disk = disk();
+    let written = write(&disk, 5, &entries(1)).expect("the disk works");
+    assert_eq!((written.entries(), written.chunks.len()), (400, 4));
+    let mut found = found(&*disk, &directory()).expect("the disk works");
+    let (start, manifest) = found.pop().expect("there is one");
+    let manifest = manifest.expect("it is whole");
+    assert_eq!((start, found.len()), (5, 0));
+    assert_eq!(manifest, written);
+    assert_eq!(manifest.about, b"about");
+    assert_eq!(read(&*disk, &manifest).expect("it is whole"), entries(1));
+    // Keys take what is not their predecessor's.
+    let values: usize = entries(1).iter().map(|entry| entry.2.len()).sum();
+    assert!(
+        manifest.bytes() < values as u64 + 400 * 8 + 2_000,
+        "{}",
+        manifest.bytes()
+    );
+}
+
+#[test]
+fn golden_bytes() {
+    let manifest = Manifest {
+        start: 5,
+        end: 7,
+        wall_ms: 9,
+        parts: vec![(1, 2, 300)],
+        chunks: vec![Chunk {
+            tree: 1,
+            sorted: true,
+            entries: 4,
+            bytes: 8,
+            part: 1,
+            first_block: 2,
+            offset: 32,
+        }],
+        about: b"about".to_vec(),
+    };
+    let bytes = manifest.encode();
+    assert_eq!(bytes[..16], *b"PANDOMAN\x01\0\0\0\xe5=\x87 ");
+    assert_eq!(bytes.len(), 16 + 24 + 4 + 16 + 4 + 40 + 5);
+    assert_eq!(
+        super::block::file_header(1, 2, 3),
+        *b"PANDOCPT\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0[5.)"
+    );
+}
+
+/// CP3: a flipped bit anywhere is found, whether the file is read for its entries or not.
+#[test]
+fn a_flipped_bit_is_found() {
+    let disk = disk();
+    let entries: Entries = entries(1)
+        .into_iter()
+        .filter(|entry| entry.2.len() < 20)
+        .collect();
+    write(&disk, 5, &entries).expect("the disk works");
+    for (path, bytes) in disk.files() {
+        for offset in 0..bytes {
+            let copy = disk.copy();
+            assert!(copy.flip(&path, offset, (offset % 8) as u8));
+            let mut found = found(&copy, &directory()).expect("the disk works");
+            let (_, manifest) = found.pop().expect("there is one");
+            let result = manifest.and_then(|manifest| read(&copy, &manifest));
+            assert!(result.is_err(), "{} at {offset}", path.display());
+        }
+    }
+}
+
+#[test]
+fn cut_foreign_and_swapped_files_are_found() {
+    let disk = disk();
+    write(&disk, 5, &entries(1)).expect("the disk works");
+    write(&disk, 8, &entries(2)).expect("the disk works");
+    let refused = |copy: &SimulatedDisk| {
+        let found = found(copy, &directory()).expect("the disk works");
+        let newest = found.into_iter().next().expect("there are two").1;
+        newest.and_then(|manifest| read(copy, &manifest)).is_err()
+    };
+    assert!(!refused(&disk.copy()));
+    let part = |start, number| part_path(&directory(), start, number);
+    let contents = |path: &Path| disk.contents(path).expect("it is there");
+    let manifest = manifest_path(&directory(), 8);
+    for (path, bytes) in [
+        (part(8, 0), contents(&part(5, 0))),
+        (part(8, 0), contents(&part(8, 1))),
+        (part(8, 1), b"something else".to_vec()),
+        (part(8, 1), Vec::new()),
+        (manifest.clone(), contents(&manifest_path(&directory(), 5))),
+        (manifest.clone(), b"PANDOMAN\x02\0\0\0abcdefgh".to_vec()),
+        (manifest.clone(), b"PANDO".to_vec()),
+    ] {
+        let copy = disk.copy();
+        copy.put(&path, &bytes);
+        assert!(refused(&copy), "{} {}", path.display(), bytes.len());
+    }
+    for path in [part(8, 0), manifest] {
+        let whole = contents(&path);
+        for cut in [1, 100, whole.len() / 2, whole.len() - 1] {
+            let copy = disk.copy();
+            copy.put(&path, &whole[..whole.len() - cut]);
+            assert!(refused(&copy), "{} without {cut}", path.display());
+        }
+    }
+    let copy = disk.copy();
+    copy.remove(&part(8, 1)).expect("it is there");
+    assert!(refused(&copy));
+}
+
+/// CP1: whatever the power takes, the newest manifest that is there is whole, and the older
+/// checkpoint stays until the newer one counts.
+#[test]
+fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
+    let first = disk();
+    write(&first, 5, &entries(1)).expect("the disk works");
+    let run = |disk: &Arc<SimulatedDisk>| {
+        write(disk, 8, &entries(2))?;
+        remove_others(&**disk, &directory(), &[8])
+    };
+    let whole = Arc::new(first.copy());
+    let before = whole.call_count();
+    run(&whole).expect("the disk works");
+    let calls = whole.call_count() - before;
+    assert!(calls > 10, "{calls}");
+    for call in 0..=calls {
+        for seed in 0..4 {
+            let disk = Arc::new(first.copy());
+            disk.fail_at(disk.call_count() + call, crate::disk::Fault::PowerLoss);
+            let ended = run(&disk);
+            assert!(ended.is_err() || call == calls);
+            let disk = disk.crash(seed);
+            let found = found(&disk, &directory()).expect("the disk works");
+            let (start, manifest) = found.into_iter().next().expect("one is there");
+            let expected = entries(if start == 5 { 1 } else { 2 });
+            let read = manifest.and_then(|manifest| read(&disk, &manifest));
+            assert_eq!(
+                read.expect("it is whole"),
+                expected,
+                "call {call}, seed {seed}"
+            );
+            if call == calls {
+                assert_eq!(start, 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn older_checkpoints_and_leftovers_go() {
+    let disk = disk();
+    for start in [5, 8, 11] {
+        write(&disk, start, &entries(start as u8)).expect("the disk works");
+    }
+    let leftover = part_path(&directory(), 9, 0);
+    disk.create(&leftover, Access::Write)
+        .expect("the disk works");
+    disk.put(&unfinished_path(&directory(), 9), b"half");
+    disk.put(&directory().join("something-else"), b"stays");
+    remove_others(&*disk, &directory(), &[8, 11]).expect("the disk works");
+    let names = disk.list(&directory()).expect("the disk works");
+    assert_eq!(names.len(), 2 * 3 + 1, "{names:?}");
+    let starts: Vec<u64> = found(&*disk, &directory())
+        .expect("the disk works")
+        .into_iter()
+        .map(|(start, _)| start)
+        .collect();
+    assert_eq!(starts, [11, 8]);
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let disk = disk();
+    disk.set_capacity(Some(100_000));
+    assert!(matches!(
+        write(&disk, 5, &entries(1)),
+        Err(CheckpointError::Disk { .. })
+    ));
+}

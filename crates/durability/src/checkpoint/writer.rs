@@ -1,0 +1,291 @@
+//! Writing part files, and the manifest last.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, Kind, checksum, file_header};
+use super::cursor::put_number;
+use super::manifest::{Chunk, Manifest};
+use super::{CheckpointError, manifest_path, part_path, unfinished_path};
+use crate::disk::{Access, Disk, DiskFile};
+use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES};
+
+/// One part file being written, by one thread.
+#[derive(Debug)]
+pub struct PartWriter {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    part: u32,
+    salt: u32,
+    /// Blocks that are not written yet, the last one open perhaps.
+    buffer: Vec<u8>,
+    /// Where in the buffer the open block begins.
+    open: Option<usize>,
+    entries: u32,
+    last_key: Vec<u8>,
+    blocks: u32,
+    /// Bytes in the file.
+    written: u64,
+    chunk: Chunk,
+    chunks: Vec<Chunk>,
+}
+
+/// A part file that is complete and durable.
+#[derive(Debug)]
+pub struct PartSummary {
+    chunks: Vec<Chunk>,
+    salt: u32,
+    part: u32,
+    bytes: u64,
+}
+
+impl PartWriter {
+    /// Creates the file; one that a crash has left under its name goes.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        start: u64,
+        part: u32,
+    ) -> Result<Self, CheckpointError> {
+        let path = part_path(directory, start, part);
+        // Its absence is the usual case, and any other failure shows in `create`.
+        let _ = disk.remove(&path);
+        let file = disk
+            .create(&path, Access::Write)
+            .map_err(CheckpointError::disk(&path))?;
+        let salt = fastrand::u32(..);
+        Ok(Self {
+            disk,
+            path,
+            file,
+            part,
+            salt,
+            buffer: file_header(part, start, salt).to_vec(),
+            open: None,
+            entries: 0,
+            last_key: Vec::new(),
+            blocks: 0,
+            written: 0,
+            chunk: Chunk::default(),
+            chunks: Vec::new(),
+        })
+    }
+
+    fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Begins a chunk: entries of one tree, in key order if `sorted`.
+    pub fn begin_chunk(&mut self, tree: u32, sorted: bool) {
+        self.chunk = Chunk {
+            tree,
+            sorted,
+            part: self.part,
+            offset: self.position(),
+            first_block: self.blocks,
+            ..Chunk::default()
+        };
+    }
+
+    /// Adds an entry, in memory. A caller that is told [`Self::is_full`] flushes before long.
+    pub fn entry(&mut self, key: &[u8], value: &[u8]) {
+        if self.open.is_none() {
+            self.open_block(Kind::Entries);
+        }
+        let shared = key.iter().zip(&self.last_key);
+        let shared = shared.take_while(|(one, other)| one == other).count();
+        put_number(&mut self.buffer, shared);
+        put_number(&mut self.buffer, key.len() - shared);
+        self.buffer.extend_from_slice(&key[shared..]);
+        put_number(&mut self.buffer, value.len());
+        self.buffer.extend_from_slice(value);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&key[shared..]);
+        self.entries += 1;
+        self.chunk.entries += 1;
+        let begin = self.open.expect("opened above");
+        if self.buffer.len() - begin >= CHECKPOINT_BLOCK_BYTES {
+            self.close_block();
+        }
+    }
+
+    /// Adds an entry whose value comes in pieces and is written as it comes (CP4).
+    pub fn large_entry(
+        &mut self,
+        key: &[u8],
+        value: impl FnOnce(&mut LargeValue<'_>) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        self.close_block();
+        self.open_block(Kind::LargeBegin);
+        put_number(&mut self.buffer, key.len());
+        self.buffer.extend_from_slice(key);
+        self.entries = 1;
+        self.chunk.entries += 1;
+        let mut large = LargeValue {
+            part: self,
+            failed: None,
+        };
+        value(&mut large)?;
+        if let Some(error) = large.failed {
+            return Err(error);
+        }
+        self.close_block();
+        self.open_block(Kind::LargeEnd);
+        self.close_block();
+        self.flush()
+    }
+
+    /// Whether [`Self::flush`] is due.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= CHECKPOINT_BUFFER_BYTES
+    }
+
+    /// Writes what is buffered; returns how many bytes.
+    pub fn flush(&mut self) -> Result<(), CheckpointError> {
+        self.close_block();
+        let error = CheckpointError::disk(&self.path);
+        self.file
+            .write_all_at(&self.buffer, self.written)
+            .map_err(error)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Ends the chunk; one without entries is forgotten.
+    pub fn end_chunk(&mut self) {
+        self.close_block();
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.bytes = self.position() - chunk.offset;
+        if chunk.entries > 0 {
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// Bytes of the file so far, those in memory included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.position()
+    }
+
+    /// Makes the file durable.
+    pub fn finish(mut self) -> Result<PartSummary, CheckpointError> {
+        self.flush()?;
+        self.file
+            .sync()
+            .map_err(CheckpointError::disk(&self.path))?;
+        Ok(PartSummary {
+            bytes: self.written,
+            chunks: self.chunks,
+            salt: self.salt,
+            part: self.part,
+        })
+    }
+
+    /// Takes the file away: the checkpoint is given up.
+    pub fn discard(self) {
+        // What stays is removed by the next checkpoint.
+        let _ = self.disk.remove(&self.path);
+    }
+
+    fn open_block(&mut self, kind: Kind) {
+        self.open = Some(self.buffer.len());
+        self.buffer.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
+        let kind_at = self.buffer.len() - 4;
+        self.buffer[kind_at..].copy_from_slice(&(kind as u32).to_le_bytes());
+        self.last_key.clear();
+        self.entries = 0;
+    }
+
+    fn close_block(&mut self) {
+        let Some(begin) = self.open.take() else {
+            return;
+        };
+        let payload = (self.buffer.len() - begin - BLOCK_HEADER_BYTES) as u32;
+        let (number, tree, entries) = (self.blocks, self.chunk.tree, self.entries);
+        let block = &mut self.buffer[begin..];
+        block[4..8].copy_from_slice(&payload.to_le_bytes());
+        block[8..12].copy_from_slice(&number.to_le_bytes());
+        block[12..16].copy_from_slice(&tree.to_le_bytes());
+        block[16..20].copy_from_slice(&entries.to_le_bytes());
+        let crc = checksum(self.salt, block);
+        block[..4].copy_from_slice(&crc.to_le_bytes());
+        self.blocks += 1;
+    }
+}
+
+/// The value of a large entry, as it is written.
+#[derive(Debug)]
+pub struct LargeValue<'p> {
+    part: &'p mut PartWriter,
+    failed: Option<CheckpointError>,
+}
+
+impl LargeValue<'_> {
+    /// Takes the next bytes. After an error the rest is ignored, and
+    /// [`PartWriter::large_entry`] returns it.
+    pub fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.failed.is_none() {
+            let (now, later) = bytes.split_at(bytes.len().min(CHECKPOINT_BLOCK_BYTES));
+            self.part.buffer.extend_from_slice(now);
+            bytes = later;
+            let begin = self.part.open.expect("a large entry has an open block");
+            if self.part.buffer.len() - begin < CHECKPOINT_BLOCK_BYTES {
+                continue;
+            }
+            self.part.close_block();
+            if self.part.is_full() {
+                self.failed = self.part.flush().err();
+            }
+            self.part.open_block(Kind::LargeMore);
+        }
+    }
+}
+
+/// Makes the checkpoint of these parts count (CP1): the caller has seen `end` durable (CP2).
+/// `about` is kept for the reader.
+pub fn publish(
+    disk: &dyn Disk,
+    directory: &Path,
+    (start, end): (u64, u64),
+    wall_ms: u64,
+    parts: Vec<PartSummary>,
+    about: &[u8],
+) -> Result<Manifest, CheckpointError> {
+    let mut manifest = Manifest {
+        start,
+        end,
+        wall_ms,
+        parts: Vec::new(),
+        chunks: Vec::new(),
+        about: about.to_vec(),
+    };
+    for part in parts {
+        manifest.parts.push((part.part, part.salt, part.bytes));
+        manifest.chunks.extend(part.chunks);
+    }
+    let bytes = manifest.encode();
+    let synced = |path: &Path| {
+        disk.sync_directory(path)
+            .map_err(CheckpointError::disk(path))
+    };
+    synced(directory)?;
+    let unfinished = unfinished_path(directory, start);
+    // As for part files: its absence is the usual case.
+    let _ = disk.remove(&unfinished);
+    let write = || {
+        let file = disk.create(&unfinished, Access::Write)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync()
+    };
+    write().map_err(CheckpointError::disk(&unfinished))?;
+    let path = manifest_path(directory, start);
+    disk.rename(&unfinished, &path)
+        .map_err(CheckpointError::disk(&path))?;
+    synced(directory)?;
+    Ok(manifest)
+}
+
+const _: () = assert!(FILE_HEADER_BYTES < CHECKPOINT_BUFFER_BYTES);
