@@ -39,7 +39,7 @@ use pando_memory::pool::Pool;
 use pando_sync::epoch::Reclaim;
 
 use crate::node::Guard;
-use crate::prefetch::prefetch_line;
+use crate::prefetch::prefetch_span;
 use crate::suffix::{EXTERNAL_POINTER_BYTES, Suffix, external_of, free_external};
 
 const HEADER_BYTES: usize = 12;
@@ -118,6 +118,16 @@ impl Shape {
     fn locate(meta: u32, suffix_bytes: usize, body_bytes: usize) -> Self {
         let mut suffix_offset = HEADER_BYTES;
         let mut stored_bytes = suffix_bytes;
+        // What most blocks are.
+        if meta & (OPTIONS | KIND_MASK) == Kind::Bytes as u32 {
+            return Self {
+                meta,
+                suffix_bytes,
+                body_bytes,
+                suffix_offset,
+                body_offset: suffix_offset + suffix_bytes,
+            };
+        }
         if meta & OPTIONS != 0 {
             suffix_offset += if meta & IS_LONG != 0 { 8 } else { 0 };
             suffix_offset += if meta & HAS_DEADLINE != 0 { 8 } else { 0 };
@@ -298,10 +308,10 @@ impl<'g> BlockRef<'g> {
         })
     }
 
-    /// Begins to fetch the block's first line.
+    /// Begins to fetch the block, or the first of a longer one.
     #[inline]
     pub(crate) fn prefetch(self) {
-        prefetch_line(self.0.as_ptr());
+        prefetch_span(self.0.as_ptr());
     }
 
     /// Bytes that retiring the block holds back, as far as they are the block's own.

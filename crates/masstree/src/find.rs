@@ -213,7 +213,7 @@ impl<'g> BorderRef<'g> {
         }
         // SAFETY: loaded under a version that was validated since (M2), with a code that did not
         // change around the load.
-        Some((code, unsafe { self.found(code, link, guard) }))
+        Some((code, unsafe { Self::found(code, link, guard) }))
     }
 
     /// Reads the entry in `slot`; the caller owns the lock.
@@ -221,13 +221,13 @@ impl<'g> BorderRef<'g> {
         let code = self.code(slot);
         debug_assert_ne!(code, CODE_UNSTABLE, "an owner leaves no entry unstable");
         // SAFETY: nobody changes the slot while its lock is held, and it is listed.
-        (code, unsafe { self.found(code, self.link(slot), guard) })
+        (code, unsafe { Self::found(code, self.link(slot), guard) })
     }
 
     /// # Safety
     /// `link` is what a listed entry with this code holds (M2).
     #[inline]
-    unsafe fn found(self, code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
+    pub(crate) unsafe fn found(code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
         if code == CODE_LAYER {
             let root = std::ptr::NonNull::new(link.cast::<Node>());
             // SAFETY: the link of a LAYER entry leads to a node of the layer (M1).

@@ -42,7 +42,7 @@ use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
-use crate::prefetch::prefetch_lines;
+use crate::prefetch::{prefetch_lines, prefetch_span};
 use crate::slice::{CODE_NEVER, rank_of_code};
 
 /// Entries of a full-size node; the model checker runs with fewer.
@@ -190,6 +190,12 @@ impl<'g> NodeRef<'g> {
     #[inline]
     pub(crate) fn prefetch(self) {
         prefetch_node(self.0.as_ptr());
+    }
+
+    /// Fetches the lines of a young layer's root, which most layers consist of.
+    #[inline]
+    pub(crate) fn prefetch_young(self) {
+        prefetch_lines(self.0.as_ptr().cast(), Border::bytes(WIDTH_YOUNG));
     }
 
     /// The parent, null for a root.
@@ -356,6 +362,16 @@ impl<'g> BorderRef<'g> {
         self.entry(slot).slice.store(slice, Ordering::Relaxed);
         self.set_code(slot, code);
         self.set_link(slot, link);
+    }
+
+    /// Fetches what a node of few slots leads to, as far as it can be told without validation: a
+    /// hint.
+    #[inline]
+    pub(crate) fn prefetch_links(self) {
+        let permutation = self.permutation();
+        for position in 0..permutation.count().min(WIDTH_YOUNG) {
+            prefetch_span(self.link(permutation.slot(position)));
+        }
     }
 
     /// The right sibling.

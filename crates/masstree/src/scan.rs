@@ -1,9 +1,9 @@
 //! Scans in both directions (§4.3, §4.6): border node by border node, layer by layer.
 //!
-//! A scan takes a validated snapshot of one border node at a time, visits what it holds, and goes
-//! to the sibling; a LAYER entry is entered when its turn comes. The way back up is a stack of such
-//! snapshots, on the heap because a key of 64 KiB is 8,192 layers deep. Where a node turns out to
-//! be deleted the stack is dropped and the scan descends again behind the last key that it showed.
+//! A scan takes a validated snapshot of one border node at a time (`frame`), visits what it holds,
+//! and goes to the sibling; a LAYER entry is entered when its turn comes. The way back up is a
+//! stack of layers, on the heap because a key of 64 KiB is 8,192 layers deep. Where a node turns
+//! out to be deleted the stack is dropped and the scan descends again behind the last key shown.
 //!
 //! Why every key that is present throughout is seen (E4), forwards: a snapshot holds all keys of
 //! its node's range at its time, and its `next` was loaded under the same version; a later split
@@ -13,79 +13,36 @@
 //!
 //! Deliberately absent: a snapshot of the whole range.
 
+mod frame;
+mod key;
+
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, ValueRef};
-use pando_sync::shim::Spin;
-use pando_sync::version_lock::NodeVersion;
 
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, find_border};
-use crate::node::{BorderRef, Guard, NodeRef, WIDTH};
+use crate::node::{Guard, NodeRef};
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, Cursor, SLICE_BYTES, rank_of_code};
 use crate::tree::Tree;
-
-/// Where in a layer a scan begins, seen in its direction.
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    /// At the layer's first entry.
-    First,
-    /// At this slice and rank, or behind it.
-    At {
-        slice: u64,
-        rank: u8,
-        inclusive: bool,
-    },
-}
-
-impl Start {
-    fn admits(self, direction: Direction, slice: u64, rank: u8) -> bool {
-        let Self::At {
-            slice: start,
-            rank: start_rank,
-            inclusive,
-        } = self
-        else {
-            return true;
-        };
-        let (entry, start) = ((slice, rank), (start, start_rank));
-        match direction {
-            _ if entry == start => inclusive,
-            Direction::Forward => entry > start,
-            Direction::Backward => entry < start,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Item<'g> {
-    slice: u64,
-    code: u8,
-    found: Found<'g>,
-}
-
-/// A snapshot of one border node, and how far its visit has come.
-struct Frame<'g> {
-    border: BorderRef<'g>,
-    next: Option<BorderRef<'g>>,
-    start: Start,
-    /// In the scan's direction.
-    items: [Item<'g>; WIDTH],
-    count: usize,
-    visited: usize,
-    /// Length of the prefix that the layer's keys share.
-    prefix_bytes: usize,
-}
+use frame::{Level, Start};
+use key::KeyBuffer;
 
 /// One scan under way.
 pub(crate) struct Scan<'a, 'g> {
-    pub(crate) tree: &'a Tree,
-    pub(crate) direction: Direction,
-    pub(crate) guard: Guard<'g>,
-    pub(crate) counters: &'a Counters,
-    stack: Vec<Frame<'g>>,
-    /// The last key shown; while one is under way, its first bytes.
-    key: Vec<u8>,
+    tree: &'a Tree,
+    direction: Direction,
+    guard: Guard<'g>,
+    counters: &'a Counters,
+    /// The layers under way are the first `depth` of these; the others are kept for reuse.
+    levels: Vec<Level<'g>>,
+    depth: usize,
+    /// The last key shown, or while a layer is being entered its prefix.
+    key: KeyBuffer,
+    /// Which of the two `key` is.
+    key_shown: bool,
+    /// The last key shown, when `key` is not; none was shown when it is `None`.
+    last: Option<Vec<u8>>,
 }
 
 impl<'a, 'g> Scan<'a, 'g> {
@@ -100,8 +57,11 @@ impl<'a, 'g> Scan<'a, 'g> {
             direction,
             guard,
             counters,
-            stack: Vec::new(),
-            key: Vec::new(),
+            levels: Vec::new(),
+            depth: 0,
+            key: KeyBuffer::default(),
+            key_shown: false,
+            last: None,
         }
     }
 
@@ -112,22 +72,27 @@ impl<'a, 'g> Scan<'a, 'g> {
         from: Bound<&[u8]>,
         mut visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
     ) {
-        let mut last: Option<Vec<u8>> = None;
         loop {
+            self.keep_last();
+            let last = self.last.take();
             let from = last.as_deref().map_or(from, Bound::Excluded);
-            self.stack.clear();
-            let ended = self.seek(from).and_then(|()| {
-                self.walk(&mut |key, value| {
-                    let seen = last.get_or_insert_default();
-                    seen.clear();
-                    seen.extend_from_slice(key);
-                    visit(key, value)
-                })
-            });
-            match ended {
+            self.depth = 0;
+            let sought = self.seek(from);
+            self.last = last;
+            match sought.and_then(|()| self.walk(&mut visit)) {
                 Ok(()) => return,
                 Err(LayerGone) => self.counters.root_retries.add(1),
             }
+        }
+    }
+
+    /// Keeps the last key shown, because `key` is about to be used otherwise.
+    fn keep_last(&mut self) {
+        if self.key_shown {
+            self.key_shown = false;
+            let last = self.last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(self.key.as_slice());
         }
     }
 
@@ -144,26 +109,26 @@ impl<'a, 'g> Scan<'a, 'g> {
         loop {
             let (slice, rank) = (cursor.slice(), cursor.rank());
             // A longer key's entry is looked into here, whatever it holds.
-            let open = inclusive || rank == CODE_SUFFIX;
+            let inclusive_here = inclusive || rank == CODE_SUFFIX;
             self.enter(
                 root,
                 Start::At {
                     slice,
                     rank,
-                    inclusive: open,
+                    inclusive: inclusive_here,
                 },
             )?;
-            let frame = self.stack.last_mut().expect("just entered");
-            let Some(item) = frame.items[..frame.count].first() else {
+            let level = &mut self.levels[self.depth - 1];
+            let Some((first_slice, code, found)) = level.first(self.guard) else {
                 return Ok(());
             };
-            if rank < CODE_SUFFIX || (item.slice, rank_of_code(item.code)) != (slice, rank) {
+            if rank < CODE_SUFFIX || (first_slice, rank_of_code(code)) != (slice, rank) {
                 return Ok(());
             }
-            match item.found {
+            match found {
                 Found::Layer(next) => {
-                    frame.visited = 1;
-                    self.key.extend_from_slice(&slice.to_be_bytes());
+                    level.skip_first();
+                    self.key.set_slice(cursor.offset(), slice, SLICE_BYTES);
                     root = next;
                     cursor = cursor.deeper();
                 }
@@ -174,7 +139,9 @@ impl<'a, 'g> Scan<'a, 'g> {
                         Direction::Forward => entry > bound,
                         Direction::Backward => entry < bound,
                     };
-                    frame.visited = usize::from(!admitted);
+                    if !admitted {
+                        level.skip_first();
+                    }
                     return Ok(());
                 }
                 Found::Absent => unreachable!("a snapshot holds no absent entries"),
@@ -186,27 +153,31 @@ impl<'a, 'g> Scan<'a, 'g> {
         &mut self,
         visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
     ) -> Result<(), LayerGone> {
-        while let Some(frame) = self.stack.last_mut() {
-            if frame.visited == frame.count {
-                if !self.go_on()? {
-                    self.stack.pop();
+        while self.depth > 0 {
+            let level = &mut self.levels[self.depth - 1];
+            let Some((slice, code, found)) = level.next(self.guard) else {
+                if !level.go_on(self.direction, self.guard)? {
+                    self.depth -= 1;
                 }
                 continue;
-            }
-            let item = frame.items[frame.visited];
-            frame.visited += 1;
-            self.key.truncate(frame.prefix_bytes);
-            let slice_bytes = usize::from(item.code.min(CODE_SLICE_MAX));
-            self.key
-                .extend_from_slice(&item.slice.to_be_bytes()[..slice_bytes]);
-            match item.found {
-                Found::Layer(root) => self.enter(root, Start::First)?,
+            };
+            let prefix_bytes = level.prefix_bytes;
+            match found {
+                Found::Layer(root) => {
+                    self.keep_last();
+                    self.key.set_slice(prefix_bytes, slice, SLICE_BYTES);
+                    self.enter(root, Start::First)?;
+                }
                 Found::Value(block) => {
-                    let Some(value) = block.value() else { continue };
-                    if item.code == CODE_SUFFIX {
-                        self.key.extend_from_slice(block.suffix());
+                    let (suffix, value) = (block.suffix(), block.value());
+                    let Some(value) = value else { continue };
+                    let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+                    self.key.set_slice(prefix_bytes, slice, slice_bytes);
+                    if code == CODE_SUFFIX {
+                        self.key.push(suffix);
                     }
-                    if visit(&self.key, value).is_break() {
+                    self.key_shown = true;
+                    if visit(self.key.as_slice(), value).is_break() {
                         return Ok(());
                     }
                 }
@@ -216,7 +187,7 @@ impl<'a, 'g> Scan<'a, 'g> {
         Ok(())
     }
 
-    /// Pushes a snapshot of the layer's border node where `start` is; `key` holds the prefix.
+    /// Begins the layer under `root` at `start`; `key` holds its prefix.
     fn enter(&mut self, root: NodeRef<'g>, start: Start) -> Result<(), LayerGone> {
         let slice = match (start, self.direction) {
             (Start::At { slice, .. }, _) => slice,
@@ -224,165 +195,15 @@ impl<'a, 'g> Scan<'a, 'g> {
             (Start::First, Direction::Backward) => u64::MAX,
         };
         let reached = find_border(root, slice, self.counters)?;
-        let prefix_bytes = self.key.len();
-        debug_assert!(prefix_bytes.is_multiple_of(SLICE_BYTES));
-        let frame = match self.direction {
-            Direction::Forward => {
-                Frame::take_forward(reached.border, reached.version, slice, start, self.guard)?
-            }
-            Direction::Backward => Frame::take_backward(reached.border, slice, start, self.guard)?,
-        };
-        self.stack.push(Frame {
-            prefix_bytes,
-            ..frame
-        });
+        debug_assert!(self.key.len().is_multiple_of(SLICE_BYTES));
+        if self.depth == self.levels.len() {
+            self.levels.push(Level::empty(reached.border));
+        }
+        let level = &mut self.levels[self.depth];
+        level.prefix_bytes = self.key.len();
+        let bounds = (start, self.direction);
+        level.begin(reached.border, reached.version, slice, bounds, self.guard)?;
+        self.depth += 1;
         Ok(())
-    }
-
-    /// Puts the next border node's snapshot in the place of the top one; false when there is none.
-    fn go_on(&mut self) -> Result<bool, LayerGone> {
-        let frame = self.stack.last_mut().expect("the walk is in a layer");
-        let prefix_bytes = frame.prefix_bytes;
-        let following = match self.direction {
-            Direction::Forward => {
-                let Some(next) = frame.next else {
-                    return Ok(false);
-                };
-                Frame::take_forward(
-                    next,
-                    next.version.stable(),
-                    next.low(),
-                    frame.start,
-                    self.guard,
-                )?
-            }
-            Direction::Backward => {
-                let Some(prev) = frame.border.prev() else {
-                    return Ok(false);
-                };
-                // Everything at or above this node's low bound has been visited.
-                let below = frame.border.low();
-                Frame::take_backward(prev, below - 1, frame.start, self.guard)?
-            }
-        };
-        *frame = Frame {
-            prefix_bytes,
-            ..following
-        };
-        Ok(true)
-    }
-}
-
-impl<'g> Frame<'g> {
-    /// A snapshot of the node responsible for `slice`, at `border` or right of it.
-    fn take_forward(
-        mut border: BorderRef<'g>,
-        mut version: NodeVersion,
-        slice: u64,
-        start: Start,
-        guard: Guard<'g>,
-    ) -> Result<Self, LayerGone> {
-        let mut spin = Spin::new();
-        loop {
-            if version.is_deleted() {
-                return Err(LayerGone);
-            }
-            let taken = Self::take(border, version, Direction::Forward, start, u64::MAX, guard);
-            match taken {
-                Some(Self {
-                    next: Some(next), ..
-                }) if next.low() <= slice => border = next,
-                Some(frame) => {
-                    frame.prefetch();
-                    return Ok(frame);
-                }
-                None => spin.wait(),
-            }
-            version = border.version.stable();
-        }
-    }
-
-    /// A snapshot of the node responsible for `slice`, at `border` or right of it, of entries with
-    /// slices up to `slice`.
-    fn take_backward(
-        mut border: BorderRef<'g>,
-        slice: u64,
-        start: Start,
-        guard: Guard<'g>,
-    ) -> Result<Self, LayerGone> {
-        let mut spin = Spin::new();
-        loop {
-            let version = border.version.stable();
-            if version.is_deleted() {
-                return Err(LayerGone);
-            }
-            let Some(frame) = Self::take(border, version, Direction::Backward, start, slice, guard)
-            else {
-                spin.wait();
-                continue;
-            };
-            match frame.next {
-                Some(next) if next.low() <= slice => border = next,
-                _ => {
-                    frame.prefetch();
-                    return Ok(frame);
-                }
-            }
-        }
-    }
-
-    /// A snapshot of `border` under `version`; `None` when it has changed.
-    fn take(
-        border: BorderRef<'g>,
-        version: NodeVersion,
-        direction: Direction,
-        start: Start,
-        slice_max: u64,
-        guard: Guard<'g>,
-    ) -> Option<Self> {
-        let next = border.next();
-        let permutation = border.permutation();
-        let empty = Item {
-            slice: 0,
-            code: 0,
-            found: Found::Absent,
-        };
-        let mut frame = Self {
-            border,
-            next,
-            start,
-            items: [empty; WIDTH],
-            count: 0,
-            visited: 0,
-            prefix_bytes: 0,
-        };
-        for index in 0..permutation.count() {
-            let position = match direction {
-                Direction::Forward => index,
-                Direction::Backward => permutation.count() - 1 - index,
-            };
-            let slot = permutation.slot(position);
-            let slice = border.slice(slot);
-            let (code, found) = border.read_slot(slot, version, guard)?;
-            if slice <= slice_max && start.admits(direction, slice, rank_of_code(code)) {
-                frame.items[frame.count] = Item { slice, code, found };
-                frame.count += 1;
-            }
-        }
-        border.version.unchanged_since(version).then_some(frame)
-    }
-
-    /// Begins to fetch what the visit will touch, all at once.
-    fn prefetch(&self) {
-        for item in &self.items[..self.count] {
-            match item.found {
-                Found::Value(block) => block.prefetch(),
-                Found::Layer(root) => root.prefetch(),
-                Found::Absent => {}
-            }
-        }
-        if let Some(next) = self.next {
-            next.node().prefetch();
-        }
     }
 }

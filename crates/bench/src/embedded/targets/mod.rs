@@ -124,7 +124,12 @@ pub(crate) trait Target: Sync {
     fn worker(&self) -> Self::Worker<'_>;
 }
 
-/// One thread's access. Sums of values and key lengths are returned so that nothing is optimised
+/// What a scan sums of a key: its length and its last byte, so that the key itself is read.
+fn key_figure(key: &[u8]) -> u64 {
+    key.len() as u64 + u64::from(key.last().copied().unwrap_or(0))
+}
+
+/// One thread's access. Sums of values and keys' figures are returned so that nothing is optimised
 /// away.
 pub(crate) trait Worker {
     fn put(&mut self, key: &[u8], value: u64);
@@ -136,7 +141,7 @@ pub(crate) trait Worker {
             .fold(0, |sum, key| sum.wrapping_add(self.get(key).unwrap_or(0)))
     }
 
-    /// Sum over up to `limit` entries from `start` on: values and key lengths. `None` when the
+    /// Sum over up to `limit` entries from `start` on: values and keys' figures. `None` when the
     /// target has no order, or none in this direction.
     fn scan(&mut self, _start: &[u8], _limit: usize, _direction: Direction) -> Option<u64> {
         None

@@ -8,7 +8,7 @@ use pando_engine::{
     Ordered, ReferenceEngine, TreeId, ValueRef,
 };
 
-use super::{Target, Worker};
+use super::{Target, Worker, key_figure};
 
 /// An engine of this project.
 pub(crate) struct Pando<E> {
@@ -94,7 +94,7 @@ impl<S: Ordered> Worker for PandoWorker<S> {
             |key, value| {
                 sum = sum
                     .wrapping_add(number(value))
-                    .wrapping_add(key.len() as u64);
+                    .wrapping_add(key_figure(key));
                 left -= 1;
                 if left == 0 {
                     ControlFlow::Break(())

@@ -3,7 +3,7 @@
 use pando_engine::Direction;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
-use super::{Target, Worker};
+use super::{Target, Worker, key_figure};
 
 const TABLE: TableDefinition<&[u8], u64> = TableDefinition::new("keys");
 
@@ -102,7 +102,7 @@ impl Worker for RedbWorker<'_> {
                 redb::AccessGuard<'_, u64>,
             ) = entry.expect(BROKEN);
             sum.wrapping_add(value.value())
-                .wrapping_add(key.value().len() as u64)
+                .wrapping_add(key_figure(key.value()))
         };
         Some(match direction {
             Direction::Forward => table

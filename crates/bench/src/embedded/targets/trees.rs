@@ -6,7 +6,7 @@ use std::sync::RwLock;
 
 use pando_engine::Direction;
 
-use super::{Target, Worker};
+use super::{Target, Worker, key_figure};
 
 /// The standard library's ordered map behind a reader-writer lock.
 pub(crate) struct BTreeLock(RwLock<BTreeMap<Box<[u8]>, u64>>);
@@ -42,20 +42,18 @@ impl Worker for &BTreeLock {
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
         let map = self.0.read().expect("no panic under the lock");
         let from = Bound::Included(start);
-        let sum = |sum: u64, (bytes, value): (usize, u64)| {
-            sum.wrapping_add(value).wrapping_add(bytes as u64)
-        };
+        let sum = |sum: u64, (key, value): (u64, u64)| sum.wrapping_add(value).wrapping_add(key);
         Some(match direction {
             Direction::Forward => map
                 .range::<[u8], _>((from, Bound::Unbounded))
                 .take(limit)
-                .map(|(key, value)| (key.len(), *value))
+                .map(|(key, value)| (key_figure(key), *value))
                 .fold(0, sum),
             Direction::Backward => map
                 .range::<[u8], _>((Bound::Unbounded, from))
                 .rev()
                 .take(limit)
-                .map(|(key, value)| (key.len(), *value))
+                .map(|(key, value)| (key_figure(key), *value))
                 .fold(0, sum),
         })
     }
@@ -97,7 +95,7 @@ impl Worker for MasstreeWorker<'_> {
         use masstree::RangeBound::{Included, Unbounded};
         let (mut sum, mut left) = (0_u64, limit);
         let visit = |key: &[u8], value: u64| {
-            sum = sum.wrapping_add(value).wrapping_add(key.len() as u64);
+            sum = sum.wrapping_add(value).wrapping_add(key_figure(key));
             left -= 1;
             left > 0
         };
@@ -143,7 +141,7 @@ impl Worker for &SkipList {
         let from = Bound::Included(start);
         let sum = |sum: u64, entry: crossbeam_skiplist::map::Entry<'_, Box<[u8]>, u64>| {
             sum.wrapping_add(*entry.value())
-                .wrapping_add(entry.key().len() as u64)
+                .wrapping_add(key_figure(entry.key()))
         };
         Some(match direction {
             Direction::Forward => self
@@ -188,22 +186,20 @@ impl Worker for &SccTree {
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
         let guard = scc::Guard::new();
         let from = Bound::Included(start);
-        let sum = |sum: u64, (bytes, value): (usize, u64)| {
-            sum.wrapping_add(value).wrapping_add(bytes as u64)
-        };
+        let sum = |sum: u64, (key, value): (u64, u64)| sum.wrapping_add(value).wrapping_add(key);
         Some(match direction {
             Direction::Forward => self
                 .0
                 .range::<[u8], _>((from, Bound::Unbounded), &guard)
                 .take(limit)
-                .map(|(key, value)| (key.len(), *value))
+                .map(|(key, value)| (key_figure(key), *value))
                 .fold(0, sum),
             Direction::Backward => self
                 .0
                 .range::<[u8], _>((Bound::Unbounded, from), &guard)
                 .rev()
                 .take(limit)
-                .map(|(key, value)| (key.len(), *value))
+                .map(|(key, value)| (key_figure(key), *value))
                 .fold(0, sum),
         })
     }
@@ -254,7 +250,7 @@ impl Worker for &CongeeTree {
             .range(eight_bytes(start), u64::MAX, &mut found, &guard);
         Some(found[..count].iter().fold(0, |sum, (key, value)| {
             sum.wrapping_add(*value as u64)
-                .wrapping_add(key.len() as u64)
+                .wrapping_add(key_figure(key))
         }))
     }
 }
