@@ -7,6 +7,7 @@
 //! | `counters` | sessions opening and closing | its mutex | INFO |
 //! | `max_memory` | CONFIG SET | `Relaxed` | writes |
 //! | `active_expire` | DEBUG | `Relaxed` | the expirer |
+//! | `flush_at_ms` | `flush_all`, the maintenance thread | `Relaxed` | the maintenance thread |
 //! | `pause` | CLIENT PAUSE, whoever meets its end | `Relaxed` | every command |
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ use crate::cursors::Cursors;
 use crate::expiry::ExpiryIndex;
 use crate::limits;
 use crate::maintenance::Maintenance;
+use crate::memcached::MemcachedFigures;
 use crate::options::Options;
 use crate::session::{Session, SessionState};
 use crate::statistics::{SessionCounters, Statistics};
@@ -59,6 +61,19 @@ pub enum OpenError {
 struct Counters {
     open: Vec<Arc<SessionCounters>>,
     ended: Statistics,
+    ended_memcached: MemcachedFigures,
+    /// What stood there when `stats reset` was asked for.
+    memcached_base: MemcachedFigures,
+}
+
+impl Counters {
+    fn memcached_sum(&self) -> MemcachedFigures {
+        let mut sum = self.ended_memcached;
+        for session in &self.open {
+            sum.add(&session.memcached);
+        }
+        sum
+    }
 }
 
 /// What stands behind a database number (B1).
@@ -88,6 +103,8 @@ pub struct Database {
     /// The microsecond at which a pause ends, times two, plus one if all commands are held back;
     /// 0 is no pause.
     pause: AtomicU64,
+    /// When database 0 is emptied; 0 is never.
+    flush_at_ms: AtomicU64,
     maintenance: Mutex<Option<Maintenance>>,
 }
 
@@ -150,6 +167,7 @@ impl Database {
             max_memory: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
             pause: AtomicU64::new(0),
+            flush_at_ms: AtomicU64::new(0),
             maintenance: Mutex::new(None),
         });
         let maintenance = Maintenance::start(&database)?;
@@ -197,6 +215,7 @@ impl Database {
     pub(crate) fn close_session(&self, session: &SessionState) {
         let mut counters = lock(&self.counters);
         counters.ended = Statistics::sum([&*session.counters].into_iter()).plus(counters.ended);
+        counters.ended_memcached.add(&session.counters.memcached);
         counters
             .open
             .retain(|open| !Arc::ptr_eq(open, &session.counters));
@@ -279,6 +298,36 @@ impl Database {
     pub fn statistics(&self) -> Statistics {
         let counters = lock(&self.counters);
         Statistics::sum(counters.open.iter().map(Arc::as_ref)).plus(counters.ended)
+    }
+
+    /// What memcached commands have done since the start, or since [`Self::reset_memcached`].
+    #[must_use]
+    pub fn memcached_figures(&self) -> MemcachedFigures {
+        let counters = lock(&self.counters);
+        counters.memcached_sum().since(&counters.memcached_base)
+    }
+
+    /// Counts memcached commands from 0 again (`stats reset`).
+    pub fn reset_memcached(&self) {
+        let mut counters = lock(&self.counters);
+        counters.memcached_base = counters.memcached_sum();
+    }
+
+    /// Empties database 0 at a time in milliseconds since the Unix epoch (`flush_all`), instead of
+    /// at the time that was said before; 0 is never.
+    pub(crate) fn flush_at(&self, milliseconds: u64) {
+        self.flush_at_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// Whether it is time for that; then it is not any more.
+    pub(crate) fn take_due_flush(&self) -> bool {
+        let at_ms = self.flush_at_ms.load(Ordering::Relaxed);
+        at_ms != 0
+            && at_ms <= self.options.clock.now_us() / 1000
+            && self
+                .flush_at_ms
+                .compare_exchange(at_ms, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Reports the engine's figures.

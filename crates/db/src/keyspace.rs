@@ -9,13 +9,14 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{
-    Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, Ordered, Point,
-    Probe, StringRef, TreeId, ValueRef, ValueVersion,
+    Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, LogEpoch,
+    Ordered, Point, Probe, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::error::CommandError;
+use crate::memcached::MemcachedCounters;
 use crate::session::SessionState;
 use crate::statistics::add;
 
@@ -240,6 +241,49 @@ impl<'t> Keyspace<'t> {
         read: impl FnOnce(Option<HashRef<'_>>) -> R,
     ) -> Result<R, CommandError> {
         self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
+    }
+
+    /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys in turn (K1), their descents
+    /// interleaved, and counts hits and misses.
+    pub fn read_many(&mut self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        if self.session.observes {
+            for (index, key) in keys.iter().enumerate() {
+                self.read(key, |value| read(index, value));
+            }
+            return;
+        }
+        let now = self.now();
+        let mut found = 0;
+        let mut batch = [const { Key::new(TreeId(0), b"") }; crate::limits::WARM_KEYS_MAX];
+        for (slot, bytes) in batch.iter_mut().zip(keys) {
+            *slot = Key::new(self.tree, bytes);
+        }
+        let batch = &batch[..keys.len()];
+        self.session.store.get_many(batch, |index, value| {
+            let value = value.filter(|value| !is_expired(&value.attributes, now));
+            found += u64::from(value.is_some());
+            read(index, value);
+        });
+        let counters = &self.session.counters;
+        add(&counters.hits, found);
+        add(&counters.misses, keys.len() as u64 - found);
+    }
+
+    /// What this session has counted of memcached commands.
+    #[inline]
+    pub(crate) fn memcached_counters(&self) -> &MemcachedCounters {
+        &self.session.counters.memcached
+    }
+
+    /// Whether writes that need memory are refused now.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.database.is_out_of_memory()
+    }
+
+    /// The log epoch, by which the age of values is told.
+    #[inline]
+    pub(crate) fn epoch(&self) -> LogEpoch {
+        self.database.epochs.current()
     }
 
     /// Whether the key is there; counts a hit or a miss.

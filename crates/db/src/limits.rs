@@ -21,6 +21,9 @@ pub const CURSOR_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that the strings of one RESTORE payload may unfold to, all together.
 pub const RESTORED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Default of `item_bytes_max`: most data of a memcached item, in bytes.
+pub const ITEM_BYTES_MAX: usize = 1024 * 1024;
+
 /// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -68,6 +71,13 @@ pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 
 // A WATCH has some rounds at least, so that the horizon's steps do not break it.
 const _: () = assert!(WATCH_AGE_MAX_ROUNDS > 10);
+// An item is a string.
+const _: () = assert!(
+    pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX <= pando_engine::limits::COLUMN_BYTES_MAX
+);
+// memcached's keys are keys.
+const _: () =
+    assert!(pando_protocol::memcached::KEY_BYTES_MAX <= pando_engine::limits::KEY_BYTES_MAX);
 // The longest key alone can be watched.
 const _: () = assert!(WATCHED_BYTES_MAX > pando_engine::limits::KEY_BYTES_MAX);
 

@@ -102,6 +102,11 @@ pub(crate) fn round(database: &Database, session: &mut SessionState) -> bool {
 /// One round of bounded slices; whether there is more to do at once.
 fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) -> bool {
     const SLICES: usize = 16;
+    if database.take_due_flush() {
+        let mut turn = Turn::begin(database, session);
+        // Whoever refuses the write of a flush refuses all writes: there is nobody to tell.
+        let _ = turn.flush(0);
+    }
     for _ in 0..SLICES {
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);

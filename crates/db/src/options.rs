@@ -52,6 +52,9 @@ pub struct Options {
     pub key_bytes_max: usize,
     /// Longest string or field value in bytes; default 512 MiB.
     pub value_bytes_max: usize,
+    /// Most data of a memcached item in bytes; up to
+    /// [`pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX`], default 1 MiB.
+    pub item_bytes_max: usize,
     /// Bytes after which a range reply ends with a resume point; default 16 MiB.
     pub reply_bytes_max: usize,
     /// Where the time comes from; default the machine's clock.
@@ -70,6 +73,7 @@ impl Default for Options {
             sessions_max: 64,
             key_bytes_max: pando_engine::limits::KEY_BYTES_MAX,
             value_bytes_max: pando_engine::limits::COLUMN_BYTES_MAX,
+            item_bytes_max: limits::ITEM_BYTES_MAX,
             reply_bytes_max: limits::REPLY_BYTES_MAX,
             clock: Arc::new(SystemClock),
             memory: || 0,

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::memcached::MemcachedCounters;
+
 /// What one session has done; written by that session only, `Relaxed` since each counter stands
 /// for itself.
 #[derive(Debug, Default)]
@@ -12,6 +14,7 @@ pub(crate) struct SessionCounters {
     pub(crate) expired: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) removals: AtomicU64,
+    pub(crate) memcached: MemcachedCounters,
 }
 
 /// Adds to a counter that only the calling thread writes: no locked instruction.

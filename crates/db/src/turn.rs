@@ -191,7 +191,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    fn hold_own(&mut self) {
+    pub(crate) fn hold_own(&mut self) {
         if !matches!(self.held, Held::Own { .. }) {
             self.let_go();
             let gate = self.database.gates.enter(self.session.gate);
@@ -201,7 +201,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    fn hold_all(&mut self) {
+    pub(crate) fn hold_all(&mut self) {
         if !matches!(self.held, Held::All { .. }) {
             self.let_go();
             let gates = self.database.gates.enter_all();

@@ -11,6 +11,14 @@
 //! | 2 | `HASHTABLE` | a hash that has outgrown a listpack, for the rest of its life | `hashtable` |
 //! | 3 | `TEXT` | INCRBYFLOAT | `embstr` or `raw`, never `int` |
 //!
+//! Two bits beside the number are memcached's, of strings only; a RESP command that writes a string
+//! clears them, one that changes only its expiry keeps them:
+//!
+//! | bit | name | says |
+//! |---|---|---|
+//! | 6 | `STALE` | `md I` has marked the item stale |
+//! | 7 | `CLAIMED` | some client was told to renew the item (`W`) |
+//!
 //! The bytes are kept with the value wherever it is stored: numbers are never given a new meaning.
 //!
 //! [`Attributes::encoding`]: pando_engine::Attributes::encoding
@@ -30,6 +38,15 @@ pub(crate) const HASHTABLE: u8 = 2;
 /// A string that is not taken for an integer.
 pub(crate) const TEXT: u8 = 3;
 
+/// A memcached item that is known to be out of date.
+pub(crate) const STALE: u8 = 1 << 6;
+
+/// A memcached item that somebody is about to renew.
+pub(crate) const CLAIMED: u8 = 1 << 7;
+
+/// The bits that are memcached's.
+pub(crate) const STATE: u8 = STALE | CLAIMED;
+
 /// Most bytes of a string that Redis holds in one block with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
@@ -46,7 +63,7 @@ pub(crate) fn is_long(field: &[u8], value_bytes: usize) -> bool {
 
 /// The word with which OBJECT ENCODING answers.
 pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
-    let encoding = value.attributes.encoding;
+    let encoding = value.attributes.encoding & !STATE;
     match value.body {
         BodyRef::Hash(_) if encoding == HASHTABLE => "hashtable",
         BodyRef::Hash(_) => "listpack",

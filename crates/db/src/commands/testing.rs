@@ -74,7 +74,7 @@ pub(crate) struct Shell {
     /// The database, shared by all shells that [`Self::connect`] made of this one.
     pub(crate) database: Arc<Database>,
     clock: Arc<TestClock>,
-    session: Session,
+    pub(crate) session: Session,
     client: Client,
 }
 

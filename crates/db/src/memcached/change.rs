@@ -1,0 +1,124 @@
+//! `incr`, `decr`, `delete` and `touch`, and the arithmetic of `ma`.
+
+use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef};
+use pando_protocol::memcached::arguments::{self, Arithmetic, Touch};
+use pando_protocol::memcached::{Line, Reply, Verb, error, number};
+use pando_protocol::number::IntegerText;
+
+use super::counters::Figure;
+use super::item::{Expiry, string_of};
+use super::{Handled, get};
+use crate::commands::encoding::STATE;
+use crate::keyspace::Keyspace;
+
+/// `incr key delta` and `decr`.
+pub(super) fn arithmetic(
+    keyspace: &mut Keyspace<'_>,
+    verb: Verb,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let Arithmetic { key, delta } = Arithmetic::parse(line)?;
+    let up = verb == Verb::Incr;
+    let mut done = Ok(None);
+    keyspace.update(key, |old| {
+        let Some(old) = old else {
+            done = Ok(None);
+            return Decision::Keep;
+        };
+        match moved(old, up, delta) {
+            Ok((value, number)) => {
+                done = Ok(Some(number));
+                Decision::Write(value)
+            }
+            Err(text) => {
+                done = Err(text);
+                Decision::Keep
+            }
+        }
+    })?;
+    let number = done?;
+    keyspace
+        .memcached_counters()
+        .count(match (up, number.is_some()) {
+            (true, true) => Figure::IncrHits,
+            (true, false) => Figure::IncrMisses,
+            (false, true) => Figure::DecrHits,
+            (false, false) => Figure::DecrMisses,
+        });
+    match number {
+        Some(number) => {
+            reply.number(number);
+            reply.end();
+        }
+        None => reply.line("NOT_FOUND"),
+    }
+    Ok(())
+}
+
+/// The item with its number moved by `delta`: upwards around the end of 64 bits, downwards to 0.
+/// As in memcached, a number that has become shorter keeps its bytes, padded with spaces, and the
+/// item its state; one that has become longer begins a new item.
+pub(super) fn moved(
+    old: ValueRef<'_>,
+    up: bool,
+    delta: u64,
+) -> Result<(NewValue<'static>, u64), &'static str> {
+    let bytes = string_of(old)?.as_flat().ok_or(error::NON_NUMERIC)?;
+    let number = number::stored(bytes).ok_or(error::NON_NUMERIC)?;
+    let number = if up {
+        number.wrapping_add(delta)
+    } else {
+        number.saturating_sub(delta)
+    };
+    let mut text = IntegerText::of_unsigned(number).as_bytes().to_vec();
+    let state = if text.len() <= bytes.len() {
+        text.resize(bytes.len(), b' ');
+        old.attributes.encoding & STATE
+    } else {
+        0
+    };
+    let attributes = Attributes {
+        encoding: state,
+        ..old.attributes
+    };
+    Ok((NewValue::new(Body::Owned(text)).with(attributes), number))
+}
+
+/// `delete key`.
+pub(super) fn delete(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let key = arguments::delete(line)?;
+    let mut there = false;
+    keyspace.update(key, |old| {
+        there = old.is_some();
+        Decision::Remove
+    })?;
+    let counters = keyspace.memcached_counters();
+    counters.count(if there {
+        Figure::DeleteHits
+    } else {
+        Figure::DeleteMisses
+    });
+    reply.line(if there { "DELETED" } else { "NOT_FOUND" });
+    Ok(())
+}
+
+/// `touch key exptime`.
+pub(super) fn touch(keyspace: &mut Keyspace<'_>, line: Line<'_>, reply: &mut Reply<'_>) -> Handled {
+    let Touch { key, exptime } = Touch::parse(line)?;
+    let expiry = Expiry::of(exptime, keyspace.now());
+    let there = get::touch(keyspace, key, expiry, |_| Ok(()))?.is_some();
+    let counters = keyspace.memcached_counters();
+    counters.count(Figure::CmdTouch);
+    counters.count(if there {
+        Figure::TouchHits
+    } else {
+        Figure::TouchMisses
+    });
+    reply.line(if there { "TOUCHED" } else { "NOT_FOUND" });
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `get`, `gets`, `gat` and `gats`.
+
+use pando_engine::{Decision, ValueVersion};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, error};
+
+use super::counters::Figure;
+use super::item::{Expiry, reply_data, string_of};
+use super::{Handled, Refusal};
+use crate::commands::detached::Detached;
+use crate::keyspace::Keyspace;
+use crate::limits::WARM_KEYS_MAX;
+
+/// `get key…` and `gets`: what there is, straight from the engine; keys in groups whose descents
+/// are interleaved. A bad key refuses all of it.
+#[inline]
+pub(super) fn get(
+    keyspace: &mut Keyspace<'_>,
+    verb: Verb,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut rest = arguments::get(line)?;
+    let with_cas = verb == Verb::Gets;
+    let mut hits = 0;
+    let count = rest.len();
+    if count == 1 {
+        let key = check(rest.next().unwrap_or_default())?;
+        hits += usize::from(keyspace.read(key, |value| show(reply, key, value, with_cas))?);
+    } else {
+        while rest.len() > 0 {
+            let mut keys = [&[][..]; WARM_KEYS_MAX];
+            let group = rest.len().min(WARM_KEYS_MAX);
+            for (slot, key) in keys.iter_mut().zip(&mut rest) {
+                *slot = check(key)?;
+            }
+            let keys = &keys[..group];
+            let mut refusal = None;
+            keyspace.read_many(keys, |index, value| {
+                match show(reply, keys[index], value, with_cas) {
+                    Ok(hit) => hits += usize::from(hit),
+                    Err(text) => refusal = Some(text),
+                }
+            });
+            if let Some(text) = refusal {
+                return Err(text.into());
+            }
+        }
+    }
+    reply.line("END");
+    let counters = keyspace.memcached_counters();
+    counters.count_many(Figure::CmdGet, count);
+    counters.count_many(Figure::GetHits, hits);
+    counters.count_many(Figure::GetMisses, count - hits);
+    Ok(())
+}
+
+#[inline]
+fn check(key: &[u8]) -> Result<&[u8], &'static str> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(error::BAD_FORMAT);
+    }
+    Ok(key)
+}
+
+/// Answers with one value, if there is one.
+#[inline]
+fn show(
+    reply: &mut Reply<'_>,
+    key: &[u8],
+    value: Option<pando_engine::ValueRef<'_>>,
+    with_cas: bool,
+) -> Result<bool, &'static str> {
+    let Some(value) = value else {
+        return Ok(false);
+    };
+    let string = string_of(value)?;
+    let cas = with_cas.then(|| value.version.to_bits());
+    reply.value(key, value.attributes.flags, string.len(), cas);
+    reply_data(reply, string);
+    Ok(true)
+}
+
+/// `gat exptime key…` and `gats`: what there is, with a new expiry.
+pub(super) fn get_and_touch(
+    keyspace: &mut Keyspace<'_>,
+    verb: Verb,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let (exptime, keys) = arguments::gat(line)?;
+    let expiry = Expiry::of(exptime, keyspace.now());
+    for key in keys {
+        let key = check(key)?;
+        let found = touch(keyspace, key, expiry, |value| {
+            let string = string_of(value)?;
+            Ok((value.attributes.flags, Detached::take(string)))
+        })?;
+        keyspace.count_read(found.is_some());
+        let counters = keyspace.memcached_counters();
+        counters.count(Figure::CmdGet);
+        counters.count(Figure::CmdTouch);
+        if let Some(((flags, string), version)) = found {
+            counters.count(Figure::GetHits);
+            counters.count(Figure::TouchHits);
+            let string = string.as_ref();
+            let cas = (verb == Verb::Gats).then(|| version.to_bits());
+            reply.value(key, flags, string.len(), cas);
+            reply_data(reply, string);
+        } else {
+            counters.count(Figure::GetMisses);
+            counters.count(Figure::TouchMisses);
+        }
+    }
+    reply.line("END");
+    Ok(())
+}
+
+/// Gives an item another expiry; `None` if there is none, else what `take` makes of it, and its
+/// version afterwards.
+pub(super) fn touch<R>(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    expiry: Expiry,
+    mut take: impl FnMut(pando_engine::ValueRef<'_>) -> Result<R, &'static str>,
+) -> Result<Option<(R, ValueVersion)>, Refusal> {
+    let mut found = None;
+    let drawn = keyspace.update(key, |old| {
+        let Some(value) = old else {
+            found = None;
+            return Decision::Keep;
+        };
+        let taken = take(value);
+        let refused = taken.is_err();
+        found = Some((taken, value.version));
+        if refused {
+            return Decision::Keep;
+        }
+        if expiry == Expiry::Past {
+            return Decision::Remove;
+        }
+        if value.attributes.deadline == expiry.deadline() {
+            return Decision::Keep;
+        }
+        let mut value = value.hand_over();
+        value.attributes.deadline = expiry.deadline();
+        Decision::Write(value)
+    })?;
+    match found {
+        None => Ok(None),
+        Some((Err(text), _)) => Err(text.into()),
+        Some((Ok(taken), version)) => Ok(Some((taken, drawn.unwrap_or(version)))),
+    }
+}

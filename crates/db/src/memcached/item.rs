@@ -1,0 +1,122 @@
+//! Items: expiry as memcached says it, and the state that the meta commands keep of one.
+//!
+//! An item is the string at a key: the client's flags are the value's attribute, its cas token is
+//! the value's version, its expiry the deadline. Two bits of the attributes' encoding byte hold
+//! what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
+
+use pando_engine::{Attributes, Deadline, StringRef, ValueRef, ValueVersion};
+use pando_protocol::memcached::{Reply, error};
+
+use crate::clock::Milliseconds;
+use crate::commands::encoding::{CLAIMED, STALE};
+use crate::limits;
+
+/// More seconds than this are a time, not a span.
+const SPAN_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
+
+/// What an expiry time asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Never,
+    At(Deadline),
+    /// At once.
+    Past,
+}
+
+impl Expiry {
+    /// What `exptime` says: 0 never, below 0 at once, up to 30 days from now on, else a time.
+    #[inline]
+    pub(crate) fn of(exptime: i64, now: Milliseconds) -> Self {
+        if exptime == 0 {
+            return Self::Never;
+        }
+        let Ok(seconds) = u64::try_from(exptime) else {
+            return Self::Past;
+        };
+        let base = if exptime <= SPAN_SECONDS_MAX { now } else { 0 };
+        let at = base.saturating_add(seconds.saturating_mul(1000));
+        if at > now {
+            Self::At(Deadline(at))
+        } else {
+            Self::Past
+        }
+    }
+
+    /// The deadline of an item that is stored; `None` with `Past` too.
+    pub(crate) fn deadline(self) -> Option<Deadline> {
+        match self {
+            Self::At(deadline) => Some(deadline),
+            Self::Never | Self::Past => None,
+        }
+    }
+}
+
+/// Seconds until a deadline, rounded; −1 is never.
+pub(crate) fn seconds_left(deadline: Option<Deadline>, now: Milliseconds) -> i64 {
+    deadline.map_or(-1, |at| (at.0.saturating_sub(now) + 500) as i64 / 1000)
+}
+
+/// Seconds since the value was written, by the log epochs that have begun since.
+pub(crate) fn seconds_since(version: ValueVersion, current: pando_engine::LogEpoch) -> u64 {
+    let epochs = current.0.saturating_sub(version.epoch().0);
+    epochs.saturating_mul(limits::EPOCH_INTERVAL_MS) / 1000
+}
+
+pub(crate) fn is_stale(attributes: &Attributes) -> bool {
+    attributes.encoding & STALE != 0
+}
+
+pub(crate) fn is_claimed(attributes: &Attributes) -> bool {
+    attributes.encoding & CLAIMED != 0
+}
+
+/// The string of a value; memcached has no other type.
+#[inline]
+pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, &'static str> {
+    match value.body {
+        pando_engine::BodyRef::String(string) => Ok(string),
+        pando_engine::BodyRef::Hash(_) => Err(error::IS_A_HASH),
+    }
+}
+
+/// The data of an item with their line end.
+#[inline]
+pub(crate) fn reply_data(reply: &mut Reply<'_>, string: StringRef<'_>) {
+    match string {
+        StringRef::Flat(bytes) => reply.raw(bytes),
+        StringRef::Chunked(_) => string.for_each_piece(0..string.len(), |piece| reply.raw(piece)),
+    }
+    reply.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Milliseconds = 1_700_000_000_000;
+
+    #[test]
+    fn thirty_days_are_a_span_and_more_are_a_time() {
+        let at = |milliseconds| Expiry::At(Deadline(milliseconds));
+        for (exptime, expiry) in [
+            (0, Expiry::Never),
+            (-1, Expiry::Past),
+            (i64::MIN, Expiry::Past),
+            (1, at(NOW + 1000)),
+            (2_592_000, at(NOW + 2_592_000_000)),
+            (2_592_001, Expiry::Past),
+            (1_700_000_000, Expiry::Past),
+            (1_700_000_001, at(NOW + 1000)),
+            (i64::MAX, at(u64::MAX)),
+        ] {
+            assert_eq!(Expiry::of(exptime, NOW), expiry, "{exptime}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_rounded() {
+        let left = |milliseconds| seconds_left(Some(Deadline(NOW + milliseconds)), NOW);
+        assert_eq!((left(1499), left(1500)), (1, 2));
+        assert_eq!(seconds_left(None, NOW), -1);
+    }
+}

@@ -1,0 +1,179 @@
+//! `md`: removes, or marks stale; `ma`: arithmetic.
+
+use pando_engine::{Attributes, Body, Decision, NewValue, ValueVersion};
+use pando_protocol::memcached::meta::{KeyBuffer, Meta};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
+use pando_protocol::number::IntegerText;
+
+use super::super::Handled;
+use super::super::change::moved;
+use super::super::counters::Figure;
+use super::super::item::{Expiry, seconds_left, string_of};
+use super::{Facts, answer};
+use crate::commands::encoding::{CLAIMED, STALE};
+use crate::keyspace::Keyspace;
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Absent,
+    /// Its token is another.
+    Exists,
+}
+
+/// `md key flags…`
+pub(in super::super) fn delete(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaDelete, line, &mut room)?;
+    let now = keyspace.now();
+    let expiry = meta.exptime.map(|exptime| Expiry::of(exptime, now));
+    let mut outcome = Ok(Outcome::Absent);
+    keyspace.update(meta.key, |old| {
+        let Some(old) = old else {
+            outcome = Ok(Outcome::Absent);
+            return Decision::Keep;
+        };
+        if is_other(meta.cas, old.version) {
+            outcome = Ok(Outcome::Exists);
+            return Decision::Keep;
+        }
+        outcome = Ok(Outcome::Done);
+        if !meta.invalidate && !meta.empty {
+            return Decision::Remove;
+        }
+        if let Err(text) = string_of(old) {
+            outcome = Err(text);
+            return Decision::Keep;
+        }
+        let mut attributes = old.attributes;
+        if meta.invalidate {
+            attributes.encoding = (attributes.encoding & !CLAIMED) | STALE;
+            match expiry {
+                Some(Expiry::Past) => return Decision::Remove,
+                Some(expiry) => attributes.deadline = expiry.deadline(),
+                None => {}
+            }
+        }
+        if meta.empty {
+            attributes.flags = 0;
+            let value = NewValue::new(Body::Bytes(b""));
+            return Decision::Write(value.with(attributes));
+        }
+        Decision::Write(old.hand_over().with(attributes))
+    })?;
+    let outcome = outcome?;
+    let counters = keyspace.memcached_counters();
+    let code = match outcome {
+        Outcome::Done => {
+            counters.count(Figure::DeleteHits);
+            "HD"
+        }
+        Outcome::Absent => {
+            counters.count(Figure::DeleteMisses);
+            "NF"
+        }
+        Outcome::Exists => "EX",
+    };
+    if !(meta.quiet && outcome == Outcome::Done) {
+        answer(reply, code, &meta, &Facts::default(), "");
+    }
+    Ok(())
+}
+
+fn is_other(token: Option<u64>, version: ValueVersion) -> bool {
+    token.is_some_and(|token| token != version.to_bits())
+}
+
+/// `ma key flags…`
+pub(in super::super) fn arithmetic(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaArithmetic, line, &mut room)?;
+    let now = keyspace.now();
+    let up = !matches!(meta.mode, Some(b'D' | b'-'));
+    let (mut outcome, mut made) = (Ok(Outcome::Absent), false);
+    let (mut number, mut deadline) = (0, None);
+    let drawn = keyspace.update(meta.key, |old| {
+        made = false;
+        let Some(old) = old else {
+            let Some(exptime) = meta.vivify else {
+                outcome = Ok(Outcome::Absent);
+                return Decision::Keep;
+            };
+            (outcome, made, number) = (Ok(Outcome::Done), true, meta.initial);
+            let expiry = Expiry::of(exptime, now);
+            deadline = expiry.deadline();
+            if expiry == Expiry::Past {
+                return Decision::Keep;
+            }
+            let text = IntegerText::of_unsigned(number).as_bytes().to_vec();
+            let attributes = Attributes {
+                deadline,
+                ..Attributes::default()
+            };
+            return Decision::Write(NewValue::new(Body::Owned(text)).with(attributes));
+        };
+        if is_other(meta.cas, old.version) {
+            outcome = Ok(Outcome::Exists);
+            return Decision::Keep;
+        }
+        let mut value = match moved(old, up, meta.delta) {
+            Ok((value, moved)) => {
+                number = moved;
+                value
+            }
+            Err(text) => {
+                outcome = Err(text);
+                return Decision::Keep;
+            }
+        };
+        outcome = Ok(Outcome::Done);
+        match meta.exptime.map(|exptime| Expiry::of(exptime, now)) {
+            Some(Expiry::Past) => return Decision::Remove,
+            Some(expiry) => value.attributes.deadline = expiry.deadline(),
+            None => {}
+        }
+        deadline = value.attributes.deadline;
+        Decision::Write(value)
+    })?;
+    let outcome = outcome?;
+    let found = outcome == Outcome::Done && !made;
+    keyspace.memcached_counters().count(match (up, found) {
+        (true, true) => Figure::IncrHits,
+        (true, false) => Figure::IncrMisses,
+        (false, true) => Figure::DecrHits,
+        (false, false) => Figure::DecrMisses,
+    });
+    match outcome {
+        Outcome::Absent => answer(reply, "NF", &meta, &Facts::default(), ""),
+        Outcome::Exists => answer(reply, "EX", &meta, &Facts::default(), ""),
+        // As in memcached, who has made the item hears of it though quiet.
+        Outcome::Done if meta.quiet && !made => {}
+        Outcome::Done => {
+            let facts = Facts {
+                cas: Some(drawn.map_or(0, ValueVersion::to_bits)),
+                seconds_left: Some(seconds_left(deadline, now)),
+                ..Facts::default()
+            };
+            let text = IntegerText::of_unsigned(number);
+            if meta.value {
+                reply.raw(b"VA ");
+                reply.number(text.as_bytes().len() as u64);
+                answer(reply, "", &meta, &facts, "");
+                reply.raw(text.as_bytes());
+                reply.end();
+            } else {
+                answer(reply, "HD", &meta, &facts, "");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! `mg`: an item, or some of what is known of it; and `me`.
+//!
+//! Most requests change nothing and are answered from where the item lies. What sets an expiry
+//! (`T`), makes an absent item (`N`) or tells one client to renew it (`R`, a stale item) is an
+//! update. The winner is told `W`, everybody else who comes until the item is written `Z`; `X` says
+//! that the item is stale.
+
+use pando_engine::{Attributes, Body, Decision, NewValue, StringRef, ValueRef, ValueVersion};
+use pando_protocol::memcached::meta::{self, KeyBuffer, Meta};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
+
+use super::super::counters::Figure;
+use super::super::item::{
+    Expiry, is_claimed, is_stale, reply_data, seconds_left, seconds_since, string_of,
+};
+use super::super::{Handled, Refusal};
+use super::{Facts, answer};
+use crate::clock::Milliseconds;
+use crate::commands::detached::Detached;
+use crate::commands::encoding::CLAIMED;
+use crate::keyspace::Keyspace;
+
+/// What a look at the item came to.
+enum Look {
+    Answered,
+    Absent,
+    /// It is answered by an update.
+    Changes,
+}
+
+/// `mg key flags…`
+pub(in super::super) fn get(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaGet, line, &mut room)?;
+    let now = keyspace.now();
+    let current = keyspace.epoch();
+    let look = if meta.exptime.is_some() {
+        Look::Changes
+    } else {
+        keyspace.look(meta.key, |value| {
+            let Some(value) = value else {
+                return Ok::<_, &'static str>(Look::Absent);
+            };
+            if wins(&value, &meta, now) {
+                return Ok(Look::Changes);
+            }
+            let string = string_of(value)?;
+            let facts = facts_of(&value, string, value.version, (now, current));
+            show(
+                reply,
+                &meta,
+                &facts,
+                string,
+                state_of(&value.attributes, false),
+            );
+            Ok(Look::Answered)
+        })?
+    };
+    let found = match look {
+        Look::Answered => true,
+        Look::Absent if meta.vivify.is_none() => false,
+        Look::Absent | Look::Changes => change(keyspace, &meta, reply, now)?,
+    };
+    if !found && !meta.quiet {
+        answer(reply, "EN", &meta, &Facts::default(), "");
+    }
+    keyspace.count_read(found);
+    let counters = keyspace.memcached_counters();
+    counters.count(Figure::CmdGet);
+    counters.count(if found {
+        Figure::GetHits
+    } else {
+        Figure::GetMisses
+    });
+    if meta.exptime.is_some() {
+        counters.count(Figure::CmdTouch);
+        counters.count(if found {
+            Figure::TouchHits
+        } else {
+            Figure::TouchMisses
+        });
+    }
+    Ok(())
+}
+
+/// Whether this request is to be told to renew the item.
+fn wins(value: &ValueRef<'_>, meta: &Meta<'_>, now: Milliseconds) -> bool {
+    if is_claimed(&value.attributes) {
+        return false;
+    }
+    let runs_out = match (meta.recache, value.attributes.deadline) {
+        (Some(seconds), deadline @ Some(_)) => seconds_left(deadline, now) < seconds,
+        _ => false,
+    };
+    runs_out || is_stale(&value.attributes)
+}
+
+fn state_of(attributes: &Attributes, won: bool) -> &'static str {
+    match (is_stale(attributes), is_claimed(attributes), won) {
+        (false, _, true) => " W",
+        (true, _, true) => " X W",
+        (false, true, false) => " Z",
+        (true, true, false) => " Z X",
+        // Unclaimed and stale is always won.
+        (_, false, false) => "",
+    }
+}
+
+fn facts_of(
+    value: &ValueRef<'_>,
+    string: StringRef<'_>,
+    version: ValueVersion,
+    (now, current): (Milliseconds, pando_engine::LogEpoch),
+) -> Facts {
+    Facts {
+        bytes: Some(string.len()),
+        flags: Some(value.attributes.flags),
+        cas: Some(version.to_bits()),
+        seconds_left: Some(seconds_left(value.attributes.deadline, now)),
+        idle_seconds: Some(seconds_since(value.version, current)),
+    }
+}
+
+/// Answers with the facts, and the value if it is asked for.
+#[inline]
+fn show(reply: &mut Reply<'_>, meta: &Meta<'_>, facts: &Facts, string: StringRef<'_>, state: &str) {
+    if meta.value {
+        reply.raw(b"VA ");
+        reply.number(string.len() as u64);
+        answer(reply, "", meta, facts, state);
+        reply_data(reply, string);
+    } else {
+        answer(reply, "HD", meta, facts, state);
+    }
+}
+
+/// What an update has found.
+struct Found {
+    string: Detached<'static>,
+    facts: Facts,
+    state: &'static str,
+}
+
+/// Answers by an update; whether there is an item.
+fn change(
+    keyspace: &mut Keyspace<'_>,
+    meta: &Meta<'_>,
+    reply: &mut Reply<'_>,
+    now: Milliseconds,
+) -> Result<bool, Refusal> {
+    let current = keyspace.epoch();
+    let mut found = Ok(None);
+    let drawn = keyspace.update(meta.key, |old| {
+        let Some(old) = old else {
+            let (decision, made) = vivify(meta, now);
+            found = Ok(made);
+            return decision;
+        };
+        let string = match string_of(old) {
+            Ok(string) => string,
+            Err(text) => {
+                found = Err(text);
+                return Decision::Keep;
+            }
+        };
+        let won = wins(&old, meta, now);
+        let mut attributes = old.attributes;
+        let expiry = meta.exptime.map(|exptime| Expiry::of(exptime, now));
+        if let Some(expiry) = expiry {
+            attributes.deadline = expiry.deadline();
+        }
+        let state = state_of(&attributes, won);
+        let mut facts = facts_of(&old, string, old.version, (now, current));
+        facts.seconds_left = Some(seconds_left(attributes.deadline, now));
+        found = Ok(Some(Found {
+            string: Detached::take(string),
+            facts,
+            state,
+        }));
+        if won {
+            attributes.encoding |= CLAIMED;
+        }
+        if expiry == Some(Expiry::Past) {
+            Decision::Remove
+        } else if attributes == old.attributes {
+            Decision::Keep
+        } else {
+            Decision::Write(old.hand_over().with(attributes))
+        }
+    })?;
+    let Some(mut found) = found? else {
+        return Ok(false);
+    };
+    if let Some(version) = drawn {
+        found.facts.cas = Some(version.to_bits());
+    }
+    show(
+        reply,
+        meta,
+        &found.facts,
+        found.string.as_ref(),
+        found.state,
+    );
+    Ok(true)
+}
+
+/// Makes the item that `N` asks for: empty, and claimed by who asked.
+fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Found>) {
+    let Some(exptime) = meta.vivify else {
+        return (Decision::Keep, None);
+    };
+    let expiry = Expiry::of(exptime, now);
+    let mut attributes = Attributes {
+        deadline: expiry.deadline(),
+        encoding: CLAIMED,
+        ..Attributes::default()
+    };
+    let decision = if expiry == Expiry::Past {
+        Decision::Keep
+    } else {
+        Decision::Write(NewValue::new(Body::Bytes(b"")).with(attributes))
+    };
+    if let Some(exptime) = meta.exptime {
+        attributes.deadline = Expiry::of(exptime, now).deadline();
+    }
+    let facts = Facts {
+        bytes: Some(0),
+        flags: Some(0),
+        cas: Some(0),
+        seconds_left: Some(seconds_left(attributes.deadline, now)),
+        idle_seconds: Some(0),
+    };
+    let found = Found {
+        string: Detached::new(&b""[..]),
+        facts,
+        state: " W",
+    };
+    (decision, Some(found))
+}
+
+/// `me key`: everything, for people.
+pub(in super::super) fn debug(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
+    let key = meta::debug(line, &mut room)?;
+    let (now, current) = (keyspace.now(), keyspace.epoch());
+    let shown = line.word(1).unwrap_or_default();
+    keyspace.look(key, |value| {
+        let Some(value) = value else {
+            reply.line("EN");
+            return;
+        };
+        let bytes =
+            size_of::<ValueVersion>() + size_of::<Attributes>() + key.len() + value.heap_bytes();
+        reply.raw(b"ME ");
+        reply.raw(shown);
+        reply.raw(b" exp=");
+        reply.signed(seconds_left(value.attributes.deadline, now));
+        reply.raw(b" la=");
+        reply.number(seconds_since(value.version, current));
+        reply.raw(b" cas=");
+        reply.number(value.version.to_bits());
+        reply.raw(b" fetch=no cls=0 size=");
+        reply.number(bytes as u64);
+        reply.end();
+    });
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! The meta commands `mg`, `ms`, `md`, `ma` and `me`.
+//!
+//! What they answer beside the value is a list of facts in the order in which their letters were
+//! sent. `l` is the time since the item was written: reads write nothing (see the engines), so
+//! whether and when an item was read is not known, and `h` says 0.
+
+mod change;
+mod get;
+mod set;
+
+use pando_protocol::memcached::meta::Meta;
+use pando_protocol::memcached::{Line, Reply};
+
+pub(super) use change::{arithmetic, delete};
+pub(super) use get::{debug, get};
+pub(super) use set::set;
+
+/// What can be told of an item; a letter whose fact is not known is left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    bytes: Option<usize>,
+    flags: Option<u32>,
+    cas: Option<u64>,
+    /// −1: it does not expire.
+    seconds_left: Option<i64>,
+    idle_seconds: Option<u64>,
+}
+
+/// The first line of an answer: `code`, the facts that the flags ask for, `state`.
+#[inline]
+fn answer(reply: &mut Reply<'_>, code: &str, meta: &Meta<'_>, facts: &Facts, state: &str) {
+    reply.raw(code.as_bytes());
+    for flag in meta.flags() {
+        match flag[0] {
+            b'k' => reply.meta_key(meta.key, meta.base64),
+            b'O' => {
+                reply.raw(b" ");
+                reply.raw(flag);
+            }
+            b's' => fact(reply, b" s", facts.bytes.map(|bytes| bytes as u64)),
+            b'f' => fact(reply, b" f", facts.flags.map(u64::from)),
+            b'c' => fact(reply, b" c", facts.cas),
+            b'h' => fact(reply, b" h", facts.idle_seconds.map(|_| 0)),
+            b'l' => fact(reply, b" l", facts.idle_seconds),
+            b't' => {
+                if let Some(seconds) = facts.seconds_left {
+                    reply.raw(b" t");
+                    reply.signed(seconds);
+                }
+            }
+            _ => {}
+        }
+    }
+    reply.raw(state.as_bytes());
+    reply.end();
+}
+
+fn fact(reply: &mut Reply<'_>, letter: &[u8], value: Option<u64>) {
+    if let Some(value) = value {
+        reply.raw(letter);
+        reply.number(value);
+    }
+}
+
+/// `mn`: a line behind everything that was asked before.
+pub(super) fn noop(_: Line<'_>, reply: &mut Reply<'_>) {
+    reply.line("MN");
+}

@@ -1,0 +1,52 @@
+//! `ms`: stores.
+
+use pando_protocol::memcached::meta::{KeyBuffer, Meta};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
+
+use super::super::Handled;
+use super::super::item::Expiry;
+use super::super::store::{Mode, Stored, Storing, take_data};
+use super::{Facts, answer};
+use crate::keyspace::Keyspace;
+
+/// `ms key bytes flags…`
+pub(in super::super) fn set(
+    keyspace: &mut Keyspace<'_>,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaSet, line, &mut room)?;
+    let data = take_data(keyspace, meta.key, line)?;
+    let now = keyspace.now();
+    let storing = Storing {
+        key: meta.key,
+        data,
+        flags: meta.client_flags,
+        expiry: Expiry::of(meta.exptime.unwrap_or(0), now),
+        mode: match meta.mode {
+            Some(b'E') => Mode::Add,
+            Some(b'A') => Mode::Append,
+            Some(b'P') => Mode::Prepend,
+            Some(b'R') => Mode::Replace,
+            _ => Mode::Set,
+        },
+        cas: meta.cas,
+        invalidate: meta.invalidate,
+    };
+    let stored = storing.run(keyspace)?;
+    let (code, version) = match stored {
+        Stored::Yes(version) => ("HD", version),
+        Stored::No => ("NS", None),
+        Stored::Exists => ("EX", None),
+        Stored::NotFound => ("NF", None),
+    };
+    if !(meta.quiet && code == "HD") {
+        let facts = Facts {
+            cas: Some(version.map_or(0, pando_engine::ValueVersion::to_bits)),
+            ..Facts::default()
+        };
+        answer(reply, code, &meta, &facts, "");
+    }
+    Ok(())
+}

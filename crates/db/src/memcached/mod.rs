@@ -1,0 +1,296 @@
+//! memcached's commands on the keyspace of database 0.
+//!
+//! They read and write what RESP's commands do, through the same `Keyspace::read` and `update`: an
+//! item is a string, its flags an attribute of the value, its cas token the value's version, its
+//! expiry the deadline. So a key that was written over one protocol is read over the other. What
+//! differs from memcached follows from that:
+//!
+//! - Every change draws a version, that of an expiry too: `touch` and `gat` change the cas token,
+//!   unless they set the expiry that the item has.
+//! - Deadlines are exact to the millisecond, not to the second.
+//! - A hash is no item: reading it is a `SERVER_ERROR` that says so. Storing replaces it, `delete`
+//!   removes it.
+//! - `flush_all` with a delay empties the database when the time comes; what is stored before that
+//!   goes too.
+//!
+//! Deliberately absent: MULTI and gates, which these commands take no part in but for `flush_all`,
+//! which is seen whole.
+
+mod change;
+mod counters;
+mod get;
+mod item;
+mod meta;
+mod store;
+
+use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
+
+pub(crate) use counters::{Figure, MemcachedCounters};
+
+pub use counters::MemcachedFigures;
+
+use crate::client::Client;
+use crate::error::CommandError;
+use crate::turn::{Outcome, Turn};
+
+/// What the commands ask of the server that embeds the database, and tell it.
+pub trait MemcachedHost {
+    /// Whether the password is this user's (a `set` of a client that is not authenticated).
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
+
+    /// Answers `stats` with these words behind it: lines and their `END`, `RESET`, or an error.
+    fn stats(&mut self, turn: &mut Turn<'_>, words: Line<'_>, reply: &mut Reply<'_>);
+
+    /// Sets the bound of memory, in bytes.
+    fn set_max_memory(&mut self, turn: &mut Turn<'_>, bytes: usize);
+
+    /// The version that `version` answers.
+    fn version(&self) -> &str;
+
+    /// A command is about to run.
+    fn starting(&mut self, verb: Verb, line: Line<'_>);
+
+    /// The command has run and written `reply_bytes`; `refused` when it answered an error.
+    fn finished(&mut self, verb: Verb, line: Line<'_>, reply_bytes: usize, refused: bool);
+}
+
+/// Why a command answers an error.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// A line of the protocol.
+    Line(&'static str),
+    /// What the keyspace refuses.
+    Keyspace(CommandError),
+}
+
+impl From<&'static str> for Refusal {
+    fn from(text: &'static str) -> Self {
+        Self::Line(text)
+    }
+}
+
+impl From<CommandError> for Refusal {
+    fn from(error: CommandError) -> Self {
+        Self::Keyspace(error)
+    }
+}
+
+/// What a command returns.
+type Handled = Result<(), Refusal>;
+
+/// The smallest bound of memory that `cache_memlimit` sets, in MiB.
+const MEMORY_MIB_MIN: u32 = 8;
+
+/// The database that memcached clients see.
+const DATABASE: usize = 0;
+
+impl Turn<'_> {
+    /// Executes one memcached request.
+    pub fn execute_memcached(
+        &mut self,
+        client: &mut Client,
+        verb: Verb,
+        line: Line<'_>,
+        out: &mut Vec<u8>,
+        host: &mut impl MemcachedHost,
+    ) -> Outcome {
+        self.serve(client, |turn, client| {
+            turn.answer_memcached(client, verb, line, out, host)
+        })
+    }
+
+    fn answer_memcached(
+        &mut self,
+        client: &mut Client,
+        verb: Verb,
+        line: Line<'_>,
+        out: &mut Vec<u8>,
+        host: &mut impl MemcachedHost,
+    ) -> Outcome {
+        if let Some(until) = self.database().paused_until(verb.writes()) {
+            return Outcome::Paused(until);
+        }
+        host.starting(verb, line);
+        let mut reply = Reply::new(out);
+        let start = reply.position();
+        let result = if client.authenticated {
+            self.run_memcached(verb, line, &mut reply, host)
+        } else {
+            self.authenticate_memcached(client, verb, line, &mut reply, host)
+        };
+        let refused = result.is_err();
+        let mut silent = takes_noreply(verb) && line.is_noreply();
+        if let Err(refusal) = result {
+            reply.rewind(start);
+            // Words are counted before `noreply` is looked for.
+            silent &= !matches!(refusal, Refusal::Line(error::ERROR));
+            match refusal {
+                Refusal::Line(text) => reply.line(text),
+                // As in memcached: a key that is too long is a line that is wrong.
+                Refusal::Keyspace(CommandError::KeyTooLong { .. }) => reply.line(error::BAD_FORMAT),
+                Refusal::Keyspace(error) => {
+                    let text = error.to_string();
+                    let text = text.strip_prefix("ERR ").unwrap_or(&text);
+                    reply.line(&format!("SERVER_ERROR {text}"));
+                }
+            }
+        }
+        if silent {
+            reply.rewind(start);
+        }
+        host.finished(verb, line, reply.position() - start, refused);
+        if verb == Verb::Quit {
+            Outcome::Close
+        } else {
+            Outcome::Done
+        }
+    }
+
+    fn run_memcached(
+        &mut self,
+        verb: Verb,
+        line: Line<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl MemcachedHost,
+    ) -> Handled {
+        match verb {
+            Verb::FlushAll => return self.flush_memcached(line, reply),
+            Verb::Stats => {
+                host.stats(self, line, reply);
+                return Ok(());
+            }
+            Verb::CacheMemlimit => {
+                let mebibytes = arguments::cache_memlimit(line)?;
+                if mebibytes < MEMORY_MIB_MIN {
+                    reply.line("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m");
+                } else {
+                    host.set_max_memory(self, mebibytes as usize * 1024 * 1024);
+                    reply.line("OK");
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let keyspace = &mut self.keyspace(DATABASE);
+        match verb {
+            Verb::Get | Verb::Gets => get::get(keyspace, verb, line, reply),
+            Verb::Gat | Verb::Gats => get::get_and_touch(keyspace, verb, line, reply),
+            Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
+                store::store(keyspace, verb, line, reply)
+            }
+            Verb::Incr | Verb::Decr => change::arithmetic(keyspace, verb, line, reply),
+            Verb::Delete => change::delete(keyspace, line, reply),
+            Verb::Touch => change::touch(keyspace, line, reply),
+            Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic => {
+                keyspace.memcached_counters().count(Figure::CmdMeta);
+                match verb {
+                    Verb::MetaGet => meta::get(keyspace, line, reply),
+                    Verb::MetaSet => meta::set(keyspace, line, reply),
+                    Verb::MetaDelete => meta::delete(keyspace, line, reply),
+                    _ => meta::arithmetic(keyspace, line, reply),
+                }
+            }
+            Verb::MetaDebug => meta::debug(keyspace, line, reply),
+            Verb::MetaNoop => {
+                meta::noop(line, reply);
+                Ok(())
+            }
+            Verb::Verbosity => {
+                arguments::verbosity(line)?;
+                reply.line("OK");
+                Ok(())
+            }
+            Verb::Version => {
+                reply.raw(b"VERSION ");
+                reply.line(host.version());
+                Ok(())
+            }
+            Verb::Quit => Ok(()),
+            Verb::Shutdown => Err("ERROR: shutdown not enabled".into()),
+            _ => Err(error::ERROR.into()),
+        }
+    }
+
+    /// `flush_all [delay]`: under all gates, so that nobody sees half of it.
+    fn flush_memcached(&mut self, line: Line<'_>, reply: &mut Reply<'_>) -> Handled {
+        let delay_s = arguments::flush_all(line)?.unwrap_or(0);
+        let now_us = self.database().options().clock.now_us();
+        match item::Expiry::of(delay_s, now_us / 1000) {
+            item::Expiry::At(at) => self.database().flush_at(at.0),
+            item::Expiry::Never | item::Expiry::Past => {
+                self.database().flush_at(0);
+                self.flush(DATABASE)?;
+            }
+        }
+        let keyspace = self.keyspace(DATABASE);
+        keyspace.memcached_counters().count(Figure::CmdFlush);
+        reply.line("OK");
+        Ok(())
+    }
+
+    /// Empties a database.
+    pub(crate) fn flush(&mut self, index: usize) -> Result<(), CommandError> {
+        self.hold_all();
+        let mut keyspace = self.keyspace(index);
+        let database = keyspace.database;
+        database.replace_tree(keyspace.session, index);
+        keyspace.observe_all();
+        Ok(())
+    }
+
+    /// As memcached's clients authenticate: a `set` of any key with a user and a password.
+    fn authenticate_memcached(
+        &mut self,
+        client: &mut Client,
+        verb: Verb,
+        line: Line<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl MemcachedHost,
+    ) -> Handled {
+        if matches!(verb, Verb::Quit | Verb::Version) {
+            return self.run_memcached(verb, line, reply, host);
+        }
+        if verb != Verb::Set {
+            return Err(error::UNAUTHENTICATED.into());
+        }
+        let data = line.data().unwrap_or(Err(error::BAD_FORMAT))?;
+        let mut words = data.splitn(2, |byte| *byte == b' ');
+        let user = words.next().unwrap_or_default();
+        let known = words
+            .next()
+            .is_some_and(|password| host.authenticate(user, password));
+        let keyspace = self.keyspace(DATABASE);
+        let counters = keyspace.memcached_counters();
+        counters.count(Figure::AuthCmds);
+        if !known {
+            counters.count(Figure::AuthErrors);
+            return Err(error::AUTHENTICATION_FAILED.into());
+        }
+        client.authenticated = true;
+        reply.line("STORED");
+        Ok(())
+    }
+}
+
+/// Commands whose last word may ask for no reply.
+fn takes_noreply(verb: Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Set
+            | Verb::Add
+            | Verb::Replace
+            | Verb::Append
+            | Verb::Prepend
+            | Verb::Cas
+            | Verb::Incr
+            | Verb::Decr
+            | Verb::Delete
+            | Verb::Touch
+            | Verb::FlushAll
+            | Verb::Verbosity
+            | Verb::CacheMemlimit
+    )
+}
+
+#[cfg(test)]
+mod tests;

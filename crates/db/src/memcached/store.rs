@@ -1,0 +1,218 @@
+//! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and what `ms` shares with them.
+
+use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef, ValueVersion};
+use pando_protocol::memcached::arguments::Store;
+use pando_protocol::memcached::{Line, Reply, Verb, error};
+
+use super::counters::Figure;
+use super::item::{Expiry, is_claimed, string_of};
+use super::{Handled, Refusal};
+use crate::commands::detached::Detached;
+use crate::commands::encoding::{CLAIMED, RAW, STALE};
+use crate::keyspace::Keyspace;
+
+/// On what condition and where something is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+}
+
+/// What is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storing<'r> {
+    pub(super) key: &'r [u8],
+    pub(super) data: &'r [u8],
+    pub(super) flags: u32,
+    pub(super) expiry: Expiry,
+    pub(super) mode: Mode,
+    /// The token that the item must have.
+    pub(super) cas: Option<u64>,
+    /// An older token is let pass too, and marks the item stale.
+    pub(super) invalidate: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// With this version; `None` when it has expired at once.
+    Yes(Option<ValueVersion>),
+    /// A condition of the mode does not hold.
+    No,
+    /// The token is another.
+    Exists,
+    /// There is no item with any token.
+    NotFound,
+}
+
+/// A storage command of the text protocol.
+#[inline]
+pub(super) fn store(
+    keyspace: &mut Keyspace<'_>,
+    verb: Verb,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let store = Store::parse(verb, line)?;
+    let data = take_data(keyspace, store.key, line)?;
+    let storing = Storing {
+        key: store.key,
+        data,
+        flags: store.flags,
+        expiry: Expiry::of(store.exptime, keyspace.now()),
+        mode: match verb {
+            Verb::Add => Mode::Add,
+            Verb::Replace => Mode::Replace,
+            Verb::Append => Mode::Append,
+            Verb::Prepend => Mode::Prepend,
+            _ => Mode::Set,
+        },
+        cas: store.cas,
+        invalidate: false,
+    };
+    reply.line(match storing.run(keyspace)? {
+        Stored::Yes(_) => "STORED",
+        Stored::No => "NOT_STORED",
+        Stored::Exists => "EXISTS",
+        Stored::NotFound => "NOT_FOUND",
+    });
+    Ok(())
+}
+
+/// The data behind a line. When they are too many, or there is no memory for them, the key is
+/// removed whatever the command is, so that nobody reads what its writer thinks is gone.
+#[inline]
+pub(super) fn take_data<'r>(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    line: Line<'r>,
+) -> Result<&'r [u8], Refusal> {
+    keyspace.memcached_counters().count(Figure::CmdSet);
+    let Some(data) = line.data() else {
+        keyspace.memcached_counters().count(Figure::StoreTooLarge);
+        keyspace.remove(key);
+        return Err(error::TOO_LARGE.into());
+    };
+    let data = data?;
+    if keyspace.is_out_of_memory() {
+        keyspace.memcached_counters().count(Figure::StoreNoMemory);
+        keyspace.remove(key);
+        return Err(error::OUT_OF_MEMORY.into());
+    }
+    Ok(data)
+}
+
+impl Storing<'_> {
+    /// Does it.
+    #[inline]
+    pub(super) fn run(&self, keyspace: &mut Keyspace<'_>) -> Result<Stored, Refusal> {
+        let value = Detached::new(self.data);
+        let item_bytes_max = keyspace.options().item_bytes_max;
+        let mut done = Ok(Stored::No);
+        let drawn = keyspace.update(self.key, |old| {
+            match self.decide(old, &value, item_bytes_max) {
+                Ok((decision, stored)) => {
+                    done = Ok(stored);
+                    decision
+                }
+                Err(text) => {
+                    done = Err(text);
+                    Decision::Keep
+                }
+            }
+        })?;
+        let done = match done? {
+            Stored::Yes(_) => Stored::Yes(drawn),
+            other => other,
+        };
+        let counters = keyspace.memcached_counters();
+        if matches!(done, Stored::Yes(_)) {
+            counters.count(Figure::TotalItems);
+        }
+        if self.cas.is_some() {
+            counters.count(match done {
+                Stored::Yes(_) => Figure::CasHits,
+                Stored::NotFound => Figure::CasMisses,
+                _ => Figure::CasBadval,
+            });
+        }
+        Ok(done)
+    }
+
+    fn decide<'d>(
+        &self,
+        old: Option<ValueRef<'_>>,
+        value: &'d Detached<'_>,
+        item_bytes_max: usize,
+    ) -> Result<(Decision<'d>, Stored), &'static str> {
+        let kept = |stored| Ok((Decision::Keep, stored));
+        let mut attributes = Attributes {
+            deadline: self.expiry.deadline(),
+            flags: self.flags,
+            ..Attributes::default()
+        };
+        let Some(old) = old else {
+            return match (self.mode, self.cas) {
+                // As in memcached, `add` does not ask what an absent item's token is.
+                (Mode::Set, None) | (Mode::Add, _) => {
+                    Ok((self.write(value.body(), attributes), Stored::Yes(None)))
+                }
+                (Mode::Set | Mode::Replace, Some(_)) => kept(Stored::NotFound),
+                _ => kept(Stored::No),
+            };
+        };
+        if self.mode == Mode::Add {
+            return kept(Stored::No);
+        }
+        if let Some(token) = self.cas
+            && token != old.version.to_bits()
+        {
+            if !self.invalidate || token > old.version.to_bits() {
+                return kept(Stored::Exists);
+            }
+            // Somebody has invalidated the item since: what its reader has made is of use, for as
+            // long as the old one was, until a newer one comes.
+            attributes.deadline = old.attributes.deadline;
+            attributes.encoding |= STALE;
+            if is_claimed(&old.attributes) {
+                attributes.encoding |= CLAIMED;
+            }
+            let value = NewValue::new(value.body()).with(attributes);
+            return Ok((Decision::Write(value), Stored::Yes(None)));
+        }
+        if matches!(self.mode, Mode::Set | Mode::Replace) {
+            return Ok((self.write(value.body(), attributes), Stored::Yes(None)));
+        }
+        let string = string_of(old)?;
+        if string.len() + self.data.len() > item_bytes_max {
+            return kept(Stored::No);
+        }
+        let body = if self.mode == Mode::Append {
+            string.with_write(string.len(), self.data)
+        } else {
+            let mut joined = Vec::with_capacity(string.len() + self.data.len());
+            joined.extend_from_slice(self.data);
+            string.for_each_piece(0..string.len(), |piece| joined.extend_from_slice(piece));
+            Body::string_owned(joined)
+        };
+        let attributes = Attributes {
+            encoding: RAW,
+            ..old.attributes
+        };
+        let value = NewValue::new(body).with(attributes);
+        Ok((Decision::Write(value), Stored::Yes(None)))
+    }
+
+    /// Stores, or removes what has expired already.
+    #[inline]
+    fn write<'d>(&self, body: Body<'d>, attributes: Attributes) -> Decision<'d> {
+        if self.expiry == Expiry::Past {
+            Decision::Remove
+        } else {
+            Decision::Write(NewValue::new(body).with(attributes))
+        }
+    }
+}
