@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `disk` | the disk behind a trait: the real one, and a simulated one that fails as disks do |
+//! | `log` | what sessions write, durable in the order of epochs, and what recovery finds of it |
 //! | `checkpoint` | part files of entries, and the manifest that makes them count |
 //! | `limits` | bounds |
 //!
@@ -13,3 +14,4 @@
 pub mod checkpoint;
 pub mod disk;
 pub mod limits;
+pub mod log;

@@ -19,6 +19,49 @@ pub const CHECKPOINT_BUFFER_BYTES: usize = 512 * 1024;
 /// that is not cut.
 pub const CHECKPOINT_BLOCK_BYTES_MAX: usize = 4 * CHECKPOINT_BLOCK_BYTES;
 
+/// Bytes of a log's segment, unless the options say otherwise.
+pub const SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Fewest and most bytes of a segment: recovery holds one in memory for each of its threads.
+pub const SEGMENT_BYTES_MIN: u64 = 16 * 1024;
+/// See [`SEGMENT_BYTES_MIN`].
+pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Most bytes that are written to a log at once.
+pub const WRITE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of zeros that are written at once to a file that is made ahead: small, so that a log's
+/// write waits little behind them.
+pub const FILL_BYTES: usize = 256 * 1024;
+
+/// Bytes of groups after which a session begins the next frame.
+pub const FRAME_BYTES: usize = 64 * 1024;
+
+/// Most bytes of groups in one frame; a longer group is split.
+pub const FRAME_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes handed over to a log after which its logger writes without waiting for the epoch's end.
+pub const EARLY_BYTES: usize = 256 * 1024;
+
+/// Bytes that were handed over and are not yet written, of all logs together, at which sessions
+/// wait before they begin a turn, unless the options say otherwise.
+pub const PENDING_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Most logs, and most directories.
+pub const LOGS_MAX: usize = 1024;
+
+/// Free files that a log keeps when segments are recycled; further ones are removed.
+pub const FREE_FILES_MAX: usize = 8;
+
+/// Buffers of sessions that a log keeps for the next ones.
+pub const SPARE_BUFFERS_MAX: usize = 64;
+
+/// How long a log that found no room waits before it tries again, in milliseconds.
+pub const ROOM_RETRY_MS: u64 = 100;
+
+/// Writes of a block by which the cost of a sync is measured.
+pub const SYNC_SAMPLES: usize = 32;
+
 const _: () = assert!(
     BLOCK_BYTES.is_multiple_of(SECTOR_BYTES),
     "a block is whole sectors"
@@ -26,4 +69,16 @@ const _: () = assert!(
 const _: () = assert!(
     BLOCK_BYTES.is_multiple_of(pando_io::file::ALIGNMENT),
     "a block may be written past the page cache"
+);
+const _: () = assert!(
+    FRAME_BYTES <= FRAME_BYTES_MAX,
+    "groups of a frame fit in it"
+);
+const _: () = assert!(
+    2 * FRAME_BYTES_MAX <= WRITE_BYTES_MAX,
+    "the longest frame, with its header, is written at once"
+);
+const _: () = assert!(
+    SEGMENT_BYTES_MIN >= 4 * BLOCK_BYTES as u64,
+    "a header, and a frame of a quarter with its own header and padding, fit in a segment"
 );

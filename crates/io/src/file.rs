@@ -211,6 +211,12 @@ impl AlignedBuffer {
         self.bytes = padded;
     }
 
+    /// Adds zeros until it is full.
+    pub fn pad_to_capacity(&mut self) {
+        self.memory[self.from + self.bytes..self.from + self.capacity].fill(0);
+        self.bytes = self.capacity;
+    }
+
     /// What it holds.
     pub fn as_slice(&self) -> &[u8] {
         &self.memory[self.from..self.from + self.bytes]

@@ -1,0 +1,305 @@
+//! Up to where the log counts.
+//!
+//! An epoch is *whole* if each log that took part still has its closing mark and every frame that
+//! the mark names. It counts if it is whole and so are all epochs before it, down to where the
+//! checkpoint begins: each mark names the epoch before it, so that nothing in between can be
+//! missed. What lies above the newest epoch that counts was never acknowledged, unless something
+//! says that it was durable: then recovery refuses.
+//!
+//! Invariants:
+//! - **LC1** The cutoff is never below an epoch that is known to have been durable.
+//! - **LC2** The epochs that count form one chain. An epoch that an earlier recovery left out is
+//!   not in it, although its frames may still be there, because the first epoch written after that
+//!   recovery names the one that it kept.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::LogError;
+use super::frame::Participant;
+use super::reader::LogReader;
+use super::scan::{LogScan, Scanned, ScannedEpoch};
+use super::supply::Sealed;
+
+/// An epoch that does not count, because not all of it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornEpoch {
+    /// The epoch.
+    pub epoch: u64,
+    /// Wall clock when it was closed.
+    pub wall_ms: u64,
+    /// Whether all of it is there, and only an epoch before it is not.
+    pub whole: bool,
+}
+
+/// Up to where the log counts, from where a checkpoint begins.
+#[derive(Clone, Debug)]
+pub struct LogCut {
+    scanned: Arc<Scanned>,
+    from: u64,
+    cutoff: u64,
+    written: u64,
+    /// The epochs that count, ascending.
+    chain: Arc<Vec<u64>>,
+    torn: Vec<TornEpoch>,
+}
+
+impl LogScan {
+    /// Finds up to where the log counts for a checkpoint that holds everything of the epochs below
+    /// `from` (0: there is none). `written` is [`super::Log::written`] at an epoch that the
+    /// checkpoint found durable, hence durable itself (0 without a checkpoint).
+    pub fn cut(&self, from: u64, written: u64) -> Result<LogCut, LogError> {
+        let scanned = &*self.scanned;
+        let proven = scanned.proven.max(written);
+        let mut counts: BTreeMap<u64, bool> = BTreeMap::new();
+        for (&epoch, known) in scanned.epochs.range(from..) {
+            let previous = known.mark.previous;
+            let reached = previous == 0 || previous < from || counts.get(&previous) == Some(&true);
+            counts.insert(
+                epoch,
+                reached && previous < epoch && scanned.is_whole(known),
+            );
+        }
+        let newest = counts
+            .iter()
+            .rev()
+            .find(|(_, counts)| **counts)
+            .map(|(epoch, _)| *epoch);
+        if proven >= from && newest.is_none_or(|newest| newest < proven) && proven > 0 {
+            return Err(scanned.refusal(from, newest, proven));
+        }
+        let mut chain = Vec::new();
+        let mut next = newest;
+        while let Some(epoch) = next {
+            chain.push(epoch);
+            next = Some(scanned.epochs[&epoch].mark.previous).filter(|&epoch| epoch >= from);
+            next = next.filter(|&epoch| epoch > 0);
+        }
+        chain.reverse();
+        let dropped = newest.map_or(from, |newest| newest + 1);
+        let torn = scanned
+            .epochs
+            .range(dropped..)
+            .map(|(&epoch, known)| TornEpoch {
+                epoch,
+                wall_ms: known.mark.wall_ms,
+                whole: scanned.is_whole(known),
+            });
+        let below = scanned
+            .epochs
+            .range(..from)
+            .next_back()
+            .map_or(0, |(&epoch, _)| epoch);
+        Ok(LogCut {
+            from,
+            cutoff: newest.unwrap_or(0).max(written),
+            written: newest.unwrap_or(0).max(written).max(below.min(proven)),
+            chain: Arc::new(chain),
+            torn: torn.collect(),
+            scanned: Arc::clone(&self.scanned),
+        })
+    }
+}
+
+impl Scanned {
+    fn is_whole(&self, epoch: &ScannedEpoch) -> bool {
+        self.missing(epoch).is_none()
+    }
+
+    /// The first log, and frame, that an epoch lacks.
+    fn missing(&self, epoch: &ScannedEpoch) -> Option<(u32, u64)> {
+        let lacks = |one: &Participant| {
+            let covered = self.coverage.get(&(epoch.incarnation, one.log));
+            let covered = covered.map_or(&[][..], Vec::as_slice);
+            let after = covered.partition_point(|range| range.0 <= one.first);
+            let range = after.checked_sub(1).map(|index| covered[index]);
+            match range {
+                Some((_, last)) if last >= one.last => {
+                    // Its mark follows; where exactly, only the mark itself would say.
+                    (!epoch.marked.contains(&one.log)).then_some(one.last + 1)
+                }
+                Some((_, last)) if last >= one.first => Some(last + 1),
+                _ => Some(one.first),
+            }
+        };
+        let mut participants = epoch.mark.participants.iter();
+        participants.find_map(|one| lacks(one).map(|sequence| (one.log, sequence)))
+    }
+
+    /// Why epochs up to `proven`, which were durable, do not count.
+    fn refusal(&self, from: u64, newest: Option<u64>, proven: u64) -> LogError {
+        let above = newest.map_or(from, |newest| newest + 1);
+        for (&epoch, known) in self.epochs.range(above..) {
+            // The epochs above the proven one may be torn, but may also be those of which a mark
+            // is all that is left of a proven one's damage.
+            if epoch > proven {
+                break;
+            }
+            if let Some((log, sequence)) = self.missing(known) {
+                return self.place(known.incarnation, log, sequence, proven);
+            }
+        }
+        // Not even a mark is left of an epoch that others speak of: the first place where frames
+        // are missing, of the incarnation that wrote last, says best where it was.
+        let damaged = self
+            .segments
+            .iter()
+            .rev()
+            .find(|one| !one.damage.is_empty());
+        if let Some(segment) = damaged {
+            return LogError::Damaged {
+                path: segment.path.clone(),
+                offset: segment.damage[0].offset,
+                epoch: proven,
+                what: "frames that were durable cannot be read",
+            };
+        }
+        let torn = self
+            .segments
+            .iter()
+            .rev()
+            .find(|one| one.last_epoch >= above || one.frames == 0);
+        if let Some(segment) = torn {
+            return LogError::Damaged {
+                path: segment.path.clone(),
+                offset: segment.end,
+                epoch: proven,
+                what: "the frames that should follow were durable and cannot be read",
+            };
+        }
+        LogError::DoesNotReachBack {
+            from,
+            epoch: proven,
+            looked_in: self.looked_in(),
+        }
+    }
+
+    /// Where a frame should be.
+    fn place(&self, incarnation: u64, log: u32, sequence: u64, epoch: u64) -> LogError {
+        let mut segments = self
+            .segments
+            .iter()
+            .filter(|one| (one.incarnation, one.log) == (incarnation, log))
+            .peekable();
+        while let Some(segment) = segments.next() {
+            if !(segment.first..segment.limit).contains(&sequence) {
+                continue;
+            }
+            let gap = segment
+                .damage
+                .iter()
+                .find(|gap| (gap.first..gap.next).contains(&sequence));
+            if let Some(gap) = gap {
+                return LogError::Damaged {
+                    path: segment.path.clone(),
+                    offset: gap.offset,
+                    epoch,
+                    what: "the frame there fails its checksum, and valid ones follow",
+                };
+            }
+            let follows = segments
+                .peek()
+                .is_some_and(|next| next.ordinal > segment.ordinal + 1);
+            if !follows {
+                return LogError::Damaged {
+                    path: segment.path.clone(),
+                    offset: segment.end,
+                    epoch,
+                    what: "the frame that should follow there was durable and cannot be read",
+                };
+            }
+        }
+        LogError::Missing {
+            log,
+            incarnation,
+            sequence,
+            epoch,
+            looked_in: self.looked_in(),
+        }
+    }
+}
+
+impl LogCut {
+    /// The newest epoch that counts.
+    pub fn cutoff(&self) -> u64 {
+        self.cutoff
+    }
+
+    /// The epoch from which on the log is read.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// The epochs that count and have anything in the log, ascending.
+    pub fn epochs(&self) -> &[u64] {
+        &self.chain
+    }
+
+    /// The epochs that do not count, and have a mark: the torn tail.
+    pub fn torn(&self) -> &[TornEpoch] {
+        &self.torn
+    }
+
+    /// The logs of all incarnations, each with its groups from `from` up to the cutoff. A key's
+    /// records may be in several; its versions say their order.
+    pub fn logs(&self) -> Vec<LogReader> {
+        let mut readers: Vec<LogReader> = Vec::new();
+        for segment in &self.scanned.segments {
+            if segment.last_epoch < self.from || segment.frames == 0 || self.chain.is_empty() {
+                continue;
+            }
+            match readers.last_mut() {
+                Some(last) if last.is_of(segment) => last.add(segment),
+                _ => readers.push(LogReader::new(
+                    Arc::clone(&self.scanned.disk),
+                    Arc::clone(&self.chain),
+                    segment,
+                )),
+            }
+        }
+        readers
+    }
+
+    /// Bytes that [`Self::logs`] read in all.
+    pub fn bytes(&self) -> u64 {
+        self.logs().iter().map(LogReader::bytes).sum()
+    }
+
+    pub(super) fn newest_incarnation(&self) -> u64 {
+        self.scanned.newest_incarnation
+    }
+
+    /// The newest epoch that counts and has anything in the log, as far as it is known: what the
+    /// next mark names as the one before it.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(super) fn newest_epoch(&self) -> u64 {
+        self.scanned.newest_epoch.max(self.cutoff)
+    }
+
+    pub(super) fn free_files(&self) -> &[PathBuf] {
+        &self.scanned.free
+    }
+
+    /// The segments that are there: complete, since nothing is written to them any more.
+    pub(super) fn sealed(&self) -> Vec<Sealed> {
+        let sealed = self.scanned.segments.iter().map(|segment| Sealed {
+            path: segment.path.clone(),
+            last_epoch: segment.last_epoch,
+            bytes: segment.end,
+        });
+        sealed.collect()
+    }
+
+    /// The refusal to go on writing as a database that the files do not belong to.
+    pub(super) fn foreign(&self, identity: u128) -> Option<LogError> {
+        let found = self.scanned.identity?;
+        (found != identity).then(|| LogError::Foreign {
+            path: self.scanned.segments[0].path.clone(),
+            what: "it belongs to another database",
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! Which epochs are closed, on their way and durable, and who waits.
+//!
+//! | field | writer | ordering | readers |
+//! |---|---|---|---|
+//! | `durable` | whoever made the last mark durable, under `state` | `SeqCst` | everybody, `Acquire` |
+//! | `wanted` | sessions that wait ([`Epochs::want`]) | `SeqCst` | the epoch thread, under `state` |
+//! | `state` | the closing of epochs, loggers | the lock | |
+//!
+//! States of an epoch:
+//!
+//! ```text
+//! open ── close ──► in flight ── marked × participants, and all before it ──► durable
+//!             └──── (nothing written, nothing in flight) ──────────────────────►┘
+//! ```
+//!
+//! Invariants:
+//! - **LE1** `durable` is at least E only if every frame of every epoch up to E, marks included, is
+//!   durable in every log that took part.
+//! - **LE2** Epochs become durable in order: recovery finds an epoch only with all before it.
+//! - **LE3** Whoever wants an epoch finds it durable, or is woken when it is: he says so and then
+//!   looks; who makes it durable says so and then looks who wants it (all four `SeqCst`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Why the epoch thread woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Somebody waits for the open epoch, and nothing is on its way to the disk.
+    Wanted,
+    /// The time is over.
+    Elapsed,
+    /// The log was closed.
+    Stopped,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    epoch: u64,
+    /// Participants whose mark is not durable yet.
+    missing: usize,
+    /// Whether it has anything in a log.
+    written: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) closed: u64,
+    /// The newest closed epoch that has anything in a log.
+    pub(super) written: u64,
+    /// The newest of these that is durable.
+    pub(super) durable_written: u64,
+    in_flight: VecDeque<InFlight>,
+    stopped: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    state: Mutex<State>,
+    due: Condvar,
+    durable: AtomicU64,
+    wanted: AtomicU64,
+}
+
+impl Epochs {
+    /// After recovery up to `cutoff`; `written` is the newest epoch in the log that was recovered.
+    pub(super) fn new(cutoff: u64, written: u64) -> Self {
+        Self {
+            state: Mutex::new(State {
+                closed: cutoff,
+                written,
+                durable_written: written,
+                ..State::default()
+            }),
+            durable: AtomicU64::new(cutoff),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        // Partner of the store in `advance`: whoever sees the epoch here may tell a client, and
+        // needs nothing else of what the logger wrote.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Somebody waits for `epoch`. `true`: it is durable already.
+    pub(super) fn want(&self, epoch: u64) -> bool {
+        // SeqCst: with the load below, partner of the store and the load in `advance` (LE3). Only
+        // the first to want an epoch takes the lock, so that the epoch thread either sees it
+        // before it sleeps or is woken.
+        if self.wanted.fetch_max(epoch, Ordering::SeqCst) < epoch {
+            let state = self.lock();
+            let wake = self.is_due(&state);
+            drop(state);
+            if wake {
+                self.due.notify_all();
+            }
+        }
+        self.durable.load(Ordering::SeqCst) >= epoch
+    }
+
+    /// Whether an epoch is wanted that is still open, with nothing in flight: as long as something
+    /// is, the next epoch gathers what more sessions write.
+    fn is_due(&self, state: &State) -> bool {
+        self.wanted.load(Ordering::SeqCst) > state.closed && state.in_flight.is_empty()
+    }
+
+    pub(super) fn wait_until_due(&self, limit: Duration) -> Due {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return Due::Stopped;
+            }
+            if self.is_due(&state) {
+                return Due::Wanted;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Due::Elapsed;
+            }
+            let waited = self.due.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Closes an epoch that so many logs took part in. `true`: as for [`Self::marked`].
+    pub(super) fn close(&self, state: &mut State, epoch: u64, participants: usize) -> bool {
+        state.closed = epoch;
+        if participants > 0 {
+            state.written = epoch;
+        }
+        state.in_flight.push_back(InFlight {
+            epoch,
+            missing: participants,
+            written: participants > 0,
+        });
+        self.advance(state)
+    }
+
+    /// The mark of an epoch is durable in one more log. `true`: an epoch became durable for which
+    /// somebody waits.
+    pub(super) fn marked(&self, epoch: u64) -> bool {
+        let mut state = self.lock();
+        let found = state
+            .in_flight
+            .iter_mut()
+            .find(|in_flight| in_flight.epoch == epoch);
+        found.expect("an epoch with a mark is in flight").missing -= 1;
+        self.advance(&mut state)
+    }
+
+    fn advance(&self, state: &mut State) -> bool {
+        let mut durable = None;
+        while let Some(first) = state.in_flight.front()
+            && first.missing == 0
+        {
+            durable = Some(first.epoch);
+            if first.written {
+                state.durable_written = first.epoch;
+            }
+            state.in_flight.pop_front();
+        }
+        let Some(durable) = durable else {
+            return false;
+        };
+        // SeqCst: partner of `want` (LE3), and of the load in `durable` (LE1, LE2).
+        let before = self.durable.swap(durable, Ordering::SeqCst);
+        if self.is_due(state) {
+            self.due.notify_all();
+        }
+        self.wanted.load(Ordering::SeqCst) > before
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.due.notify_all();
+    }
+}

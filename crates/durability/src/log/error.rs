@@ -1,0 +1,106 @@
+//! What can be wrong with the log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can be wrong with the log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The operating system refused a call.
+    #[error("{}: cannot {action}: {error}", path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Something that was durable, hence may have been acknowledged, is damaged.
+    #[error(
+        "{}: damaged at offset {offset}: {what}. Epoch {epoch}, which was durable, cannot be \
+         recovered whole. Restore the file from a copy; or remove the log files of this data \
+         directory to go on from the newest checkpoint alone and lose what was written since",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// The newest epoch that is known to have been durable.
+        epoch: u64,
+        /// What was found.
+        what: &'static str,
+    },
+    /// A part of the log that was durable is not in any of the directories.
+    #[error(
+        "log {log} of incarnation {incarnation} is not there from frame {sequence} on, but epoch \
+         {epoch} was durable and needs it. Is a --log-dir missing? Looked in: {looked_in}"
+    )]
+    Missing {
+        /// The log.
+        log: u32,
+        /// The incarnation of the server that wrote it.
+        incarnation: u64,
+        /// The first frame that is missing.
+        sequence: u64,
+        /// The newest epoch that is known to have been durable.
+        epoch: u64,
+        /// The directories, for people.
+        looked_in: String,
+    },
+    /// The log does not reach back to the epoch where recovery has to begin.
+    #[error(
+        "the log does not hold all of what was written between epochs {from} and {epoch}: what \
+         comes before was recycled, or its files were removed. Looked in: {looked_in}"
+    )]
+    DoesNotReachBack {
+        /// Where recovery has to begin.
+        from: u64,
+        /// The newest epoch that is known to have been durable.
+        epoch: u64,
+        /// The directories, for people.
+        looked_in: String,
+    },
+    /// A file of another version of the format.
+    #[error(
+        "{}: log format {found}, but this server reads format {ours}: use the version of Pando \
+         that wrote it ({})",
+        path.display(),
+        if found > ours { "a newer one" } else { "an older one" }
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The one format that is read.
+        ours: u32,
+    },
+    /// A file that belongs elsewhere.
+    #[error("{}: {what}. Move the file away, or give the right --log-dir", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: &'static str,
+    },
+    /// The log could not be written; the server cannot go on.
+    #[error("the log failed: {0}")]
+    Failed(String),
+    /// There is no room to write the log.
+    #[error("the log's disk is full: {0}")]
+    Full(String),
+}
+
+impl LogError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Io {
+            action,
+            path,
+            error,
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! The log: what sessions write, durable in the order of epochs.
+//!
+//! After §5 of the Masstree paper: a log per worker, written by a logger of its own. Departures,
+//! and why: epochs, closed for all logs at one moment, take the place of timestamps in each log, so
+//! that what one command or transaction writes is recovered whole or not at all; an idle log takes
+//! no part in an epoch, so it neither holds the others back nor needs heartbeats; a log is in
+//! fixed, recycled segments whose space comes back while the server runs.
+//!
+//! ```text
+//! sessions ── LogSession::hand_over ──► queue of the log ── logger ──► blocks in the segment
+//!    epoch thread ── close_epoch (under all gates) ──► a closing mark in each queue that took part
+//!                                 all marks durable ──► durable() ≥ epoch ──► who waits is woken
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `session` | a session's records, groups and frames |
+//! | `queue` | what was handed over to one log |
+//! | `epochs` | which epochs are closed, in flight, durable |
+//! | `writer` | from the queue into segments, and what is done when that fails |
+//! | `supply` | files made ahead, recycled segments |
+//! | `state` | what these share; full, failed |
+//! | `segment`, `frame` | the formats |
+//! | `scan`, `cut`, `reader` | reading: what is there, up to where it counts, its groups |
+//! | `error` | what can be wrong |
+//!
+//! Locks, in the order in which they are taken: a log's writer; epochs; queues by index; the
+//! supply. Callbacks run under a writer's lock: they must not call the log except for
+//! [`Log::durable`], [`Log::want`] and [`Log::state`].
+//!
+//! Invariants:
+//! - **LG1** What was handed over before `close_epoch(E)` with an epoch up to E is found by
+//!   recovery once `durable() ≥ E`, whatever is lost of what was not synced.
+//! - **LG2** Of an epoch that is not durable, recovery finds all or nothing.
+//! - **LG3** A write or sync that failed is never repeated in place, and nothing that depends on it
+//!   is acknowledged.
+//!
+//! Deliberately absent: what records mean, compression, a log per database.
+
+mod cut;
+mod epochs;
+mod error;
+mod frame;
+mod queue;
+mod reader;
+mod scan;
+mod segment;
+mod session;
+mod state;
+mod supply;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use cut::{LogCut, TornEpoch};
+pub use epochs::Due;
+use epochs::Epochs;
+pub use error::LogError;
+use frame::Mark;
+use queue::State as QueueState;
+pub use reader::{Group, LogReader};
+pub use scan::{Damage, LogScan, ScanOptions, ScannedSegment};
+pub use segment::LOG_FORMAT;
+pub use session::LogSession;
+use state::Shared;
+pub use state::{LogOptions, LogState};
+use supply::{Supply, Task};
+use writer::Flush;
+
+use crate::disk::{Access, AlignedBuffer, Disk};
+use crate::limits::{
+    BLOCK_BYTES, LOGS_MAX, ROOM_RETRY_MS, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SYNC_SAMPLES,
+};
+
+/// The log of one database.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the log has done and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStatistics {
+    /// Bytes written since the log was opened.
+    pub written_bytes: u64,
+    /// Writes, each with its sync.
+    pub writes: u64,
+    /// Time they took together.
+    pub write_us: u64,
+    /// Writes and files that failed and were replaced.
+    pub failed_writes: u64,
+    /// Bytes that recovery would read, until a checkpoint makes them superfluous.
+    pub live_bytes: u64,
+    /// Segments that hold them.
+    pub segments: usize,
+    /// Files that were made ahead or recycled.
+    pub free_files: usize,
+    /// Bytes handed over and not yet written.
+    pub pending_bytes: usize,
+    /// The newest closed epoch.
+    pub closed: u64,
+    /// The newest durable epoch.
+    pub durable: u64,
+}
+
+impl Log {
+    /// Opens the log for writing, after what recovery found. Nothing is written yet.
+    ///
+    /// # Panics
+    /// When the options are out of bounds: their values come checked from the configuration.
+    pub fn open(
+        options: LogOptions,
+        disk: Arc<dyn Disk>,
+        after: &LogCut,
+    ) -> Result<Arc<Self>, LogError> {
+        assert!((1..=LOGS_MAX).contains(&options.logs), "the number of logs");
+        assert!(!options.directories.is_empty(), "a log lies somewhere");
+        let bytes = options.segment_bytes;
+        assert!(
+            (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes)
+                && bytes.is_multiple_of(BLOCK_BYTES as u64),
+            "the bytes of a segment"
+        );
+        if let Some(foreign) = after.foreign(options.identity) {
+            return Err(foreign);
+        }
+        let directories = &options.directories;
+        let places = (0..options.logs).map(|log| directories[log % directories.len()].clone());
+        let incarnation = after.newest_incarnation() + 1;
+        let supply = Supply::new(
+            places.collect(),
+            incarnation,
+            bytes,
+            after.free_files(),
+            after.sealed(),
+        );
+        let epochs = Epochs::new(after.newest_epoch(), after.written());
+        let shared = Arc::new(Shared::new(options, disk, incarnation, epochs, supply));
+        let log = Arc::new(Self {
+            threads: Mutex::default(),
+            shared,
+        });
+        if log.shared.options.threads {
+            log.start_threads()?;
+        } else {
+            log.make_ahead();
+        }
+        Ok(log)
+    }
+
+    fn start_threads(&self) -> Result<(), LogError> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut start = |name: String, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name).spawn(run);
+            thread
+                .map(|thread| threads.push(thread))
+                .map_err(LogError::io("start a thread for", Path::new("the log")))
+        };
+        for log in 0..self.shared.logs.len() {
+            let shared = Arc::clone(&self.shared);
+            start(
+                format!("log-{log}"),
+                Box::new(move || run_logger(&shared, log)),
+            )?;
+        }
+        let shared = Arc::clone(&self.shared);
+        start(
+            "log-files".to_owned(),
+            Box::new(move || run_preparer(&shared)),
+        )
+    }
+
+    /// A session that writes to log `index` modulo their number.
+    pub fn session(&self, index: usize) -> LogSession {
+        LogSession::new(Arc::clone(&self.shared), index % self.shared.logs.len())
+    }
+
+    /// Closes an epoch: what was handed over until now, with an epoch up to this one, becomes
+    /// durable together. The caller holds all gates. Loggers are woken.
+    ///
+    /// # Panics
+    /// When the epoch is closed already.
+    pub fn close_epoch(&self, epoch: u64, wall_ms: u64) {
+        drop(self.seal(epoch, wall_ms));
+    }
+
+    /// As [`Self::close_epoch`], but lets the caller write: [`SealedEpoch::flush`], after it has
+    /// let go of the gates, saves waking a logger, and waiting for it.
+    #[must_use = "the epoch is written when this is flushed, or by the loggers when it is dropped"]
+    pub fn seal(&self, epoch: u64, wall_ms: u64) -> SealedEpoch<'_> {
+        let shared = &*self.shared;
+        let mut epochs = shared.epochs.lock();
+        assert!(epoch > epochs.closed, "epoch {epoch} is closed already");
+        let mut queues: Vec<MutexGuard<'_, QueueState>> =
+            shared.logs.iter().map(|log| log.queue.lock()).collect();
+        let indexed = queues.iter_mut().enumerate();
+        let participants: Vec<_> = indexed
+            .filter_map(|(log, queue)| queue.close(epoch, log as u32))
+            .collect();
+        let logs: Vec<usize> = participants.iter().map(|one| one.log as usize).collect();
+        if !participants.is_empty() {
+            let mark = Mark {
+                wall_ms,
+                previous: epochs.written,
+                durable: epochs.durable_written,
+                participants,
+            };
+            let bytes = mark.encode();
+            for &log in &logs {
+                queues[log].push_mark(epoch, bytes.clone());
+            }
+        }
+        drop(queues);
+        let awaited = shared.epochs.close(&mut epochs, epoch, logs.len());
+        drop(epochs);
+        if awaited {
+            shared.wake_all();
+        }
+        SealedEpoch {
+            log: self,
+            epoch,
+            participants: logs,
+        }
+    }
+
+    /// The newest epoch that is durable, with all before it.
+    pub fn durable(&self) -> u64 {
+        self.shared.epochs.durable()
+    }
+
+    /// The newest closed epoch that has anything in the log. What was written by recovery's time
+    /// counts. A checkpoint notes it for [`LogScan::cut`].
+    pub fn written(&self) -> u64 {
+        self.shared.epochs.lock().written
+    }
+
+    /// Whether something was handed over since the last epoch was closed.
+    pub fn has_open_writes(&self) -> bool {
+        self.shared
+            .logs
+            .iter()
+            .any(|log| log.queue.lock().has_open())
+    }
+
+    /// Somebody waits for an epoch: it is closed and written as soon as nothing else is on its way
+    /// to the disk. `true`: it is durable already, and nobody will be woken.
+    pub fn want(&self, epoch: u64) -> bool {
+        self.shared.epochs.want(epoch)
+    }
+
+    /// Where the epoch thread sleeps, until somebody waits for the open epoch and nothing is on its
+    /// way to the disk, or `limit` has passed, or the log was closed.
+    pub fn wait_until_due(&self, limit: Duration) -> Due {
+        self.shared.epochs.wait_until_due(limit)
+    }
+
+    /// Calls `wake` with the durable epoch whenever one that is wanted becomes durable, and when
+    /// [`Self::state`] changes; from another thread, soon after.
+    pub fn on_durable(&self, wake: Box<dyn Fn(u64) + Send + Sync>) {
+        self.shared.add_wake(wake);
+    }
+
+    /// Whether the log can be written.
+    pub fn state(&self) -> LogState {
+        self.shared.state()
+    }
+
+    /// Whether the log can be written: one load.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.shared.is_open()
+    }
+
+    /// Makes the segments that hold only epochs below `epoch` free, after a complete checkpoint
+    /// that begins there. Returns how many.
+    pub fn recycle_below(&self, epoch: u64) -> Result<usize, LogError> {
+        let recycled = self.shared.supply.recycle_below(&*self.shared.disk, epoch);
+        if !self.shared.options.threads {
+            self.make_ahead();
+        }
+        recycled
+    }
+
+    /// What the log has done and holds.
+    pub fn statistics(&self) -> LogStatistics {
+        let shared = &*self.shared;
+        let used = |log: &state::OneLog| log.segment_bytes.load(Ordering::Relaxed);
+        let (sealed_bytes, sealed, free_files) = shared.supply.counts();
+        let counters = &shared.counters;
+        LogStatistics {
+            written_bytes: counters.written_bytes.load(Ordering::Relaxed),
+            writes: counters.writes.load(Ordering::Relaxed),
+            write_us: counters.write_us.load(Ordering::Relaxed),
+            failed_writes: counters.failed_writes.load(Ordering::Relaxed),
+            live_bytes: sealed_bytes + shared.logs.iter().map(used).sum::<u64>(),
+            segments: sealed + shared.logs.iter().filter(|log| used(log) > 0).count(),
+            free_files,
+            pending_bytes: shared.pending.load(Ordering::Relaxed),
+            closed: shared.epochs.lock().closed,
+            durable: self.durable(),
+        }
+    }
+
+    /// What went wrong and was survived since the last call, for the server's log.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.shared.take_notes()
+    }
+
+    /// Ends the log: writes everything of the epochs that are closed, leaves a proof that it is
+    /// durable, stops the threads. The caller has closed the last epoch.
+    pub fn close(&self) -> Result<(), LogError> {
+        let result = self.write_rest();
+        self.stop();
+        result
+    }
+
+    fn write_rest(&self) -> Result<(), LogError> {
+        let shared = &*self.shared;
+        for proof in [false, true] {
+            for log in &shared.logs {
+                if proof && log.segment_bytes.load(Ordering::Relaxed) > 0 {
+                    let durable = shared.epochs.lock().durable_written;
+                    log.queue.lock().push_proof(durable);
+                }
+                let flushed = lock(&log.writer).flush(shared, None);
+                if flushed != Flush::Done {
+                    return Err(match shared.state() {
+                        LogState::Full { reason } => LogError::Full(reason),
+                        LogState::Failed { reason } => LogError::Failed(reason),
+                        LogState::Open => LogError::Full("there was no room".to_owned()),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        self.shared.epochs.stop();
+        self.shared.supply.stop();
+        for log in &self.shared.logs {
+            log.queue.stop();
+        }
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            thread.join().expect("threads of the log do not panic");
+        }
+    }
+
+    /// Without a preparer: tries to make a file ahead for each log that has none.
+    fn make_ahead(&self) {
+        for log in 0..self.shared.logs.len() {
+            self.shared.supply.make_ahead(&*self.shared.disk, log);
+            self.shared.update_condition(log);
+        }
+    }
+}
+
+impl Drop for Log {
+    /// Stops the threads. What was not written is lost, as after a crash: see [`Log::close`].
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_logger(shared: &Shared, log: usize) {
+    let one = &shared.logs[log];
+    while one.queue.wait() {
+        let flushed = lock(&one.writer).flush(shared, None);
+        match flushed {
+            Flush::Done => {}
+            Flush::NoRoom => {
+                one.queue.pause(Duration::from_millis(ROOM_RETRY_MS));
+            }
+            Flush::Failed => return,
+        }
+    }
+}
+
+fn run_preparer(shared: &Shared) {
+    loop {
+        match shared.supply.task() {
+            Task::Make(log) => {
+                shared.supply.make_ahead(&*shared.disk, log);
+                shared.update_condition(log);
+            }
+            Task::Rest => {
+                if !shared.supply.rest(Duration::from_millis(ROOM_RETRY_MS)) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// An epoch that was closed and is not written yet.
+#[derive(Debug)]
+pub struct SealedEpoch<'a> {
+    log: &'a Log,
+    epoch: u64,
+    participants: Vec<usize>,
+}
+
+impl SealedEpoch<'_> {
+    /// Writes what the epoch has in the first of its logs on this thread, while loggers write the
+    /// others. When this returns, the first is written; ask [`Log::durable`] for the epoch.
+    pub fn flush(mut self) {
+        let shared = &*self.log.shared;
+        let participants = std::mem::take(&mut self.participants);
+        if !shared.options.threads {
+            for log in participants {
+                lock(&shared.logs[log].writer).flush(shared, None);
+            }
+            self.log.make_ahead();
+            return;
+        }
+        let Some((&first, others)) = participants.split_first() else {
+            return;
+        };
+        for &log in others {
+            shared.logs[log].queue.wake();
+        }
+        let one = &shared.logs[first];
+        // Whoever holds the writer finds the mark in the queue before he lets go, or his logger
+        // does when it looks again: woken, it waits for the lock.
+        match one.writer.try_lock() {
+            Ok(mut writer) => {
+                let flushed = writer.flush(shared, Some(self.epoch));
+                drop(writer);
+                if flushed != Flush::Done || one.queue.is_urgent() {
+                    one.queue.wake();
+                }
+            }
+            Err(_) => one.queue.wake(),
+        }
+    }
+}
+
+impl Drop for SealedEpoch<'_> {
+    fn drop(&mut self) {
+        if self.log.shared.options.threads {
+            for log in self.participants.drain(..) {
+                self.log.shared.logs[log].queue.wake();
+            }
+        } else if !self.participants.is_empty() {
+            let participants = std::mem::take(&mut self.participants);
+            let log = self.log;
+            SealedEpoch {
+                log,
+                epoch: self.epoch,
+                participants,
+            }
+            .flush();
+        }
+    }
+}
+
+/// What one write of a block, durable when it is done, costs in a directory: the median of several.
+pub fn measure_sync(disk: &dyn Disk, directory: &Path) -> Result<Duration, LogError> {
+    let path: PathBuf = directory.join("sync-cost.pando");
+    match disk.remove(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(LogError::io("remove", &path)(error));
+        }
+        _ => {}
+    }
+    let measured = measure_in(disk, &path);
+    let removed = disk.remove(&path).map_err(LogError::io("remove", &path));
+    measured.and_then(|median| removed.map(|()| median))
+}
+
+fn measure_in(disk: &dyn Disk, path: &Path) -> Result<Duration, LogError> {
+    let bytes = SYNC_SAMPLES * BLOCK_BYTES;
+    let mut zeros = AlignedBuffer::new(bytes);
+    zeros.pad_to_capacity();
+    let file = disk
+        .create(path, Access::WriteThrough)
+        .map_err(LogError::io("create", path))?;
+    let write = |block: &[u8], at| {
+        file.write_all_at(block, at)
+            .map_err(LogError::io("write", path))?;
+        if file.writes_through() {
+            Ok(())
+        } else {
+            file.sync().map_err(LogError::io("sync", path))
+        }
+    };
+    write(zeros.as_slice(), 0)?;
+    file.sync().map_err(LogError::io("sync", path))?;
+    let mut samples = Vec::with_capacity(SYNC_SAMPLES);
+    for sample in 0..SYNC_SAMPLES {
+        let began = Instant::now();
+        write(
+            &zeros.as_slice()[..BLOCK_BYTES],
+            (sample * BLOCK_BYTES) as u64,
+        )?;
+        samples.push(began.elapsed());
+    }
+    samples.sort_unstable();
+    Ok(samples[SYNC_SAMPLES / 2])
+}

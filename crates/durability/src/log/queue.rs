@@ -1,0 +1,265 @@
+//! What was handed over to one log and is not yet written.
+//!
+//! | field | writer | under |
+//! |---|---|---|
+//! | `entries`, `bytes`, `next`, `open`, `spare` | sessions ([`Queue::push`]), the closing of epochs ([`Queue::close`]), the log's writer ([`Queue::take`]) | `state` |
+//!
+//! Invariants:
+//! - **LQ1** Frames get their sequence in the order in which they are handed over, and are written
+//!   in that order: a log's frames have consecutive sequences.
+//! - **LQ2** Nothing is handed over for an epoch that is closed: an epoch is closed under all
+//!   gates, with every session's groups handed over. Whoever breaks this stops the server rather
+//!   than acknowledge what recovery would not find.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::frame::{FrameKind, GROUP_HEADER_BYTES, Participant, frame_bytes};
+use crate::limits::{SPARE_BUFFERS_MAX, WRITE_BYTES_MAX};
+
+/// The payload of a frame that waits.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// Groups, each with its header.
+    Groups(Vec<u8>),
+    /// A part of a group that is too long for one frame.
+    Part([u8; GROUP_HEADER_BYTES], Arc<Vec<u8>>, Range<usize>),
+    Mark(Vec<u8>),
+    Proof([u8; 8]),
+}
+
+impl Body {
+    pub(super) fn kind(&self) -> FrameKind {
+        match self {
+            Self::Groups(_) | Self::Part(..) => FrameKind::Groups,
+            Self::Mark(_) => FrameKind::Mark,
+            Self::Proof(_) => FrameKind::Proof,
+        }
+    }
+
+    pub(super) fn payload(&self) -> (&[u8], &[u8]) {
+        match self {
+            Self::Groups(bytes) | Self::Mark(bytes) => (bytes, &[]),
+            Self::Part(header, bytes, range) => (header, &bytes[range.clone()]),
+            Self::Proof(bytes) => (bytes, &[]),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let (header, rest) = self.payload();
+        header.len() + rest.len()
+    }
+}
+
+/// A frame that waits, or is on its way.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) sequence: u64,
+    pub(super) epoch: u64,
+    pub(super) body: Body,
+}
+
+impl Entry {
+    pub(super) fn frame_bytes(&self) -> usize {
+        frame_bytes(self.body.bytes())
+    }
+}
+
+#[derive(Debug)]
+struct OpenEpoch {
+    epoch: u64,
+    first: u64,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// Marks and proofs among the entries: somebody waits for them.
+    urgent: usize,
+    next: u64,
+    closed: u64,
+    open: Vec<OpenEpoch>,
+    spare: Vec<Vec<u8>>,
+    stopped: bool,
+}
+
+/// What was handed over to one log and is not yet written.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+    /// Bytes that are written without waiting for the end of the epoch.
+    early_bytes: usize,
+}
+
+impl Queue {
+    pub(super) fn new(early_bytes: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            early_bytes,
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds frames of groups; what they were in comes back as an empty buffer. `true`: there is
+    /// enough to write without waiting for the end of the epoch.
+    ///
+    /// # Panics
+    /// When an epoch is closed already (LQ2).
+    pub(super) fn push(
+        &self,
+        frames: impl Iterator<Item = (u64, Body)>,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        let mut state = self.lock();
+        for (epoch, body) in frames {
+            state.push(epoch, body);
+        }
+        if let Some(spare) = state.spare.pop() {
+            *buffer = spare;
+        }
+        state.bytes >= self.early_bytes
+    }
+
+    pub(super) fn wake(&self) {
+        self.ready.notify_one();
+    }
+
+    /// The frames that are written next: as many as fit in `room` bytes, and one at least. With
+    /// `until`, none after the mark of that epoch.
+    pub(super) fn take(&self, room: usize, until: Option<u64>, batch: &mut Vec<Entry>) {
+        let mut state = self.lock();
+        let mut bytes = 0;
+        while let Some(entry) = state.entries.front() {
+            bytes += entry.frame_bytes();
+            if bytes > room && !batch.is_empty() {
+                break;
+            }
+            let entry = state.entries.pop_front().expect("it was seen");
+            state.bytes -= entry.body.bytes();
+            let urgent = entry.body.kind() != FrameKind::Groups;
+            state.urgent -= usize::from(urgent);
+            let last = urgent && until.is_some_and(|epoch| epoch <= entry.epoch);
+            batch.push(entry);
+            if last {
+                break;
+            }
+        }
+    }
+
+    /// The bytes that the next frame takes in a segment.
+    pub(super) fn next_bytes(&self) -> Option<usize> {
+        self.lock().entries.front().map(Entry::frame_bytes)
+    }
+
+    /// Whether a mark or a proof waits.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.lock().urgent > 0
+    }
+
+    /// Gives buffers back to sessions.
+    pub(super) fn give_back(&self, entries: impl Iterator<Item = Entry>) {
+        let mut state = self.lock();
+        for entry in entries {
+            if let Body::Groups(mut bytes) = entry.body
+                && state.spare.len() < SPARE_BUFFERS_MAX
+                && bytes.capacity() <= WRITE_BYTES_MAX
+            {
+                bytes.clear();
+                state.spare.push(bytes);
+            }
+        }
+    }
+
+    /// Waits until there is something that should be written now. `false`: the log has stopped.
+    pub(super) fn wait(&self) -> bool {
+        let state = self.lock();
+        let idle = |state: &mut State| {
+            !state.stopped && state.urgent == 0 && state.bytes < self.early_bytes
+        };
+        let state = self.ready.wait_while(state, idle);
+        !state.unwrap_or_else(PoisonError::into_inner).stopped
+    }
+
+    /// Waits for a while, or until the log stops: `false` then.
+    pub(super) fn pause(&self, limit: Duration) -> bool {
+        let state = self.lock();
+        let paused = self
+            .ready
+            .wait_timeout_while(state, limit, |state| !state.stopped);
+        !paused.unwrap_or_else(PoisonError::into_inner).0.stopped
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.ready.notify_all();
+    }
+}
+
+impl State {
+    fn add(&mut self, epoch: u64, body: Body) -> u64 {
+        let sequence = self.next;
+        self.next += 1;
+        self.bytes += body.bytes();
+        self.urgent += usize::from(body.kind() != FrameKind::Groups);
+        self.entries.push_back(Entry {
+            sequence,
+            epoch,
+            body,
+        });
+        sequence
+    }
+
+    fn push(&mut self, epoch: u64, body: Body) {
+        assert!(epoch > self.closed, "epoch {epoch} is closed (LQ2)");
+        let sequence = self.add(epoch, body);
+        match self.open.iter_mut().find(|open| open.epoch == epoch) {
+            Some(open) => open.last = sequence,
+            None => self.open.push(OpenEpoch {
+                epoch,
+                first: sequence,
+                last: sequence,
+            }),
+        }
+    }
+
+    /// Closes the epochs up to this one; says what the log wrote in them.
+    pub(super) fn close(&mut self, epoch: u64, log: u32) -> Option<Participant> {
+        self.closed = epoch;
+        let mut closed: Option<Participant> = None;
+        self.open.retain(|open| {
+            if open.epoch <= epoch {
+                let participant = closed.get_or_insert(Participant {
+                    log,
+                    first: open.first,
+                    last: open.last,
+                });
+                participant.first = participant.first.min(open.first);
+                participant.last = participant.last.max(open.last);
+            }
+            open.epoch > epoch
+        });
+        closed
+    }
+
+    pub(super) fn push_mark(&mut self, epoch: u64, mark: Vec<u8>) {
+        self.add(epoch, Body::Mark(mark));
+    }
+
+    pub(super) fn push_proof(&mut self, epoch: u64) {
+        self.add(epoch, Body::Proof(epoch.to_le_bytes()));
+    }
+
+    /// Whether something was handed over since the last epoch was closed.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}

@@ -1,0 +1,448 @@
+//! Finding out what of the log is on disk: every segment is read, every frame checked.
+//!
+//! What is found is facts only; which of them count is decided by [`LogScan::cut`].
+//!
+//! | found | what is done |
+//! |---|---|
+//! | a file with another name | left alone |
+//! | `free-…` | used for later segments, whatever it holds |
+//! | `log-…`, bad header, other format, other database, renamed, twice | refused, with the file |
+//! | a bad frame with a valid one behind it | a gap: its frames do not count |
+//! | a bad frame with none behind it | the end of the segment |
+//! | a frame that a later segment repeats (LS3) | does not count |
+//! | a file shorter than it was made | read as far as it goes |
+//!
+//! A gap or an end is a torn tail or damage: a torn tail if no epoch that is known to have been
+//! durable needs what is missing. That an epoch was durable is known from the closing marks and
+//! segment headers that were written later, from the proof that a server leaves when it ends, and
+//! from the checkpoint.
+//!
+//! Invariants:
+//! - **LN1** Before anything is read, files and directories are synced: what this recovery finds, a
+//!   later one finds too, even if the power is lost in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::LogError;
+use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, number64};
+use super::segment::{Header, Name};
+use crate::disk::{Access, Disk, DiskFile};
+use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX};
+
+/// How the log is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanOptions {
+    /// Threads that read segments, each one segment at a time.
+    pub threads: usize,
+    /// Whether files and directories are synced first (LN1); not to be left out before a server
+    /// starts, only when files are looked at.
+    pub sync: bool,
+}
+
+/// A place where frames are missing or bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where the first bad frame begins.
+    pub offset: u64,
+    /// The sequence that was expected there.
+    pub first: u64,
+    /// The sequence of the next valid frame.
+    pub next: u64,
+}
+
+/// One segment as it was found.
+#[derive(Clone, Debug)]
+pub struct ScannedSegment {
+    /// The file.
+    pub path: PathBuf,
+    /// The log it belongs to.
+    pub log: u32,
+    /// The start of the server that wrote it.
+    pub incarnation: u64,
+    /// Its place among the segments of this log and incarnation.
+    pub ordinal: u64,
+    /// The sequence of its first frame.
+    pub first: u64,
+    /// Sequences from here on do not count: a later segment repeats them (LS3).
+    pub limit: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Where its last valid frame ends.
+    pub end: u64,
+    /// The sequence that would follow there.
+    pub next: u64,
+    /// How many frames are valid.
+    pub frames: usize,
+    /// The newest epoch that a frame belongs to.
+    pub last_epoch: u64,
+    /// Gaps.
+    pub damage: Vec<Damage>,
+    pub(super) salt: u64,
+    durable: u64,
+    marks: Vec<(u64, u64, Mark)>,
+}
+
+/// What is known of an epoch that has a mark.
+#[derive(Debug)]
+pub(super) struct ScannedEpoch {
+    pub(super) incarnation: u64,
+    pub(super) mark: Mark,
+    /// The logs in which its mark was found.
+    pub(super) marked: BTreeSet<u32>,
+}
+
+/// Ranges of sequences that are there, in order.
+pub(super) type Coverage = Vec<(u64, u64)>;
+
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directories: Vec<PathBuf>,
+    /// By incarnation, log, ordinal.
+    pub(super) segments: Vec<ScannedSegment>,
+    pub(super) free: Vec<PathBuf>,
+    pub(super) epochs: BTreeMap<u64, ScannedEpoch>,
+    pub(super) coverage: BTreeMap<(u64, u32), Coverage>,
+    pub(super) newest_epoch: u64,
+    pub(super) newest_wall_ms: u64,
+    pub(super) newest_incarnation: u64,
+    /// The newest epoch that a mark, header or proof says was durable.
+    pub(super) proven: u64,
+    pub(super) identity: Option<u128>,
+}
+
+/// What of the log is on disk.
+#[derive(Clone, Debug)]
+pub struct LogScan {
+    pub(super) scanned: Arc<Scanned>,
+}
+
+impl LogScan {
+    /// Reads the log in these directories, which exist.
+    pub fn read(
+        disk: &Arc<dyn Disk>,
+        directories: &[PathBuf],
+        options: ScanOptions,
+    ) -> Result<Self, LogError> {
+        let mut paths = Vec::new();
+        let mut free = Vec::new();
+        let mut newest_incarnation = 0;
+        for directory in directories {
+            if options.sync {
+                disk.sync_directory(directory)
+                    .map_err(LogError::io("sync the directory", directory))?;
+            }
+            let names = disk
+                .list(directory)
+                .map_err(LogError::io("list", directory))?;
+            for name in names {
+                let Some(kind) = Name::parse(&name) else {
+                    continue;
+                };
+                newest_incarnation = newest_incarnation.max(kind.incarnation());
+                match kind {
+                    Name::Log { .. } => paths.push((directory.join(name), kind)),
+                    Name::Free { .. } => free.push(directory.join(name)),
+                }
+            }
+        }
+        let mut segments = read_all(&**disk, &paths, options)?;
+        segments.sort_by_key(|(_, one)| (one.incarnation, one.log, one.ordinal));
+        let identity = segments.first().map(|(identity, _)| *identity);
+        for pair in segments.windows(2) {
+            let place = |one: &ScannedSegment| (one.incarnation, one.log, one.ordinal);
+            let foreign = |what| LogError::Foreign {
+                path: pair[1].1.path.clone(),
+                what,
+            };
+            if pair[0].0 != pair[1].0 {
+                return Err(foreign(
+                    "it belongs to another database than the files beside it",
+                ));
+            }
+            if place(&pair[0].1) == place(&pair[1].1) {
+                return Err(foreign("another directory has the same segment"));
+            }
+        }
+        let mut scanned = Scanned {
+            disk: Arc::clone(disk),
+            directories: directories.to_vec(),
+            segments: segments.into_iter().map(|(_, segment)| segment).collect(),
+            free,
+            epochs: BTreeMap::new(),
+            coverage: BTreeMap::new(),
+            newest_epoch: 0,
+            newest_wall_ms: 0,
+            newest_incarnation,
+            proven: 0,
+            identity,
+        };
+        scanned.combine();
+        Ok(Self {
+            scanned: Arc::new(scanned),
+        })
+    }
+
+    /// The newest epoch that anything in the log belongs to, whether it counts or not.
+    pub fn newest_epoch(&self) -> u64 {
+        self.scanned.newest_epoch
+    }
+
+    /// The newest wall clock in the log, in ms since 1970; 0 if there is none.
+    pub fn newest_wall_ms(&self) -> u64 {
+        self.scanned.newest_wall_ms
+    }
+
+    /// Which database the log belongs to; `None`: there is no segment.
+    pub fn identity(&self) -> Option<u128> {
+        self.scanned.identity
+    }
+
+    /// The segments, by incarnation, log and ordinal.
+    pub fn segments(&self) -> &[ScannedSegment] {
+        &self.scanned.segments
+    }
+
+    /// The free files.
+    pub fn free_files(&self) -> &[PathBuf] {
+        &self.scanned.free
+    }
+}
+
+impl Scanned {
+    /// Draws the facts of the segments together.
+    fn combine(&mut self) {
+        for index in 1..self.segments.len() {
+            let (before, after) = self.segments.split_at_mut(index);
+            let (one, next) = (&mut before[index - 1], &after[0]);
+            if (one.incarnation, one.log) == (next.incarnation, next.log) {
+                one.limit = next.first;
+            }
+        }
+        for segment in &mut self.segments {
+            let limit = segment.limit;
+            let key = (segment.incarnation, segment.log);
+            let coverage = self.coverage.entry(key).or_default();
+            let mut from = segment.first;
+            let ends = segment
+                .damage
+                .iter()
+                .map(|damage| (damage.first, damage.next));
+            for (end, next) in ends.chain([(segment.next, u64::MAX)]) {
+                let end = end.min(limit);
+                if from < end {
+                    match coverage.last_mut() {
+                        Some(last) if last.1 + 1 == from => last.1 = end - 1,
+                        _ => coverage.push((from, end - 1)),
+                    }
+                }
+                from = next;
+            }
+            self.newest_epoch = self
+                .newest_epoch
+                .max(segment.last_epoch)
+                .max(segment.durable);
+            self.proven = self.proven.max(segment.durable);
+            for (sequence, epoch, mark) in std::mem::take(&mut segment.marks) {
+                // What a mark says is true whether its frame counts or not.
+                self.proven = self.proven.max(mark.durable);
+                self.newest_wall_ms = self.newest_wall_ms.max(mark.wall_ms);
+                if sequence >= limit {
+                    continue;
+                }
+                let known = self.epochs.entry(epoch).or_insert_with(|| ScannedEpoch {
+                    incarnation: segment.incarnation,
+                    mark: mark.clone(),
+                    marked: BTreeSet::new(),
+                });
+                if known.incarnation < segment.incarnation {
+                    // An epoch of which the earlier incarnation's frames could not be read then.
+                    *known = ScannedEpoch {
+                        incarnation: segment.incarnation,
+                        mark,
+                        marked: BTreeSet::new(),
+                    };
+                }
+                known.marked.insert(segment.log);
+            }
+        }
+    }
+
+    /// For people.
+    pub(super) fn looked_in(&self) -> String {
+        let names: Vec<_> = self
+            .directories
+            .iter()
+            .map(|directory| directory.display().to_string())
+            .collect();
+        names.join(", ")
+    }
+}
+
+type Found = (u128, ScannedSegment);
+
+fn read_all(
+    disk: &dyn Disk,
+    paths: &[(PathBuf, Name)],
+    options: ScanOptions,
+) -> Result<Vec<Found>, LogError> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::with_capacity(paths.len()));
+    let read = || {
+        while let Some((path, name)) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let segment = read_segment(disk, path, *name, options.sync)?;
+            found
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(segment);
+        }
+        Ok(())
+    };
+    let threads = options.threads.min(paths.len());
+    if threads <= 1 {
+        read()?;
+    } else {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(read)).collect();
+            let results = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"));
+            results.collect::<Result<Vec<()>, LogError>>()
+        })?;
+    }
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn read_segment(disk: &dyn Disk, path: &Path, name: Name, sync: bool) -> Result<Found, LogError> {
+    let access = if sync { Access::Write } else { Access::Read };
+    let file = disk
+        .open(path, access)
+        .map_err(LogError::io("open", path))?;
+    if sync {
+        file.sync().map_err(LogError::io("sync", path))?;
+    }
+    let bytes = read_file(&*file, path)?;
+    let header = Header::parse(&bytes, path)?;
+    let foreign = |what| LogError::Foreign {
+        path: path.to_owned(),
+        what,
+    };
+    if header.place() != name {
+        return Err(foreign(
+            "it was renamed: its header says that it is another segment",
+        ));
+    }
+    let bytes = &bytes[..bytes.len().min(header.bytes as usize)];
+    Ok((header.identity, scan_segment(bytes, &header, path)))
+}
+
+pub(super) fn read_file(file: &dyn DiskFile, path: &Path) -> Result<Vec<u8>, LogError> {
+    let length = file.bytes().map_err(LogError::io("measure", path))?;
+    // A longer file is none of ours; its header says so.
+    let mut bytes = vec![0; length.min(SEGMENT_BYTES_MAX) as usize];
+    let read = file
+        .read_full_at(&mut bytes, 0)
+        .map_err(LogError::io("read", path))?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The frames of a segment, in order.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    bytes: &'a [u8],
+    salt: u64,
+    /// Where the last frame ended.
+    pub(super) at: usize,
+    /// The sequence that is expected there.
+    pub(super) next: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(bytes: &'a [u8], salt: u64, first: u64) -> Self {
+        Self {
+            bytes,
+            salt,
+            at: BLOCK_BYTES,
+            next: first,
+        }
+    }
+
+    pub(super) fn resume(bytes: &'a [u8], salt: u64, at: usize, next: u64) -> Self {
+        Self {
+            bytes,
+            salt,
+            at,
+            next,
+        }
+    }
+
+    /// The next valid frame, where it begins, and the gap before it.
+    pub(super) fn step(&mut self) -> Option<(usize, Frame<'a>, Option<Damage>)> {
+        let mut at = self.at;
+        while at < self.bytes.len() {
+            // After the padding of a batch, or a gap, the next frame is looked for at each place
+            // where one may begin.
+            if let Some(frame) = frame::parse(&self.bytes[at..], self.salt)
+                && frame.sequence >= self.next
+                && frame.sequence < u64::MAX
+            {
+                let gap = (frame.sequence > self.next).then_some(Damage {
+                    offset: self.at as u64,
+                    first: self.next,
+                    next: frame.sequence,
+                });
+                self.at = at + frame.bytes();
+                self.next = frame.sequence + 1;
+                return Some((at, frame, gap));
+            }
+            at += FRAME_ALIGNMENT;
+        }
+        None
+    }
+}
+
+fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> ScannedSegment {
+    let mut segment = ScannedSegment {
+        path: path.to_owned(),
+        log: header.log,
+        incarnation: header.incarnation,
+        ordinal: header.ordinal,
+        first: header.first,
+        limit: u64::MAX,
+        bytes: bytes.len() as u64,
+        end: 0,
+        next: 0,
+        frames: 0,
+        last_epoch: 0,
+        damage: Vec::new(),
+        salt: header.salt,
+        durable: header.durable,
+        marks: Vec::new(),
+    };
+    let mut walk = Walk::new(bytes, header.salt, header.first);
+    while let Some((_, frame, gap)) = walk.step() {
+        segment.damage.extend(gap);
+        segment.frames += 1;
+        segment.last_epoch = segment.last_epoch.max(frame.epoch);
+        match frame.kind {
+            FrameKind::Groups => {}
+            FrameKind::Mark => {
+                if let Some(mark) = Mark::parse(frame.payload) {
+                    segment.marks.push((frame.sequence, frame.epoch, mark));
+                }
+            }
+            FrameKind::Proof => {
+                if frame.payload.len() >= 8 {
+                    segment.durable = segment.durable.max(number64(frame.payload, 0));
+                }
+            }
+        }
+    }
+    segment.end = walk.at as u64;
+    segment.next = walk.next;
+    segment
+}

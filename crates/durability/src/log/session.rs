@@ -1,0 +1,167 @@
+//! What one session writes: records, gathered into groups, gathered into frames.
+//!
+//! ```text
+//! reserve ─► append … append ─► end_group ─► … ─► hand_over
+//!            (one command or EXEC: a group)        (the turn's end)
+//! ```
+//!
+//! A record costs its own bytes; a group four more; a frame, of all that a turn wrote,
+//! 32 more. Nobody else touches the session's buffer, so `append` takes no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Shared;
+use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
+use super::queue::Body;
+use crate::limits::FRAME_BYTES;
+
+/// What one session writes to its log.
+#[derive(Debug)]
+pub struct LogSession {
+    shared: Arc<Shared>,
+    log: usize,
+    /// Whole groups with their headers, then the group that is being written, its header empty.
+    buffer: Vec<u8>,
+    /// Where the group that is being written begins: the buffer's length if there is none.
+    group: usize,
+    /// The epoch of the whole groups.
+    epoch: u64,
+    /// Frames that are complete.
+    frames: Vec<(u64, Body)>,
+    /// Most bytes of a frame in this log.
+    frame_bytes_max: usize,
+}
+
+impl LogSession {
+    pub(super) fn new(shared: Arc<Shared>, log: usize) -> Self {
+        let frame_bytes_max = shared.frame_bytes_max();
+        Self {
+            shared,
+            log,
+            buffer: Vec::new(),
+            group: 0,
+            epoch: 0,
+            frames: Vec::new(),
+            frame_bytes_max,
+        }
+    }
+
+    /// Makes room for records of so many bytes, so that appending them allocates nothing.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.buffer.reserve(bytes + GROUP_HEADER_BYTES);
+    }
+
+    /// Adds a record to the group that is being written.
+    #[inline]
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.buffer.len() == self.group {
+            self.buffer.extend_from_slice(&[0; GROUP_HEADER_BYTES]);
+        }
+        write(&mut self.buffer);
+    }
+
+    /// Whether a group is being written.
+    pub fn has_group(&self) -> bool {
+        self.buffer.len() > self.group
+    }
+
+    /// Ends the group, which is recovered whole or not at all; it was written in `epoch`. Without a
+    /// record since the last group, nothing happens.
+    #[inline]
+    pub fn end_group(&mut self, epoch: u64) {
+        if !self.has_group() {
+            return;
+        }
+        if self.epoch != epoch {
+            self.cut_whole_groups();
+            self.epoch = epoch;
+        }
+        if self.buffer.len() > self.frame_bytes_max {
+            self.cut_whole_groups();
+            if self.buffer.len() > self.frame_bytes_max {
+                self.split_group();
+                return;
+            }
+        }
+        let bytes = self.buffer.len() - self.group - GROUP_HEADER_BYTES;
+        let header = group_header(bytes, Part::Whole);
+        self.buffer[self.group..self.group + GROUP_HEADER_BYTES].copy_from_slice(&header);
+        self.group = self.buffer.len();
+        if self.group >= FRAME_BYTES.min(self.frame_bytes_max) {
+            self.cut_whole_groups();
+        }
+    }
+
+    /// Makes a frame of the whole groups.
+    fn cut_whole_groups(&mut self) {
+        if self.group == 0 {
+            return;
+        }
+        let rest = self.buffer.split_off(self.group);
+        let groups = std::mem::replace(&mut self.buffer, rest);
+        self.group = 0;
+        self.frames.push((self.epoch, Body::Groups(groups)));
+    }
+
+    /// Makes frames of the one group in the buffer, which is longer than a frame.
+    fn split_group(&mut self) {
+        let bytes = Arc::new(std::mem::take(&mut self.buffer));
+        self.group = 0;
+        let most = self.frame_bytes_max - GROUP_HEADER_BYTES;
+        let mut at = GROUP_HEADER_BYTES;
+        while at < bytes.len() {
+            let end = bytes.len().min(at + most);
+            let part = match (at == GROUP_HEADER_BYTES, end == bytes.len()) {
+                (true, _) => Part::First,
+                (false, false) => Part::Middle,
+                (false, true) => Part::Last,
+            };
+            let header = group_header(end - at, part);
+            let body = Body::Part(header, Arc::clone(&bytes), at..end);
+            self.frames.push((self.epoch, body));
+            at = end;
+        }
+    }
+
+    /// Hands what was written over to the log: at the end of a turn, and before the session takes
+    /// all gates.
+    ///
+    /// # Panics
+    /// When a group was begun and not ended, or was ended in an epoch that is closed.
+    #[inline]
+    pub fn hand_over(&mut self) {
+        if self.buffer.is_empty() && self.frames.is_empty() {
+            return;
+        }
+        self.hand_over_all();
+    }
+
+    fn hand_over_all(&mut self) {
+        assert!(!self.has_group(), "a group was begun and not ended");
+        let last = std::mem::take(&mut self.buffer);
+        let last = (!last.is_empty()).then_some((self.epoch, Body::Groups(last)));
+        self.group = 0;
+        let bytes: usize = self
+            .frames
+            .iter()
+            .chain(&last)
+            .map(|(_, body)| body.bytes())
+            .sum();
+        // Partner of the subtraction after the write: only the sum matters.
+        self.shared.pending.fetch_add(bytes, Ordering::Relaxed);
+        let queue = &self.shared.logs[self.log].queue;
+        if queue.push(self.frames.drain(..).chain(last), &mut self.buffer) {
+            queue.wake();
+        }
+    }
+
+    /// Waits while too much was handed over and is not yet written: before a gate is taken. Returns
+    /// at once when writes are refused anyway ([`super::Log::state`]).
+    #[inline]
+    pub fn wait_for_room(&self) {
+        if self.shared.pending.load(Ordering::Relaxed) > self.shared.options.pending_bytes_max {
+            self.shared.wait_for_room();
+        }
+    }
+}

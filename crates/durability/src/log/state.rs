@@ -1,0 +1,298 @@
+//! What all parts of the log share: options, counters, whether it may be written.
+//!
+//! | field | writer | ordering | readers |
+//! |---|---|---|---|
+//! | `pending` | sessions add, writers subtract | `Relaxed`: only the sum matters | sessions before a turn |
+//! | `condition` | [`Shared::set_condition`], under `reason` | `Release` | everybody, `Acquire` |
+//!
+//! States, with the functions that change them:
+//!
+//! ```text
+//! Open ◄── update_condition ──► Full          (no file could be made ahead, little room is left)
+//!   └────── cannot_write ──────► Failed ◄── cannot_write ── Full
+//! ```
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+
+use super::epochs::Epochs;
+use super::error::LogError;
+use super::queue::Queue;
+use super::supply::Supply;
+use super::writer::{Flush, Writer, is_full};
+use crate::disk::Disk;
+use crate::limits::{BLOCK_BYTES, EARLY_BYTES, FRAME_BYTES_MAX};
+
+/// Whether the log can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogState {
+    /// It can.
+    Open,
+    /// It has no room: writes are to be refused before they execute, until there is room again.
+    Full {
+        /// What the disk said.
+        reason: String,
+    },
+    /// Neither a write nor its repetition elsewhere succeeded: nothing more becomes durable, and
+    /// the server has to end.
+    Failed {
+        /// What the disk said.
+        reason: String,
+    },
+}
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Where: log i lies in directory i modulo their number. They exist.
+    pub directories: Vec<PathBuf>,
+    /// How many logs.
+    pub logs: usize,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Which database it is: files of another are refused.
+    pub identity: u128,
+    /// Bytes handed over and not yet written at which sessions wait before a turn.
+    pub pending_bytes_max: usize,
+    /// Whether loggers have threads. Without, what is to be written is written by the thread that
+    /// closes an epoch, in one order: for simulation.
+    pub threads: bool,
+}
+
+/// One log of several.
+#[derive(Debug)]
+pub(super) struct OneLog {
+    pub(super) queue: Queue,
+    pub(super) writer: Mutex<Writer>,
+    /// Bytes used of the present segment.
+    pub(super) segment_bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) written_bytes: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) write_us: AtomicU64,
+    pub(super) failed_writes: AtomicU64,
+}
+
+type Wake = Box<dyn Fn(u64) + Send + Sync>;
+
+/// What all parts of the log share.
+pub(super) struct Shared {
+    pub(super) options: LogOptions,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) incarnation: u64,
+    pub(super) logs: Vec<OneLog>,
+    pub(super) epochs: Epochs,
+    pub(super) supply: Supply,
+    pub(super) counters: Counters,
+    /// Bytes handed over and not yet written.
+    pub(super) pending: AtomicUsize,
+    room: (Mutex<()>, Condvar),
+    condition: AtomicU8,
+    reason: Mutex<String>,
+    wakes: RwLock<Vec<Wake>>,
+    /// What was met and survived, for the server's log.
+    notes: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Shared")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+const OPEN: u8 = 0;
+const FULL: u8 = 1;
+const FAILED: u8 = 2;
+/// Most notes that are kept until somebody takes them.
+const NOTES_MAX: usize = 16;
+
+impl Shared {
+    pub(super) fn new(
+        options: LogOptions,
+        disk: Arc<dyn Disk>,
+        incarnation: u64,
+        epochs: Epochs,
+        supply: Supply,
+    ) -> Self {
+        // All logs together write early before sessions have to wait.
+        let early = EARLY_BYTES.min(options.pending_bytes_max / options.logs / 2);
+        let log = |index| OneLog {
+            queue: Queue::new(early.max(1)),
+            writer: Mutex::new(Writer::new(index, options.segment_bytes)),
+            segment_bytes: AtomicU64::new(0),
+        };
+        Self {
+            logs: (0..options.logs).map(log).collect(),
+            options,
+            disk,
+            incarnation,
+            epochs,
+            supply,
+            counters: Counters::default(),
+            pending: AtomicUsize::new(0),
+            room: (Mutex::new(()), Condvar::new()),
+            condition: AtomicU8::new(OPEN),
+            reason: Mutex::new(String::new()),
+            wakes: RwLock::new(Vec::new()),
+            notes: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Most bytes of groups in a frame: several fit in a segment.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES_MAX.min((self.options.segment_bytes as usize - BLOCK_BYTES) / 4)
+    }
+
+    pub(super) fn add_wake(&self, wake: Wake) {
+        self.wakes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(wake);
+    }
+
+    pub(super) fn wake_all(&self) {
+        let durable = self.epochs.durable();
+        for wake in self
+            .wakes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            wake(durable);
+        }
+    }
+
+    pub(super) fn note(&self, error: &LogError) {
+        self.counters.failed_writes.fetch_add(1, Ordering::Relaxed);
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < NOTES_MAX {
+            notes.push(error.to_string());
+        }
+    }
+
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn condition(&self) -> u8 {
+        // Partner of the store in `set_condition`: the reason is read under its lock.
+        self.condition.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.condition() == FAILED
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.condition() == OPEN
+    }
+
+    pub(super) fn state(&self) -> LogState {
+        if self.is_open() {
+            return LogState::Open;
+        }
+        let reason = self
+            .reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        match self.condition() {
+            OPEN => LogState::Open,
+            FULL => LogState::Full { reason },
+            _ => LogState::Failed { reason },
+        }
+    }
+
+    fn set_condition(&self, condition: u8, why: String) {
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.condition();
+        if before == FAILED || before == condition {
+            return;
+        }
+        *reason = why;
+        self.condition.store(condition, Ordering::Release);
+        drop(reason);
+        self.wake_waiting();
+        self.wake_all();
+    }
+
+    fn wake_waiting(&self) {
+        // Taking the lock lets a session that has just found no room begin to wait first.
+        drop(self.room.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.room.1.notify_all();
+    }
+
+    /// A segment could not be begun, or neither of two could be written.
+    pub(super) fn cannot_write(&self, log: usize, error: &LogError) -> Flush {
+        if is_full(error) {
+            self.logs[log]
+                .segment_bytes
+                .store(self.options.segment_bytes, Ordering::Relaxed);
+            self.set_condition(FULL, error.to_string());
+            Flush::NoRoom
+        } else {
+            self.set_condition(FAILED, error.to_string());
+            Flush::Failed
+        }
+    }
+
+    /// A batch of a log is durable: so many bytes of groups, and perhaps an awaited epoch.
+    pub(super) fn written(&self, log: usize, bytes: usize, awaited: bool) {
+        let max = self.options.pending_bytes_max;
+        let before = self.pending.fetch_sub(bytes, Ordering::Relaxed);
+        if before > max && before - bytes <= max {
+            self.wake_waiting();
+        }
+        if awaited {
+            self.wake_all();
+        }
+        self.update_condition(log);
+    }
+
+    /// Full or open, from the room in the present segments and what the preparer met.
+    pub(super) fn update_condition(&self, log: usize) {
+        if self.is_open() {
+            if let Some(trouble) = self.lacks_room(log) {
+                self.set_condition(FULL, trouble);
+            }
+        } else if (0..self.logs.len()).all(|log| self.lacks_room(log).is_none()) {
+            self.set_condition(OPEN, String::new());
+        }
+    }
+
+    /// Why writes are refused for the sake of this log: no file is ready, and the present segment
+    /// has little room. While a file is being made for the first time, there is no trouble yet.
+    fn lacks_room(&self, log: usize) -> Option<String> {
+        let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
+        let low = used == 0 || self.options.segment_bytes - used < self.options.segment_bytes / 4;
+        if low { self.supply.trouble(log) } else { None }
+    }
+
+    /// Waits until less is pending; returns at once when nothing can be written.
+    pub(super) fn wait_for_room(&self) {
+        if !self.options.threads {
+            for log in &self.logs {
+                log.writer
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .flush(self, None);
+            }
+            return;
+        }
+        for log in &self.logs {
+            log.queue.wake();
+        }
+        let guard = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let crowded = |(): &mut ()| {
+            self.is_open() && self.pending.load(Ordering::Relaxed) > self.options.pending_bytes_max
+        };
+        drop(self.room.1.wait_while(guard, crowded));
+    }
+}

@@ -1,0 +1,266 @@
+//! Writing one log: frames from the queue into blocks, blocks into the segment, one segment after
+//! the other, and what is done when that fails.
+//!
+//! | field | writer | under |
+//! |---|---|---|
+//! | all of [`Writer`] | whoever flushes: the logger's thread, or the thread that closes an epoch | the lock around it |
+//!
+//! ```text
+//! batch: empty ── take ──► taken ── written, synced ──► empty (marks count, buffers go back)
+//!                            │  ▲
+//!           write fails once │  │ the same frames, into a fresh segment
+//!                            ▼  │
+//!                   no segment ─┴─ no room ──► taken, tried again later ([`Flush::NoRoom`])
+//!                            └──── fails again ──► the log has failed ([`Flush::Failed`])
+//! ```
+//!
+//! Invariants:
+//! - **LW1** A frame counts as written only when the write that holds all of it, and the sync where
+//!   the file is not written through, returned without an error; until then it stays in the batch.
+//! - **LW2** After a failed write or sync nothing is ever written to that segment again, and
+//!   nothing in it that was not synced before counts: the batch goes to a fresh segment, whose
+//!   first sequence says from where on it replaces the old one (LS3).
+//! - **LW3** A block that was written is never written again: a batch begins at a block's beginning
+//!   and is padded with zeros to a block's end.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use pando_io::file::AlignedBuffer;
+
+use super::error::LogError;
+use super::frame::{self, FrameKind};
+use super::queue::Entry;
+use super::segment::{self, Header};
+use super::state::{OneLog, Shared};
+use super::supply::Sealed;
+use crate::disk::DiskFile;
+use crate::limits::{BLOCK_BYTES, WRITE_BYTES_MAX};
+
+#[derive(Debug)]
+struct Segment {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    salt: u64,
+    at: u64,
+    last_epoch: u64,
+}
+
+/// What came of writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flush {
+    /// What was asked for is durable.
+    Done,
+    /// There is no room for a segment; what could not be written is kept.
+    NoRoom,
+    /// The log has failed.
+    Failed,
+}
+
+/// What writes one log.
+#[derive(Debug)]
+pub(super) struct Writer {
+    log: usize,
+    segment: Option<Segment>,
+    next_ordinal: u64,
+    buffer: AlignedBuffer,
+    batch: Vec<Entry>,
+}
+
+impl Writer {
+    pub(super) fn new(log: usize, segment_bytes: u64) -> Self {
+        let most = WRITE_BYTES_MAX.min(segment_bytes as usize - BLOCK_BYTES);
+        Self {
+            log,
+            segment: None,
+            next_ordinal: 0,
+            buffer: AlignedBuffer::new(most),
+            batch: Vec::new(),
+        }
+    }
+
+    /// Writes what was handed over: all of it, or up to the mark of the epoch `until`.
+    pub(super) fn flush(&mut self, shared: &Shared, until: Option<u64>) -> Flush {
+        if shared.has_failed() {
+            return Flush::Failed;
+        }
+        loop {
+            if self.batch.is_empty() {
+                self.take(shared, until);
+            }
+            let Some(last) = self.batch.last() else {
+                return Flush::Done;
+            };
+            let reached = last.body.kind() != FrameKind::Groups
+                && until.is_some_and(|epoch| epoch <= last.epoch);
+            match self.write(shared) {
+                Ok(()) => {}
+                Err(error) => return shared.cannot_write(self.log, &error),
+            }
+            if reached {
+                return Flush::Done;
+            }
+        }
+    }
+
+    fn this<'a>(&self, shared: &'a Shared) -> &'a OneLog {
+        &shared.logs[self.log]
+    }
+
+    /// Bytes that the present segment still takes.
+    fn room(&self, shared: &Shared) -> usize {
+        let left = |segment: &Segment| (shared.options.segment_bytes - segment.at) as usize;
+        self.segment.as_ref().map_or(0, left)
+    }
+
+    /// Takes the next batch; lets go of a segment that is too full for its first frame.
+    fn take(&mut self, shared: &Shared, until: Option<u64>) {
+        let queue = &self.this(shared).queue;
+        let Some(first) = queue.next_bytes() else {
+            return;
+        };
+        let most = self.buffer.room() + self.buffer.len();
+        if first > self.room(shared) {
+            self.seal(shared);
+            queue.take(most, until, &mut self.batch);
+        } else {
+            queue.take(most.min(self.room(shared)), until, &mut self.batch);
+        }
+    }
+
+    /// Nothing will be written to the present segment any more.
+    fn seal(&mut self, shared: &Shared) {
+        if let Some(segment) = self.segment.take() {
+            shared.supply.seal(Sealed {
+                path: segment.path,
+                last_epoch: segment.last_epoch,
+                bytes: segment.at,
+            });
+        }
+    }
+
+    fn write(&mut self, shared: &Shared) -> Result<(), LogError> {
+        // A file that was made ahead may be bad, too; the second attempt makes its own. More would
+        // only delay what has to be said.
+        if self.segment.is_none()
+            && let Err(error) = self.begin_segment(shared)
+        {
+            if is_full(&error) {
+                return Err(error);
+            }
+            shared.note(&error);
+            self.begin_segment(shared)?;
+        }
+        match self.write_batch(shared) {
+            Ok(()) => {}
+            Err(error) => {
+                shared.note(&error);
+                // What it holds beyond the last sync may be as new as the batch.
+                let newest = self.batch.iter().map(|entry| entry.epoch).max();
+                if let Some(segment) = &mut self.segment {
+                    segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
+                }
+                self.seal(shared);
+                self.begin_segment(shared)?;
+                if let Err(error) = self.write_batch(shared) {
+                    self.seal(shared);
+                    return Err(error);
+                }
+            }
+        }
+        self.count(shared);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, shared: &Shared) -> Result<(), LogError> {
+        let header = Header {
+            identity: shared.options.identity,
+            log: self.log as u32,
+            incarnation: shared.incarnation,
+            ordinal: self.next_ordinal,
+            first: self.batch[0].sequence,
+            salt: fastrand::u64(..),
+            bytes: shared.options.segment_bytes,
+            durable: shared.epochs.lock().durable_written,
+        };
+        let free = shared.supply.take(&*shared.disk, self.log)?;
+        // Even if it fails half-way, no other file may get this name.
+        self.next_ordinal += 1;
+        let (path, file) = segment::begin(&*shared.disk, free, &header)?;
+        self.segment = Some(Segment {
+            path,
+            file,
+            salt: header.salt,
+            at: BLOCK_BYTES as u64,
+            last_epoch: 0,
+        });
+        Ok(())
+    }
+
+    fn write_batch(&mut self, shared: &Shared) -> Result<(), LogError> {
+        let segment = self.segment.as_mut().expect("a segment was begun");
+        self.buffer.clear();
+        for entry in &self.batch {
+            let what = (entry.body.kind(), entry.sequence, entry.epoch);
+            frame::encode(&mut self.buffer, segment.salt, what, entry.body.payload());
+        }
+        self.buffer.pad(BLOCK_BYTES);
+        let began = Instant::now();
+        let bytes = self.buffer.as_slice();
+        segment
+            .file
+            .write_all_at(bytes, segment.at)
+            .map_err(LogError::io("write", &segment.path))?;
+        if !segment.file.writes_through() {
+            segment
+                .file
+                .sync()
+                .map_err(LogError::io("sync", &segment.path))?;
+        }
+        let newest = self.batch.iter().map(|entry| entry.epoch).max();
+        segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
+        segment.at += bytes.len() as u64;
+        let counters = &shared.counters;
+        counters
+            .written_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        counters.writes.fetch_add(1, Ordering::Relaxed);
+        let micros = began.elapsed().as_micros() as u64;
+        counters.write_us.fetch_add(micros, Ordering::Relaxed);
+        self.this(shared)
+            .segment_bytes
+            .store(self.used(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn used(&self) -> u64 {
+        self.segment.as_ref().map_or(0, |segment| segment.at)
+    }
+
+    /// The batch is durable.
+    fn count(&mut self, shared: &Shared) {
+        let mut bytes = 0;
+        let mut awaited = false;
+        for entry in &self.batch {
+            match entry.body.kind() {
+                FrameKind::Groups => bytes += entry.body.bytes(),
+                FrameKind::Mark => awaited |= shared.epochs.marked(entry.epoch),
+                FrameKind::Proof => {}
+            }
+        }
+        self.this(shared).queue.give_back(self.batch.drain(..));
+        shared.written(self.log, bytes, awaited);
+    }
+}
+
+/// Whether there was no room.
+pub(super) fn is_full(error: &LogError) -> bool {
+    let full = [
+        ErrorKind::StorageFull,
+        ErrorKind::QuotaExceeded,
+        ErrorKind::FileTooLarge,
+    ];
+    matches!(error, LogError::Io { error, .. } if full.contains(&error.kind()))
+}
