@@ -4,7 +4,7 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process.
+//! process. `report` answers every question on one page.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -14,6 +14,7 @@ mod distribution;
 mod embedded;
 mod figures;
 mod load;
+mod report;
 mod servers;
 mod wire;
 mod workload;
@@ -38,6 +39,22 @@ enum Question {
     Load(load::Options),
     /// Engines and embedded peers in process, on the Masstree paper's workload.
     Embedded(embedded::Options),
+    /// Every question, on one page.
+    Report(report::Options),
+    /// Starts a server as the other commands do, prints its process id, waits for standard input
+    /// to end.
+    #[command(hide = true)]
+    Hold {
+        /// A program that listens on `--port`.
+        program: std::path::PathBuf,
+    },
+    /// Listens and never answers.
+    #[command(hide = true)]
+    Mute {
+        /// On 127.0.0.1.
+        #[arg(long)]
+        port: u16,
+    },
     /// One measurement, in this process.
     #[command(hide = true, subcommand)]
     Cell(embedded::Cell),
@@ -48,6 +65,9 @@ fn main() -> ExitCode {
         Question::Wire(options) => wire::run(&options).map_err(Into::into),
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
+        Question::Report(options) => report::run(&options).map_err(Into::into),
+        Question::Hold { program } => servers::hold(&program).map_err(Into::into),
+        Question::Mute { port } => servers::mute(port).map_err(Into::into),
         Question::Cell(cell) => embedded::run_cell(&cell).map_err(Into::into),
     };
     match result {

@@ -1,4 +1,5 @@
-//! Servers under measurement: started on free ports of 127.0.0.1, pinned, ended when dropped.
+//! Servers under measurement: started on free ports of 127.0.0.1, pinned, ended when dropped, and
+//! by the kernel when this process ends in any other way (Ctrl-C, a kill, a panic that aborts).
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -90,7 +91,7 @@ impl Server {
             .and_then(|listener| listener.local_addr())
             .map_err(failed)?
             .port();
-        let process = Command::new("taskset")
+        let process = bound_to_this_process("taskset")
             .args(["-c", cpu, program])
             .args(arguments(port))
             .stdin(Stdio::null())
@@ -122,6 +123,18 @@ impl Server {
         Ok(server)
     }
 
+    /// Any program that takes `--port`.
+    pub(crate) fn program(program: &Path) -> Result<Self, ServerError> {
+        let program = program.display().to_string();
+        Self::start("server", &program, "0", |port| {
+            vec!["--port".into(), port.to_string()]
+        })
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.process.id()
+    }
+
     /// CPU time of all its threads so far (10 ms resolution).
     pub(crate) fn cpu_time(&self) -> Result<CpuTime, ServerError> {
         cpu_time_of(self.process.id())
@@ -141,6 +154,26 @@ impl Server {
     }
 }
 
+/// A command for `program` that the kernel kills when the thread that started it ends: `setpriv`
+/// asks for that before it becomes the program. Without `setpriv` nobody does.
+///
+/// To be started by a thread that lives as long as the command is wanted.
+pub(crate) fn bound_to_this_process(program: &str) -> Command {
+    let able = Command::new("setpriv")
+        .args(["--pdeathsig", "keep", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !able {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", program]);
+    command
+}
+
 /// CPU time that all threads of a process have used (10 ms resolution).
 pub(crate) fn cpu_time_of(process: u32) -> Result<CpuTime, ServerError> {
     let failed = |source| ServerError::Accounting { process, source };
@@ -155,6 +188,25 @@ pub(crate) fn cpu_time_of(process: u32) -> Result<CpuTime, ServerError> {
         }),
         _ => Err(failed(io::Error::from(io::ErrorKind::InvalidData))),
     }
+}
+
+/// Starts a server, says which process it is, and ends it when standard input ends.
+pub(crate) fn hold(program: &Path) -> Result<(), ServerError> {
+    let server = Server::program(program)?;
+    println!("{}", server.process());
+    // An error ends the input as well.
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    Ok(())
+}
+
+/// Takes connections and keeps them, unanswered.
+pub(crate) fn mute(port: u16) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let mut connections = Vec::new();
+    for connection in listener.incoming() {
+        connections.push(connection?);
+    }
+    Ok(())
 }
 
 impl Drop for Server {

@@ -17,13 +17,13 @@ mod open;
 mod requests;
 mod worker;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use hdrhistogram::Histogram;
 use thiserror::Error;
 
@@ -191,6 +191,32 @@ pub(crate) fn run(options: &Options) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// The options alone, for callers that are no command line.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Fills the server at this port of 127.0.0.1, if the options say so, and measures it once: figures
+/// as names and values.
+pub(crate) fn figures_of(port: u16, options: &[String]) -> Result<Vec<(String, f64)>, LoadError> {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let own = ["load".to_owned(), server.to_string()];
+    let Line { options } = Line::parse_from(own.iter().chain(options));
+    check(&options)?;
+    if options.fill {
+        worker::fill(&options, server)?;
+    }
+    let items = Arc::new(AtomicU64::new(options.keys));
+    let sample = measure(&options, server, &items, options.seed)?;
+    Ok(FIGURES
+        .iter()
+        .map(|(name, figure)| ((*name).to_owned(), figure(&sample)))
+        .filter(|(_, value)| value.is_finite())
+        .collect())
+}
+
 fn check(options: &Options) -> Result<(), LoadError> {
     if let Some(server) = options
         .servers
@@ -271,6 +297,26 @@ fn measure(
 
 type Figure = (&'static str, fn(&Sample) -> f64);
 
+const FIGURES: [Figure; 7] = [
+    ("thousand requests/s", |sample| sample.rate / 1e3),
+    ("latency p50, µs", |sample| {
+        sample.latency.value_at_quantile(0.5) as f64
+    }),
+    ("latency p99, µs", |sample| {
+        sample.latency.value_at_quantile(0.99) as f64
+    }),
+    ("latency p99.9, µs", |sample| {
+        sample.latency.value_at_quantile(0.999) as f64
+    }),
+    ("latency max, µs", |sample| sample.latency.max() as f64),
+    ("server CPU s per million", |sample| {
+        sample.cpu_per_million.unwrap_or(f64::NAN)
+    }),
+    ("requests that could not be sent in time", |sample| {
+        sample.unsent as f64
+    }),
+];
+
 fn report(options: &Options, samples: &[Vec<Sample>]) {
     let workload = options.workload();
     println!(
@@ -291,26 +337,7 @@ fn report(options: &Options, samples: &[Vec<Sample>]) {
             .rate
             .map_or("closed loop".into(), |rate| format!("{rate} requests/s"))
     );
-    let figures: [Figure; 7] = [
-        ("thousand requests/s", |sample| sample.rate / 1e3),
-        ("latency p50, µs", |sample| {
-            sample.latency.value_at_quantile(0.5) as f64
-        }),
-        ("latency p99, µs", |sample| {
-            sample.latency.value_at_quantile(0.99) as f64
-        }),
-        ("latency p99.9, µs", |sample| {
-            sample.latency.value_at_quantile(0.999) as f64
-        }),
-        ("latency max, µs", |sample| sample.latency.max() as f64),
-        ("server CPU s per million", |sample| {
-            sample.cpu_per_million.unwrap_or(f64::NAN)
-        }),
-        ("requests that could not be sent in time", |sample| {
-            sample.unsent as f64
-        }),
-    ];
-    for (name, figure) in figures {
+    for (name, figure) in FIGURES {
         let unsent = samples.iter().flatten().any(|sample| sample.unsent > 0);
         if name.starts_with("requests that") && !unsent {
             continue;

@@ -1,0 +1,118 @@
+//! The questions of a report, one file per group.
+
+mod rows;
+mod tree;
+mod wire;
+
+use super::model::{Cell, Chart, Comparison, Job, Panel, Question, Sizes};
+
+/// All questions, in the order of the page.
+pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
+    vec![
+        tree::decimal(sizes),
+        tree::ladder(sizes),
+        tree::fixed(sizes),
+        tree::prefix(sizes),
+        tree::threads(sizes),
+        tree::skew(sizes),
+        rows::mycsb(sizes),
+        rows::ycsb(sizes),
+        rows::distributions(sizes),
+        rows::fields(sizes),
+        wire::paper(sizes),
+        wire::ycsb(sizes),
+        wire::latency(sizes),
+    ]
+}
+
+const PUT: &str = "put, million/s";
+const GET: &str = "get, million/s";
+
+fn panel(figure: &'static str, title: &str, unit: &'static str, chart: Chart) -> Panel {
+    Panel {
+        figure,
+        title: title.into(),
+        unit,
+        chart,
+        less_is_better: false,
+    }
+}
+
+/// A cell measured by `cell` with these arguments, separated by spaces.
+fn process(series: &str, place: &str, arguments: &str) -> Cell {
+    Cell {
+        series: series.into(),
+        place: place.into(),
+        job: Job::Process(arguments.split(' ').map(String::from).collect()),
+    }
+}
+
+/// A paper's statement on `figure` of two cells.
+fn comparison(
+    what: &str,
+    paper: &'static str,
+    figure: &'static str,
+    above: (&str, &str),
+    below: (&str, &str),
+) -> Comparison {
+    let own = |(series, place): (&str, &str)| (series.to_owned(), place.to_owned());
+    Comparison {
+        what: what.into(),
+        paper,
+        figure,
+        above: own(above),
+        below: own(below),
+    }
+}
+
+fn thousands(count: usize) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        1000..1_000_000 => format!("{} thousand", count as f64 / 1e3),
+        _ => format!("{} million", count as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_comparison_names_cells_that_are_measured() {
+        for question in all(&Sizes::quick()) {
+            let has = |end: &(String, String)| {
+                let mut cells = question.cells.iter();
+                cells.any(|cell| (&cell.series, &cell.place) == (&end.0, &end.1))
+            };
+            for comparison in &question.comparisons {
+                assert!(
+                    has(&comparison.above),
+                    "{}: {}",
+                    question.id,
+                    comparison.what
+                );
+                assert!(
+                    has(&comparison.below),
+                    "{}: {}",
+                    question.id,
+                    comparison.what
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_cells_of_a_question_share_a_name() {
+        for question in all(&Sizes::quick()) {
+            let mut names: Vec<_> = question
+                .cells
+                .iter()
+                .map(|cell| (&cell.series, &cell.place))
+                .collect();
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", question.id);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Questions about the tree: the Masstree paper's §6, in process.
+
+use super::{Chart, GET, PUT, Panel, Question, Sizes, comparison, panel, process, thousands};
+
+const ORDERED: [&str; 6] = [
+    "pando-masstree",
+    "masstree-crate",
+    "btree-lock",
+    "crossbeam-skiplist",
+    "scc-tree",
+    "redb",
+];
+const HASHED: [&str; 3] = ["dashmap", "papaya", "scc-hash"];
+
+pub(super) fn decimal(sizes: &Sizes) -> Question {
+    let keys = sizes.keys;
+    let scans = |figure, title: &str| panel(figure, title, "million entries/s", Chart::Bars);
+    Question {
+        id: "decimal",
+        title: "Decimal keys, one thread",
+        asks: "How fast are puts, gets and scans on the paper's 1-to-10-byte decimal keys?",
+        method: format!(
+            "{} keys drawn from 31 bits, 8-byte values, put into an empty map, then read in another \
+             order; scans take 100 entries. redb runs on its memory backend, 1,000 puts to a \
+             transaction. Hash maps cannot scan. Resident memory is the process's growth over the \
+             puts.",
+            thousands(keys)
+        ),
+        place: "",
+        panels: vec![
+            panel(PUT, "Puts into an empty map", "million/s", Chart::Bars),
+            panel(GET, "Gets, one at a time", "million/s", Chart::Bars),
+            panel(
+                "get in batches of 32, million/s",
+                "Gets, 32 at a time",
+                "million/s",
+                Chart::Bars,
+            ),
+            scans(
+                "100-key scans forward, million entries/s",
+                "Scans forward, 100 entries each",
+            ),
+            scans(
+                "100-key scans backward, million entries/s",
+                "Scans backward, 100 entries each",
+            ),
+            Panel {
+                less_is_better: true,
+                ..panel(
+                    "resident bytes per key",
+                    "Memory (less is better)",
+                    "resident bytes per key",
+                    Chart::Bars,
+                )
+            },
+        ],
+        cells: ORDERED
+            .iter()
+            .chain(&HASHED)
+            .map(|target| {
+                let arguments = format!(
+                    "points --target {target} --keys {keys} --shape decimal --threads 1 --seed 1"
+                );
+                process(target, "decimal keys", &arguments)
+            })
+            .collect(),
+        comparisons: Vec::new(),
+    }
+}
+
+const RUNGS: [(&str, &str); 9] = [
+    ("binary", "binary tree"),
+    ("intcmp", "+ integer comparison"),
+    ("four-tree", "4-tree"),
+    ("b-tree", "B-tree"),
+    ("prefetch", "+ prefetch"),
+    ("permuter", "+ permuter"),
+    ("masstree", "Masstree"),
+    ("huge-pages", "+ huge pages"),
+    ("batching", "+ batches of 32"),
+];
+
+pub(super) fn ladder(sizes: &Sizes) -> Question {
+    let Sizes { keys, threads, .. } = *sizes;
+    let step = |what: &str, paper, figure, above, below| {
+        comparison(what, paper, figure, (above, "rung"), (below, "rung"))
+    };
+    Question {
+        id: "figure-8",
+        title: "From a binary tree to Masstree (figure 8)",
+        asks: "What does each design feature gain?",
+        method: format!(
+            "{} decimal keys, {threads} threads. The rungs below Masstree are safe Rust over arenas \
+             and belong to this tool; prefetch is one load per cache line. The paper has \
+             140 million keys and 16 cores, and puts huge pages before integer comparison.",
+            thousands(keys)
+        ),
+        place: "",
+        panels: vec![
+            panel(GET, "Gets", "million/s", Chart::Bars),
+            panel(PUT, "Puts", "million/s", Chart::Bars),
+        ],
+        cells: RUNGS
+            .iter()
+            .map(|(rung, name)| {
+                let arguments = format!("ladder --rung {rung} --keys {keys} --threads {threads}");
+                process(name, "rung", &arguments)
+            })
+            .collect(),
+        comparisons: vec![
+            step(
+                "Integer comparison, gets",
+                "1.15–1.24×",
+                GET,
+                RUNGS[1].1,
+                RUNGS[0].1,
+            ),
+            step(
+                "4-tree over it, gets",
+                "1.41–1.44×",
+                GET,
+                RUNGS[2].1,
+                RUNGS[1].1,
+            ),
+            step(
+                "B-tree over 4-tree, puts",
+                "0.88×",
+                PUT,
+                RUNGS[3].1,
+                RUNGS[2].1,
+            ),
+            step(
+                "B-tree with prefetch over 4-tree, gets",
+                "1.09–1.31×",
+                GET,
+                RUNGS[4].1,
+                RUNGS[2].1,
+            ),
+            step("Permuter, puts", "1.04×", PUT, RUNGS[5].1, RUNGS[4].1),
+            step(
+                "Masstree over it, gets",
+                "1.04–1.08×",
+                GET,
+                RUNGS[6].1,
+                RUNGS[5].1,
+            ),
+            step(
+                "Masstree over it, puts",
+                "1.04–1.08×",
+                PUT,
+                RUNGS[6].1,
+                RUNGS[5].1,
+            ),
+            step(
+                "Huge pages, gets",
+                "1.27–1.37× (allocator included)",
+                GET,
+                RUNGS[7].1,
+                RUNGS[6].1,
+            ),
+            step(
+                "Batches, gets",
+                "planned, not measured",
+                GET,
+                RUNGS[8].1,
+                RUNGS[7].1,
+            ),
+        ],
+    }
+}
+
+pub(super) fn fixed(sizes: &Sizes) -> Question {
+    let keys = sizes.keys;
+    let mut cells: Vec<_> = ["pando-masstree", "congee", "masstree-crate", "btree-lock"]
+        .iter()
+        .chain(&HASHED)
+        .map(|target| {
+            let arguments = format!(
+                "points --target {target} --keys {keys} --shape digits --threads 1 --seed 1"
+            );
+            process(target, "8 digits", &arguments)
+        })
+        .collect();
+    for (rung, name) in [
+        ("fixed", "B-tree for 8-byte keys"),
+        ("permuter", "B-tree for 16-byte keys"),
+        ("single", "the same without locks"),
+    ] {
+        let arguments = format!("ladder --rung {rung} --keys {keys} --shape digits --threads 1");
+        cells.push(process(name, "8 digits", &arguments));
+    }
+    let place = "8 digits";
+    Question {
+        id: "flexibility",
+        title: "What flexibility costs (§6.4)",
+        asks: "How much would fixed keys, a single core or no order gain?",
+        method: format!(
+            "{} keys of 8 digits, one thread. The B-trees are the ladder's `+ permuter`; congee is \
+             an adaptive radix tree for 8-byte keys.",
+            thousands(keys)
+        ),
+        place: "",
+        panels: vec![
+            panel(GET, "Gets", "million/s", Chart::Bars),
+            panel(PUT, "Puts", "million/s", Chart::Bars),
+        ],
+        cells,
+        comparisons: vec![
+            comparison(
+                "B-tree for fixed keys over Masstree, gets",
+                "1.008×",
+                GET,
+                ("B-tree for 8-byte keys", place),
+                ("pando-masstree", place),
+            ),
+            comparison(
+                "Without locks and versions, puts (ladder's B-tree)",
+                "1.13× (Masstree)",
+                PUT,
+                ("the same without locks", place),
+                ("B-tree for 16-byte keys", place),
+            ),
+            comparison(
+                "Hash table (papaya) over Masstree, gets",
+                "2.5× (their own table)",
+                GET,
+                ("papaya", place),
+                ("pando-masstree", place),
+            ),
+        ],
+    }
+}
+
+pub(super) fn prefix(sizes: &Sizes) -> Question {
+    let Sizes { keys, threads, .. } = *sizes;
+    let mut cells = Vec::new();
+    for bytes in [8, 16, 24, 32, 40, 48] {
+        for target in &ORDERED[..4] {
+            let arguments = format!(
+                "prefix --target {target} --key-bytes {bytes} --keys {keys} --threads {threads}"
+            );
+            cells.push(process(target, &bytes.to_string(), &arguments));
+        }
+    }
+    Question {
+        id: "figure-9",
+        title: "Keys with a common prefix (figure 9)",
+        asks: "Does a tree of layers stay fast when keys share long prefixes?",
+        method: format!(
+            "{} keys whose last 8 bytes, digits, differ and whose first 0 to 40 are the same; \
+             gets on {threads} threads. The paper compares with its B-tree of 16-byte keys; here the \
+             locked BTreeMap compares whole keys in the same way.",
+            thousands(keys)
+        ),
+        place: "key length, bytes",
+        panels: vec![panel(
+            GET,
+            "Gets by length of the key",
+            "million/s",
+            Chart::Lines,
+        )],
+        cells,
+        comparisons: vec![
+            comparison(
+                "Masstree over a B-tree, 16-byte keys",
+                "1.4×",
+                GET,
+                ("pando-masstree", "16"),
+                ("btree-lock", "16"),
+            ),
+            comparison(
+                "Masstree over a B-tree, 48-byte keys",
+                "3.4×",
+                GET,
+                ("pando-masstree", "48"),
+                ("btree-lock", "48"),
+            ),
+            comparison(
+                "48-byte keys over 8-byte keys, the crate masstree",
+                "not in the paper",
+                GET,
+                ("masstree-crate", "48"),
+                ("masstree-crate", "8"),
+            ),
+            comparison(
+                "48-byte keys over 8-byte keys, ours",
+                "not in the paper",
+                GET,
+                ("pando-masstree", "48"),
+                ("pando-masstree", "8"),
+            ),
+        ],
+    }
+}
+
+pub(super) fn threads(sizes: &Sizes) -> Question {
+    let keys = sizes.keys;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let counts: Vec<usize> = [1, 2, 4, 8, 16]
+        .into_iter()
+        .filter(|count| *count <= cores.max(sizes.threads))
+        .collect();
+    let mut cells = Vec::new();
+    for count in &counts {
+        for target in ["pando-masstree", "masstree-crate", "btree-lock", "papaya"] {
+            let arguments = format!(
+                "points --target {target} --keys {keys} --shape decimal --threads {count} --seed 1"
+            );
+            cells.push(process(target, &count.to_string(), &arguments));
+        }
+    }
+    let most = counts.last().map_or(String::new(), ToString::to_string);
+    let over = |what: &str, figure| {
+        comparison(
+            &format!("{what}, {most} threads over one"),
+            "12.6× at 16 cores",
+            figure,
+            ("pando-masstree", &most),
+            ("pando-masstree", "1"),
+        )
+    };
+    Question {
+        id: "figure-10",
+        title: "More threads (figure 10)",
+        asks: "How does throughput grow with the threads on one tree?",
+        method: format!(
+            "{} decimal keys, as many threads as places say on this machine's {cores} cores; the \
+             total of all threads.",
+            thousands(keys)
+        ),
+        place: "threads",
+        panels: vec![
+            panel(GET, "Gets, all threads together", "million/s", Chart::Lines),
+            panel(PUT, "Puts, all threads together", "million/s", Chart::Lines),
+        ],
+        comparisons: vec![over("Gets", GET), over("Puts", PUT)],
+        cells,
+    }
+}
+
+pub(super) fn skew(sizes: &Sizes) -> Question {
+    let Sizes { keys, threads, .. } = *sizes;
+    let mut cells = Vec::new();
+    for delta in [0, 1, 3, 5, 7, 9] {
+        for (series, flag) in [
+            ("one shared tree", ""),
+            ("a tree per thread", " --partitioned"),
+        ] {
+            let arguments = format!("skew --delta {delta} --keys {keys} --threads {threads}{flag}");
+            cells.push(process(series, &delta.to_string(), &arguments));
+        }
+    }
+    Question {
+        id: "figure-11",
+        title: "Skew between partitions (figure 11)",
+        asks: "When is one shared tree better than a tree per thread?",
+        method: format!(
+            "{} decimal keys in {threads} partitions on {threads} threads, gets; the last partition \
+             gets δ times more requests than another. A partitioned run ends with its slowest \
+             thread. The partitions' trees are the concurrent engine. The paper has 16 partitions, \
+             where δ = 9 leaves 80 % of the cores idle; with {threads} the loss is smaller: the \
+             hot one gets (1 + δ) of {threads} + δ parts.",
+            thousands(keys)
+        ),
+        place: "skewness δ",
+        panels: vec![panel(GET, "Gets by skewness", "million/s", Chart::Lines)],
+        cells,
+        comparisons: vec![
+            comparison(
+                "A tree per thread over one tree, δ = 0",
+                "1.5×",
+                GET,
+                ("a tree per thread", "0"),
+                ("one shared tree", "0"),
+            ),
+            comparison(
+                "One tree over a tree per thread, δ = 9",
+                "3.5× (16 partitions)",
+                GET,
+                ("one shared tree", "9"),
+                ("a tree per thread", "9"),
+            ),
+        ],
+    }
+}

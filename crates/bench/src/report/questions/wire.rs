@@ -1,0 +1,168 @@
+//! Questions about servers: the Masstree paper's §7 and YCSB over the wire, and latency under a
+//! set rate.
+
+use super::super::model::Peer;
+use super::{Cell, Chart, Comparison, Job, Panel, Question, Sizes, comparison, panel};
+
+const RATE: &str = "thousand requests/s";
+const CPU: &str = "server CPU s per million";
+
+const METHOD: &str = "Servers started for each measurement, on one core with one worker; the \
+                      client on the other, 20 connections. Loopback, no persistence. CPU is what \
+                      the server's process used per million requests, a figure that survives a \
+                      client that saturates first.";
+
+const PEERS: [(&str, Peer); 2] = [("pando", Peer::Pando), ("redis", Peer::Redis)];
+
+fn cell(sizes: &Sizes, series: &str, peer: Peer, place: &str, more: &str) -> Cell {
+    let seconds = sizes.wire_ms as f64 / 1e3;
+    let line = format!(
+        "--connections 20 --keys {} --fill --seconds {seconds} --warm-up {} {more}",
+        sizes.rows,
+        seconds / 4.0
+    );
+    Cell {
+        series: series.into(),
+        place: place.into(),
+        job: Job::Wire {
+            peer,
+            options: line.split(' ').map(String::from).collect(),
+        },
+    }
+}
+
+fn panels() -> Vec<Panel> {
+    vec![
+        panel(RATE, "Requests", "thousand/s", Chart::Bars),
+        Panel {
+            less_is_better: true,
+            ..panel(
+                CPU,
+                "Server CPU (less is better)",
+                "seconds per million requests",
+                Chart::Bars,
+            )
+        },
+    ]
+}
+
+/// Cells of both servers; only ours where the workload needs ranges over keys.
+fn both(sizes: &Sizes, place: &str, more: &str, ranges: bool) -> Vec<Cell> {
+    PEERS
+        .iter()
+        .filter(|(_, peer)| !ranges || *peer == Peer::Pando)
+        .map(|(series, peer)| cell(sizes, series, *peer, place, more))
+        .collect()
+}
+
+fn over_redis(what: &str, paper: &'static str, place: &str) -> Comparison {
+    comparison(
+        &format!("{what}: over Redis"),
+        paper,
+        RATE,
+        ("pando", place),
+        ("redis", place),
+    )
+}
+
+pub(super) fn paper(sizes: &Sizes) -> Question {
+    let mut cells = Vec::new();
+    for (place, workload, ranges) in [
+        ("get", "decimal-get", false),
+        ("put", "decimal-put", false),
+        ("MYCSB A", "mycsb-a", false),
+        ("MYCSB B", "mycsb-b", false),
+        ("MYCSB C", "mycsb-c", false),
+        ("MYCSB E", "mycsb-e", true),
+    ] {
+        // A reply to a range is as large as some fifty others.
+        let depth = if ranges { 4 } else { 32 };
+        let more = format!("--workload {workload} --pipeline {depth}");
+        cells.extend(both(sizes, place, &more, ranges));
+    }
+    Question {
+        id: "figure-13",
+        title: "Servers on the paper's workloads (figure 13)",
+        asks: "How fast is the server, beside Redis, on gets, puts and MYCSB?",
+        method: format!(
+            "{} keys or rows, 32 requests in a pipeline (4 for E). {METHOD} Rows are hashes on \
+             both sides; Redis cannot range over keys (E). The paper's figures are for one core \
+             (get, put) or 16 cores against 16 Redis processes (MYCSB), over a network.",
+            super::thousands(sizes.rows)
+        ),
+        place: "",
+        panels: panels(),
+        cells,
+        comparisons: vec![
+            over_redis("get", "1.69× (1 core: 0.91 and 0.54 million/s)", "get"),
+            over_redis("put", "2.14× (1 core: 0.60 and 0.28 million/s)", "put"),
+            over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
+            over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
+            over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
+        ],
+    }
+}
+
+pub(super) fn ycsb(sizes: &Sizes) -> Question {
+    let mut cells = Vec::new();
+    for (place, workload) in [
+        ("A", "ycsb-a"),
+        ("B", "ycsb-b"),
+        ("C", "ycsb-c"),
+        ("D", "ycsb-d"),
+        ("E", "ycsb-e"),
+        ("F", "ycsb-f"),
+    ] {
+        let ranges = workload == "ycsb-e";
+        let depth = if ranges { 2 } else { 16 };
+        let more = format!("--workload {workload} --pipeline {depth}");
+        cells.extend(both(sizes, place, &more, ranges));
+    }
+    Question {
+        id: "ycsb-wire",
+        title: "YCSB over the wire",
+        asks: "How fast is the server, beside Redis, on YCSB's core workloads?",
+        method: format!(
+            "{} rows of ten 100-byte fields as hashes (HGETALL, HSET; KRANGE for E), 16 requests in \
+             a pipeline (2 for E). {METHOD} Redis cannot range over keys (E).",
+            super::thousands(sizes.rows)
+        ),
+        place: "",
+        panels: panels(),
+        cells,
+        comparisons: Vec::new(),
+    }
+}
+
+pub(super) fn latency(sizes: &Sizes) -> Question {
+    let mut cells = Vec::new();
+    for rate in [5, 10, 20, 40] {
+        for (series, peer) in PEERS {
+            let more = format!("--rate {rate}000");
+            cells.push(cell(sizes, series, peer, &rate.to_string(), &more));
+        }
+    }
+    let quantile = |figure, title: &str| Panel {
+        less_is_better: true,
+        ..panel(figure, title, "µs", Chart::Lines)
+    };
+    Question {
+        id: "latency",
+        title: "Latency under a set rate",
+        asks: "How long do requests wait when clients do not?",
+        method: format!(
+            "Open loop: 95 % GET, 5 % SET of 8 bytes over {} keys fall due at a fixed rate; latency \
+             counts from the due time, so a stall is charged for every request that waited. \
+             {METHOD}",
+            super::thousands(sizes.rows)
+        ),
+        place: "thousand requests/s",
+        panels: vec![
+            quantile("latency p50, µs", "Median latency"),
+            quantile("latency p99, µs", "99th percentile"),
+            quantile("latency p99.9, µs", "99.9th percentile"),
+        ],
+        cells,
+        comparisons: Vec::new(),
+    }
+}

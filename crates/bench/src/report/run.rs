@@ -1,0 +1,86 @@
+//! Measures the cells of questions in turns.
+
+use std::path::Path;
+
+use super::model::{Cell, Job, Peer, Question, Sizes};
+use super::progress::Progress;
+use super::samples::Samples;
+use crate::load;
+use crate::servers::{Server, bound_to_this_process};
+
+/// Core of the servers and core of the client, where there are two.
+const SERVER_CPU: &str = "0";
+
+/// Round by round, every cell of every question. A cell that cannot be measured is noted and not
+/// tried again.
+pub(super) fn measure(questions: &[&Question], sizes: &Sizes, pando: &Path, samples: &mut Samples) {
+    let cells: usize = questions.iter().map(|question| question.cells.len()).sum();
+    let mut progress = Progress::new(cells * sizes.repeats);
+    for question in questions {
+        let mut broken = Vec::new();
+        for round in 0..sizes.repeats {
+            for (index, cell) in question.cells.iter().enumerate() {
+                progress.step(&format!("{} {} {}", question.id, cell.series, cell.place));
+                if broken.contains(&index) {
+                    continue;
+                }
+                match figures(cell, pando) {
+                    Ok(figures) => {
+                        for (figure, value) in figures {
+                            let name = [question.id, &figure, &cell.series, &cell.place];
+                            samples.put(name, round, value);
+                        }
+                    }
+                    Err(reason) => {
+                        broken.push(index);
+                        let text = format!("{} at {}: {reason}", cell.series, cell.place);
+                        samples.note(question.id, &text);
+                    }
+                }
+            }
+        }
+    }
+    progress.end();
+}
+
+/// What a cell measures once, or why it cannot.
+fn figures(cell: &Cell, pando: &Path) -> Result<Vec<(String, f64)>, String> {
+    match &cell.job {
+        Job::Process(arguments) => process(arguments),
+        Job::Wire { peer, options } => wire(*peer, options, pando),
+    }
+}
+
+fn process(arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = bound_to_this_process(&program.display().to_string())
+        .arg("cell")
+        .args(arguments)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(text.trim().trim_start_matches("pando-bench: ").to_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures: Vec<_> = text
+        .lines()
+        .filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect();
+    if figures.is_empty() {
+        return Err("no figures".into());
+    }
+    Ok(figures)
+}
+
+fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Vec<(String, f64)>, String> {
+    let server = match peer {
+        Peer::Pando => Server::pando(pando, SERVER_CPU, &[]),
+        Peer::Redis => Server::redis(SERVER_CPU),
+    };
+    let server = server.map_err(|error| error.to_string())?;
+    load::figures_of(server.port, options).map_err(|error| error.to_string())
+}

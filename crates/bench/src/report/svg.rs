@@ -1,0 +1,241 @@
+//! Plots as inline SVG, coloured by the page's style, readable at the width of a phone.
+
+use std::fmt::Write;
+
+use super::html::escape;
+use super::model::Panel;
+use super::table::Table;
+
+/// The drawing's own units; on a phone they are about one pixel each.
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 250.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 24.0;
+const BOTTOM: f64 = 40.0;
+
+/// A number in few digits.
+pub(super) fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 || size == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 => 2,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A round step that divides `most` into at most five.
+fn step(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let magnitude = 10_f64.powf((most / 5.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0];
+    let fitting = steps.iter().find(|step| *step * magnitude * 5.0 >= most);
+    fitting.unwrap_or(&10.0) * magnitude
+}
+
+/// One line per series over places that are numbers, zero at the bottom.
+pub(super) fn lines(panel: &Panel, place_name: &str, table: &Table<'_>) -> String {
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        escape(&panel.title)
+    );
+    let step = step(table.most());
+    let ticks = (table.most() / step).ceil().max(1.0);
+    let top = ticks * step;
+    let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value / top);
+    let positions = positions(&table.places);
+    let x = |index: usize| LEFT + (WIDTH - LEFT - RIGHT) * positions[index];
+    let _ = write!(
+        svg,
+        "<text class=\"unit\" x=\"4\" y=\"13\">{}</text>",
+        escape(panel.unit)
+    );
+    for tick in 0..=ticks as usize {
+        let value = tick as f64 * step;
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{2:.1}\" y2=\"{2:.1}\"/>\
+             <text class=\"tick\" x=\"{3:.1}\" y=\"{4:.1}\" text-anchor=\"end\">{1}</text>",
+            WIDTH - RIGHT,
+            short(value),
+            y(value),
+            LEFT - 6.0,
+            y(value) + 4.0
+        );
+    }
+    for (index, place) in table.places.iter().enumerate() {
+        let _ = write!(
+            svg,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            x(index),
+            HEIGHT - BOTTOM + 16.0,
+            escape(place)
+        );
+    }
+    let _ = write!(
+        svg,
+        "<text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(LEFT, WIDTH - RIGHT),
+        HEIGHT - 6.0,
+        escape(place_name)
+    );
+    for (series, values) in table.values.iter().enumerate() {
+        let points: Vec<(f64, f64)> = values
+            .iter()
+            .enumerate()
+            .filter_map(|(index, value)| Some((x(index), y(value.as_ref()?.median))))
+            .collect();
+        let path: Vec<String> = points
+            .iter()
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let _ = write!(
+            svg,
+            "<polyline class=\"line s{series}\" points=\"{}\"/>",
+            path.join(" ")
+        );
+        for (index, value) in values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let _ = write!(
+                svg,
+                "<line class=\"range s{series}\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1:.1}\" \
+                 y2=\"{2:.1}\"/><circle class=\"dot s{series}\" cx=\"{0:.1}\" cy=\"{3:.1}\" \
+                 r=\"3.2\"><title>{4}: {5} {6}</title></circle>",
+                x(index),
+                y(value.most.min(top)),
+                y(value.least),
+                y(value.median),
+                escape(table.series[series]),
+                short(value.median),
+                escape(panel.unit)
+            );
+        }
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// Where places lie between 0 and 1: by their numbers when all are numbers and their labels have
+/// room, else evenly.
+fn positions(places: &[&str]) -> Vec<f64> {
+    let even = |index: usize| match places.len() {
+        1 => 0.5,
+        count => index as f64 / (count - 1) as f64,
+    };
+    let numbers: Vec<f64> = places
+        .iter()
+        .filter_map(|place| place.parse().ok())
+        .collect();
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+        return (0..places.len()).map(even).collect();
+    };
+    let span = last - first;
+    let roomy = numbers
+        .windows(2)
+        .all(|pair| (pair[1] - pair[0]) / span >= 0.07);
+    if numbers.len() == places.len() && numbers.len() > 1 && roomy {
+        numbers
+            .iter()
+            .map(|number| (number - first) / span)
+            .collect()
+    } else {
+        (0..places.len()).map(even).collect()
+    }
+}
+
+const BAR: f64 = 11.0;
+const BAR_STEP: f64 = 26.0;
+const GROUP_GAP: f64 = 22.0;
+
+/// A bar per series in a group per place; names above the bars, so that they never meet.
+pub(super) fn bars(panel: &Panel, table: &Table<'_>) -> String {
+    let most = table
+        .values
+        .iter()
+        .flatten()
+        .flatten()
+        .map(|spread| spread.most)
+        .fold(0.0, f64::max);
+    // Room for the value behind the longest bar.
+    let length = |value: f64| (WIDTH - 70.0) * (value / most.max(f64::MIN_POSITIVE));
+    let mut body = String::new();
+    let mut y = 18.0;
+    let _ = write!(
+        body,
+        "<text class=\"unit\" x=\"0\" y=\"13\">{}</text>",
+        escape(panel.unit)
+    );
+    let grouped = table.places.len() > 1;
+    for (column, place) in table.places.iter().enumerate() {
+        if grouped {
+            y += GROUP_GAP;
+            let _ = write!(
+                body,
+                "<text class=\"group\" x=\"0\" y=\"{y:.1}\">{}</text>",
+                escape(place)
+            );
+            y += 4.0;
+        }
+        for (series, name) in table.series.iter().enumerate() {
+            let Some(value) = table.values[series][column] else {
+                continue;
+            };
+            let end = length(value.median);
+            let middle = y + 15.0 + BAR / 2.0;
+            let _ = write!(
+                body,
+                "<text class=\"tick\" x=\"0\" y=\"{:.1}\">{}</text>\
+                 <rect class=\"bar s{series}\" x=\"0\" y=\"{:.1}\" width=\"{end:.1}\" \
+                 height=\"{BAR}\" rx=\"2\"/>\
+                 <line class=\"spread\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" \
+                 y2=\"{middle:.1}\"/>\
+                 <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                y + 12.0,
+                escape(name),
+                y + 15.0,
+                length(value.least),
+                length(value.most),
+                length(value.most).max(end) + 6.0,
+                y + 24.5,
+                short(value.median)
+            );
+            y += BAR_STEP;
+        }
+    }
+    let height = y + 8.0;
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">{body}</svg>",
+        escape(&panel.title)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round_and_few() {
+        for (most, expected) in [
+            (4.2, 1.0),
+            (5.0, 1.0),
+            (7.0, 2.0),
+            (0.03, 0.01),
+            (900.0, 200.0),
+        ] {
+            let got = step(most);
+            assert!((got / expected - 1.0).abs() < 1e-9, "{got} for {most}");
+        }
+    }
+
+    #[test]
+    fn places_keep_their_distance() {
+        assert_eq!(positions(&["8", "16", "24"]), [0.0, 0.5, 1.0]);
+        // 1, 2 and 64 by their numbers would put two labels on one another.
+        assert_eq!(positions(&["1", "2", "64"]), [0.0, 0.5, 1.0]);
+        assert_eq!(positions(&["a"]), [0.5]);
+        assert_eq!(positions(&["3"]), [0.5]);
+    }
+}
