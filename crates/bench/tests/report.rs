@@ -1,4 +1,4 @@
-//! `pando-bench report` at its smallest: every section has something to show, and the page is whole.
+//! `pando-bench report` at its smallest: every section shows something, the page is whole.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

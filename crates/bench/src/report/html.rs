@@ -179,8 +179,8 @@ fn panel_of(question: &Question, panel: &Panel, table: &Table<'_>, samples: &Sam
             for (index, name) in table.series.iter().enumerate() {
                 let _ = write!(
                     html,
-                    "<li><svg viewBox=\"0 0 16 8\"><line class=\"line s{index}\" x1=\"0\" x2=\"16\" \
-                     y1=\"4\" y2=\"4\"/></svg>{}</li>",
+                    "<li><svg viewBox=\"0 0 16 8\"><line class=\"line s{index}\" x1=\"0\" \
+                     x2=\"16\" y1=\"4\" y2=\"4\"/></svg>{}</li>",
                     escape(name)
                 );
             }

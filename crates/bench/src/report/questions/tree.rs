@@ -20,8 +20,8 @@ pub(super) fn decimal(sizes: &Sizes) -> Question {
         title: "Decimal keys, one thread",
         asks: "How fast are puts, gets and scans on the paper's 1-to-10-byte decimal keys?",
         method: format!(
-            "{} keys drawn from 31 bits, 8-byte values, put into an empty map, then read in another \
-             order; scans take 100 entries. redb runs on its memory backend, 1,000 puts to a \
+            "{} keys drawn from 31 bits, 8-byte values, put into an empty map, then read in \
+             another order; scans take 100 entries. redb runs on its memory backend, 1,000 puts to a \
              transaction. Hash maps cannot scan. Resident memory is the process's growth over the \
              puts.",
             thousands(keys)
@@ -90,8 +90,8 @@ pub(super) fn ladder(sizes: &Sizes) -> Question {
         title: "From a binary tree to Masstree (figure 8)",
         asks: "What does each design feature gain?",
         method: format!(
-            "{} decimal keys, {threads} threads. The rungs below Masstree are safe Rust over arenas \
-             and belong to this tool; prefetch is one load per cache line. The paper has \
+            "{} decimal keys, {threads} threads. The rungs below Masstree are safe Rust over \
+             arenas and belong to this tool; prefetch is one load per cache line. The paper has \
              140 million keys and 16 cores, and puts huge pages before integer comparison.",
             thousands(keys)
         ),
@@ -248,8 +248,8 @@ pub(super) fn prefix(sizes: &Sizes) -> Question {
         asks: "Does a tree of layers stay fast when keys share long prefixes?",
         method: format!(
             "{} keys whose last 8 bytes, digits, differ and whose first 0 to 40 are the same; \
-             gets on {threads} threads. The paper compares with its B-tree of 16-byte keys; here the \
-             locked BTreeMap compares whole keys in the same way.",
+             gets on {threads} threads. The paper compares with its B-tree of 16-byte keys; here \
+             the locked BTreeMap compares whole keys in the same way.",
             thousands(keys)
         ),
         place: "key length, bytes",
@@ -355,8 +355,8 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
         title: "Skew between partitions (figure 11)",
         asks: "When is one shared tree better than a tree per thread?",
         method: format!(
-            "{} decimal keys in {threads} partitions on {threads} threads, gets; the last partition \
-             gets δ times more requests than another. A partitioned run ends with its slowest \
+            "{} decimal keys in {threads} partitions on {threads} threads, gets; the last \
+             partition gets δ times more requests than another. A partitioned run ends with its slowest \
              thread. The partitions' trees are the concurrent engine. The paper has 16 partitions, \
              where δ = 9 leaves 80 % of the cores idle; with {threads} the loss is smaller: the \
              hot one gets (1 + δ) of {threads} + δ parts.",

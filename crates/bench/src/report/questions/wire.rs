@@ -123,8 +123,8 @@ pub(super) fn ycsb(sizes: &Sizes) -> Question {
         title: "YCSB over the wire",
         asks: "How fast is the server, beside Redis, on YCSB's core workloads?",
         method: format!(
-            "{} rows of ten 100-byte fields as hashes (HGETALL, HSET; KRANGE for E), 16 requests in \
-             a pipeline (2 for E). {METHOD} Redis cannot range over keys (E).",
+            "{} rows of ten 100-byte fields as hashes (HGETALL, HSET; KRANGE for E), 16 requests \
+             in a pipeline (2 for E). {METHOD} Redis cannot range over keys (E).",
             super::thousands(sizes.rows)
         ),
         place: "",
@@ -151,8 +151,8 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
         title: "Latency under a set rate",
         asks: "How long do requests wait when clients do not?",
         method: format!(
-            "Open loop: 95 % GET, 5 % SET of 8 bytes over {} keys fall due at a fixed rate; latency \
-             counts from the due time, so a stall is charged for every request that waited. \
+            "Open loop: 95 % GET, 5 % SET of 8 bytes over {} keys fall due at a fixed rate; \
+             latency counts from the due time, so a stall is charged for every request that waited. \
              {METHOD}",
             super::thousands(sizes.rows)
         ),
