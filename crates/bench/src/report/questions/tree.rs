@@ -21,9 +21,9 @@ pub(super) fn decimal(sizes: &Sizes) -> Question {
         asks: "How fast are puts, gets and scans on the paper's 1-to-10-byte decimal keys?",
         method: format!(
             "{} keys drawn from 31 bits, 8-byte values, put into an empty map, then read in \
-             another order; scans take 100 entries. redb runs on its memory backend, 1,000 puts to a \
-             transaction. Hash maps cannot scan. Resident memory is the process's growth over the \
-             puts.",
+             another order; scans take 100 entries. redb runs on its memory backend, 1,000 puts \
+             to a transaction. Hash maps cannot scan. Resident memory is the process's growth \
+             over the puts.",
             thousands(keys)
         ),
         place: "",
@@ -356,10 +356,10 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
         asks: "When is one shared tree better than a tree per thread?",
         method: format!(
             "{} decimal keys in {threads} partitions on {threads} threads, gets; the last \
-             partition gets δ times more requests than another. A partitioned run ends with its slowest \
-             thread. The partitions' trees are the concurrent engine. The paper has 16 partitions, \
-             where δ = 9 leaves 80 % of the cores idle; with {threads} the loss is smaller: the \
-             hot one gets (1 + δ) of {threads} + δ parts.",
+             partition gets δ times more requests than another. A partitioned run ends with its \
+             slowest thread. The partitions' trees are the concurrent engine. The paper has 16 \
+             partitions, where δ = 9 leaves 80 % of the cores idle; with {threads} the loss is \
+             smaller: the hot one gets (1 + δ) of {threads} + δ parts.",
             thousands(keys)
         ),
         place: "skewness δ",

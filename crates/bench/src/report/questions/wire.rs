@@ -152,8 +152,8 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
         asks: "How long do requests wait when clients do not?",
         method: format!(
             "Open loop: 95 % GET, 5 % SET of 8 bytes over {} keys fall due at a fixed rate; \
-             latency counts from the due time, so a stall is charged for every request that waited. \
-             {METHOD}",
+             latency counts from the due time, so a stall is charged for every request that \
+             waited. {METHOD}",
             super::thousands(sizes.rows)
         ),
         place: "thousand requests/s",
