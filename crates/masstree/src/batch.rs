@@ -20,11 +20,11 @@ use pando_sync::version_lock::NodeVersion;
 
 use crate::block::BlockRef;
 use crate::counters::Counters;
-use crate::directory::Directory;
 use crate::find::{Found, LayerGone, current_root, settle};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{Either, Guard, InteriorRef, NodeRef};
 use crate::slice::{CODE_SUFFIX, Cursor};
+use crate::tree::Directory;
 use crate::tree::Tree;
 
 /// Where a key's descent is.
@@ -58,7 +58,7 @@ struct Descent<'k, 'g> {
 
 impl<'k, 'g> Descent<'k, 'g> {
     fn new(directory: &Directory, key: Option<&Key<'k>>, guard: Guard<'g>) -> Self {
-        let tree = key.and_then(|key| directory.get(key.tree, guard));
+        let tree = key.and_then(|key| directory.get(key.tree.0, guard));
         let state = tree.map_or(State::Done(None), |tree| State::Root(tree.root(guard)));
         Self {
             tree,

@@ -39,10 +39,14 @@ use pando_memory::pool::Pool;
 use pando_sync::epoch::Reclaim;
 
 use crate::node::Guard;
-use crate::prefetch::prefetch_span;
 use crate::suffix::{EXTERNAL_POINTER_BYTES, Suffix, external_of, free_external};
+use pando_sync::prefetch::prefetch_span;
 
 const HEADER_BYTES: usize = 12;
+
+/// Bytes that most value blocks have at least: headers of 12, a short suffix, a short value.
+pub(crate) const SPAN_BYTES: usize = 24;
+
 const KIND_MASK: u32 = 0b111;
 const HAS_DEADLINE: u32 = 1 << 3;
 const HAS_EXTRAS: u32 = 1 << 4;
@@ -311,7 +315,7 @@ impl<'g> BlockRef<'g> {
     /// Begins to fetch the block, or the first of a longer one.
     #[inline]
     pub(crate) fn prefetch(self) {
-        prefetch_span(self.0.as_ptr());
+        prefetch_span(self.0.as_ptr(), SPAN_BYTES);
     }
 
     /// Bytes that retiring the block holds back, as far as they are the block's own.

@@ -1,49 +1,6 @@
 //! What sessions count: one set of counters per session, written by it alone.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
-/// A figure that one session writes and gauges read.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicI64);
-
-impl Counter {
-    /// Only the owning session calls this, so that a load and a store suffice.
-    #[inline]
-    pub(crate) fn add(&self, delta: i64) {
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-macro_rules! counters {
-    ($($(#[doc = $help:literal])* $name:ident,)*) => {
-        /// One session's counters.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            $($(#[doc = $help])* pub(crate) $name: Counter,)*
-        }
-
-        impl Counters {
-            /// Every counter with its name and its description.
-            pub(crate) fn each(
-                &self,
-            ) -> impl Iterator<Item = (&'static str, &'static str, &Counter)> {
-                [$((stringify!($name), concat!($($help),*), &self.$name),)*].into_iter()
-            }
-
-            /// Takes over what another session has counted.
-            pub(crate) fn absorb(&self, other: &Self) {
-                $(self.$name.add(other.$name.get());)*
-            }
-        }
-    };
-}
-
-counters! {
+pando_sync::counters! {
     /// Border nodes of full width.
     border_nodes,
     /// Border nodes of few slots, the roots of young layers.

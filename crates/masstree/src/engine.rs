@@ -11,10 +11,10 @@ use pando_sync::epoch::Collector;
 
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::directory::Directory;
 use crate::limits::RETIRED_BYTES_MAX;
 use crate::session::MasstreeSession;
 use crate::task::Tasks;
+use crate::tree::Directory;
 use crate::tree::Tree;
 
 /// What can be chosen when an engine is made.
@@ -169,28 +169,26 @@ impl Engine for Masstree {
     fn create_tree(&self) -> TreeId {
         let mut registry = self.registry();
         registry.closed.border_nodes.add(1);
-        self.directory
-            .create(|id| Tree::new(id, &mut registry.pool))
+        let make = |number| Tree::new(TreeId(number), &mut registry.pool);
+        TreeId(self.directory.create(make))
     }
 
     fn restore_tree(&self, tree: TreeId) {
         let mut registry = self.registry();
-        let made = self
-            .directory
-            .restore(tree, |id| Tree::new(id, &mut registry.pool));
-        if made {
+        let make = |number| Tree::new(TreeId(number), &mut registry.pool);
+        if self.directory.restore(tree.0, make) {
             registry.closed.border_nodes.add(1);
         }
     }
 
     fn drop_tree(&self, tree: TreeId) {
-        if let Some(tree) = self.directory.remove(tree) {
+        if let Some(tree) = self.directory.remove(tree.0) {
             self.tasks.doom(tree, self.collector.stamp());
         }
     }
 
     fn len(&self, tree: TreeId) -> u64 {
-        self.directory.find(tree).map_or(0, |tree| tree.keys())
+        self.directory.find(tree.0).map_or(0, |tree| tree.keys())
     }
 
     fn reclaimable_bytes(&self) -> usize {
@@ -199,7 +197,7 @@ impl Engine for Masstree {
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let (mut trees, mut keys, mut tombstones) = (0, 0, 0);
-        self.directory.each(|tree| {
+        self.directory.each(|_, tree| {
             trees += 1;
             keys += tree.keys();
             tombstones += tree.tombstones();
@@ -253,7 +251,7 @@ impl Drop for Masstree {
             return;
         };
         let mut trees = Vec::new();
-        self.directory.each(|tree| trees.push(tree.id));
+        self.directory.each(|_, tree| trees.push(tree.id));
         for tree in trees {
             self.drop_tree(tree);
         }

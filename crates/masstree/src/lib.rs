@@ -7,7 +7,7 @@
 //! | section of the paper | here |
 //! |---|---|
 //! | 4.1 overview: layers and slices | `slice` |
-//! | 4.2 layout: nodes, suffixes, prefetching | `node`, `suffix`, `prefetch` |
+//! | 4.2 layout: nodes, suffixes, prefetching | `node`, `suffix`, `pando_sync::prefetch` |
 //! | 4.3 sequential modification | `split` (edges), `remove` |
 //! | 4.5 writer–writer coordination, figure 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
 //! | 4.6.1 updates | `update`; epochs: `pando_sync::epoch` |
@@ -32,7 +32,6 @@ mod boundaries;
 mod canary;
 mod context;
 mod counters;
-mod directory;
 mod engine;
 mod find;
 mod get;
@@ -40,7 +39,6 @@ mod layer;
 pub mod limits;
 mod node;
 mod permutation;
-mod prefetch;
 mod remove;
 mod sample;
 mod scan;

@@ -38,29 +38,18 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
 use pando_memory::pool::Pool;
+pub(crate) use pando_sync::epoch::Guard;
 use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
-use crate::prefetch::{prefetch_lines, prefetch_span};
 use crate::slice::{CODE_NEVER, rank_of_code};
+use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 /// Entries of a full-size node; the model checker runs with fewer.
 pub(crate) const WIDTH: usize = if cfg!(loom) { 3 } else { SLOTS_MAX };
 /// Entries of the root of a young layer.
 pub(crate) const WIDTH_YOUNG: usize = if cfg!(loom) { 2 } else { 4 };
-
-/// Proof that the calling session is pinned for as long as `'g` lasts (M1).
-#[derive(Clone, Copy)]
-pub(crate) struct Guard<'g>(PhantomData<fn(&'g ()) -> &'g ()>);
-
-impl Guard<'_> {
-    /// # Safety
-    /// A pin is held for as long as anything with this lifetime is used.
-    pub(crate) unsafe fn new() -> Self {
-        Self(PhantomData)
-    }
-}
 
 /// What border and interior nodes have in common: they begin with a version word.
 #[repr(C)]
@@ -370,7 +359,10 @@ impl<'g> BorderRef<'g> {
     pub(crate) fn prefetch_links(self) {
         let permutation = self.permutation();
         for position in 0..permutation.count().min(WIDTH_YOUNG) {
-            prefetch_span(self.link(permutation.slot(position)));
+            prefetch_span(
+                self.link(permutation.slot(position)),
+                crate::block::SPAN_BYTES,
+            );
         }
     }
 

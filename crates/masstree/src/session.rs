@@ -106,7 +106,7 @@ impl Point for MasstreeSession {
         check(key);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            let tree = engine.directory.get(key.tree, guard);
+            let tree = engine.directory.get(key.tree.0, guard);
             let block = tree.and_then(|tree| get(tree, key.bytes, guard, &context.counters));
             read(block.and_then(BlockRef::value))
         })
@@ -131,7 +131,7 @@ impl Point for MasstreeSession {
         check(key);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            let tree = engine.directory.get(key.tree, guard);
+            let tree = engine.directory.get(key.tree.0, guard);
             let block = tree.and_then(|tree| get(tree, key.bytes, guard, &context.counters));
             let Some(block) = block else {
                 return Probe::Absent;
@@ -155,7 +155,7 @@ impl Point for MasstreeSession {
         check(key);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            let Some(tree) = engine.directory.get(key.tree, guard) else {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
                 // The write is lost, but its closure may carry a result out.
                 decide(None);
                 return None;
@@ -182,7 +182,7 @@ impl Point for MasstreeSession {
         check(key);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            let Some(tree) = engine.directory.get(key.tree, guard) else {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
                 return false;
             };
             let mut value = Some(value);
@@ -217,7 +217,7 @@ impl Point for MasstreeSession {
     ) -> R {
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            let tree = engine.directory.get(tree, guard);
+            let tree = engine.directory.get(tree.0, guard);
             let found = tree.and_then(|tree| sample(tree, random, guard, &context.counters));
             read(found.as_ref().map(|(key, value)| (&key[..], *value)))
         })
@@ -243,7 +243,7 @@ impl Point for MasstreeSession {
                 break;
             };
             self.context.pinned(|guard, context| {
-                if let Some(tree) = engine.directory.get(tombstone.tree, guard) {
+                if let Some(tree) = engine.directory.get(tombstone.tree.0, guard) {
                     purge(tree, &tombstone, guard, context);
                 }
             });
@@ -263,7 +263,7 @@ impl Ordered for MasstreeSession {
     ) {
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            if let Some(tree) = engine.directory.get(tree, guard) {
+            if let Some(tree) = engine.directory.get(tree.0, guard) {
                 Scan::new(tree, direction, guard, &context.counters).run(from, visit);
             }
         });
@@ -272,7 +272,7 @@ impl Ordered for MasstreeSession {
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         let engine = &self.engine;
         self.context.pinned(|guard, _| {
-            let tree = engine.directory.get(tree, guard);
+            let tree = engine.directory.get(tree.0, guard);
             tree.map_or_else(Vec::new, |tree| boundaries(tree, parts, guard))
         })
     }

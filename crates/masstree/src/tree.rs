@@ -16,6 +16,9 @@ use pando_sync::shim::{AtomicPtr, Ordering};
 use crate::canary::Canary;
 use crate::node::{Guard, Node, NodeRef, WIDTH, new_root};
 
+/// The trees of an engine.
+pub(crate) type Directory = pando_sync::Directory<Tree>;
+
 /// Sets of key counts, so that sessions do not write the same line.
 const SHARDS: usize = 16;
 

@@ -7,7 +7,9 @@
 
 mod counting;
 pub mod pool;
+mod zeroed;
 
 pub use counting::{
     Counting, THREAD_BYTES_MAX, count_elsewhere, peak_bytes, reset_peak, used_bytes,
 };
+pub use zeroed::Zeroed;

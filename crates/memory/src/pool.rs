@@ -37,6 +37,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use chunk::Mapping;
 pub use chunk::Pages;
 pub use class::BLOCK_BYTES_MAX;
 

@@ -28,6 +28,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,6 +44,19 @@ const COLLECT_BYTES: usize = 1 << 20;
 /// An epoch of reclamation; no other epoch of this workspace compares with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReclaimEpoch(u64);
+
+/// Proof that the calling participant is pinned for as long as `'g` lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'g>(PhantomData<fn(&'g ()) -> &'g ()>);
+
+impl Guard<'_> {
+    /// # Safety
+    /// A pin is held for as long as anything with this lifetime is used.
+    #[must_use]
+    pub unsafe fn new() -> Self {
+        Self(PhantomData)
+    }
+}
 
 /// Gives back what a pointer owns, into the context of whoever collects.
 pub type Reclaim<C> = unsafe fn(NonNull<u8>, &mut C);

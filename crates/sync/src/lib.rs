@@ -1,12 +1,17 @@
-//! Synchronisation: gates, padding, version locks and epochs.
+//! Synchronisation: gates, padding, version locks and epochs, and what engines share beside them:
+//! directories of trees, counters of sessions, prefetching.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
+pub mod counters;
+mod directory;
 pub mod epoch;
 mod gate;
 mod padded;
+pub mod prefetch;
 pub mod shim;
 pub mod version_lock;
 
+pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
 pub use padded::Padded;

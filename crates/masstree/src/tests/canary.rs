@@ -28,7 +28,7 @@ fn with_reader(
 fn reused_slot(fault: Option<Fault>) -> Option<Vec<u8>> {
     let mut believed = None;
     with_reader(|engine, clock, id, writer, guard| {
-        let tree = engine.directory.get(id, guard).unwrap();
+        let tree = engine.directory.get(id.0, guard).unwrap();
         if let Some(fault) = fault {
             tree.canary.plant(fault);
         }
@@ -68,7 +68,7 @@ fn a_reused_slot_is_noticed_and_a_missing_mark_is_caught() {
 fn lost_by_split(fault: Option<Fault>) -> bool {
     let mut lost = false;
     with_reader(|engine, _, id, writer, guard| {
-        let tree = engine.directory.get(id, guard).unwrap();
+        let tree = engine.directory.get(id.0, guard).unwrap();
         if let Some(fault) = fault {
             tree.canary.plant(fault);
         }
@@ -107,7 +107,7 @@ fn a_split_is_noticed_and_a_missing_mark_is_caught() {
 fn replaced_block_is_whole(fault: Option<Fault>) -> bool {
     let mut whole = false;
     with_reader(|engine, _, id, writer, guard| {
-        let tree = engine.directory.get(id, guard).unwrap();
+        let tree = engine.directory.get(id.0, guard).unwrap();
         put(writer, id, b"key", b"old");
         let counters = crate::counters::Counters::default();
         let block: BlockRef<'_> = crate::get::get(tree, b"key", guard, &counters).unwrap();
@@ -133,7 +133,7 @@ fn a_pinned_reader_keeps_its_block_and_an_early_free_is_caught() {
 #[test]
 fn an_entry_that_turns_into_a_layer_is_not_read_as_its_old_value() {
     with_reader(|engine, _, id, writer, guard| {
-        let tree = engine.directory.get(id, guard).unwrap();
+        let tree = engine.directory.get(id.0, guard).unwrap();
         put(writer, id, b"01234567AB", b"one");
         let counters = crate::counters::Counters::default();
         let slice = Cursor::new(b"01234567").slice();

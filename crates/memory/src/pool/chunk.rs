@@ -1,4 +1,5 @@
-//! Chunks of 2 MiB from the system, each one huge page where the system gives one.
+//! Memory from the system, above all chunks of 2 MiB, each one huge page where the system gives
+//! one.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -15,11 +16,11 @@ pub enum Pages {
     Small,
 }
 
-/// One mapping, given back when dropped.
-pub(super) struct Chunk(NonNull<u8>);
+/// The granule of mappings: a multiple of every page size in use.
+const PAGE_BYTES: usize = 64 * 1024;
 
-// SAFETY: a chunk is plain memory that its owner gives out.
-unsafe impl Send for Chunk {}
+/// One chunk.
+pub(super) struct Chunk(Mapping);
 
 impl Chunk {
     /// Length and alignment.
@@ -30,25 +31,73 @@ impl Chunk {
     /// # Panics
     /// When the system has no memory left to map.
     pub(super) fn map(pages: Pages) -> Self {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping touches no existing memory.
-        let wide = unsafe { mmap_anonymous(ptr::null_mut(), 2 * Self::BYTES, protection, flags) };
-        let wide = wide.unwrap_or_else(|error| panic!("no memory for a 2 MiB chunk: {error}"));
-        let lead = wide.align_offset(Self::BYTES);
-        let start = wide.wrapping_byte_add(lead);
-        Self::unmap(wide, lead);
-        Self::unmap(start.wrapping_byte_add(Self::BYTES), Self::BYTES - lead);
-        if pages == Pages::Huge {
-            // A refusal (no huge pages configured) leaves ordinary pages, which work as well.
-            // SAFETY: the range is the mapping just made; the advice changes no contents.
-            let _ = unsafe { madvise(start, Self::BYTES, Advice::LinuxHugepage) };
-        }
-        Self(NonNull::new(start.cast()).expect("the system maps nothing at address 0"))
+        Self(Mapping::new(Self::BYTES, pages))
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {
-        self.0
+        self.0.start()
+    }
+}
+
+/// Zeroed memory from the system, given back when dropped. From [`Chunk::BYTES`] on it is aligned
+/// to that, else to a page.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is plain memory that its owner gives out.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps at least `bytes` bytes.
+    ///
+    /// # Panics
+    /// When the system has no memory left to map.
+    pub(crate) fn new(bytes: usize, pages: Pages) -> Self {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let slack = if bytes < Chunk::BYTES {
+            0
+        } else {
+            Chunk::BYTES
+        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping touches no existing memory.
+        let wide = unsafe { mmap_anonymous(ptr::null_mut(), bytes + slack, protection, flags) };
+        let wide = wide.unwrap_or_else(|error| panic!("no memory for {bytes} bytes: {error}"));
+        let lead = if slack == 0 {
+            0
+        } else {
+            wide.align_offset(slack)
+        };
+        let start = wide.wrapping_byte_add(lead);
+        Self::unmap(wide, lead);
+        Self::unmap(start.wrapping_byte_add(bytes), slack - lead);
+        if pages == Pages::Huge && slack > 0 {
+            // A refusal (no huge pages configured) leaves ordinary pages, which work as well.
+            // SAFETY: the range is the mapping just made; the advice changes no contents.
+            let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+        }
+        let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
+        Self { start, bytes }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Gives the last bytes back, up to `bytes_max` and the start of a page; returns what is left.
+    pub(crate) fn shrink(&mut self, bytes_max: usize) -> usize {
+        let left = self
+            .bytes
+            .saturating_sub(bytes_max)
+            .next_multiple_of(PAGE_BYTES);
+        let left = left.min(self.bytes);
+        let end = self.start.as_ptr().wrapping_add(left);
+        Self::unmap(end.cast(), self.bytes - left);
+        self.bytes = left;
+        left
     }
 
     fn unmap(start: *mut c_void, bytes: usize) {
@@ -60,8 +109,8 @@ impl Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        Self::unmap(self.0.as_ptr().cast(), Self::BYTES);
+        self.shrink(usize::MAX);
     }
 }

@@ -1,11 +1,11 @@
-//! Prefetching (§4.2): asks for cache lines without waiting for them.
+//! Prefetching: asks for cache lines without waiting for them.
 
 /// Bytes of a cache line on the processors that this is tuned for.
 const LINE_BYTES: usize = 64;
 
 /// Begins to fetch the lines of `bytes` bytes at `start`, which may be any address at all.
 #[inline]
-pub(crate) fn prefetch_lines(start: *const u8, bytes: usize) {
+pub fn prefetch_lines(start: *const u8, bytes: usize) {
     let mut offset = 0;
     while offset < bytes {
         prefetch_line(start.wrapping_add(offset));
@@ -13,20 +13,17 @@ pub(crate) fn prefetch_lines(start: *const u8, bytes: usize) {
     }
 }
 
-/// Bytes that most value blocks have at least: headers of 12, a short suffix, a short value.
-const SPAN_BYTES: usize = 24;
-
-/// Begins to fetch a small block, which may lie across two lines.
+/// Begins to fetch a block of `bytes` bytes, a line's at most, which may lie across two lines.
 #[inline]
-pub(crate) fn prefetch_span(start: *const u8) {
+pub fn prefetch_span(start: *const u8, bytes: usize) {
     prefetch_line(start);
     // Without a branch, which would be mispredicted: mostly it is the same line again.
-    prefetch_line(start.wrapping_add(SPAN_BYTES - 1));
+    prefetch_line(start.wrapping_add(bytes - 1));
 }
 
 /// Begins to fetch one line.
 #[inline]
-pub(crate) fn prefetch_line(address: *const u8) {
+pub fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

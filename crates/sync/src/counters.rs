@@ -1,0 +1,48 @@
+//! What sessions count: one set of counters per session, written by it alone.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// A figure that one session writes and gauges read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicI64);
+
+impl Counter {
+    /// Only the owning session calls this, so that a load and a store suffice.
+    #[inline]
+    pub fn add(&self, delta: i64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes the struct `Counters` of the calling crate, with a description for each counter.
+#[macro_export]
+macro_rules! counters {
+    ($($(#[doc = $help:literal])* $name:ident,)*) => {
+        /// One session's counters.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $($(#[doc = $help])* pub(crate) $name: $crate::counters::Counter,)*
+        }
+
+        impl Counters {
+            /// Every counter with its name and its description.
+            pub(crate) fn each(
+                &self,
+            ) -> impl Iterator<Item = (&'static str, &'static str, &$crate::counters::Counter)> {
+                [$((stringify!($name), concat!($($help),*), &self.$name),)*].into_iter()
+            }
+
+            /// Takes over what another session has counted.
+            pub(crate) fn absorb(&self, other: &Self) {
+                $(self.$name.add(other.$name.get());)*
+            }
+        }
+    };
+}
