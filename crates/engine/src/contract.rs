@@ -1,7 +1,8 @@
 //! What can be asked of an engine: capability traits, the one write primitive, the commit hook.
 //!
 //! A thread works on an engine through a session of its own. Capabilities are types: a session
-//! that implements [`Ordered`] can scan, one that does not has no scan to call.
+//! that implements [`Ordered`] can scan in key order, one that implements [`Walk`] can walk through
+//! its keys in none; one that does not has no scan to call.
 //!
 //! Invariants that every engine keeps (the conformance suite checks them):
 //! - **E1** `update` is atomic per key: the closure sees the latest committed value, and what it
@@ -14,6 +15,10 @@
 //! - **E5** A reader sees a whole value of one version, never a mixture.
 //! - **E6** The access mark of a value is the one that it was written with until a reader of that
 //!   value changes it; a racing change may be lost.
+//! - **E7** A walk, from cursor 0 along the cursors that its steps return until one returns 0,
+//!   shows every key that is present from its start to its end. Cursors are numbers without state:
+//!   any of them can be used again, by any session, at any time. A key that came, went or moved
+//!   meanwhile may be shown or not, and a key may be shown twice when others came or went.
 //!
 //! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
 
@@ -246,4 +251,12 @@ pub trait Ordered: Point {
     /// about as many keys each: where parallel scans begin. Taken from the tree's own shape, so
     /// that it costs O(parts · log keys) and is a hint, whatever writers do meanwhile.
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>>;
+}
+
+/// Walks in no order, by a stateless cursor: what an engine without key order has for SCAN.
+pub trait Walk: Point {
+    /// Shows some entries of the tree and returns the cursor from which to go on, 0 when there is
+    /// nothing beyond (E7). It begins at cursor 0. One step shows a number of entries that does not
+    /// grow with the tree, perhaps none.
+    fn walk(&mut self, tree: TreeId, cursor: u64, visit: impl FnMut(&[u8], ValueRef<'_>)) -> u64;
 }

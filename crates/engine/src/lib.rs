@@ -1,9 +1,9 @@
 //! The contract that every engine keeps, and the values that all of them store.
 //!
 //! An engine is a set of *trees*, each a map from byte-string keys to [`ValueRef`]s. This crate
-//! says what can be asked of one ([`Engine`], [`Point`], [`Ordered`]), what a key, a value and a
-//! version are, and carries the reference engine (a `BTreeMap` behind a lock) together with the
-//! conformance suite that every engine runs.
+//! says what can be asked of one ([`Engine`], [`Point`], [`Ordered`], [`Walk`]), what a key, a
+//! value and a version are, and carries the reference engine (a `BTreeMap` behind a lock) together
+//! with the conformance suite that every engine runs.
 //!
 //! Deliberately absent: protocols, clocks of the wall, logs, expiry. An engine stores deadlines
 //! and never looks at them.
@@ -22,6 +22,7 @@ mod version;
 
 pub use contract::{
     CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Probe, SessionLimit,
+    Walk,
 };
 pub use key::{Key, TreeId};
 pub use reference::{ReferenceEngine, ReferenceSession};

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::keys::KeySpec;
-use super::{Failure, Plan, open, session};
-use crate::{Body, Decision, Engine, Key, NewValue, NoHook, Ordered, Point};
+use super::{Failure, Plan, Subject, open, session};
+use crate::{Body, Decision, Engine, Key, NewValue, NoHook, Point};
 
 /// Sessions are bounded, the bound is told, and a dropped session makes room for another.
-pub fn sessions_are_bounded<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const TRIED_MAX: usize = 100_000;
     let check = "sessions_are_bounded";
     let fail = |what: String| Err(plan.failure(check, what));
@@ -53,7 +53,7 @@ pub fn sessions_are_bounded<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<
 }
 
 /// Every key can be sampled, wherever in the tree it is.
-pub fn samples_reach_every_key<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const DRAWS: usize = 4_000;
     let check = "samples_reach_every_key";
     let mut rng = plan.rng(check);

@@ -3,8 +3,8 @@
 //! The macro makes one `#[test]` for each check. Checks are of two kinds. Sequential
 //! ones run generated operations and compare each answer, each call of a closure or hook and each
 //! version with a model (a `BTreeMap`); concurrent ones run threads and check what must hold in
-//! every interleaving: no increment is lost, values are whole, scans miss no permanent key, commits
-//! of a key form one chain, per-key histories are linearizable.
+//! every interleaving: no increment is lost, values are whole, scans and walks miss no permanent
+//! key, commits of a key form one chain, per-key histories are linearizable.
 //!
 //! What is generated follows from one seed, which every failure prints; set
 //! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one (interleavings of threads are
@@ -30,6 +30,7 @@ mod marks;
 mod model;
 mod restore;
 mod sequences;
+mod subject;
 mod values;
 
 use std::fmt;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::{Engine, EpochClock, LogEpoch, Ordered};
+use crate::{Engine, EpochClock, LogEpoch};
 
 /// What a run of the suite is made from.
 #[derive(Clone, Copy, Debug)]
@@ -128,12 +129,12 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// An engine at epoch 1 and its clock.
-fn open<E: Engine<Session: Ordered>>() -> (Arc<EpochClock>, Arc<E>) {
+fn open<E: Engine<Session: Subject>>() -> (Arc<EpochClock>, Arc<E>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     (Arc::clone(&clock), E::new(clock))
 }
 
-fn session<E: Engine<Session: Ordered>>(engine: &Arc<E>) -> E::Session {
+fn session<E: Engine<Session: Subject>>(engine: &Arc<E>) -> E::Session {
     engine
         .session()
         .expect("a few sessions are within every engine's bound")
@@ -153,6 +154,7 @@ pub use bulk::bulk_loads;
 pub use concurrent::{
     commits_form_a_chain, histories_are_linearizable, increments_are_not_lost,
     reads_miss_no_permanent_key, scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
+    walks_miss_no_permanent_key,
 };
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
 pub use marks::marks_stay_and_sweeps_pass_every_key;
@@ -160,8 +162,10 @@ pub use restore::{
     boundaries_cut_evenly, restored_trees_keep_their_numbers, restores_keep_the_newest,
 };
 pub use sequences::operation_sequences;
+pub use subject::{Subject, list_by_walking};
 
-/// Makes a module `conformance` with one test for each check of the suite, run on an engine.
+/// Makes a module `conformance` with one test for each check of the suite, run on an engine with
+/// key order.
 #[macro_export]
 macro_rules! conformance_suite {
     ($engine:ty) => {
@@ -169,23 +173,29 @@ macro_rules! conformance_suite {
             #[allow(unused_imports)]
             use super::*;
 
+            $crate::conformance_suite! { @point $engine }
             $crate::conformance_suite! { @tests $engine:
-                operation_sequences
-                bulk_loads
-                sessions_are_bounded
-                samples_reach_every_key
-                marks_stay_and_sweeps_pass_every_key
-                increments_are_not_lost
-                commits_form_a_chain
-                values_are_whole
-                reads_miss_no_permanent_key
-                scans_miss_no_permanent_key
-                histories_are_linearizable
-                trees_come_and_go
-                restores_keep_the_newest
-                restored_trees_keep_their_numbers
                 boundaries_cut_evenly
             }
+        }
+    };
+    // What every engine is asked; listings stand for scans where there are none.
+    (@point $engine:ty) => {
+        $crate::conformance_suite! { @tests $engine:
+            operation_sequences
+            bulk_loads
+            sessions_are_bounded
+            samples_reach_every_key
+            marks_stay_and_sweeps_pass_every_key
+            increments_are_not_lost
+            commits_form_a_chain
+            values_are_whole
+            reads_miss_no_permanent_key
+            scans_miss_no_permanent_key
+            histories_are_linearizable
+            trees_come_and_go
+            restores_keep_the_newest
+            restored_trees_keep_their_numbers
         }
     };
     (@tests $engine:ty: $($check:ident)*) => {
@@ -195,5 +205,37 @@ macro_rules! conformance_suite {
                 $crate::conformance::pass($crate::conformance::$check::<$engine>);
             }
         )*
+    };
+}
+
+/// The suite for an engine without key order, whose sessions, named second, implement
+/// [`Walk`](crate::Walk): what every engine is asked (scans are walks then, see `subject`), and the
+/// checks of walks.
+#[macro_export]
+macro_rules! unordered_conformance_suite {
+    ($engine:ty, $session:ty) => {
+        impl $crate::conformance::Subject for $session {
+            const ORDERED: bool = false;
+
+            fn list(
+                &mut self,
+                tree: $crate::TreeId,
+                from: ::std::ops::Bound<&[u8]>,
+                direction: $crate::Direction,
+                visit: impl FnMut(&[u8], $crate::ValueRef<'_>) -> ::std::ops::ControlFlow<()>,
+            ) {
+                $crate::conformance::list_by_walking(self, tree, from, direction, visit);
+            }
+        }
+
+        mod conformance {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::conformance_suite! { @point $engine }
+            $crate::conformance_suite! { @tests $engine:
+                walks_miss_no_permanent_key
+            }
+        }
     };
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use super::Subject;
 use super::values::{Applied, Content, Prepared, compare};
 use crate::{
-    Attributes, CommitHook, Direction, Key, LogEpoch, Ordered, Probe, TreeId, ValueRef,
-    ValueVersion,
+    Attributes, CommitHook, Direction, Key, LogEpoch, Probe, TreeId, ValueRef, ValueVersion,
 };
 
 /// A value.
@@ -114,7 +114,7 @@ impl Tree {
     /// Scans the engine's tree and this one; they must show the same.
     pub(super) fn check_scan(
         &self,
-        session: &mut impl Ordered,
+        session: &mut impl Subject,
         tree: TreeId,
         from: Bound<&[u8]>,
         direction: Direction,
@@ -129,7 +129,7 @@ impl Tree {
         let mut verdict = Verdict::default();
         let (mut shown, mut over) = (0, false);
         if limit > 0 {
-            session.scan(tree, from, direction, |key, value| {
+            session.list(tree, from, direction, |key, value| {
                 if over {
                     verdict.note(Err(format!("{} after the break", short(key))));
                 }
@@ -165,7 +165,7 @@ impl Tree {
     /// Checks everything that can be asked about the tree.
     pub(super) fn check(
         &self,
-        session: &mut impl Ordered,
+        session: &mut impl Subject,
         tree: TreeId,
         horizon: LogEpoch,
         purged: bool,

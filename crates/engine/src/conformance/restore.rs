@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::keys::Family;
 use super::model::{Entry, Tree};
 use super::values::{Applied, Change, Prepared};
-use super::{Failure, Plan, open, session};
+use super::{Failure, Plan, Subject, open, session};
 use crate::{
     Body, Decision, Direction, Engine, Key, LogEpoch, NewValue, NoHook, Ordered, Point, TreeId,
     ValueVersion,
@@ -27,7 +27,7 @@ struct Record {
 
 /// The newest version of each key stands in the end, in whatever order versions come; a tombstone
 /// keeps older ones away; versions go on above what was restored.
-pub fn restores_keep_the_newest<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn restores_keep_the_newest<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "restores_keep_the_newest";
     let mut rng = plan.rng(check);
     for family in Family::ALL {
@@ -68,7 +68,7 @@ fn records(family: Family, rng: &mut fastrand::Rng) -> Vec<Record> {
     records
 }
 
-fn restore_family<E: Engine<Session: Ordered>>(
+fn restore_family<E: Engine<Session: Subject>>(
     family: Family,
     rng: &mut fastrand::Rng,
 ) -> Result<(), String> {
@@ -136,7 +136,7 @@ fn restore_family<E: Engine<Session: Ordered>>(
 /// Updates of some keys draw versions above the restored ones.
 fn write_on(
     model: &mut Tree,
-    session: &mut impl Ordered,
+    session: &mut impl Subject,
     tree: TreeId,
     epoch: LogEpoch,
 ) -> Result<(), String> {
@@ -158,7 +158,7 @@ fn write_on(
 
 /// A tree that is restored is there under its number, keeps what it has when it is restored again,
 /// and new trees get numbers above it.
-pub fn restored_trees_keep_their_numbers<E: Engine<Session: Ordered>>(
+pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     let fail = |what: &str| Err(plan.failure("restored_trees_keep_their_numbers", what));

@@ -11,9 +11,9 @@ use proptest::test_runner::TestCaseError;
 use super::keys::{Family, KeySpec, family, key};
 use super::model::{Expected, ExpectingHook, Tree, Verdict, short};
 use super::values::{Change, Prepared, change, compare};
-use super::{Failure, Plan, open, session};
+use super::{Failure, Plan, Subject, open, session};
 use crate::limits::KEY_BYTES_MAX;
-use crate::{Direction, Engine, EpochClock, Key, LogEpoch, NoHook, Ordered, Point, Probe, TreeId};
+use crate::{Direction, Engine, EpochClock, Key, LogEpoch, NoHook, Point, Probe, TreeId};
 
 const TREES_MAX: usize = 4;
 const MAINTAIN_ROUNDS_MAX: usize = 100_000;
@@ -115,7 +115,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Every operation answers as the model does, whatever came before it.
-pub fn operation_sequences<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn operation_sequences<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const CASES: u32 = 40;
     let check = "operation_sequences";
     let strategy = (vec(key(), 1..24), vec(operation(), 1..120));
@@ -132,7 +132,7 @@ pub fn operation_sequences<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(
         .map_err(|error| plan.failure(check, error.to_string()))
 }
 
-struct Case<E: Engine<Session: Ordered>> {
+struct Case<E: Engine<Session: Subject>> {
     clock: Arc<EpochClock>,
     engine: Arc<E>,
     sessions: [(E::Session, bool); 2],
@@ -143,7 +143,7 @@ struct Case<E: Engine<Session: Ordered>> {
     pool: Vec<Vec<u8>>,
 }
 
-impl<E: Engine<Session: Ordered>> Case<E> {
+impl<E: Engine<Session: Subject>> Case<E> {
     fn new(pool: &[KeySpec]) -> Self {
         let (clock, engine) = open::<E>();
         let sessions = [(session(&engine), false), (session(&engine), false)];

@@ -12,11 +12,12 @@ use crate::mark::with_mark;
 use crate::{
     AccessMark, Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand,
     Key, LogEpoch, NewValue, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef, ValueVersion,
-    sweep_in_order,
+    Walk, sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
 const SCAN_CHUNK_ENTRIES: usize = 16;
+const WALK_STEP_ENTRIES: usize = 8;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,9 @@ pub(super) enum Fault {
     BackwardScanIgnoresBound,
     ScanShowsRemoved,
     ScanIgnoresBreak,
+    WalkSkipsKey,
+    WalkRepeatsKey,
+    WalkByPosition,
     SampleMissesLast,
     SampleOfEmptyTree,
     MarksLost,
@@ -671,5 +675,55 @@ impl<const FAULT: u8> Ordered for FaultySession<FAULT> {
             boundaries.reverse();
         }
         boundaries
+    }
+}
+
+/// Walks in the order of a hash; a cursor is the hash of the next key to show.
+impl<const FAULT: u8> Walk for FaultySession<FAULT> {
+    fn walk(
+        &mut self,
+        tree: TreeId,
+        cursor: u64,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> u64 {
+        let hash = |key: &[u8]| {
+            // 0 is where walks begin and end, no key's.
+            key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            }) | 1
+        };
+        let mut entries: Vec<(u64, Vec<u8>, Slot)> = Vec::new();
+        if let Some(map) = self.engine.lock().trees.get(&tree) {
+            let live = map.iter().filter(|(_, slot)| slot.value.is_some());
+            entries.extend(live.map(|(key, slot)| (hash(key), key.clone(), slot.clone())));
+        }
+        entries.sort_by_key(|(hash, ..)| *hash);
+        let by_position = is(FAULT, Fault::WalkByPosition);
+        let first = if by_position {
+            entries.len().min(cursor as usize)
+        } else {
+            entries.partition_point(|(hash, ..)| *hash < cursor)
+        };
+        let mut last = entries.len().min(first + WALK_STEP_ENTRIES);
+        // Keys of one hash go together.
+        while (1..entries.len()).contains(&last) && entries[last].0 == entries[last - 1].0 {
+            last += 1;
+        }
+        for (at, (_, key, slot)) in entries[first..last].iter().enumerate() {
+            if is(FAULT, Fault::WalkSkipsKey) && at == WALK_STEP_ENTRIES - 1 {
+                continue;
+            }
+            if let Some(value) = slot.view() {
+                visit(key, value);
+                if is(FAULT, Fault::WalkRepeatsKey) && at == 0 {
+                    visit(key, value);
+                }
+            }
+        }
+        match entries.get(last) {
+            None => 0,
+            Some(_) if by_position => last as u64,
+            Some((hash, ..)) => *hash,
+        }
     }
 }

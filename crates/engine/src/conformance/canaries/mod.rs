@@ -25,6 +25,7 @@ fn the_sound_engine_passes() {
         super::restores_keep_the_newest::<Sound>,
         super::restored_trees_keep_their_numbers::<Sound>,
         super::boundaries_cut_evenly::<Sound>,
+        super::walks_miss_no_permanent_key::<Sound>,
     ];
     for check in checks {
         if let Err(failure) = check(&Plan {
@@ -106,6 +107,9 @@ canaries! {
     backward_scans_without_bound: BackwardScanIgnoresBound, operation_sequences;
     scans_of_removed_keys: ScanShowsRemoved, bulk_loads;
     scans_without_break: ScanIgnoresBreak, operation_sequences;
+    walks_that_skip: WalkSkipsKey, walks_miss_no_permanent_key;
+    walks_that_repeat_at_rest: WalkRepeatsKey, walks_miss_no_permanent_key;
+    walks_by_position: WalkByPosition, walks_miss_no_permanent_key;
     samples_that_miss_a_key: SampleMissesLast, samples_reach_every_key;
     samples_of_nothing: SampleOfEmptyTree, operation_sequences;
     marks_that_are_lost: MarksLost, marks_stay_and_sweeps_pass_every_key;

@@ -6,10 +6,8 @@ use std::sync::{Mutex, TryLockError};
 
 use super::{Arena, for_each_family, number_body, number_of, short};
 use crate::conformance::model::Verdict;
-use crate::conformance::{Failure, Plan};
-use crate::{
-    CommitHook, Decision, Engine, Key, NewValue, Ordered, Point, Probe, ValueRef, ValueVersion,
-};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{CommitHook, Decision, Engine, Key, NewValue, Point, Probe, ValueRef, ValueVersion};
 
 const KEYS: u16 = 28;
 const ROUNDS: usize = 80;
@@ -132,7 +130,7 @@ impl Worker {
 
     /// Probes a key: what stands there is not older than what was seen, and a tombstone that was
     /// seen is gone only below the horizon.
-    fn probe<E: Engine<Session: Ordered>>(
+    fn probe<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
         session: &mut E::Session,
@@ -158,7 +156,7 @@ impl Worker {
 
 /// Each commit of a key replaces what the one before it left, with a greater version and one hook,
 /// while tombstones are purged as soon as they may be.
-pub fn commits_form_a_chain<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn commits_form_a_chain<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     for_each_family(plan, "commits_form_a_chain", |family, name| {
         let arena = Arena::<E>::new(plan);
         let links: Links = (0..KEYS)

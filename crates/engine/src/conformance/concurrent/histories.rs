@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove};
 use crate::conformance::keys::Family;
 use crate::conformance::linearizability::{self, Action, Event, Held};
-use crate::conformance::{Failure, Plan};
-use crate::{Decision, Direction, Engine, Key, NewValue, NoHook, Ordered, Point};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{Decision, Direction, Engine, Key, NewValue, NoHook, Point};
 
 const KEYS: u16 = 6;
 const ROUNDS: usize = 60;
@@ -23,7 +23,7 @@ struct Worker {
 
 /// For every key there is one order of reads, updates, removals, batched reads and scans that
 /// explains what all threads saw of it.
-pub fn histories_are_linearizable<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn histories_are_linearizable<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     for_each_family(plan, "histories_are_linearizable", |family, name| {
         let arena = Arena::<E>::new(plan);
         let time = AtomicU64::new(0);
@@ -55,7 +55,7 @@ pub fn histories_are_linearizable<E: Engine<Session: Ordered>>(plan: &Plan) -> R
 }
 
 impl Worker {
-    fn operate<E: Engine<Session: Ordered>>(
+    fn operate<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
         session: &mut E::Session,
@@ -110,7 +110,7 @@ impl Worker {
                     Direction::Backward
                 };
                 let index = |key: &[u8]| (0..KEYS).position(|number| family.key(number) == key);
-                session.scan(arena.tree, Bound::Unbounded, direction, |key, value| {
+                session.list(arena.tree, Bound::Unbounded, direction, |key, value| {
                     if let Some(index) = index(key) {
                         held[index] = number_of(&value).map(Some);
                     }

@@ -1,8 +1,8 @@
 //! Counters that several threads increase (E1).
 
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove, short};
-use crate::conformance::{Failure, Plan};
-use crate::{CommitHook, Decision, Engine, Key, NewValue, Ordered, Point, ValueRef, ValueVersion};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{CommitHook, Decision, Engine, Key, NewValue, Point, ValueRef, ValueVersion};
 
 const COUNTERS: u16 = 9;
 const ROUNDS: usize = 60;
@@ -35,7 +35,7 @@ struct Worker {
 
 /// No increment made through `update` or `update_many` is lost, and each has a version of its own,
 /// while keys beside the counters come and go.
-pub fn increments_are_not_lost<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn increments_are_not_lost<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     for_each_family(plan, "increments_are_not_lost", |family, name| {
         let arena = Arena::<E>::new(plan);
         // Every third key is a counter; between them others come and go.
@@ -124,7 +124,7 @@ impl Worker {
         )))
     }
 
-    fn increment<E: Engine<Session: Ordered>>(
+    fn increment<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
         session: &mut E::Session,
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    fn increment_many<E: Engine<Session: Ordered>>(
+    fn increment_many<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
         session: &mut E::Session,

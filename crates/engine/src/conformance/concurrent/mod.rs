@@ -9,6 +9,7 @@ mod increments;
 mod reads;
 mod scans;
 mod trees;
+mod walks;
 mod whole_values;
 
 use std::collections::HashMap;
@@ -21,14 +22,14 @@ pub use increments::increments_are_not_lost;
 pub use reads::reads_miss_no_permanent_key;
 pub use scans::scans_miss_no_permanent_key;
 pub use trees::trees_come_and_go;
+pub use walks::walks_miss_no_permanent_key;
 pub use whole_values::values_are_whole;
 
 use super::keys::Family;
 use super::model::short;
-use super::{Plan, open, session};
+use super::{Plan, Subject, open, session};
 use crate::{
-    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point, TreeId,
-    ValueRef,
+    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Point, TreeId, ValueRef,
 };
 
 const WORKERS: usize = 4;
@@ -42,7 +43,7 @@ struct Arena<E> {
     tree: TreeId,
 }
 
-impl<E: Engine<Session: Ordered>> Arena<E> {
+impl<E: Engine<Session: Subject>> Arena<E> {
     fn new(plan: &Plan) -> Self {
         let (clock, engine) = open::<E>();
         let tree = engine.create_tree();
@@ -109,7 +110,7 @@ impl<E: Engine<Session: Ordered>> Arena<E> {
         let mut session = self.session();
         let mut scan = |direction| {
             let mut keys: Vec<Vec<u8>> = Vec::new();
-            session.scan(self.tree, Bound::Unbounded, direction, |key, _| {
+            session.list(self.tree, Bound::Unbounded, direction, |key, _| {
                 keys.push(key.to_vec());
                 ControlFlow::Continue(())
             });

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Arena, for_each_family, number_of, put, remove, short};
 use crate::conformance::keys::Family;
-use crate::conformance::{Failure, Plan};
-use crate::{Decision, Direction, Engine, Key, NoHook, Ordered, Point, Probe, TreeId, ValueRef};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{Decision, Direction, Engine, Key, NoHook, Point, Probe, TreeId, ValueRef};
 
 const KEYS: u16 = 210;
 /// Keys whose number this divides stay.
@@ -62,7 +62,7 @@ struct Actor<'s> {
 
 /// A key that stays is found by every kind of read, with its value, whatever comes and goes beside
 /// it.
-pub fn reads_miss_no_permanent_key<E: Engine<Session: Ordered>>(
+pub fn reads_miss_no_permanent_key<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     for_each_family(plan, "reads_miss_no_permanent_key", |family, name| {
@@ -98,7 +98,7 @@ fn fill(session: &mut impl Point, tree: TreeId, family: Family) {
 
 impl Actor<'_> {
     /// One tree from its making to its end.
-    fn lead<E: Engine<Session: Ordered>>(
+    fn lead<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
         session: &mut E::Session,
@@ -147,7 +147,7 @@ impl Actor<'_> {
     }
 
     /// Reads keys of the tree as long as it is shown.
-    fn read(&mut self, session: &mut impl Ordered) -> Result<(), String> {
+    fn read(&mut self, session: &mut impl Subject) -> Result<(), String> {
         let tree = self.stage.tree();
         while self.stage.shows(tree) {
             for _ in 0..PIN_READS {
@@ -165,7 +165,7 @@ impl Actor<'_> {
 
     fn read_one(
         &mut self,
-        session: &mut impl Ordered,
+        session: &mut impl Subject,
         tree: TreeId,
         number: u16,
     ) -> Result<(), String> {
@@ -211,14 +211,14 @@ impl Actor<'_> {
 
 /// A scan that begins at a key that stays must show it first.
 fn scan_at(
-    session: &mut impl Ordered,
+    session: &mut impl Subject,
     tree: TreeId,
     key: &[u8],
     number: u16,
     direction: Direction,
 ) -> Result<(), String> {
     let mut first = Err("the scan shows nothing".into());
-    session.scan(tree, Bound::Included(key), direction, |shown, value| {
+    session.list(tree, Bound::Included(key), direction, |shown, value| {
         first = if shown == key {
             check(number, Some(value))
         } else {

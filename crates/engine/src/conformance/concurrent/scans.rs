@@ -6,8 +6,8 @@ use std::ops::{Bound, ControlFlow};
 use super::{Arena, for_each_family, number_of, numbers_of, put, remove, short};
 use crate::conformance::keys::Family;
 use crate::conformance::model::Verdict;
-use crate::conformance::{Failure, Plan};
-use crate::{Direction, Engine, Ordered, Point, ValueRef};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{Direction, Engine, Point, ValueRef};
 
 const KEYS: u16 = 700;
 const ROUNDS: usize = 10;
@@ -28,7 +28,7 @@ fn is_permanent(number: u16) -> bool {
 
 /// A scan yields keys in strict order, each within its bound, and every key that stays, while the
 /// keys between them come and go.
-pub fn scans_miss_no_permanent_key<E: Engine<Session: Ordered>>(
+pub fn scans_miss_no_permanent_key<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     for_each_family(plan, "scans_miss_no_permanent_key", |family, name| {
@@ -92,7 +92,7 @@ pub fn scans_miss_no_permanent_key<E: Engine<Session: Ordered>>(
 }
 
 /// What else can be asked of the whole tree meanwhile: its size and a sample.
-fn check_around<E: Engine<Session: Ordered>>(
+fn check_around<E: Engine<Session: Subject>>(
     arena: &Arena<E>,
     session: &mut E::Session,
     numbers: &HashMap<Vec<u8>, u16>,
@@ -150,13 +150,13 @@ struct Scanned<'s> {
 impl Scanned<'_> {
     fn check(
         &self,
-        session: &mut impl Ordered,
+        session: &mut impl Subject,
         tree: crate::TreeId,
         permanent: &[Vec<u8>],
     ) -> Result<(), String> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut verdict = Verdict::default();
-        session.scan(tree, self.from, self.direction, |key, value| {
+        session.list(tree, self.from, self.direction, |key, value| {
             verdict.note(check_entry(self.numbers, key, &value));
             keys.push(key.to_vec());
             if keys.len() == self.limit {

@@ -4,20 +4,20 @@ use std::ops::{Bound, ControlFlow};
 
 use super::{Arena, number_of, put};
 use crate::conformance::keys::Family;
-use crate::conformance::{Failure, Plan};
-use crate::{Direction, Engine, Key, Ordered, Point, Probe, TreeId};
+use crate::conformance::{Failure, Plan, Subject};
+use crate::{Direction, Engine, Key, Point, Probe, TreeId};
 
 const ROUNDS: usize = 20;
 const ROUND_KEYS: u16 = 40;
 
 /// Trees do not see each other's keys, and a dropped one reads as empty, while other trees are in
 /// use and memory is returned.
-pub fn trees_come_and_go<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn trees_come_and_go<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "trees_come_and_go";
     run::<E>(plan).map_err(|what| plan.failure(check, what))
 }
 
-fn run<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), String> {
+fn run<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), String> {
     let arena = Arena::<E>::new(plan);
     let states = arena.race(
         ROUNDS,
@@ -80,14 +80,14 @@ fn check_filled(session: &mut impl Point, tree: TreeId, first: u16) -> Result<()
     Ok(())
 }
 
-fn check_empty<E: Engine<Session: Ordered>>(
+fn check_empty<E: Engine<Session: Subject>>(
     arena: &Arena<E>,
     session: &mut E::Session,
     tree: TreeId,
 ) -> Result<(), String> {
     let mut shown = 0;
     for direction in [Direction::Forward, Direction::Backward] {
-        session.scan(tree, Bound::Unbounded, direction, |_, _| {
+        session.list(tree, Bound::Unbounded, direction, |_, _| {
             shown += 1;
             ControlFlow::Continue(())
         });

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::{Arena, WORKERS};
 use crate::conformance::model::Verdict;
-use crate::conformance::{Failure, Plan};
+use crate::conformance::{Failure, Plan, Subject};
 use crate::{
     Attributes, Body, BodyRef, Deadline, Decision, Direction, Engine, HashDraft, HashRef, Key,
-    NewValue, NoHook, Ordered, Point, StringRef, ValueRef, ValueVersion,
+    NewValue, NoHook, Point, StringRef, ValueRef, ValueVersion,
 };
 
 const ROUNDS: usize = 10;
@@ -43,12 +43,12 @@ fn field(number: u16) -> Vec<u8> {
 
 /// Readers see every value whole and of one version, and none older than what they saw before,
 /// while writers change all parts of it in one update.
-pub fn values_are_whole<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
+pub fn values_are_whole<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "values_are_whole";
     run::<E>(plan, check).map_err(|what| plan.failure(check, what))
 }
 
-fn run<E: Engine<Session: Ordered>>(plan: &Plan, check: &str) -> Result<(), String> {
+fn run<E: Engine<Session: Subject>>(plan: &Plan, check: &str) -> Result<(), String> {
     let arena = Arena::<E>::new(plan);
     let mut session = arena.session();
     for form in 0..FORMS.len() {
@@ -84,7 +84,7 @@ fn run<E: Engine<Session: Ordered>>(plan: &Plan, check: &str) -> Result<(), Stri
                 }
                 1 => {
                     let mut form = 0;
-                    session.scan(
+                    session.list(
                         arena.tree,
                         Bound::Unbounded,
                         Direction::Forward,

@@ -1,0 +1,83 @@
+//! Sessions as the checks use them: how keys are listed depends on what an engine can do.
+//!
+//! Every check is written for scans. An engine without key order stands in with walks: all of its
+//! keys are gathered and put in order, so that the check asks of walks what E7 promises (every key
+//! that was there throughout, with a whole value) and the rest of the contract in full.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use crate::{Direction, NewValue, Ordered, Point, TreeId, ValueRef, ValueVersion, Walk};
+
+/// More steps than this mean that a walk finds no end.
+const STEPS_MAX: usize = 1 << 22;
+
+/// A session under test.
+pub trait Subject: Point {
+    /// Whether a listing costs what it shows; else it costs the whole tree, and checks ask for few.
+    const ORDERED: bool;
+
+    /// Shows entries as [`Ordered::scan`] does.
+    fn list(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    );
+}
+
+impl<S: Ordered> Subject for S {
+    const ORDERED: bool = true;
+
+    fn list(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        self.scan(tree, from, direction, visit);
+    }
+}
+
+/// [`Subject::list`] for a session that only walks.
+///
+/// # Panics
+/// When a walk finds no end.
+pub fn list_by_walking(
+    session: &mut impl Walk,
+    tree: TreeId,
+    from: Bound<&[u8]>,
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+) {
+    let within = |key: &[u8]| match (direction, from) {
+        (_, Bound::Unbounded) => true,
+        (Direction::Forward, Bound::Included(from)) => key >= from,
+        (Direction::Forward, Bound::Excluded(from)) => key > from,
+        (Direction::Backward, Bound::Included(from)) => key <= from,
+        (Direction::Backward, Bound::Excluded(from)) => key < from,
+    };
+    let mut found: BTreeMap<Vec<u8>, (NewValue<'static>, ValueVersion)> = BTreeMap::new();
+    let mut cursor = 0;
+    for step in 0.. {
+        assert!(step < STEPS_MAX, "a walk finds no end");
+        cursor = session.walk(tree, cursor, |key, value| {
+            if within(key) {
+                found.insert(key.to_vec(), (value.deep_copy(), value.version));
+            }
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    let mut show = |(key, (value, version)): (&Vec<u8>, &(NewValue<'static>, ValueVersion))| {
+        visit(key, value.view(*version))
+    };
+    // How it ended is of no use here.
+    let _ = match direction {
+        Direction::Forward => found.iter().try_for_each(&mut show),
+        Direction::Backward => found.iter().rev().try_for_each(&mut show),
+    };
+}
