@@ -18,6 +18,12 @@ pub enum CommandError {
     #[error("ERR this command needs a server; the database is embedded")]
     NoHost,
 
+    #[error("ERR engine {engine} keeps keys in no order, which this command needs; {ordered} do")]
+    Unordered {
+        engine: &'static str,
+        ordered: String,
+    },
+
     // Any command.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,

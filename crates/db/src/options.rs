@@ -12,21 +12,40 @@ pub enum EngineKind {
     /// One concurrent trie of B+-trees, shared by all workers.
     #[default]
     Masstree,
+    /// One concurrent hash table per database: faster, and without key order.
+    Mercury,
     /// A `BTreeMap` behind a lock: the oracle of the other engines.
     Reference,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 2] = [Self::Masstree, Self::Reference];
+    pub const ALL: [Self; 3] = [Self::Masstree, Self::Mercury, Self::Reference];
 
     /// The name that `--engine` takes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Masstree => "masstree",
+            Self::Mercury => "mercury",
             Self::Reference => "reference",
         }
+    }
+
+    /// Whether the engine keeps keys in order: KRANGE and its like need one that does.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        match self {
+            Self::Masstree | Self::Reference => true,
+            Self::Mercury => false,
+        }
+    }
+
+    /// The names of the engines that keep keys in order.
+    #[must_use]
+    pub fn ordered_names() -> String {
+        let ordered = Self::ALL.into_iter().filter(|kind| kind.is_ordered());
+        ordered.map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
     /// The engine of this name.

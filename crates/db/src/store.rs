@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use pando_engine::{
     CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
-    Point, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion,
+    Point, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
+use pando_mercury::Mercury;
 
 use crate::options::EngineKind;
 
@@ -15,17 +16,16 @@ use crate::options::EngineKind;
 #[derive(Debug)]
 pub(crate) enum Store {
     Masstree(Arc<Masstree>),
+    Mercury(Arc<Mercury>),
     Reference(Arc<ReferenceEngine>),
 }
 
-/// A session of the store's engine.
+/// A session of the store's engine, in line: one per thread, and an operation shall not follow a
+/// pointer to it.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per thread, and an operation shall not follow a pointer to it"
-)]
 pub(crate) enum StoreSession {
     Masstree(<Masstree as Engine>::Session),
+    Mercury(<Mercury as Engine>::Session),
     Reference(<ReferenceEngine as Engine>::Session),
 }
 
@@ -34,6 +34,7 @@ macro_rules! on {
     ($kind:ident, $value:expr, $engine:ident => $run:expr) => {
         match $value {
             $kind::Masstree($engine) => $run,
+            $kind::Mercury($engine) => $run,
             $kind::Reference($engine) => $run,
         }
     };
@@ -43,6 +44,7 @@ impl Store {
     pub(crate) fn open(kind: EngineKind, clock: Arc<EpochClock>) -> Self {
         match kind {
             EngineKind::Masstree => Self::Masstree(Masstree::new(clock)),
+            EngineKind::Mercury => Self::Mercury(Mercury::new(clock)),
             EngineKind::Reference => Self::Reference(ReferenceEngine::new(clock)),
         }
     }
@@ -50,6 +52,7 @@ impl Store {
     pub(crate) fn session(&self) -> Result<StoreSession, SessionLimit> {
         match self {
             Self::Masstree(engine) => engine.session().map(StoreSession::Masstree),
+            Self::Mercury(engine) => engine.session().map(StoreSession::Mercury),
             Self::Reference(engine) => engine.session().map(StoreSession::Reference),
         }
     }
@@ -139,18 +142,59 @@ impl Point for StoreSession {
     }
 }
 
-impl Ordered for StoreSession {
-    fn scan(
+/// A session by what it can list its keys with: capabilities are types, so that a command cannot
+/// scan where there is no order.
+#[derive(Debug)]
+pub(crate) enum Listing<'s> {
+    Ordered(OrderedSession<'s>),
+    Walking(WalkingSession<'s>),
+}
+
+/// A session of an engine that keeps keys in order.
+#[derive(Debug)]
+pub(crate) enum OrderedSession<'s> {
+    Masstree(&'s mut <Masstree as Engine>::Session),
+    Reference(&'s mut <ReferenceEngine as Engine>::Session),
+}
+
+/// A session of an engine that does not.
+#[derive(Debug)]
+pub(crate) struct WalkingSession<'s>(&'s mut <Mercury as Engine>::Session);
+
+impl StoreSession {
+    pub(crate) fn listing(&mut self) -> Listing<'_> {
+        match self {
+            Self::Masstree(session) => Listing::Ordered(OrderedSession::Masstree(session)),
+            Self::Mercury(session) => Listing::Walking(WalkingSession(session)),
+            Self::Reference(session) => Listing::Ordered(OrderedSession::Reference(session)),
+        }
+    }
+}
+
+impl OrderedSession<'_> {
+    /// See [`Ordered::scan`].
+    pub(crate) fn scan(
         &mut self,
         tree: TreeId,
         from: Bound<&[u8]>,
         direction: Direction,
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
-        on!(StoreSession, self, session => session.scan(tree, from, direction, visit));
+        match self {
+            Self::Masstree(session) => session.scan(tree, from, direction, visit),
+            Self::Reference(session) => session.scan(tree, from, direction, visit),
+        }
     }
+}
 
-    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
-        on!(StoreSession, self, session => session.boundaries(tree, parts))
+impl WalkingSession<'_> {
+    /// See [`Walk::walk`].
+    pub(crate) fn walk(
+        &mut self,
+        tree: TreeId,
+        cursor: u64,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> u64 {
+        self.0.walk(tree, cursor, visit)
     }
 }

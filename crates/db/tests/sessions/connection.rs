@@ -41,6 +41,15 @@ pub(crate) fn on_every_engine(test: impl Fn(EngineKind)) {
     }
 }
 
+/// Runs a test on every engine that keeps keys in order.
+pub(crate) fn on_every_ordered_engine(test: impl Fn(EngineKind)) {
+    on_every_engine(|engine| {
+        if engine.is_ordered() {
+            test(engine);
+        }
+    });
+}
+
 /// Opens a database whose time and maintenance are the test's.
 pub(crate) fn open(engine: EngineKind) -> (Arc<Database>, Arc<TestClock>) {
     let clock = TestClock::new();

@@ -22,4 +22,5 @@ mod pause;
 mod script;
 mod slices;
 mod transactions;
+mod unordered;
 mod watch;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use pando_db::limits;
 
-use crate::connection::{Answer, Connection, on_every_engine, open, words};
+use crate::connection::{
+    Answer, Connection, on_every_engine, on_every_ordered_engine, open, words,
+};
 
 /// Keys that nobody touches; with the others they fill several slices.
 const STABLE: usize = 3 * limits::SLICE_ENTRIES_MAX;
@@ -118,7 +120,7 @@ fn keys_lists_what_is_there_throughout() {
 
 #[test]
 fn kcount_counts_what_is_there_throughout() {
-    on_every_engine(|engine| {
+    on_every_ordered_engine(|engine| {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -135,7 +137,7 @@ fn kcount_counts_what_is_there_throughout() {
 
 #[test]
 fn krangedel_removes_what_is_there_throughout() {
-    on_every_engine(|engine| {
+    on_every_ordered_engine(|engine| {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -175,6 +177,8 @@ fn a_listing_survives_a_flush() {
             .filter(|word| word.starts_with('k'))
             .count();
         // What the slices before it have found stays in the reply.
-        assert_eq!(listed, 2 * limits::SLICE_ENTRIES_MAX);
+        // An engine without order goes by whole buckets.
+        let two_slices = 2 * limits::SLICE_ENTRIES_MAX;
+        assert!((two_slices..two_slices + 100).contains(&listed), "{listed}");
     });
 }

@@ -18,6 +18,7 @@ const WORKERS: &str = "3";
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    engine: EngineKind,
 }
 
 /// Runs `test` on a new server of each engine.
@@ -50,8 +51,14 @@ impl Server {
         });
         Self {
             child,
+            engine,
             address: address.expect("the server says where it listens"),
         }
+    }
+
+    /// Whether keys are kept in order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.engine.is_ordered()
     }
 
     pub(crate) fn connect(&self) -> Connection {

@@ -1,8 +1,8 @@
 //! EXISTS TOUCH TYPE RANDOMKEY, and what MEMORY USAGE says.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
-use pando_engine::{Attributes, Direction, ValueVersion};
+use pando_engine::{Attributes, ValueVersion};
 use pando_protocol::{Reply, Request};
 
 use super::type_name;
@@ -55,7 +55,7 @@ pub(super) fn random_key(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> 
     }
     let mut looked = 0;
     let mut found = false;
-    keyspace.scan_all(Bound::Unbounded, Direction::Forward, |key, value| {
+    keyspace.keys().each(|key, value| {
         looked += 1;
         if value.is_some() {
             reply.bulk(key);

@@ -1,10 +1,16 @@
 //! SCAN KEYS: a walk through the keys of the selected database.
 //!
-//! Keys come in order, from the literal prefix of the pattern on and no further than it reaches. A
-//! walk looks at a bounded number of entries at a time, expired and filtered ones included, and
+//! On an engine with key order keys come in it, from the literal prefix of the pattern on and no
+//! further than it reaches; a cursor names a place in a table. On one without, keys come as they
+//! lie, and a cursor is the engine's own number. SCAN may then show a key twice while the engine
+//! moves keys, as in Redis; KEYS leaves out what it has shown.
+//!
+//! A walk looks at a bounded number of entries at a time, expired and filtered ones included, and
 //! lets other commands run in between. It stays in the tree that it began in, whatever becomes of
 //! the database's number meanwhile.
 
+use std::collections::HashSet;
+use std::mem;
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, TreeId, ValueRef};
@@ -14,7 +20,7 @@ use super::type_name;
 use crate::commands::{Handled, Slice};
 use crate::cursors;
 use crate::error::CommandError;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keys, Keyspace, OrderedKeys, WalkingKeys};
 use crate::limits;
 
 /// Entries that a SCAN without COUNT looks at.
@@ -48,13 +54,25 @@ impl Filter {
     }
 }
 
+/// Where a walk goes on.
+#[derive(Debug)]
+enum Place {
+    /// At the beginning.
+    Start,
+    /// Behind the last entry looked at, in key order.
+    Behind(Box<[u8]>),
+    /// At a cursor of the engine's, not 0.
+    Cursor(u64),
+}
+
 /// A walk and what it has found.
 #[derive(Debug)]
 struct Walk {
     tree: TreeId,
     filter: Filter,
-    /// The last entry looked at.
-    behind: Option<Box<[u8]>>,
+    place: Place,
+    /// The keys found so far, where an engine may show one twice and that matters.
+    shown: Option<HashSet<Box<[u8]>>>,
     /// The keys found, encoded.
     found: Vec<u8>,
     count: usize,
@@ -70,11 +88,12 @@ enum End {
 }
 
 impl Walk {
-    fn new(keyspace: &Keyspace<'_>, filter: Filter, behind: Option<Box<[u8]>>) -> Self {
+    fn new(keyspace: &Keyspace<'_>, filter: Filter, place: Place) -> Self {
         Self {
             tree: keyspace.tree,
             filter,
-            behind,
+            place,
+            shown: None,
             found: Vec::new(),
             count: 0,
         }
@@ -84,24 +103,36 @@ impl Walk {
     fn advance(
         &mut self,
         keyspace: &mut Keyspace<'_>,
-        mut entries_max: usize,
+        entries_max: usize,
         bytes_max: usize,
     ) -> End {
         keyspace.tree = self.tree;
+        match keyspace.keys() {
+            Keys::Ordered(keys) => self.advance_in_order(keys, entries_max, bytes_max),
+            Keys::Walking(keys) => self.advance_by_cursor(keys, entries_max, bytes_max),
+        }
+    }
+
+    fn advance_in_order(
+        &mut self,
+        mut keys: OrderedKeys<'_>,
+        mut entries_max: usize,
+        bytes_max: usize,
+    ) -> End {
+        let place = mem::replace(&mut self.place, Place::Start);
         let Self {
             filter,
-            behind,
+            place: next,
             found,
             count,
             ..
         } = self;
-        let resumed = behind.take();
-        let from = match resumed.as_deref() {
-            Some(behind) if *behind >= *filter.prefix => Bound::Excluded(behind),
+        let from = match &place {
+            Place::Behind(behind) if **behind >= *filter.prefix => Bound::Excluded(&**behind),
             _ => Bound::Included(&*filter.prefix),
         };
         let (mut looked, mut end) = (0, End::Complete);
-        keyspace.scan_all(from, Direction::Forward, |key, value| {
+        keys.scan_all(from, Direction::Forward, |key, value| {
             if !key.starts_with(&filter.prefix) {
                 return ControlFlow::Break(());
             }
@@ -118,11 +149,45 @@ impl Walk {
                 entries_max = looked;
             }
             if looked == entries_max {
-                *behind = Some(key.into());
+                *next = Place::Behind(key.into());
             }
             ControlFlow::Continue(())
         });
         end
+    }
+
+    /// Steps are as large as the engine makes them, so that a few entries more are looked at.
+    fn advance_by_cursor(
+        &mut self,
+        mut keys: WalkingKeys<'_>,
+        entries_max: usize,
+        bytes_max: usize,
+    ) -> End {
+        let mut cursor = match self.place {
+            Place::Cursor(cursor) => cursor,
+            Place::Start | Place::Behind(_) => 0,
+        };
+        let (mut looked, mut steps) = (0, 0);
+        while looked < entries_max && steps < limits::SLICE_ENTRIES_MAX {
+            cursor = keys.step(cursor, |key, value| {
+                looked += 1;
+                let shown = value.is_some_and(|value| self.filter.shows(key, value));
+                let new = |keys: &mut HashSet<Box<[u8]>>| keys.insert(key.into());
+                if shown && self.shown.as_mut().is_none_or(new) {
+                    Reply::new(&mut self.found, RespVersion::Resp2).bulk(key);
+                    self.count += 1;
+                }
+            });
+            steps += 1;
+            if cursor == 0 {
+                return End::Complete;
+            }
+            if self.found.len() >= bytes_max {
+                break;
+            }
+        }
+        self.place = Place::Cursor(cursor);
+        End::Paused
     }
 
     /// Writes the keys found.
@@ -150,9 +215,15 @@ impl Slice for Scan {
         if end == End::Paused && self.entries > 0 && !full {
             return false;
         }
-        let behind = self.walk.behind.as_deref().filter(|_| end == End::Paused);
-        let cursors = &keyspace.database.cursors;
-        let cursor = behind.map_or(0, |behind| cursors.pause_behind_key(self.walk.tree, behind));
+        let cursor = match &self.walk.place {
+            _ if end == End::Complete => 0,
+            Place::Start => 0,
+            Place::Behind(behind) => {
+                let cursors = &keyspace.database.cursors;
+                cursors.pause_behind_key(self.walk.tree, behind)
+            }
+            Place::Cursor(cursor) => *cursor,
+        };
         reply.array(2);
         reply.bulk(cursor.to_string());
         self.walk.write(reply);
@@ -182,19 +253,22 @@ pub(super) fn scan(
             return Err(CommandError::Syntax);
         }
     }
-    let behind = match cursor {
-        0 => None,
-        cursor => Some(keyspace.database.cursors.key_of(cursor, keyspace.tree)?),
+    let place = match cursor {
+        0 => Place::Start,
+        cursor if keyspace.options().engine.is_ordered() => {
+            Place::Behind(keyspace.database.cursors.key_of(cursor, keyspace.tree)?)
+        }
+        cursor => Place::Cursor(cursor),
     };
-    let walk = Walk::new(keyspace, filter, behind);
+    let walk = Walk::new(keyspace, filter, place);
     super::begin(Scan { walk, entries }, keyspace, reply)
 }
 
 /// KEYS at work.
 #[derive(Debug)]
-struct Keys(Walk);
+struct AllKeys(Walk);
 
-impl Slice for Keys {
+impl Slice for AllKeys {
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
         let end = self
             .0
@@ -214,6 +288,9 @@ pub(super) fn keys(
 ) -> Handled {
     let mut filter = Filter::default();
     filter.matching(request.arg(1));
-    let walk = Walk::new(keyspace, filter, None);
-    super::begin(Keys(walk), keyspace, reply)
+    let mut walk = Walk::new(keyspace, filter, Place::Start);
+    if !keyspace.options().engine.is_ordered() {
+        walk.shown = Some(HashSet::new());
+    }
+    super::begin(AllKeys(walk), keyspace, reply)
 }

@@ -31,7 +31,7 @@ impl Slice for Count {
         } = self;
         let (mut looked, mut last) = (0, None);
         if !span.is_empty() {
-            keyspace.scan_all(span.from(), span.direction, |key, value| {
+            super::keys(keyspace).scan_all(span.from(), span.direction, |key, value| {
                 if !span.reaches(key) {
                     return ControlFlow::Break(());
                 }

@@ -1,7 +1,8 @@
 //! Commands on ranges of keys, which Redis does not have: KRANGE KPREFIX KCOUNT KRANGEDEL.
 //!
 //! Bounds are written as those of ZRANGE … BYLEX. A reply that does not reach the end of its range
-//! names the bound from which to go on, ready to be sent as the next *start*.
+//! names the bound from which to go on, ready to be sent as the next *start*. On an engine without
+//! key order each is an error that names the engines with one.
 
 mod bounds;
 mod count;
@@ -16,7 +17,7 @@ use pando_protocol::{Reply, Request, number};
 
 use super::Handled;
 use crate::error::CommandError;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, OrderedKeys};
 
 /// Runs a command of this family.
 pub(super) fn execute(
@@ -25,6 +26,7 @@ pub(super) fn execute(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
+    keyspace.ordered_keys()?;
     match id {
         CommandId::Krange => range::range(keyspace, request, reply),
         CommandId::Kprefix => range::prefix(keyspace, request, reply),
@@ -32,6 +34,12 @@ pub(super) fn execute(
         CommandId::Krangedel => remove::remove(keyspace, request, reply),
         _ => Err(CommandError::NoHost),
     }
+}
+
+/// The keys in their order, for what has begun on an engine that keeps one.
+fn keys<'k>(keyspace: &'k mut Keyspace<'_>) -> OrderedKeys<'k> {
+    let keys = keyspace.ordered_keys();
+    keys.expect("no command of this family begins without key order")
 }
 
 /// The number behind LIMIT, 1 at least: a reply of nothing could not name where to go on.

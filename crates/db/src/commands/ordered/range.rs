@@ -211,7 +211,7 @@ fn portion(keyspace: &mut Keyspace<'_>, span: &Span, options: &Options<'_>, repl
     };
     let (mut more, mut expired) = (false, 0);
     if !span.is_empty() {
-        keyspace.scan_all(span.from(), span.direction, |key, value| {
+        super::keys(keyspace).scan_all(span.from(), span.direction, |key, value| {
             if !span.reaches(key) {
                 return ControlFlow::Break(());
             }

@@ -37,7 +37,7 @@ impl Remove {
     fn find(&self, keyspace: &mut Keyspace<'_>) -> Found {
         let mut found = Found::default();
         let mut looked = 0;
-        keyspace.scan_all(self.span.from(), self.span.direction, |key, value| {
+        super::keys(keyspace).scan_all(self.span.from(), self.span.direction, |key, value| {
             if !self.span.reaches(key) {
                 return ControlFlow::Break(());
             }
@@ -62,7 +62,7 @@ impl Remove {
     /// Whether a key is left in the range; after too many expired entries the answer is yes.
     fn is_more(&self, keyspace: &mut Keyspace<'_>) -> bool {
         let (mut looked, mut more) = (0, false);
-        keyspace.scan_all(self.span.from(), self.span.direction, |key, value| {
+        super::keys(keyspace).scan_all(self.span.from(), self.span.direction, |key, value| {
             if !self.span.reaches(key) {
                 return ControlFlow::Break(());
             }

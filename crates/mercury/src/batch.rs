@@ -1,0 +1,88 @@
+//! Interleaved batches: the buckets of all keys are asked for, then their entries, then read, so
+//! that one wait for memory covers many keys.
+//!
+//! | pass | reads | and asks for |
+//! |---|---|---|
+//! | 1 | nothing but the table's address | the key's bucket |
+//! | 2 | the bucket's first line | the entries with the key's tag |
+//! | 3 | bucket and entry | nothing: the key is done |
+//!
+//! The first two passes are hints: they follow no further line and no moved bucket of which the
+//! counter does not tell. The third is an operation like any other, so that a batch needs no proof
+//! of its own.
+
+use pando_engine::{Key, ValueRef};
+use pando_sync::epoch::Guard;
+
+use crate::bucket::{Line, Tag};
+use crate::context::Context;
+use crate::engine::Mercury;
+use crate::entry::EntryRef;
+use crate::find::locate;
+use crate::limits::BATCH_KEYS_MAX;
+use crate::tree::Tree;
+
+/// A key on its way.
+#[derive(Clone, Copy)]
+struct Ahead<'g> {
+    tree: &'g Tree,
+    hash: u64,
+    bucket: &'g Line,
+}
+
+/// Passes 1 and 2 for up to [`BATCH_KEYS_MAX`] keys.
+fn fetch<'g>(
+    engine: &Mercury,
+    keys: &[Key<'_>],
+    guard: Guard<'g>,
+) -> [Option<Ahead<'g>>; BATCH_KEYS_MAX] {
+    let mut ahead = [None; BATCH_KEYS_MAX];
+    for (ahead, key) in ahead.iter_mut().zip(keys) {
+        let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+            continue;
+        };
+        let hash = engine.hash(key.bytes);
+        let bucket = locate(tree, hash, guard).1;
+        bucket.prefetch();
+        *ahead = Some(Ahead { tree, hash, bucket });
+    }
+    for ahead in ahead[..keys.len()].iter().flatten() {
+        ahead.bucket.prefetch_candidates(Tag::of_hash(ahead.hash));
+    }
+    ahead
+}
+
+/// Shows the values of `keys` in their order.
+pub(crate) fn get_many(
+    engine: &Mercury,
+    keys: &[Key<'_>],
+    guard: Guard<'_>,
+    context: &Context,
+    read: &mut impl FnMut(usize, Option<ValueRef<'_>>),
+) {
+    for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
+        let ahead = fetch(engine, keys, guard);
+        for (index, (key, ahead)) in keys.iter().zip(&ahead).enumerate() {
+            let entry = ahead
+                .and_then(|ahead| engine.find(ahead.tree, ahead.hash, key.bytes, guard, context));
+            read(
+                piece * BATCH_KEYS_MAX + index,
+                entry.and_then(EntryRef::value),
+            );
+        }
+        count(keys.len(), context);
+    }
+}
+
+/// Brings the buckets and entries of `keys` into the cache.
+pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context: &Context) {
+    for keys in keys.chunks(BATCH_KEYS_MAX) {
+        fetch(engine, keys, guard);
+        count(keys.len(), context);
+    }
+}
+
+fn count(keys: usize, context: &Context) {
+    context.counters.batches_total.add(1);
+    context.counters.batch_keys_total.add(keys as i64);
+}

@@ -1,0 +1,431 @@
+//! Buckets: a chain of cache lines, each with a control word and seven tagged pointers to entries.
+//!
+//! | word | bits | field |
+//! |---|---|---|
+//! | 0, control of the first line | 0 | locked |
+//! | | 1 | *hasmoved*: the entries are in the next table |
+//! | | 6–63 | address of the next line of the chain, 0 at its end |
+//! | 0, control of a further line | 6–63 | likewise |
+//! | 1–7, slots | 0–47 | address of an entry, 0 when the slot is free |
+//! | | 48–63 | tag: 15 bits of the key's hash, and 1 |
+//!
+//! The paper (figure 2b) puts lock, *hasmoved* and one pointer together and chains entries by a
+//! link of their own. A line filled with pointers instead costs the same fetch, makes a second one
+//! rare (see [`crate::limits::ENTRIES_PER_BUCKET_MAX`]), tells by the tags which entry to fetch,
+//! and leaves entries untouched when they move.
+//!
+//! | field | writer, under | readers |
+//! |---|---|---|
+//! | control: locked | [`Line::lock`], and the owner | writers, `Acquire` |
+//! | control: moved, link | owner of the lock, `Release` | everybody, `Acquire` |
+//! | slots | owner of the lock, `Release` | everybody, `Acquire` |
+//!
+//! Invariants:
+//! - **HB1** Only the owner of the bucket's lock changes its lines, but for the locked bit itself.
+//! - **HB2** While a key has an entry (a tombstone counts) in a table, it stands in one slot; a new
+//!   entry of the key takes the same slot by one store. So a reader that looks at every slot once
+//!   meets the key, whatever else comes and goes.
+//! - **HB3** A reader loads the control word first, and reads slots only if the bucket has not
+//!   moved, going on by the link that it loaded with the mark. A move freezes the bucket: nobody
+//!   changes it or its further lines afterwards. So what the reader meets is what stood there at
+//!   some time after that load and not after the move, which is a time within its operation; and
+//!   entries that are replaced in the next table later are retired after the reader has pinned.
+//!   Whoever pins later than that sees the mark.
+//! - **HB4** A further line that is unlinked stays whole until the pins of that time have ended. A
+//!   moved bucket names no further lines.
+//!
+//! Deliberately absent: fairness of the lock; it is held for one decision of a writer or the move
+//! of a few pointers.
+
+use std::ptr::NonNull;
+
+use pando_memory::pool::Pool;
+use pando_sync::epoch::Guard;
+use pando_sync::prefetch::prefetch_line;
+use pando_sync::shim::{AtomicU64, Ordering, Spin};
+
+use crate::entry::{self, EntryRef};
+
+/// Slots of a line; the model checker runs with fewer.
+pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 7 };
+
+const LOCKED: u64 = 1;
+const MOVED: u64 = 1 << 1;
+const LINK_MASK: u64 = !63;
+const TAG_SHIFT: u32 = 48;
+const ADDRESS_MASK: u64 = (1 << TAG_SHIFT) - 1;
+
+/// What a key's slot is marked with, to tell most other keys without fetching their entries. Never
+/// 0, so that it equals no free slot's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(u64);
+
+impl Tag {
+    #[inline]
+    pub(crate) fn of_hash(hash: u64) -> Self {
+        Self(hash >> TAG_SHIFT | 1)
+    }
+}
+
+/// A slot's content, not 0: a tagged pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tagged(u64);
+
+impl Tagged {
+    #[inline]
+    pub(crate) fn new(tag: Tag, entry: EntryRef<'_>) -> Self {
+        let address = entry.address().as_ptr() as u64;
+        assert!(
+            address & !ADDRESS_MASK == 0,
+            "addresses of user memory have 48 bits at most"
+        );
+        Self(tag.0 << TAG_SHIFT | address)
+    }
+
+    #[inline]
+    fn of_word(word: u64) -> Option<Self> {
+        (word != 0).then_some(Self(word))
+    }
+
+    #[inline]
+    pub(crate) fn has(self, tag: Tag) -> bool {
+        self.0 >> TAG_SHIFT == tag.0
+    }
+
+    #[inline]
+    pub(crate) fn address(self) -> NonNull<u8> {
+        let address = (self.0 & ADDRESS_MASK) as usize;
+        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not a free slot")
+    }
+
+    /// # Safety
+    /// As [`EntryRef::from_address`].
+    #[inline]
+    pub(crate) unsafe fn entry(self, guard: Guard<'_>) -> EntryRef<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { EntryRef::from_address(self.address(), guard) }
+    }
+}
+
+/// One line of a bucket's chain.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Line {
+    control: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// What a reader finds in a bucket.
+pub(crate) enum Found<'g> {
+    Entry(EntryRef<'g>),
+    Absent,
+    /// The bucket has moved: look in the next table.
+    Moved,
+}
+
+impl Line {
+    /// A line with free slots; what zeroed memory is.
+    pub(crate) fn empty() -> Self {
+        Self {
+            control: AtomicU64::new(0),
+            slots: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// The next line of a chain.
+    #[inline]
+    fn linked(control: u64, _: Guard<'_>) -> Option<&Line> {
+        let address = (control & LINK_MASK) as usize;
+        let line = std::ptr::with_exposed_provenance::<Line>(address);
+        // SAFETY: null, or a line that lives until the pin ends (HB4).
+        unsafe { line.as_ref() }
+    }
+
+    /// Every line from this one on, for the owner of the lock.
+    fn chain<'g>(&'g self, guard: Guard<'g>) -> impl Iterator<Item = &'g Line> {
+        std::iter::successors(Some(self), move |line| {
+            Self::linked(line.control.load(Ordering::Relaxed), guard)
+        })
+    }
+
+    /// Looks for a key without a lock (HB2, HB3). `checked` is false only for a planted fault.
+    #[inline]
+    pub(crate) fn find<'g>(
+        &'g self,
+        tag: Tag,
+        key: &[u8],
+        checked: bool,
+        guard: Guard<'g>,
+    ) -> Found<'g> {
+        // Acquire pairs with `Owned::leave` and `Owned::insert`, and the slots are read after it.
+        let mut control = self.control.load(Ordering::Acquire);
+        if checked && control & MOVED != 0 {
+            return Found::Moved;
+        }
+        let mut line = self;
+        loop {
+            // Acquire pairs with the stores of `Owned`: the entry is seen initialised.
+            let words: [u64; SLOTS] =
+                std::array::from_fn(|slot| line.slots[slot].load(Ordering::Acquire));
+            let mut candidates = 0_u32;
+            for (slot, word) in words.iter().enumerate() {
+                candidates |= u32::from(word >> TAG_SHIFT == tag.0) << slot;
+            }
+            while candidates != 0 {
+                let slot = candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                // SAFETY: loaded under the pin, from a bucket that had not moved before (HB3).
+                let entry = unsafe { Tagged(words[slot]).entry(guard) };
+                if entry.key() == key {
+                    return Found::Entry(entry);
+                }
+            }
+            let Some(next) = Self::linked(control, guard) else {
+                return Found::Absent;
+            };
+            line = next;
+            control = line.control.load(Ordering::Acquire);
+        }
+    }
+
+    /// Asks for the entries whose tags are the key's; the value's first bytes come with them.
+    #[inline]
+    pub(crate) fn prefetch_candidates(&self, tag: Tag) {
+        for slot in &self.slots {
+            let word = slot.load(Ordering::Relaxed);
+            if let Some(tagged) = Tagged::of_word(word)
+                && tagged.has(tag)
+            {
+                entry::prefetch(tagged.address().as_ptr());
+            }
+        }
+    }
+
+    /// Asks for every entry of the first line.
+    #[inline]
+    pub(crate) fn prefetch_entries(&self) {
+        for slot in &self.slots {
+            if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
+                prefetch_line(tagged.address().as_ptr());
+            }
+        }
+    }
+
+    /// Begins to fetch the line itself.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_line(std::ptr::from_ref(self).cast());
+    }
+
+    /// Appends to `entries` those of the bucket; false when it has moved (HB3). `checked` is false
+    /// only for a planted fault.
+    pub(crate) fn snapshot<'g>(
+        &'g self,
+        entries: &mut Vec<EntryRef<'g>>,
+        checked: bool,
+        guard: Guard<'g>,
+    ) -> bool {
+        // Acquire as in `find`.
+        let mut control = self.control.load(Ordering::Acquire);
+        if checked && control & MOVED != 0 {
+            return false;
+        }
+        let mut line = self;
+        loop {
+            for slot in &line.slots {
+                if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Acquire)) {
+                    // SAFETY: loaded under the pin, from a bucket that had not moved (HB3).
+                    entries.push(unsafe { tagged.entry(guard) });
+                }
+            }
+            let Some(next) = Self::linked(control, guard) else {
+                return true;
+            };
+            line = next;
+            control = line.control.load(Ordering::Acquire);
+        }
+    }
+
+    /// Waits for the bucket's lock and takes it.
+    #[inline]
+    pub(crate) fn lock<'g>(&'g self, guard: Guard<'g>) -> Owned<'g> {
+        let mut spin = Spin::new();
+        loop {
+            // Test before test-and-set: who waits reads its own copy of the line.
+            let control = self.control.load(Ordering::Relaxed);
+            if control & LOCKED == 0
+                && self
+                    .control
+                    // Acquire pairs with the Release of the last owner: its changes are seen.
+                    .compare_exchange_weak(
+                        control,
+                        control | LOCKED,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            {
+                return Owned { head: self, guard };
+            }
+            spin.wait();
+        }
+    }
+}
+
+/// Where an owner finds or puts a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'g>(&'g AtomicU64);
+
+/// A bucket whose lock is held; released when this goes.
+pub(crate) struct Owned<'g> {
+    head: &'g Line,
+    guard: Guard<'g>,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // HB1: nobody else changes the word while it is locked.
+        let control = self.head.control.load(Ordering::Relaxed);
+        // Release pairs with `Line::lock`.
+        self.head
+            .control
+            .store(control & !LOCKED, Ordering::Release);
+    }
+}
+
+impl<'g> Owned<'g> {
+    /// Whether the bucket moved before the lock was taken.
+    #[inline]
+    pub(crate) fn has_moved(&self) -> bool {
+        self.head.control.load(Ordering::Relaxed) & MOVED != 0
+    }
+
+    /// The key's place and entry.
+    #[inline]
+    pub(crate) fn find(&self, tag: Tag, key: &[u8]) -> Option<(Place<'g>, EntryRef<'g>)> {
+        for line in self.head.chain(self.guard) {
+            for slot in &line.slots {
+                let word = slot.load(Ordering::Relaxed);
+                if let Some(tagged) = Tagged::of_word(word)
+                    && tagged.has(tag)
+                {
+                    // SAFETY: the lock is held, so the slot names a live entry (HB1).
+                    let entry = unsafe { tagged.entry(self.guard) };
+                    if entry.key() == key {
+                        return Some((Place(slot), entry));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Every entry, with its place.
+    pub(crate) fn each(&self, mut visit: impl FnMut(Place<'g>, Tagged)) {
+        for line in self.head.chain(self.guard) {
+            for slot in &line.slots {
+                if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
+                    visit(Place(slot), tagged);
+                }
+            }
+        }
+    }
+
+    /// Every entry, with the number of its line in the chain, from 1.
+    pub(crate) fn each_line(&self, mut visit: impl FnMut(usize, EntryRef<'g>)) {
+        for (index, line) in self.head.chain(self.guard).enumerate() {
+            for slot in &line.slots {
+                if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
+                    // SAFETY: the lock is held, so the slot names a live entry (HB1).
+                    visit(index + 1, unsafe { tagged.entry(self.guard) });
+                }
+            }
+        }
+    }
+
+    /// Puts another entry of the same key in its place (HB2).
+    #[inline]
+    pub(crate) fn replace(&self, place: Place<'g>, tagged: Tagged) {
+        // Release pairs with the readers' Acquire: the entry is seen initialised.
+        place.0.store(tagged.0, Ordering::Release);
+    }
+
+    /// Frees a place.
+    pub(crate) fn clear(&self, place: Place<'g>) {
+        place.0.store(0, Ordering::Release);
+    }
+
+    /// Puts the entry of a key that has none into a free slot, of a new line if need be; whether
+    /// it took one.
+    pub(crate) fn insert(&self, tagged: Tagged, pool: &mut Pool) -> bool {
+        let mut last = self.head;
+        for line in self.head.chain(self.guard) {
+            let free = |slot: &&AtomicU64| slot.load(Ordering::Relaxed) == 0;
+            if let Some(slot) = line.slots.iter().find(free) {
+                // Release as in `replace`.
+                slot.store(tagged.0, Ordering::Release);
+                return false;
+            }
+            last = line;
+        }
+        let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
+        let line = Line::empty();
+        line.slots[0].store(tagged.0, Ordering::Relaxed);
+        // SAFETY: the block is that long and aligned to lines (P2), and nobody else has it.
+        unsafe { memory.write(line) };
+        let link = memory.as_ptr().expose_provenance() as u64;
+        let control = last.control.load(Ordering::Relaxed);
+        // Release pairs with the readers' Acquire: the line is seen initialised.
+        last.control.store(control | link, Ordering::Release);
+        true
+    }
+
+    /// Unlinks the further lines that have no entry and shows them; the caller retires them (HB4).
+    pub(crate) fn prune(&self, mut unlinked: impl FnMut(NonNull<Line>)) {
+        let mut last = self.head;
+        while let Some(line) = Line::linked(last.control.load(Ordering::Relaxed), self.guard) {
+            if line
+                .slots
+                .iter()
+                .any(|slot| slot.load(Ordering::Relaxed) != 0)
+            {
+                last = line;
+                continue;
+            }
+            let flags = last.control.load(Ordering::Relaxed) & !LINK_MASK;
+            let link = line.control.load(Ordering::Relaxed) & LINK_MASK;
+            last.control.store(flags | link, Ordering::Release);
+            unlinked(NonNull::from(line));
+        }
+    }
+
+    /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks. The
+    /// entries are in the next table by now.
+    pub(crate) fn leave(self, mut unlinked: impl FnMut(NonNull<Line>)) {
+        let mut link = self.head.control.load(Ordering::Relaxed);
+        // Release pairs with `find`, `snapshot` and `lock`: who sees the mark sees the entries in
+        // the next table.
+        self.head.control.store(MOVED | LOCKED, Ordering::Release);
+        while let Some(line) = Line::linked(link, self.guard) {
+            link = line.control.load(Ordering::Relaxed);
+            unlinked(NonNull::from(line));
+        }
+        // The drop unlocks.
+    }
+}
+
+/// Reclaims a further line.
+///
+/// # Safety
+/// Nobody can reach the line (HB4); it is reclaimed once.
+pub(crate) unsafe fn reclaim_line(pointer: NonNull<u8>, pool: &mut Pool) {
+    if cfg!(loom) {
+        // SAFETY: `insert` wrote a line there, and loom's atomics own memory.
+        unsafe { pointer.cast::<Line>().drop_in_place() };
+    }
+    // SAFETY: allocated with this length by `insert`; the caller vouches for the rest.
+    unsafe { pool.free(pointer, size_of::<Line>()) };
+}

@@ -1,0 +1,430 @@
+//! The engine: its trees, its memory, its sessions and its figures.
+//!
+//! | field | writer, under | readers |
+//! |---|---|---|
+//! | `directory` | see `pando_sync::Directory` | operations, pinned |
+//! | `tasks` | see `task` | `maintain` |
+//! | `registry` | sessions that open and close: its mutex | gauges |
+//! | `hasher`, `locking`, `pages` | `with_options`, once | everybody |
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::quality::RandomState;
+use pando_engine::limits::SESSIONS_MAX;
+use pando_engine::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
+use pando_memory::pool::{Arena, Pages, Pool};
+use pando_sync::Padded;
+use pando_sync::epoch::{Collector, Guard, Pressure, ReclaimEpoch};
+
+use crate::bucket::Tag;
+use crate::context::Context;
+use crate::counters::Counters;
+use crate::entry::EntryRef;
+use crate::find;
+use crate::limits::RETIRED_BYTES_MAX;
+use crate::locking::{Locking, Stripes};
+use crate::session::MercurySession;
+use crate::task::Tasks;
+use crate::tree::{Directory, Tree};
+
+/// Sessions of an engine; the model checker runs with fewer.
+const SESSIONS: usize = if cfg!(loom) { 4 } else { SESSIONS_MAX };
+
+/// What can be chosen when an engine is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The pages that tables and entries are asked for on; huge ones by default.
+    pub pages: Pages,
+    /// Bytes that may be retired and not yet reclaimed before writes are to be refused; 256 MiB by
+    /// default.
+    pub retired_bytes_max: usize,
+    /// The locks of operations; others than the default are for comparison.
+    pub locking: Locking,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            pages: Pages::Huge,
+            retired_bytes_max: RETIRED_BYTES_MAX,
+            locking: Locking::default(),
+        }
+    }
+}
+
+/// Trees that all sessions share; see the crate's header.
+pub struct Mercury {
+    pub(crate) clock: Arc<EpochClock>,
+    pub(crate) directory: Directory,
+    pub(crate) tasks: Tasks,
+    pub(crate) pages: Pages,
+    pub(crate) stripes: Stripes,
+    locking: Locking,
+    hasher: RandomState,
+    collector: Arc<Collector<Pool>>,
+    arena: Arc<Arena>,
+    registry: Mutex<Registry>,
+}
+
+/// The counters of all sessions.
+#[derive(Default)]
+struct Registry {
+    open: Vec<Arc<Padded<Counters>>>,
+    /// What sessions that are gone have counted.
+    closed: Counters,
+}
+
+impl fmt::Debug for Mercury {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Mercury")
+            .field("arena", &self.arena)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lines of 64 bytes that a GET of a key of one tree touches, on average over its keys, by
+/// inspection of the table: the distinct lines of its buckets and its entry. What every operation
+/// touches and therefore finds in the cache (the tree, the table's header, the session) is left
+/// out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LineModel {
+    /// Lines of buckets.
+    pub bucket_lines: f64,
+    /// Lines of entries.
+    pub entry_lines: f64,
+    /// Keys looked at.
+    pub keys: u64,
+}
+
+impl Mercury {
+    /// An empty engine with options; see [`Engine::new`].
+    #[must_use]
+    pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            directory: Directory::new(),
+            tasks: Tasks::new(SESSIONS),
+            pages: options.pages,
+            stripes: Stripes::new(options.locking),
+            locking: options.locking,
+            hasher: RandomState::default(),
+            collector: Collector::new(SESSIONS, options.retired_bytes_max),
+            arena: Arena::new(options.pages),
+            registry: Mutex::default(),
+        })
+    }
+
+    /// How close retired memory is to its bound: what to do when a reader stalls.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        self.collector.pressure()
+    }
+
+    /// What a GET touches; see [`LineModel`]. O(buckets), beside everybody else's work.
+    #[must_use]
+    pub fn line_model(&self, tree: TreeId) -> LineModel {
+        let mut model = LineModel::default();
+        let Some(mut context) = self.context() else {
+            return model;
+        };
+        context.pinned(|guard, _| {
+            let Some(tree) = self.directory.get(tree.0, guard) else {
+                return;
+            };
+            let mut table = Some(tree.table(guard));
+            while let Some(buckets) = table {
+                for index in 0..buckets.buckets() {
+                    let bucket = buckets.bucket(index).lock(guard);
+                    if bucket.has_moved() {
+                        continue;
+                    }
+                    bucket.each_line(|lines, entry| {
+                        model.bucket_lines += lines as f64;
+                        model.entry_lines += entry.lines() as f64;
+                        model.keys += 1;
+                    });
+                }
+                table = buckets.next(guard);
+            }
+        });
+        self.close(&context);
+        model.bucket_lines /= model.keys.max(1) as f64;
+        model.entry_lines /= model.keys.max(1) as f64;
+        model
+    }
+
+    /// The hash of a key: keyed by the engine, so that nobody can choose keys of one bucket without
+    /// seeing hashes.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        if cfg!(loom) {
+            // Models choose buckets and tags by the first byte.
+            let first = key.first().map_or(0, |byte| u64::from(*byte));
+            return first << 48 | first;
+        }
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// Looks a key up as the engine's locking asks for.
+    #[inline]
+    pub(crate) fn find<'g>(
+        &self,
+        tree: &Tree,
+        hash: u64,
+        key: &[u8],
+        guard: Guard<'g>,
+        context: &Context,
+    ) -> Option<EntryRef<'g>> {
+        if self.locking == Locking::Optimistic {
+            return find::find(tree, hash, key, guard, &context.counters);
+        }
+        self.find_locked(tree, hash, key, guard, context)
+    }
+
+    #[inline(never)]
+    fn find_locked<'g>(
+        &self,
+        tree: &Tree,
+        hash: u64,
+        key: &[u8],
+        guard: Guard<'g>,
+        context: &Context,
+    ) -> Option<EntryRef<'g>> {
+        if self.locking == Locking::Bucket {
+            let (_, bucket) = find::lock_bucket(tree, hash, guard, &context.counters);
+            return bucket.find(Tag::of_hash(hash), key).map(|(_, entry)| entry);
+        }
+        let _stripe = self.stripes.read(hash);
+        find::find(tree, hash, key, guard, &context.counters)
+    }
+
+    /// A stamp for what has just become unreachable.
+    pub(crate) fn stamp(&self) -> ReclaimEpoch {
+        self.collector.stamp()
+    }
+
+    /// Whether nobody can reach what was stamped.
+    pub(crate) fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
+        self.collector.has_passed(stamp)
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn context(&self) -> Option<Context> {
+        let participant = self.collector.register()?;
+        let counters = Arc::new(Padded::default());
+        self.registry().open.push(Arc::clone(&counters));
+        Some(Context {
+            participant,
+            pool: self.arena.pool(),
+            counters,
+        })
+    }
+
+    /// Forgets a session's counters; what they say is kept.
+    pub(crate) fn close(&self, context: &Context) {
+        let mut registry = self.registry();
+        registry
+            .open
+            .retain(|counters| !Arc::ptr_eq(counters, &context.counters));
+        registry.closed.absorb(&context.counters);
+    }
+
+    /// The sum of all sessions' counters.
+    fn total(&self) -> Counters {
+        let total = Counters::default();
+        let registry = self.registry();
+        total.absorb(&registry.closed);
+        registry
+            .open
+            .iter()
+            .for_each(|counters| total.absorb(counters));
+        total
+    }
+
+    fn report_memory(&self, report: &mut dyn FnMut(Gauge)) {
+        let usage = self.arena.usage();
+        let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
+        figure(
+            "mapped_bytes",
+            "Bytes of chunks taken from the system.",
+            usage.mapped_bytes as f64,
+        );
+        figure(
+            "live_bytes",
+            "Bytes of entries and further lines in use or retired.",
+            usage.live_bytes as f64,
+        );
+        figure(
+            "large_bytes",
+            "Of these, bytes of blocks that are too large for chunks.",
+            usage.external_bytes as f64,
+        );
+        let free = (usage.mapped_bytes + usage.external_bytes).saturating_sub(usage.live_bytes);
+        figure("free_bytes", "Bytes of chunks not in use.", free as f64);
+        let retired = self.collector.retired_bytes() as f64;
+        figure(
+            "retired_bytes",
+            "Bytes that wait for readers to finish.",
+            retired,
+        );
+        let lag = self.collector.lag() as f64;
+        figure(
+            "reclamation_lag",
+            "Epochs that the slowest pinned session is behind, 0 or 1.",
+            lag,
+        );
+    }
+}
+
+impl Engine for Mercury {
+    type Session = MercurySession;
+
+    const NAME: &'static str = "mercury";
+
+    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
+        Self::with_options(clock, Options::default())
+    }
+
+    fn session(self: &Arc<Self>) -> Result<MercurySession, SessionLimit> {
+        let limit = SessionLimit {
+            sessions_max: SESSIONS,
+        };
+        let context = self.context().ok_or(limit)?;
+        Ok(MercurySession::new(Arc::clone(self), context))
+    }
+
+    fn create_tree(&self) -> TreeId {
+        let make = |number| Tree::new(TreeId(number), self.pages);
+        TreeId(self.directory.create(make))
+    }
+
+    fn restore_tree(&self, tree: TreeId) {
+        let make = |number| Tree::new(TreeId(number), self.pages);
+        self.directory.restore(tree.0, make);
+    }
+
+    fn drop_tree(&self, tree: TreeId) {
+        if let Some(tree) = self.directory.remove(tree.0) {
+            self.tasks.doom(tree, self.collector.stamp());
+        }
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        self.directory.find(tree.0).map_or(0, |tree| tree.keys())
+    }
+
+    fn reclaimable_bytes(&self) -> usize {
+        self.collector.retired_bytes() + self.tasks.buried_bytes()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
+        let (mut trees, mut keys, mut tombstones) = (0, 0, 0);
+        let (mut buckets, mut table_bytes) = (0, 0);
+        let mut context = self.context();
+        self.directory.each(|_, tree| {
+            trees += 1;
+            keys += tree.keys();
+            tombstones += tree.tombstones();
+            let Some(context) = &mut context else {
+                // Every session is in use: the tables cannot be looked at now.
+                return;
+            };
+            context.pinned(|guard, _| {
+                let mut table = Some(tree.table(guard));
+                while let Some(of) = table {
+                    buckets += of.buckets() - of.moved();
+                    table_bytes += of.bytes();
+                    table = of.next(guard);
+                }
+            });
+        });
+        if let Some(context) = &context {
+            self.close(context);
+        }
+        let total = self.total();
+        let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
+        figure("trees", "Trees that exist.", f64::from(trees));
+        figure(
+            "keys",
+            "Keys in all trees, expired ones included.",
+            keys as f64,
+        );
+        figure(
+            "tombstones",
+            "Removed keys whose version is still remembered.",
+            tombstones as f64,
+        );
+        figure(
+            "entries",
+            "Slots of buckets in use: keys and tombstones.",
+            (keys + tombstones) as f64,
+        );
+        figure(
+            "buckets",
+            "Buckets of all tables that have not moved.",
+            buckets as f64,
+        );
+        figure(
+            "table_bytes",
+            "Bytes of all buckets, those included that are not touched yet.",
+            table_bytes as f64,
+        );
+        let lines = buckets as f64 + total.overflow_lines.get() as f64;
+        figure(
+            "mean_chain",
+            "Lines per bucket, 1 when none overflows.",
+            lines / (buckets as f64).max(1.0),
+        );
+        figure(
+            "mean_fill",
+            "Entries per bucket.",
+            (keys + tombstones) as f64 / (buckets as f64).max(1.0),
+        );
+        figure(
+            "resizing_tables",
+            "Tables that grow or shrink now.",
+            self.tasks.resizing_count() as f64,
+        );
+        figure(
+            "dropped_trees",
+            "Dropped trees that are not freed yet.",
+            self.tasks.doomed_count() as f64,
+        );
+        for (name, help, counter) in total.each() {
+            figure(name, help, counter.get() as f64);
+        }
+        self.report_memory(report);
+    }
+}
+
+impl Drop for Mercury {
+    fn drop(&mut self) {
+        // No session is left: each holds the engine.
+        let Some(mut context) = self.context() else {
+            return;
+        };
+        let mut trees = Vec::new();
+        self.directory.each(|number, _| trees.push(TreeId(number)));
+        for tree in trees {
+            self.drop_tree(tree);
+        }
+        // No session, hence no pin, is left: every step moves the epoch, and three pass any stamp.
+        for _ in 0..3 {
+            self.collector.try_advance();
+        }
+        self.collector.collect_orphans(&mut context.pool);
+        while self.tasks.free(usize::MAX, self, &mut context) > 0 {}
+        // Not while another assertion has already failed: the trees may be broken.
+        if cfg!(debug_assertions) && !std::thread::panicking() {
+            assert_eq!(self.arena.usage().live_blocks, 0, "entries or lines leaked");
+        }
+    }
+}

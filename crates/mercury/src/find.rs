@@ -1,0 +1,82 @@
+//! From a key to its entry, without a lock (§3, reads), and to the bucket where a writer begins.
+//!
+//! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
+//! reclaimed by epochs, so that a reader needs no lock to read one whole (HE1), and the marks of
+//! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory.
+
+use pando_sync::epoch::Guard;
+
+use crate::bucket::{Found, Line, Owned, Tag};
+use crate::canary::Fault;
+use crate::counters::Counters;
+use crate::entry::EntryRef;
+use crate::table::Table;
+use crate::tree::Tree;
+
+/// The bucket of a hash as far as the counter of moved buckets tells (HR2 says what if it moves
+/// then), and its table.
+#[inline]
+pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table, &'g Line) {
+    let mut table = tree.table(guard);
+    loop {
+        let index = hash as usize & table.mask();
+        match table.next(guard) {
+            Some(next) if index < table.moved() => table = next,
+            _ => return (table, table.bucket(index)),
+        }
+    }
+}
+
+/// The key's bucket in the table that a moved one has gone to.
+#[inline]
+pub(crate) fn follow<'g>(
+    table: &Table,
+    hash: u64,
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> (&'g Table, &'g Line) {
+    counters.moved_retries.add(1);
+    let next = table.next(guard).expect("a bucket moves to a table (HR1)");
+    (next, next.bucket(hash as usize & next.mask()))
+}
+
+/// The key's entry, a tombstone included.
+#[inline]
+pub(crate) fn find<'g>(
+    tree: &Tree,
+    hash: u64,
+    key: &[u8],
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> Option<EntryRef<'g>> {
+    let tag = Tag::of_hash(hash);
+    let checked = !tree.canary.is(Fault::ReadWithoutCheck);
+    let (mut table, mut bucket) = locate(tree, hash, guard);
+    loop {
+        match bucket.find(tag, key, checked, guard) {
+            Found::Entry(entry) => return Some(entry),
+            Found::Absent => return None,
+            Found::Moved => (table, bucket) = follow(table, hash, guard, counters),
+        }
+    }
+}
+
+/// The bucket where a key of this hash belongs, locked, and its table.
+#[inline]
+pub(crate) fn lock_bucket<'g>(
+    tree: &Tree,
+    hash: u64,
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> (&'g Table, Owned<'g>) {
+    let (mut table, mut bucket) = locate(tree, hash, guard);
+    loop {
+        let owned = bucket.lock(guard);
+        // HR2: it may have moved while we waited.
+        if !owned.has_moved() || tree.canary.is(Fault::IgnoreMoved) {
+            return (table, owned);
+        }
+        drop(owned);
+        (table, bucket) = follow(table, hash, guard, counters);
+    }
+}

@@ -1,0 +1,56 @@
+//! Mercury: one chained hash table per tree, shared by all cores.
+//!
+//! After "A Bottom-Up Approach to Building a High Performance In-Memory Key-Value Store" (Mercury,
+//! Gandhi et al., `DaMoN` 2013): economise the memory accesses of an operation, and its
+//! synchronisation. A bucket is a cache line that holds its lock, its *hasmoved* bit and the tagged
+//! pointers of its entries; an entry is one block with key and value. A hit reads those two.
+//!
+//! | section of the paper | here |
+//! |---|---|
+//! | 2.1 layout: chained hashing, chains near 1 | `bucket`, `entry` |
+//! | 3 locks beside the bucket | `bucket` (test-and-test-and-set) |
+//! | 3 expansion, bucket by bucket; *hasmoved*; the counter of moved buckets | `resize`, `table` |
+//! | 3 thread-locks at the two changes of state | not needed, see HR1 to HR4 in `resize` |
+//! | 3 pools per thread | `pando_memory::pool` |
+//! | 4 the kinds of locks that it compares | [`Locking`] |
+//!
+//! Departures, each with its reason in the module:
+//! - a bucket holds seven pointers instead of one, so that chains stay near one line at five times
+//!   the entries per bucket, and entries need no link of their own (`bucket`);
+//! - reads take no lock (`find`);
+//! - tables shrink as they grow (`resize`);
+//! - there is no expander thread: those who insert move buckets, and `maintain` does (`resize`).
+//!
+//! There is one table per tree, found through a directory, rather than one for all with the tree's
+//! number hashed into the key: dropping a tree, counting its keys, walking it and picking one of
+//! its keys then concern that tree's table only. The price, a few hundred bytes for an empty tree
+//! and two loads from lines that stay in the cache, is small.
+//!
+//! Deliberately absent: key order, logging, expiry, multi-key atomicity, a thread of its own.
+
+mod batch;
+mod bucket;
+mod canary;
+mod context;
+mod counters;
+mod engine;
+mod entry;
+mod find;
+pub mod limits;
+mod locking;
+mod resize;
+mod sample;
+mod session;
+mod table;
+mod task;
+mod tree;
+mod update;
+mod walk;
+
+pub use engine::{LineModel, Mercury, Options};
+pub use locking::Locking;
+pub use pando_memory::pool::Pages;
+pub use session::MercurySession;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

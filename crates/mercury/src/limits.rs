@@ -1,0 +1,37 @@
+//! Bounds of this engine.
+
+use pando_engine::limits::{COLUMN_BYTES_MAX, KEY_BYTES_MAX};
+
+/// Bytes retired and not yet reclaimed at which writes are to be refused, by default.
+pub const RETIRED_BYTES_MAX: usize = 256 << 20;
+
+/// Most keys that are interleaved at once; longer batches go in pieces.
+pub const BATCH_KEYS_MAX: usize = 32;
+
+/// Buckets of an empty table, and the fewest that a table shrinks to.
+pub const BUCKETS_MIN: usize = if cfg!(loom) { 1 } else { 8 };
+
+/// A table grows when it holds more entries than this for each bucket. With seven slots a line, and
+/// Poisson's law, one bucket in seven then needs a second line, and one entry in twenty lies there.
+pub const ENTRIES_PER_BUCKET_MAX: usize = if cfg!(loom) { 1 } else { 5 };
+
+/// A table shrinks when it holds fewer entries than buckets: a fifth of where it grows, so that it
+/// does neither by turns.
+pub const BUCKETS_PER_ENTRY_MAX: usize = 1;
+
+/// Buckets that who inserts moves while the table is resized. A table of n buckets grows at 5·n
+/// entries into one for 10·n, so that two buckets an insert finish long before the next growth.
+pub const HELP_BUCKETS: usize = 4;
+
+/// Bytes of a table that one step of maintenance gives back to the system.
+pub const RELEASE_BYTES: usize = 2 << 20;
+
+/// Locks of [`crate::Locking::Mutex`] and [`crate::Locking::RwLock`].
+pub const LOCK_STRIPES: usize = 4096;
+
+// Lengths are kept in 32 bits.
+const _: () = assert!(COLUMN_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize);
+// A table that has just grown does not shrink, and the other way round.
+const _: () = assert!(ENTRIES_PER_BUCKET_MAX * BUCKETS_PER_ENTRY_MAX > 2 || cfg!(loom));
+const _: () = assert!(BUCKETS_MIN.is_power_of_two());

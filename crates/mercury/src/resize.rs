@@ -1,0 +1,176 @@
+//! Growing and shrinking a table, one bucket at a time, while everybody works on (§3).
+//!
+//! ```text
+//!            begin                     last bucket moved
+//!   resting ───────► moving (old, next) ───────────────► resting (next)
+//!                      ▲      │
+//!                      └──────┘ advance: some buckets at a time
+//! ```
+//!
+//! The buckets of the old table move in order of their numbers. A move locks the bucket, puts its
+//! pointers into the next table, marks the bucket as moved and unlocks it. Operations begin in the
+//! current table; the counter of moved buckets sends them on to the next one, and where it is not
+//! up to date the bucket's mark does (`find`). A table grows when a line overflows and there are
+//! more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket; it shrinks when tombstones were taken out
+//! and there are fewer entries than buckets.
+//!
+//! Departure: the paper has an expander thread. Here whoever inserts a key into a table that is
+//! being resized moves [`HELP_BUCKETS`] buckets, so that growth keeps pace with what causes it
+//! however the process schedules its threads, and an embedded engine has no thread of its own;
+//! `maintain` moves them too, alone where nobody inserts. One of them at a time has the right to
+//! move; the others pass by and do not wait.
+//!
+//! Departure: the paper takes every worker's thread-lock to change the table's state. The two
+//! changes are one store each here, and these invariants make them safe:
+//! - **HR1** `Table::next` is set once, before the first bucket of the table is marked, and only on
+//!   the current table. So who sees a mark finds the next table.
+//! - **HR2** A bucket is marked under its lock after its entries are in the next table, and never
+//!   unmarked; nobody changes a marked bucket. A writer looks at the mark after it has taken the
+//!   lock. So at any time one bucket is responsible for a key, whichever table an operation began
+//!   in, and it makes no difference when a thread learns of a change of state.
+//! - **HR3** Who owns `moving` of a table is alone in moving its buckets and in replacing the
+//!   tree's current table; the last one keeps the right for ever. So a table is resized once.
+//! - **HR4** A table that is current no more is freed when no pin is left of those who could have
+//!   loaded it.
+//!
+//! No step's work grows with the table: memory is zeroed by the system on first touch and given
+//! back in pieces (`pando_memory::Zeroed`).
+
+use pando_sync::epoch::Guard;
+
+use crate::bucket::Tag;
+use crate::context::Context;
+use crate::engine::Mercury;
+use crate::limits::{BUCKETS_MIN, BUCKETS_PER_ENTRY_MAX, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS};
+use crate::table::Table;
+use crate::tree::Tree;
+
+/// Follows an insert: helps a resize, or begins one if the table has become too full.
+#[inline]
+pub(crate) fn after_insert(
+    engine: &Mercury,
+    tree: &Tree,
+    overflowed: bool,
+    guard: Guard<'_>,
+    context: &mut Context,
+) {
+    let table = tree.table(guard);
+    if table.next(guard).is_some() {
+        advance(engine, tree, HELP_BUCKETS, guard, context);
+    } else if overflowed {
+        grow(engine, tree, table, guard, context);
+    }
+}
+
+#[cold]
+fn grow(engine: &Mercury, tree: &Tree, table: &Table, guard: Guard<'_>, context: &Context) {
+    let too_full = |table: &Table| tree.entries() > table.buckets() * ENTRIES_PER_BUCKET_MAX;
+    if too_full(table) && begin(engine, tree, table, table.buckets() * 2, too_full, guard) {
+        context.counters.growths_total.add(1);
+    }
+}
+
+/// Begins to shrink a table that has become too empty.
+pub(crate) fn shrink(engine: &Mercury, tree: &Tree, guard: Guard<'_>, context: &Context) {
+    let table = tree.table(guard);
+    let too_empty = |table: &Table| {
+        table.buckets() > BUCKETS_MIN && tree.entries() * BUCKETS_PER_ENTRY_MAX < table.buckets()
+    };
+    if table.next(guard).is_none()
+        && too_empty(table)
+        && begin(engine, tree, table, table.buckets() / 2, too_empty, guard)
+    {
+        context.counters.shrinks_total.add(1);
+    }
+}
+
+/// Gives the current table a next one, unless somebody else did meanwhile.
+fn begin(
+    engine: &Mercury,
+    tree: &Tree,
+    table: &Table,
+    buckets: usize,
+    still: impl Fn(&Table) -> bool,
+    guard: Guard<'_>,
+) -> bool {
+    if !table.try_own() {
+        return false;
+    }
+    // HR3: if the table is not current any more, the right was never given back.
+    let due = table.next(guard).is_none() && still(table);
+    if due {
+        table.begin(Table::new(buckets, engine.pages));
+        engine.tasks.resizing(tree.id);
+    }
+    table.disown();
+    due
+}
+
+/// Moves up to `buckets` buckets of a tree that is being resized; returns how many.
+pub(crate) fn advance(
+    engine: &Mercury,
+    tree: &Tree,
+    buckets: usize,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> usize {
+    let table = tree.table(guard);
+    let Some(next) = table.next(guard) else {
+        return 0;
+    };
+    if !table.try_own() {
+        return 0;
+    }
+    let from = table.moved();
+    let to = table.buckets().min(from + buckets);
+    for index in from..to {
+        table.bucket(index).prefetch_entries();
+    }
+    for index in from..to {
+        move_bucket(engine, table, index, next, guard, context);
+    }
+    table.set_moved(to);
+    context.counters.moves_total.add((to - from) as i64);
+    // A growing table fills from two places at once, a shrinking one twice over.
+    next.count_to(
+        (to * next.buckets())
+            .div_ceil(table.buckets())
+            .max(to.min(next.buckets())),
+    );
+    if to < table.buckets() {
+        table.disown();
+        return to - from;
+    }
+    let old = tree.set_table(table.next_pointer());
+    engine.tasks.retire_table(old, engine.stamp());
+    engine.tasks.resized(tree.id);
+    to - from
+}
+
+/// Moves one bucket (HR2). The caller owns `moving`.
+pub(crate) fn move_bucket<'g>(
+    engine: &Mercury,
+    table: &'g Table,
+    index: usize,
+    next: &'g Table,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let bucket = table.bucket(index).lock(guard);
+    bucket.each(|_, tagged| {
+        // SAFETY: the bucket is locked and has not moved, so the slot names a live entry (HB1).
+        let entry = unsafe { tagged.entry(guard) };
+        let hash = engine.hash(entry.key());
+        debug_assert!(tagged.has(Tag::of_hash(hash)), "a slot's tag is its key's");
+        // Old before new is the only order in which two buckets are locked.
+        let target = next.bucket(hash as usize & next.mask()).lock(guard);
+        if target.insert(tagged, &mut context.pool) {
+            context.counters.overflow_lines.add(1);
+        }
+    });
+    let mut unlinked = Vec::new();
+    bucket.leave(|line| unlinked.push(line));
+    for line in unlinked {
+        context.retire_line(line);
+    }
+}

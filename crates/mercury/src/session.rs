@@ -1,0 +1,293 @@
+//! A session: what one thread works through.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pando_engine::limits::KEY_BYTES_MAX;
+use pando_engine::{
+    CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
+};
+use pando_sync::epoch::Guard;
+
+use crate::batch;
+use crate::context::Context;
+use crate::engine::Mercury;
+use crate::entry::EntryRef;
+use crate::resize;
+use crate::sample::sample;
+use crate::task::{Tombstone, purge};
+use crate::tree::Tree;
+use crate::update::{Change, Commit, restore, update};
+use crate::walk::walk;
+
+/// A session of a [`Mercury`]: a pin, a pool and counters of its own.
+pub struct MercurySession {
+    context: Context,
+    /// Pins that the caller holds.
+    pins: usize,
+    /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
+    engine: Arc<Mercury>,
+}
+
+impl fmt::Debug for MercurySession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MercurySession")
+            .field("pins", &self.pins)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MercurySession {
+    pub(crate) fn new(engine: Arc<Mercury>, context: Context) -> Self {
+        Self {
+            engine,
+            context,
+            pins: 0,
+        }
+    }
+
+    /// Moves reclamation on.
+    fn reclaim(&mut self) {
+        let context = &mut self.context;
+        // Two epochs must pass; a third step covers what was retired within the current one.
+        for _ in 0..3 {
+            context.participant.collect(&mut context.pool);
+        }
+        let collector = Arc::clone(context.participant.collector());
+        collector.collect_orphans(&mut context.pool);
+    }
+
+    /// The key's entry, shown to `read` under a pin.
+    #[inline]
+    fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(key.tree.0, guard);
+            let hash = engine.hash(key.bytes);
+            read(tree.and_then(|tree| engine.find(tree, hash, key.bytes, guard, context)))
+        })
+    }
+}
+
+impl Drop for MercurySession {
+    fn drop(&mut self) {
+        for _ in 0..self.pins {
+            self.context.participant.unpin(&mut self.context.pool);
+        }
+        self.engine.close(&self.context);
+    }
+}
+
+fn check(key: Key<'_>) {
+    assert!(
+        key.bytes.len() <= KEY_BYTES_MAX,
+        "key of {} bytes",
+        key.bytes.len()
+    );
+}
+
+/// What follows a commit: its tombstone is remembered, its insert may grow the table.
+#[inline]
+fn follow_up(
+    engine: &Mercury,
+    tree: &Tree,
+    hash: u64,
+    commit: Commit,
+    guard: Guard<'_>,
+    context: &mut Context,
+) {
+    if commit.removed {
+        let tombstone = Tombstone {
+            tree: tree.id,
+            hash,
+            version: commit.version,
+        };
+        engine.tasks.bury(context.number(), tombstone);
+    }
+    if commit.inserted {
+        resize::after_insert(engine, tree, commit.overflowed, guard, context);
+    }
+}
+
+impl Point for MercurySession {
+    fn pin(&mut self) {
+        self.context.participant.pin();
+        self.pins += 1;
+    }
+
+    fn unpin(&mut self) {
+        assert!(self.pins > 0, "unpinned more often than pinned");
+        self.pins -= 1;
+        self.context.participant.unpin(&mut self.context.pool);
+    }
+
+    #[inline]
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        self.look(key, |entry| read(entry.and_then(EntryRef::value)))
+    }
+
+    fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        keys.iter().copied().for_each(check);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            batch::get_many(engine, keys, guard, context, &mut read);
+        });
+    }
+
+    fn warm(&mut self, keys: &[Key<'_>]) {
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            batch::warm(engine, keys, guard, context);
+        });
+    }
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        self.look(key, |entry| match entry {
+            None => Probe::Absent,
+            Some(entry) => match entry.value() {
+                None => Probe::Removed(entry.version()),
+                Some(value) => Probe::Present {
+                    version: value.version,
+                    deadline: value.attributes.deadline,
+                },
+            },
+        })
+    }
+
+    #[inline]
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                // The write is lost, but its closure may carry a result out.
+                decide(None);
+                return None;
+            };
+            let hash = engine.hash(key.bytes);
+            let commit = {
+                let _stripe = engine.stripes.write(hash);
+                update(
+                    tree,
+                    (key, hash),
+                    &engine.clock,
+                    hook,
+                    decide,
+                    guard,
+                    context,
+                )?
+            };
+            follow_up(engine, tree, hash, commit, guard, context);
+            Some(commit.version)
+        })
+    }
+
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                return false;
+            };
+            let hash = engine.hash(key.bytes);
+            let change = Change {
+                key,
+                version,
+                new: value,
+            };
+            let commit = restore(tree, hash, change, guard, context);
+            if let Some(commit) = commit {
+                follow_up(engine, tree, hash, commit, guard, context);
+            }
+            commit.is_some()
+        })
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let engine = &self.engine;
+        self.context.pinned(|guard, _| {
+            let tree = engine.directory.get(tree.0, guard);
+            read(tree.and_then(|tree| sample(tree, random, guard)))
+        })
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        let mut left = steps;
+        while left > 0 {
+            // An empty bucket is a step too: a sparse table is no reason to look for long.
+            let mut shown = 0;
+            hand.position = self.walk(tree, hand.position, |key, value| {
+                shown += 1;
+                visit(key, value);
+            });
+            if hand.position == 0 {
+                return true;
+            }
+            left = left.saturating_sub(shown.max(1));
+        }
+        false
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        self.reclaim();
+        let engine = Arc::clone(&self.engine);
+        let mut done = engine.tasks.free(steps, &engine, &mut self.context);
+        let mut purged_tree = None;
+        while done < steps {
+            let first = self.context.number();
+            let Some(tombstone) = engine.tasks.exhume(first, &engine.clock) else {
+                break;
+            };
+            self.context.pinned(|guard, context| {
+                if let Some(tree) = engine.directory.get(tombstone.tree.0, guard) {
+                    purge(tree, tombstone.hash, &engine.clock, guard, context);
+                }
+            });
+            purged_tree = Some(tombstone.tree);
+            done += 1;
+        }
+        if let Some(tree) = purged_tree {
+            self.context.pinned(|guard, context| {
+                if let Some(tree) = engine.directory.get(tree.0, guard) {
+                    resize::shrink(&engine, tree, guard, context);
+                }
+            });
+        }
+        done + engine
+            .tasks
+            .move_buckets(steps - done, &engine, &mut self.context)
+    }
+}
+
+impl Walk for MercurySession {
+    fn walk(&mut self, tree: TreeId, cursor: u64, visit: impl FnMut(&[u8], ValueRef<'_>)) -> u64 {
+        let engine = &self.engine;
+        self.context.pinned(|guard, _| {
+            let tree = engine.directory.get(tree.0, guard);
+            tree.map_or(0, |tree| walk(tree, cursor, guard, visit))
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Tables: an array of buckets, and where its buckets have gone.
+//!
+//! The bucket of a key is its hash modulo the number of buckets, a power of two: the lowest bits of
+//! the hash. So the keys of one bucket are those of two buckets of a table twice as large.
+//!
+//! | field | writer, under | readers |
+//! |---|---|---|
+//! | `lines` | see `bucket` | see `bucket` |
+//! | `next` | who begins a resize, holding `progress.moving`, once | everybody, `Acquire` |
+//! | `progress.moving` | who moves buckets, `Acquire` to take it | the same |
+//! | `progress.moved` | owner of `moving`, `Release` | operations while `next` is set, `Acquire` |
+//!
+//! `progress` lies on lines of its own: it changes while buckets move, and everybody reads the
+//! other fields all the time.
+//!
+//! Deliberately absent: the steps of a resize (see `resize`).
+
+use std::ptr::NonNull;
+
+use pando_memory::pool::Pages;
+use pando_sync::Padded;
+use pando_sync::epoch::Guard;
+use pando_sync::shim::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use crate::bucket::Line;
+
+/// The lines of a table: zeroed memory, which is empty lines.
+#[cfg(not(loom))]
+struct Lines(pando_memory::Zeroed);
+
+#[cfg(not(loom))]
+impl Lines {
+    fn new(count: usize, pages: Pages) -> Self {
+        Self(pando_memory::Zeroed::new(count * size_of::<Line>(), pages))
+    }
+
+    #[inline]
+    fn first(&self) -> NonNull<Line> {
+        self.0.start().cast()
+    }
+
+    fn count_to(&self, lines: usize) {
+        self.0.count_to(lines * size_of::<Line>());
+    }
+
+    fn release(&mut self, bytes_max: usize) -> bool {
+        self.0.release(bytes_max)
+    }
+}
+
+/// The model checker's atomics are not zeroed memory.
+#[cfg(loom)]
+struct Lines(Box<[Line]>);
+
+#[cfg(loom)]
+impl Lines {
+    fn new(count: usize, _: Pages) -> Self {
+        Self((0..count).map(|_| Line::empty()).collect())
+    }
+
+    fn first(&self) -> NonNull<Line> {
+        NonNull::from(&self.0[0])
+    }
+
+    fn count_to(&self, _: usize) {}
+
+    fn release(&mut self, _: usize) -> bool {
+        true
+    }
+}
+
+/// How far the buckets of a table have moved.
+pub(crate) struct Progress {
+    /// Whoever has set it moves buckets; it stays set when all have moved.
+    moving: AtomicBool,
+    /// All buckets below have moved.
+    moved: AtomicUsize,
+}
+
+/// An array of buckets.
+pub(crate) struct Table {
+    first: NonNull<Line>,
+    mask: usize,
+    next: AtomicPtr<Table>,
+    progress: Padded<Progress>,
+    lines: Lines,
+}
+
+// SAFETY: lines are atomics, and the array is the table's own.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// A table of so many empty buckets, a power of two.
+    pub(crate) fn new(buckets: usize, pages: Pages) -> Box<Self> {
+        assert!(buckets.is_power_of_two(), "the mask takes low bits");
+        let lines = Lines::new(buckets, pages);
+        Box::new(Self {
+            first: lines.first(),
+            mask: buckets - 1,
+            next: AtomicPtr::default(),
+            progress: Padded(Progress {
+                moving: AtomicBool::new(false),
+                moved: AtomicUsize::new(0),
+            }),
+            lines,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn mask(&self) -> usize {
+        self.mask
+    }
+
+    pub(crate) fn buckets(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// Bytes of the lines.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buckets() * size_of::<Line>()
+    }
+
+    /// A bucket by its number.
+    #[inline]
+    pub(crate) fn bucket(&self, index: usize) -> &Line {
+        debug_assert!(index <= self.mask);
+        let line = self.first.as_ptr().wrapping_add(index & self.mask);
+        // SAFETY: within the array, which lives as long as the table.
+        unsafe { &*line }
+    }
+
+    /// The table that the buckets move to, if they do.
+    #[inline]
+    pub(crate) fn next<'g>(&self, _: Guard<'g>) -> Option<&'g Table> {
+        // Acquire pairs with `begin`: the table is seen initialised.
+        let next = self.next.load(Ordering::Acquire);
+        // SAFETY: null, or a table that lives until the pin ends (HR4).
+        unsafe { next.as_ref() }
+    }
+
+    /// The next table's pointer, for who frees a tree that nobody can reach.
+    pub(crate) fn next_pointer(&self) -> *mut Table {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Where the buckets move to from now on; the caller owns the right to move.
+    pub(crate) fn begin(&self, next: Box<Table>) {
+        // Release pairs with `next`.
+        self.next.store(Box::into_raw(next), Ordering::Release);
+    }
+
+    /// All buckets below this one have moved.
+    #[inline]
+    pub(crate) fn moved(&self) -> usize {
+        // Acquire pairs with `set_moved`: what was moved is seen in the next table.
+        self.progress.moved.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_moved(&self, moved: usize) {
+        // Release pairs with `moved`.
+        self.progress.moved.store(moved, Ordering::Release);
+    }
+
+    /// Takes the right to move buckets, if nobody has it.
+    pub(crate) fn try_own(&self) -> bool {
+        // Acquire pairs with `disown`: how far the last owner came is seen.
+        !self.progress.moving.load(Ordering::Relaxed)
+            && !self.progress.moving.swap(true, Ordering::Acquire)
+    }
+
+    /// Gives the right to move back.
+    pub(crate) fn disown(&self) {
+        // Release pairs with `try_own`.
+        self.progress.moving.store(false, Ordering::Release);
+    }
+
+    /// Counts the first lines as used memory.
+    pub(crate) fn count_to(&self, lines: usize) {
+        self.lines.count_to(lines);
+    }
+
+    /// Gives a part of the memory back; whether all of it is gone. Nobody uses the table any more.
+    pub(crate) fn release(&mut self, bytes_max: usize) -> bool {
+        self.lines.release(bytes_max)
+    }
+}

@@ -1,0 +1,338 @@
+//! Deferred work: purging tombstones, freeing dropped trees and the tables that resizes leave.
+//!
+//! | field | writer, under | readers |
+//! |---|---|---|
+//! | `Tasks::tombstones[session]` | that session, and whoever maintains: a mutex each | `maintain` |
+//! | `Tasks::doomed`, `tables`, `resizing` | whoever adds or does the work: a mutex each | `maintain` |
+//! | `Tasks::pending` | as above, `Relaxed`: a hint that saves the mutexes | `maintain` |
+//!
+//! Invariants:
+//! - **HT1** A tombstone is queued once, in commit order of its session, so that epochs along a
+//!   queue do not decrease. Restored ones may come in any order; one that is queued behind a later
+//!   epoch waits for that.
+//! - **HT2** A tombstone is taken out only under its bucket's lock, and only if its epoch is below
+//!   the horizon (V2). It need not be the one that was queued: any that is old enough may go.
+//! - **HT3** A dropped tree, or a table that is not current any more, is freed only when no pin is
+//!   left that could have reached it.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pando_engine::{EpochClock, TreeId, ValueVersion};
+use pando_sync::Padded;
+use pando_sync::epoch::{Guard, ReclaimEpoch};
+
+use crate::bucket::reclaim_line;
+use crate::context::Context;
+use crate::engine::Mercury;
+use crate::entry::reclaim_entry;
+use crate::find::lock_bucket;
+use crate::limits::RELEASE_BYTES;
+use crate::resize;
+use crate::table::Table;
+use crate::tree::Tree;
+
+/// A removed key whose version is still remembered. Its hash suffices to find it.
+pub(crate) struct Tombstone {
+    pub(crate) tree: TreeId,
+    pub(crate) hash: u64,
+    pub(crate) version: ValueVersion,
+}
+
+/// About what a tombstone takes: its place in a queue, and the entry of a short key.
+const TOMBSTONE_BYTES: usize = size_of::<Tombstone>() + 32;
+
+/// The tombstones of one session.
+#[derive(Default)]
+struct Grave {
+    queue: Mutex<VecDeque<Tombstone>>,
+    /// Length of the queue, changed under its lock.
+    count: AtomicUsize,
+}
+
+/// A table that nobody will reach.
+struct OldTable {
+    table: NonNull<Table>,
+    stamp: ReclaimEpoch,
+}
+
+// SAFETY: the table is this list's own; pinned readers that still look at it only share it.
+unsafe impl Send for OldTable {}
+
+/// A dropped tree on its way out.
+struct Doomed {
+    tree: Arc<Tree>,
+    stamp: ReclaimEpoch,
+    /// The bucket of the current table that is to be freed next.
+    index: usize,
+}
+
+/// What is left to be done.
+pub(crate) struct Tasks {
+    tombstones: Box<[Padded<Grave>]>,
+    /// Sessions that have buried something, at most this many from the first.
+    sessions_used: AtomicUsize,
+    doomed: Mutex<Vec<Doomed>>,
+    tables: Mutex<Vec<OldTable>>,
+    resizing: Mutex<Vec<TreeId>>,
+    /// Items in the three lists above.
+    pending: AtomicUsize,
+}
+
+fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // These queues are whole after every push and pop, so that a panic elsewhere harms nothing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tasks {
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        Self {
+            tombstones: (0..sessions_max).map(|_| Padded::default()).collect(),
+            sessions_used: AtomicUsize::new(0),
+            doomed: Mutex::default(),
+            tables: Mutex::default(),
+            resizing: Mutex::default(),
+            pending: AtomicUsize::new(0),
+        }
+    }
+
+    /// Remembers a tombstone of session number `session`.
+    pub(crate) fn bury(&self, session: usize, tombstone: Tombstone) {
+        if session >= self.sessions_used.load(Ordering::Relaxed) {
+            self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
+        }
+        let grave = &self.tombstones[session];
+        let mut queue = relock(&grave.queue);
+        queue.push_back(tombstone);
+        grave.count.store(queue.len(), Ordering::Relaxed);
+    }
+
+    /// The next tombstone that may go, of session `first` or, after it, of any other.
+    pub(crate) fn exhume(&self, first: usize, clock: &EpochClock) -> Option<Tombstone> {
+        let horizon = clock.horizon();
+        let count = self.sessions_used.load(Ordering::Relaxed);
+        (first..first + count).find_map(|index| {
+            let grave = &self.tombstones[index % count];
+            let mut queue = relock(&grave.queue);
+            let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            grave.count.store(queue.len(), Ordering::Relaxed);
+            Some(tombstone)
+        })
+    }
+
+    /// About what all tombstones take. O(sessions).
+    pub(crate) fn buried_bytes(&self) -> usize {
+        let used = self.sessions_used.load(Ordering::Relaxed);
+        let counts = self.tombstones[..used].iter();
+        let counts = counts.map(|grave| grave.count.load(Ordering::Relaxed));
+        counts.sum::<usize>() * TOMBSTONE_BYTES
+    }
+
+    fn more(&self, list: usize) {
+        self.pending.fetch_add(list, Ordering::Relaxed);
+    }
+
+    fn fewer(&self, list: usize) {
+        self.pending.fetch_sub(list, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) == 0
+    }
+
+    /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
+    pub(crate) fn doom(&self, tree: Arc<Tree>, stamp: ReclaimEpoch) {
+        relock(&self.doomed).push(Doomed {
+            tree,
+            stamp,
+            index: 0,
+        });
+        self.more(1);
+    }
+
+    /// Dropped trees that are not freed yet.
+    pub(crate) fn doomed_count(&self) -> usize {
+        relock(&self.doomed).len()
+    }
+
+    /// Remembers a table that ceased to be current before `stamp` was drawn.
+    pub(crate) fn retire_table(&self, table: *mut Table, stamp: ReclaimEpoch) {
+        let table = NonNull::new(table).expect("a table has an address");
+        relock(&self.tables).push(OldTable { table, stamp });
+        self.more(1);
+    }
+
+    /// Remembers a tree whose table is being resized.
+    pub(crate) fn resizing(&self, tree: TreeId) {
+        relock(&self.resizing).push(tree);
+        self.more(1);
+    }
+
+    /// Forgets a tree whose table is resized, or which is gone.
+    pub(crate) fn resized(&self, tree: TreeId) {
+        let mut resizing = relock(&self.resizing);
+        if let Some(index) = resizing.iter().position(|other| *other == tree) {
+            resizing.swap_remove(index);
+            self.fewer(1);
+        }
+    }
+
+    /// Trees whose tables are being resized.
+    pub(crate) fn resizing_count(&self) -> usize {
+        relock(&self.resizing).len()
+    }
+
+    /// Moves up to `steps` buckets; returns how many steps were taken.
+    pub(crate) fn move_buckets(
+        &self,
+        steps: usize,
+        engine: &Mercury,
+        context: &mut Context,
+    ) -> usize {
+        let mut done = 0;
+        while done < steps && !self.is_idle() {
+            let Some(id) = relock(&self.resizing).first().copied() else {
+                break;
+            };
+            let moved = context.pinned(|guard, context| {
+                let Some(tree) = engine.directory.get(id.0, guard) else {
+                    self.resized(id);
+                    return 1;
+                };
+                let moved = resize::advance(engine, tree, steps - done, guard, context);
+                // It may be sparse enough for the next smaller size.
+                resize::shrink(engine, tree, guard, context);
+                moved
+            });
+            if moved == 0 {
+                // Another session moves this table's buckets right now.
+                break;
+            }
+            done += moved;
+        }
+        done
+    }
+
+    /// Frees up to `steps` buckets of dropped trees, or pieces of old tables; returns how many.
+    pub(crate) fn free(&self, steps: usize, engine: &Mercury, context: &mut Context) -> usize {
+        if self.is_idle() {
+            return 0;
+        }
+        let done = self.free_tables(steps, engine);
+        done + self.free_doomed(steps - done, engine, context)
+    }
+
+    fn free_tables(&self, steps: usize, engine: &Mercury) -> usize {
+        let mut tables = relock(&self.tables);
+        let mut done = 0;
+        while done < steps {
+            let ready = |old: &OldTable| engine.has_passed(old.stamp);
+            let Some(index) = tables.iter().position(ready) else {
+                break;
+            };
+            // SAFETY: nobody else can reach the table (HT3).
+            if unsafe { tables[index].table.as_mut() }.release(RELEASE_BYTES) {
+                let old = tables.swap_remove(index);
+                // SAFETY: made by a box, and as above.
+                drop(unsafe { Box::from_raw(old.table.as_ptr()) });
+                self.fewer(1);
+            }
+            done += 1;
+        }
+        done
+    }
+
+    fn free_doomed(&self, steps: usize, engine: &Mercury, context: &mut Context) -> usize {
+        let mut doomed = relock(&self.doomed);
+        let mut done = 0;
+        while done < steps {
+            let ready = |doomed: &Doomed| engine.has_passed(doomed.stamp);
+            let Some(position) = doomed.iter().position(ready) else {
+                break;
+            };
+            let Doomed { tree, stamp, index } = &mut doomed[position];
+            let table = tree.table_pointer();
+            // SAFETY: the tree's table lives, and nobody else can reach it (HT3).
+            let buckets = unsafe { &*table }.buckets();
+            while done < steps && *index < buckets {
+                // SAFETY: as above.
+                free_bucket(unsafe { &*table }, *index, context);
+                *index += 1;
+                done += 1;
+            }
+            if done == steps {
+                break;
+            }
+            // The buckets that had moved are in the next table: it is the tree's table now.
+            // SAFETY: as above.
+            let next = unsafe { &*table }.next_pointer();
+            tree.set_table(next);
+            self.retire_table(table, *stamp);
+            *index = 0;
+            if next.is_null() {
+                doomed.swap_remove(position);
+                self.fewer(1);
+            }
+            done += 1;
+        }
+        done
+    }
+}
+
+/// Frees what a bucket of a dropped tree holds, unless it has moved.
+fn free_bucket(table: &Table, index: usize, context: &mut Context) {
+    // SAFETY: nothing of this tree is used by anybody else (HT3), nor by us after it is freed.
+    let guard = unsafe { Guard::new() };
+    let bucket = table.bucket(index).lock(guard);
+    if bucket.has_moved() {
+        return;
+    }
+    bucket.each(|_, tagged| {
+        // SAFETY: as above; the bucket has not moved, so it owns its entries.
+        unsafe { reclaim_entry(tagged.address(), &mut context.pool) };
+    });
+    let mut lines = Vec::new();
+    bucket.leave(|line| lines.push(line));
+    for line in lines {
+        context.counters.overflow_lines.add(-1);
+        // SAFETY: as above.
+        unsafe { reclaim_line(line.cast(), &mut context.pool) };
+    }
+}
+
+/// Takes the tombstones out of a bucket that are old enough (HT2); returns how many.
+pub(crate) fn purge(
+    tree: &Tree,
+    hash: u64,
+    clock: &EpochClock,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> usize {
+    let horizon = clock.horizon();
+    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let mut purged = Vec::new();
+    bucket.each(|place, tagged| {
+        // SAFETY: the lock is held, so the slot names a live entry (HB1).
+        let entry = unsafe { tagged.entry(guard) };
+        if entry.is_tombstone() && entry.version().epoch() < horizon {
+            bucket.clear(place);
+            purged.push(entry);
+        }
+    });
+    let mut lines = Vec::new();
+    if !purged.is_empty() {
+        bucket.prune(|line| lines.push(line));
+    }
+    drop(bucket);
+    tree.count(context.number(), 0, -(purged.len() as i64));
+    for line in lines {
+        context.retire_line(line);
+    }
+    let count = purged.len();
+    for entry in purged {
+        context.retire_entry(tree, entry);
+    }
+    count
+}

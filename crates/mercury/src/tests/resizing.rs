@@ -1,0 +1,161 @@
+//! Tables that grow and shrink, and what is left of them.
+
+use super::*;
+
+const KEYS: u64 = 20_000;
+
+fn assert_holds(session: &mut MercurySession, tree: TreeId, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        assert_eq!(get(session, tree, &key(number)), Some(number), "{number}");
+    }
+}
+
+#[test]
+fn a_table_follows_its_keys_up_and_down() {
+    let (clock, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    for number in 0..KEYS {
+        put(&mut session, tree, &key(number), number);
+    }
+    settle(&clock, &mut session);
+    assert_holds(&mut session, tree, 0..KEYS);
+    let full = gauges(&engine);
+    assert!((2.0..=5.5).contains(&full["mean_fill"]), "{full:?}");
+    assert!((1.0..=1.2).contains(&full["mean_chain"]), "{full:?}");
+    assert!(full["growths_total"] >= 9.0 && full["resizing_tables"] < 1.0);
+    for number in 100..KEYS {
+        remove(&mut session, tree, &key(number));
+    }
+    assert_eq!(engine.len(tree), 100);
+    settle(&clock, &mut session);
+    assert_holds(&mut session, tree, 0..100);
+    let empty = gauges(&engine);
+    assert!(
+        empty["buckets"] <= 128.0 && empty["tombstones"] < 1.0,
+        "{empty:?}"
+    );
+    assert!(empty["shrinks_total"] >= 6.0 && empty["resizing_tables"] < 1.0);
+    assert!(empty["table_bytes"] <= 128.0 * 64.0, "old tables are gone");
+    assert_eq!(walked(&mut session, tree).len(), 100);
+}
+
+/// No step of a resize takes long: one insert moves a bounded number of buckets.
+#[test]
+fn an_insert_moves_a_bounded_number_of_buckets() {
+    let (_, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let mut moved = 0.0;
+    for number in 0..5_000 {
+        put(&mut session, tree, &key(number), number);
+        let now = gauges(&engine)["moves_total"];
+        assert!(now - moved <= crate::limits::HELP_BUCKETS as f64);
+        moved = now;
+    }
+    assert!(moved > 500.0);
+}
+
+/// Operations of every kind in each state that a resize passes through.
+#[test]
+fn everything_works_half_way_through_a_resize() {
+    let (clock, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let mut number = 0;
+    while gauges(&engine)["resizing_tables"] < 1.0 || number < 2_000 {
+        put(&mut session, tree, &key(number), number);
+        number += 1;
+    }
+    let count = number;
+    let mut steps = 0;
+    loop {
+        assert_holds(&mut session, tree, 0..count);
+        assert_eq!(walked(&mut session, tree).len() as u64, count);
+        let fresh = b"fresh";
+        assert_eq!(get(&mut session, tree, fresh), None);
+        put(&mut session, tree, fresh, 1);
+        put(&mut session, tree, fresh, 2);
+        assert_eq!(get(&mut session, tree, fresh), Some(2));
+        remove(&mut session, tree, fresh);
+        settle_one(&clock, &mut session);
+        if gauges(&engine)["resizing_tables"] < 1.0 {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 2, "the test saw states between");
+}
+
+/// One step of maintenance beside the tombstone of the test.
+fn settle_one(clock: &EpochClock, session: &mut MercurySession) {
+    clock.set_horizon(clock.tick());
+    session.maintain(40);
+}
+
+#[test]
+fn a_tree_that_is_dropped_while_it_grows_is_freed() {
+    let (clock, engine) = engine();
+    let mut session = engine.session().unwrap();
+    for _ in 0..3 {
+        let tree = engine.create_tree();
+        let mut number = 0;
+        while gauges(&engine)["resizing_tables"] < 1.0 || number < 1_000 {
+            put(&mut session, tree, &key(number), number);
+            number += 1;
+        }
+        engine.drop_tree(tree);
+        assert_eq!(walked(&mut session, tree).len(), 0);
+        settle(&clock, &mut session);
+        let left = gauges(&engine);
+        let all = [
+            "keys",
+            "live_bytes",
+            "buckets",
+            "overflow_lines",
+            "dropped_trees",
+        ];
+        assert!(all.iter().all(|name| left[name] < 1.0), "{left:?}");
+    }
+}
+
+/// What the header of `entry` says of 8-byte keys and values.
+#[test]
+fn a_small_entry_takes_a_block_of_32_bytes() {
+    let (_, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    for number in 0..1_000_u64 {
+        put(&mut session, tree, &number.to_be_bytes(), number);
+    }
+    let figures = gauges(&engine);
+    let entries = figures["live_bytes"] - figures["overflow_lines"] * 64.0;
+    // The lines of tables that have moved are retired and still counted.
+    assert!((32_000.0..36_000.0).contains(&entries), "{figures:?}");
+    let model = engine.line_model(tree);
+    assert_eq!(model.keys, 1_000);
+    assert!(
+        model.bucket_lines < 1.2 && model.entry_lines < 1.01,
+        "{model:?}"
+    );
+}
+
+#[test]
+fn every_kind_of_lock_gives_the_same_answers() {
+    for locking in [
+        Locking::Optimistic,
+        Locking::Bucket,
+        Locking::Mutex,
+        Locking::RwLock,
+    ] {
+        let (clock, engine) = engine_with(locking);
+        let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+        for number in 0..2_000 {
+            put(&mut session, tree, &key(number), number);
+        }
+        for number in (0..2_000).step_by(2) {
+            remove(&mut session, tree, &key(number));
+        }
+        settle(&clock, &mut session);
+        for number in 0..2_000 {
+            let expected = (number % 2 == 1).then_some(number);
+            assert_eq!(get(&mut session, tree, &key(number)), expected);
+        }
+    }
+}

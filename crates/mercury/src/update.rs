@@ -1,0 +1,143 @@
+//! Changing a key under its bucket's lock (§3): the one write primitive.
+//!
+//! Under the lock the decision is taken, the entry built, the commit hook told, and then the change
+//! published in one store of a slot. Versions (V1, V2 of the engine crate) are drawn under the
+//! lock. A removed key leaves a tombstone entry that remembers its version; `task` takes it out
+//! when the horizon has passed it.
+
+use pando_engine::{
+    CommitHook, Decision, EpochClock, Key, NewValue, NoHook, ValueRef, ValueVersion,
+};
+use pando_sync::epoch::Guard;
+
+use crate::bucket::{Owned, Place, Tag, Tagged};
+use crate::context::Context;
+use crate::entry::EntryRef;
+use crate::find::lock_bucket;
+use crate::tree::Tree;
+
+/// What a commit has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit {
+    pub(crate) version: ValueVersion,
+    /// The key got a tombstone.
+    pub(crate) removed: bool,
+    /// The key took a slot that was free.
+    pub(crate) inserted: bool,
+    /// That slot is the first of a new line.
+    pub(crate) overflowed: bool,
+}
+
+/// Decides about a key and commits; `None` when the key was kept.
+#[inline]
+pub(crate) fn update<'d, H: CommitHook>(
+    tree: &Tree,
+    (key, hash): (Key<'_>, u64),
+    clock: &EpochClock,
+    hook: &mut H,
+    mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Option<Commit> {
+    let tag = Tag::of_hash(hash);
+    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let found = bucket.find(tag, key.bytes);
+    let old = found.and_then(|(_, entry)| entry.value());
+    let new = match decide(old) {
+        Decision::Keep => return None,
+        Decision::Remove if old.is_none() => return None,
+        Decision::Remove => None,
+        Decision::Write(new) => Some(new),
+    };
+    let version = ValueVersion::after(found.map(|(_, entry)| entry.version()), clock.current());
+    let change = Change { key, version, new };
+    Some(commit(
+        tree,
+        (bucket, tag),
+        found,
+        change,
+        hook,
+        guard,
+        context,
+    ))
+}
+
+/// Puts a value or a tombstone back at its version, if it is newer than what stands there.
+pub(crate) fn restore(
+    tree: &Tree,
+    hash: u64,
+    change: Change<'_, '_>,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Option<Commit> {
+    let tag = Tag::of_hash(hash);
+    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let found = bucket.find(tag, change.key.bytes);
+    let newer = found.is_none_or(|(_, entry)| entry.version() < change.version);
+    newer.then(|| {
+        commit(
+            tree,
+            (bucket, tag),
+            found,
+            change,
+            &mut NoHook,
+            guard,
+            context,
+        )
+    })
+}
+
+/// What is to stand at a key; a tombstone when there is no value.
+pub(crate) struct Change<'k, 'd> {
+    pub(crate) key: Key<'k>,
+    pub(crate) version: ValueVersion,
+    pub(crate) new: Option<NewValue<'d>>,
+}
+
+/// Publishes a change under the bucket's lock, and unlocks.
+#[inline]
+fn commit<'g, H: CommitHook>(
+    tree: &Tree,
+    (bucket, tag): (Owned<'g>, Tag),
+    found: Option<(Place<'g>, EntryRef<'g>)>,
+    change: Change<'_, '_>,
+    hook: &mut H,
+    guard: Guard<'g>,
+    context: &mut Context,
+) -> Commit {
+    let Change { key, version, new } = change;
+    let old = found.and_then(|(_, entry)| entry.value());
+    let entry = EntryRef::build(&mut context.pool, guard, version, key.bytes, new);
+    let new = entry.value();
+    hook.committed(key, old, new, version);
+    let tagged = Tagged::new(tag, entry);
+    let overflowed = match found {
+        Some((place, _)) => {
+            bucket.replace(place, tagged);
+            false
+        }
+        None => bucket.insert(tagged, &mut context.pool),
+    };
+    drop(bucket);
+    let (was, is) = (old.is_some(), new.is_some());
+    let was_tombstone = found.is_some() && !was;
+    if was != is || was_tombstone || found.is_none() {
+        let keys = i64::from(is) - i64::from(was);
+        let tombstones = i64::from(!is) - i64::from(was_tombstone);
+        tree.count(context.number(), keys, tombstones);
+    }
+    if overflowed {
+        context.counters.overflow_lines.add(1);
+    }
+    match found {
+        Some((_, replaced)) if is => context.retire_entry(tree, replaced),
+        Some((_, removed)) => context.retire_removed(tree, removed),
+        None => {}
+    }
+    Commit {
+        version,
+        removed: !is,
+        inserted: found.is_none(),
+        overflowed,
+    }
+}

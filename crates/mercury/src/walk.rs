@@ -1,0 +1,125 @@
+//! Walking through a tree by a stateless cursor (SCAN), complete while the table is resized.
+//!
+//! A cursor stands for the keys that are still to be shown: think of a key's hash with its bits
+//! reversed as a fraction between 0 and 1, and of the cursor likewise. A bucket of a table with 2^k
+//! buckets, whose number is the lowest k bits of the hash, is then the interval of length 2^-k that
+//! begins at its number reversed, and so is a bucket of any other size of table: intervals are
+//! nested. One step shows the interval that the cursor lies in, at the smaller of the tables in
+//! use, and returns the interval's end, which is addition with the carry from the highest bit of
+//! the mask downwards. Redis' dictionaries are walked so.
+//!
+//! Invariants:
+//! - **HW1** A step that is given the fraction f and returns g shows every key between f and g that
+//!   was present throughout the step; f < g, or g is 0, the end. So the steps of a walk cover
+//!   everything from 0 to 1, whatever sizes the table had between them: the interval that a step
+//!   shows begins at f or before. What lies before f in it is shown again.
+//! - **HW2** A bucket that has moved is shown from the next table, read *after* the mark was seen,
+//!   and one that has not from where it is. A key that was present throughout is in one of the two.
+//!
+//! Deliberately absent: order, and a memory of what was shown. A key can be shown twice when the
+//! table's size has changed.
+
+use pando_engine::ValueRef;
+use pando_sync::epoch::Guard;
+
+use crate::canary::Fault;
+use crate::entry::EntryRef;
+use crate::table::Table;
+use crate::tree::Tree;
+
+/// Shows the values of one interval; returns the cursor of the next, 0 at the end.
+pub(crate) fn walk(
+    tree: &Tree,
+    cursor: u64,
+    guard: Guard<'_>,
+    mut visit: impl FnMut(&[u8], ValueRef<'_>),
+) -> u64 {
+    let table = tree.table(guard);
+    let next = table.next(guard);
+    let mask = next.map_or(table.mask(), |next| next.mask().min(table.mask()));
+    let mut entries = Vec::new();
+    collect(
+        tree,
+        table,
+        cursor as usize & mask,
+        mask,
+        guard,
+        &mut entries,
+    );
+    for entry in entries {
+        if let Some(value) = entry.value() {
+            visit(entry.key(), value);
+        }
+    }
+    if tree.canary.is(Fault::PlainCursor) {
+        return (cursor + 1) & mask as u64;
+    }
+    following(cursor, mask as u64)
+}
+
+/// The end of the interval that `cursor` lies in among those of `mask` (HW1).
+fn following(cursor: u64, mask: u64) -> u64 {
+    // The bits beyond the mask are ones, so that the carry comes in at the mask's highest bit.
+    (cursor | !mask)
+        .reverse_bits()
+        .wrapping_add(1)
+        .reverse_bits()
+}
+
+/// Collects the entries whose hashes end like `class` under `mask` (HW2), and perhaps others.
+pub(crate) fn collect<'g>(
+    tree: &Tree,
+    table: &'g Table,
+    class: usize,
+    mask: usize,
+    guard: Guard<'g>,
+    entries: &mut Vec<EntryRef<'g>>,
+) {
+    let checked = !tree.canary.is(Fault::WalkWithoutMoved);
+    let mut merged = None;
+    // A table smaller than the class has one bucket that holds it, among others.
+    let first = class & table.mask();
+    for index in (first..table.buckets()).step_by(mask + 1) {
+        if table.bucket(index).snapshot(entries, checked, guard) {
+            continue;
+        }
+        let next = table.next(guard).expect("a bucket moves to a table (HR1)");
+        if next.buckets() > table.buckets() {
+            collect(tree, next, index, table.mask(), guard, entries);
+        } else {
+            // Several buckets move into one of a smaller table: it is shown once, after them.
+            merged = Some(next);
+        }
+    }
+    if let Some(next) = merged {
+        collect(tree, next, class, mask, guard, entries);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// HW1, in numbers: fractions grow, and intervals cover everything without gaps, whatever
+    /// masks the steps meet.
+    #[test]
+    fn steps_cover_every_hash_whatever_the_masks_are() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for _ in 0..2_000 {
+            let (mut cursor, mut covered_to) = (0_u64, 0_u128);
+            loop {
+                let bits = rng.u32(0..12);
+                let mask = (1_u64 << bits) - 1;
+                let start = u128::from((cursor & mask).reverse_bits());
+                assert!(start <= covered_to, "no gap before the interval");
+                covered_to = start + (1 << (64 - bits));
+                cursor = following(cursor, mask);
+                if cursor == 0 {
+                    break;
+                }
+                assert_eq!(u128::from(cursor.reverse_bits()), covered_to);
+            }
+            assert_eq!(covered_to, 1 << 64, "the end is reached");
+        }
+    }
+}
