@@ -21,7 +21,7 @@
 //!   (`finish`), under the gates that the command ran under (AK2).
 
 use pando_engine::{LogEpoch, Point};
-use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
+use pando_protocol::command::{CommandId, CommandSpec, Flag, Refusal};
 use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
 
@@ -267,20 +267,13 @@ impl<'t> Turn<'t> {
         result
     }
 
-    /// Fetches into the cache what the requests of a batch will touch: the first key of each, their
-    /// descents interleaved (up to [`limits::WARM_KEYS_MAX`]). Changes nothing.
-    pub fn warm<'r>(
-        &mut self,
-        requests: impl Iterator<Item = (usize, &'static CommandSpec, Request<'r>)>,
-    ) {
+    /// Fetches into the cache what the requests of a batch will touch: the first key of each, with
+    /// its database, their descents interleaved (up to [`limits::WARM_KEYS_MAX`]). Changes nothing.
+    pub fn warm<'r>(&mut self, first_keys: impl Iterator<Item = (usize, &'r [u8])>) {
         let mut keys =
             [const { pando_engine::Key::new(pando_engine::TreeId(0), b"") }; limits::WARM_KEYS_MAX];
         let mut count = 0;
-        for (index, spec, request) in requests {
-            let first = command::keys(spec, request).next();
-            let Some(key) = first.and_then(|index| request.get(index)) else {
-                continue;
-            };
+        for (index, key) in first_keys {
             if key.len() > pando_engine::limits::KEY_BYTES_MAX {
                 continue;
             }

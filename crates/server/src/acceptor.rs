@@ -16,13 +16,18 @@ use pando_io::{Accepted, Interest, Listener, Poller, Token, Waker};
 use tracing::{info, warn};
 
 use crate::limits;
-use crate::registry::ClientOrigin;
+use crate::registry::{ClientOrigin, WireProtocol};
 use crate::shared::Shared;
 use crate::signals::StopSignals;
 use crate::worker::{Mailbox, NewConnection};
 
 /// What a client beyond `maxclients` is told.
-const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+fn too_many_clients(protocol: WireProtocol) -> &'static [u8] {
+    match protocol {
+        WireProtocol::Resp => b"-ERR max number of clients reached\r\n",
+        WireProtocol::Memcached => b"ERROR Too many open connections\r\n",
+    }
+}
 
 /// The poller's tokens; listeners are counted from [`FIRST_LISTENER`].
 const WAKER: Token = Token(0);
@@ -49,7 +54,7 @@ impl AcceptorHandle {
 pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     poller: Poller,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Listener, WireProtocol)>,
     workers: Vec<Arc<Mailbox>>,
     signals: Option<StopSignals>,
     stop: Arc<AtomicBool>,
@@ -61,12 +66,12 @@ impl Acceptor {
     /// An acceptor for `listeners` that feeds `workers`; `signals` stop the server.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        listeners: Vec<Listener>,
+        listeners: Vec<(Listener, WireProtocol)>,
         workers: Vec<Arc<Mailbox>>,
         signals: Option<StopSignals>,
     ) -> io::Result<(Self, AcceptorHandle)> {
         let poller = Poller::new(limits::EVENTS_MAX, WAKER)?;
-        for (index, listener) in listeners.iter().enumerate() {
+        for (index, (listener, _)) in listeners.iter().enumerate() {
             poller.add(listener, Token(FIRST_LISTENER + index), Interest::Read)?;
         }
         if let Some(signals) = &signals {
@@ -117,8 +122,9 @@ impl Acceptor {
     /// Accepts everything that waits on one listener.
     fn accept_all(&mut self, index: usize, was_short: bool) {
         loop {
-            match self.listeners[index].accept() {
-                Ok(Some(accepted)) => self.hand_over(accepted),
+            let (listener, protocol) = &self.listeners[index];
+            match listener.accept() {
+                Ok(Some(accepted)) => self.hand_over(accepted, *protocol),
                 Ok(None) => return,
                 Err(error) => {
                     if !was_short && !self.short {
@@ -131,7 +137,7 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(&self, accepted: Accepted) {
+    fn hand_over(&self, accepted: Accepted, protocol: WireProtocol) {
         let load = |(_, worker): &(usize, &Arc<Mailbox>)| worker.connections();
         let Some((index, worker)) = self.workers.iter().enumerate().min_by_key(load) else {
             return;
@@ -142,12 +148,13 @@ impl Acceptor {
             address: accepted.peer.to_string(),
             local_address: accepted.local.to_string(),
             unix_socket: !accepted.stream.is_tcp(),
+            protocol,
         };
         let clients_max = self.shared.settings.clients_max();
         let now_ms = self.shared.now_ms();
         let Some(record) = self.shared.registry.register(origin, clients_max, now_ms) else {
             // A courtesy; a client that cannot take it at once sees the end of the connection.
-            let _ = accepted.stream.write(TOO_MANY_CLIENTS);
+            let _ = accepted.stream.write(too_many_clients(protocol));
             return;
         };
         let connection = Box::new(NewConnection {

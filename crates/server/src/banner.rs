@@ -30,6 +30,12 @@ pub fn banner(config: &Config, listening: &Listening) -> String {
     if let Some(path) = &listening.unix_socket {
         let _ = write!(text, " unix={}", path.display());
     }
+    for address in &listening.memcached {
+        let _ = write!(text, " memcached={address}");
+    }
+    if let Some(path) = &listening.memcached_socket {
+        let _ = write!(text, " memcached-unix={}", path.display());
+    }
     for address in &listening.metrics {
         let _ = write!(text, " metrics={address}");
     }

@@ -12,6 +12,10 @@
 //! 4. [`WorkerRecorder::end_execution`] after the last command, [`WorkerRecorder::end_batch`] when
 //!    the replies were given to the sockets.
 
+mod memcached;
+
+pub(crate) use memcached::VERSION as MEMCACHED_VERSION;
+
 use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
 use pando_protocol::command::{Category, CommandId, CommandSpec, Flag};
 use pando_protocol::{Reply, Request};
@@ -109,12 +113,25 @@ impl<'w> WorkerHost<'w> {
         elapsed_ns: u64,
         arguments: impl FnOnce() -> Vec<Box<[u8]>>,
     ) {
+        let fast = spec.flags.has(Flag::Fast);
+        self.note_slow_of(fast, elapsed_ns, || {
+            let shown = !spec.flags.has(Flag::SkipSlowlog);
+            shown.then(arguments)
+        });
+    }
+
+    /// The same of a command that is fast or not; without arguments it is not shown.
+    fn note_slow_of(
+        &self,
+        fast: bool,
+        elapsed_ns: u64,
+        arguments: impl FnOnce() -> Option<Vec<Box<[u8]>>>,
+    ) {
         let settings = &self.shared.settings;
         let at_s = || wall_us() / 1_000_000;
         let threshold_ms = settings.latency_threshold_ms();
         let elapsed_ms = elapsed_ns / 1_000_000;
         if threshold_ms > 0 && elapsed_ms >= threshold_ms {
-            let fast = spec.flags.has(Flag::Fast);
             let event = if fast {
                 latency::FAST_COMMAND
             } else {
@@ -124,17 +141,17 @@ impl<'w> WorkerHost<'w> {
         }
         let slower_than_us = settings.slowlog_slower_than_us();
         let duration_us = elapsed_ns / 1000;
-        if slower_than_us < 0
-            || duration_us < slower_than_us as u64
-            || spec.flags.has(Flag::SkipSlowlog)
-        {
+        if slower_than_us < 0 || duration_us < slower_than_us as u64 {
             return;
         }
+        let Some(arguments) = arguments() else {
+            return;
+        };
         self.shared.slowlog.enter(SlowCommand {
             id: 0,
             at_s: at_s(),
             duration_us,
-            arguments: arguments(),
+            arguments,
             address: self.record.origin().address.clone(),
             client_name: self.record.names().name,
         });

@@ -34,7 +34,8 @@ pub use logging::LogControl;
 pub use metrics::Metrics;
 pub use recorder::WorkerRecorder;
 pub use registry::{
-    BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WorkerMailbox,
+    BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WireProtocol,
+    WorkerMailbox,
 };
 pub use server::{Server, StartError};
 pub use settings::Settings;

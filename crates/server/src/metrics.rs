@@ -101,9 +101,9 @@ fn by_command(
     value: impl Fn(&CommandFigures) -> Option<String>,
 ) {
     page.family(name, "counter", help);
-    for (number, spec) in shared.commands.iter() {
+    for (number, command) in shared.commands.iter() {
         if let Some(value) = value(&figures.commands[number]) {
-            page.sample("", &[("command", spec.name)], value);
+            page.sample("", &[("command", command)], value);
         }
     }
 }
@@ -149,9 +149,9 @@ fn latencies(page: &mut Page, shared: &Shared, figures: &Figures) {
         "histogram",
         "Time from the arrival of a request to the end of the batch that answered it.",
     );
-    for (number, spec) in shared.commands.iter() {
+    for (number, name) in shared.commands.iter() {
         if let Some(latencies) = &figures.commands[number].latencies {
-            histogram(page, spec.name, latencies);
+            histogram(page, name, latencies);
         }
     }
 }

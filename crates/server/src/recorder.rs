@@ -143,16 +143,22 @@ impl WorkerRecorder {
         request: Request<'_>,
         settings: &Settings,
     ) -> Timing {
-        let slower_than_us = settings.slowlog_slower_than_us();
         let is_fast = spec.flags.has(Flag::Fast)
             || matches!(
                 spec.id,
                 CommandId::Set | CommandId::Setex | CommandId::Psetex
             );
+        self.begin_of(is_fast, request.bytes(), settings)
+    }
+
+    /// A request of `bytes` begins, of a command that is fast as long as they are few, or not.
+    #[inline]
+    pub(crate) fn begin_of(&mut self, is_fast: bool, bytes: usize, settings: &Settings) -> Timing {
+        let slower_than_us = settings.slowlog_slower_than_us();
         if is_fast
             && !(0..limits::TIMED_BELOW_US).contains(&slower_than_us)
             && settings.latency_threshold_ms() == 0
-            && request.bytes() <= limits::UNTIMED_BYTES_MAX
+            && bytes <= limits::UNTIMED_BYTES_MAX
         {
             Timing::Untimed
         } else {

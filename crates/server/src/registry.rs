@@ -82,6 +82,16 @@ pub struct BufferSizes {
     pub output_capacity_bytes: usize,
 }
 
+/// The protocol that a connection speaks, by the socket that it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WireProtocol {
+    /// Redis'.
+    #[default]
+    Resp,
+    /// memcached's, text and meta.
+    Memcached,
+}
+
 /// What a connection is known by before its first byte.
 #[derive(Clone, Debug)]
 pub struct ClientOrigin {
@@ -95,6 +105,8 @@ pub struct ClientOrigin {
     pub local_address: String,
     /// Whether it came over the Unix socket.
     pub unix_socket: bool,
+    /// What it speaks.
+    pub protocol: WireProtocol,
 }
 
 /// One connection as others may know it; its worker keeps the atomics up to date.
@@ -399,6 +411,7 @@ mod tests {
             address: "127.0.0.1:1".into(),
             local_address: "127.0.0.1:2".into(),
             unix_socket: true,
+            protocol: WireProtocol::Resp,
         }
     }
 

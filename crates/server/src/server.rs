@@ -27,6 +27,7 @@ use crate::acceptor::{Acceptor, AcceptorHandle};
 use crate::config::{BindAddress, Config};
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::registry::WireProtocol;
 use crate::shared::{Listening, Shared};
 use crate::signals::StopSignals;
 use crate::worker::{Mailbox, Worker};
@@ -217,14 +218,46 @@ fn make_room_for_clients(config: &mut Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Listens on everything that the configuration says. With port 0 all addresses get the port that
-/// the first one got.
-fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+/// Listens on everything that the configuration says.
+fn listen(config: &Config) -> Result<Vec<(Listener, WireProtocol)>, StartError> {
+    let mut listeners = Vec::new();
+    let ports = [
+        (WireProtocol::Resp, Some(config.port)),
+        (WireProtocol::Memcached, config.memcached_port),
+    ];
+    for (protocol, port) in ports {
+        if let Some(port) = port {
+            listen_on_port(config, port, |listener| {
+                listeners.push((listener, protocol));
+            })?;
+        }
+    }
+    let sockets = [
+        (WireProtocol::Resp, &config.unix_socket),
+        (WireProtocol::Memcached, &config.memcached_socket),
+    ];
+    for (protocol, path) in sockets {
+        if let Some(path) = path {
+            let mode = (config.unix_socket_mode != 0).then_some(config.unix_socket_mode);
+            let listener = Listener::unix(path, mode, config.tcp_backlog)?;
+            listeners.push((listener, protocol));
+        }
+    }
+    if listeners.is_empty() {
+        return Err(StartError::NothingToListenOn);
+    }
+    Ok(listeners)
+}
+
+/// Listens on a port of every address. With port 0 all get the port that the first one got.
+fn listen_on_port(
+    config: &Config,
+    mut port: u16,
+    mut found: impl FnMut(Listener),
+) -> Result<(), StartError> {
     let options = TcpOptions {
         backlog: config.tcp_backlog,
     };
-    let mut listeners = Vec::new();
-    let mut port = config.port;
     for bind in &config.bind {
         let listener = match Listener::tcp(SocketAddr::new(bind.ip, port), options) {
             Err(error) if bind.optional && error.is_unavailable() => continue,
@@ -233,16 +266,9 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         if let (0, Ok(PeerName::Tcp(address))) = (port, listener.name()) {
             port = address.port();
         }
-        listeners.push(listener);
+        found(listener);
     }
-    if let Some(path) = &config.unix_socket {
-        let mode = (config.unix_socket_mode != 0).then_some(config.unix_socket_mode);
-        listeners.push(Listener::unix(path, mode, config.tcp_backlog)?);
-    }
-    if listeners.is_empty() {
-        return Err(StartError::NothingToListenOn);
-    }
-    Ok(listeners)
+    Ok(())
 }
 
 /// Listens for `/metrics` on the addresses of `bind`, or on the loopback when there are none.
@@ -284,13 +310,22 @@ fn is_taken_or_forbidden(error: &io::Error) -> bool {
     )
 }
 
-fn names(listeners: &[Listener]) -> Listening {
+fn names(listeners: &[(Listener, WireProtocol)]) -> Listening {
     let mut listening = Listening::default();
-    for listener in listeners {
-        match listener.name() {
-            Ok(PeerName::Tcp(address)) => listening.tcp.push(address),
-            Ok(PeerName::Unix(path)) => listening.unix_socket = Some(path.to_path_buf()),
-            Err(error) => warn!(%error, "a listener has no name"),
+    for (listener, protocol) in listeners {
+        match (listener.name(), protocol) {
+            (Ok(PeerName::Tcp(address)), WireProtocol::Resp) => listening.tcp.push(address),
+            (Ok(PeerName::Tcp(address)), WireProtocol::Memcached) => {
+                listening.memcached.push(address);
+            }
+            (Ok(PeerName::Unix(path)), protocol) => {
+                let socket = match protocol {
+                    WireProtocol::Resp => &mut listening.unix_socket,
+                    WireProtocol::Memcached => &mut listening.memcached_socket,
+                };
+                *socket = Some(path.to_path_buf());
+            }
+            (Err(error), _) => warn!(%error, "a listener has no name"),
         }
     }
     listening

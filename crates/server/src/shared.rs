@@ -41,6 +41,10 @@ pub struct Listening {
     pub tcp: Vec<SocketAddr>,
     /// The Unix socket.
     pub unix_socket: Option<PathBuf>,
+    /// TCP addresses for memcached clients.
+    pub memcached: Vec<SocketAddr>,
+    /// The Unix socket for memcached clients.
+    pub memcached_socket: Option<PathBuf>,
     /// Where `/metrics` is served.
     pub metrics: Vec<SocketAddr>,
 }

@@ -87,12 +87,6 @@ impl Slowlog {
 
 /// The arguments as the log keeps them, without secrets.
 pub(crate) fn shorten(request: Request<'_>) -> Vec<Box<[u8]>> {
-    let count = request.len();
-    let kept = if count > limits::SLOWLOG_ARGUMENTS_MAX {
-        limits::SLOWLOG_ARGUMENTS_MAX - 1
-    } else {
-        count
-    };
     let shown = |(index, argument)| {
         if redacted(request, index) {
             REDACTED.into()
@@ -100,12 +94,25 @@ pub(crate) fn shorten(request: Request<'_>) -> Vec<Box<[u8]>> {
             shorten_argument(argument)
         }
     };
-    let mut arguments: Vec<Box<[u8]>> = request
-        .args_from(0)
-        .take(kept)
-        .enumerate()
-        .map(shown)
-        .collect();
+    shorten_all(request.args_from(0), shown)
+}
+
+/// The words of a memcached command, which hold no secret: those are data.
+pub(crate) fn shorten_words<'r>(words: impl ExactSizeIterator<Item = &'r [u8]>) -> Vec<Box<[u8]>> {
+    shorten_all(words, |(_, word)| shorten_argument(word))
+}
+
+fn shorten_all<'r>(
+    arguments: impl ExactSizeIterator<Item = &'r [u8]>,
+    shown: impl FnMut((usize, &'r [u8])) -> Box<[u8]>,
+) -> Vec<Box<[u8]>> {
+    let count = arguments.len();
+    let kept = if count > limits::SLOWLOG_ARGUMENTS_MAX {
+        limits::SLOWLOG_ARGUMENTS_MAX - 1
+    } else {
+        count
+    };
+    let mut arguments: Vec<Box<[u8]>> = arguments.take(kept).enumerate().map(shown).collect();
     if kept < count {
         arguments.push(
             format!("... ({} more arguments)", count - kept)

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use pando_protocol::command::{self, CommandSpec};
+use pando_protocol::memcached::Verb;
 
 use crate::histogram::{Counts, Histogram};
 use crate::sampler::Sample;
@@ -44,7 +45,41 @@ impl Counter {
     }
 }
 
-/// Every command and subcommand of the table, numbered.
+/// What memcached's commands are called among the others, by their numbers.
+const MEMCACHED: [&str; 28] = [
+    "memcached|get",
+    "memcached|gets",
+    "memcached|gat",
+    "memcached|gats",
+    "memcached|set",
+    "memcached|add",
+    "memcached|replace",
+    "memcached|append",
+    "memcached|prepend",
+    "memcached|cas",
+    "memcached|incr",
+    "memcached|decr",
+    "memcached|delete",
+    "memcached|touch",
+    "memcached|flush_all",
+    "memcached|verbosity",
+    "memcached|stats",
+    "memcached|version",
+    "memcached|quit",
+    "memcached|cache_memlimit",
+    "memcached|shutdown",
+    "memcached|mn",
+    "memcached|mg",
+    "memcached|ms",
+    "memcached|md",
+    "memcached|ma",
+    "memcached|me",
+    "memcached|unknown",
+];
+
+const _: () = assert!(MEMCACHED.len() == Verb::ALL.len() + 1);
+
+/// Every command and subcommand of the table, and memcached's behind them, numbered.
 #[derive(Debug)]
 pub struct CommandIndex {
     specs: Vec<&'static CommandSpec>,
@@ -60,7 +95,7 @@ impl CommandIndex {
             first_subcommands.push(specs.len() as u16);
             specs.extend(container.subcommands);
         }
-        assert!(specs.len() < usize::from(crate::registry::NO_COMMAND));
+        assert!(specs.len() + MEMCACHED.len() < usize::from(crate::registry::NO_COMMAND));
         Self {
             specs,
             first_subcommands,
@@ -79,18 +114,29 @@ impl CommandIndex {
         self.first_subcommands[spec.id as usize] + place.unwrap_or_default() as u16
     }
 
-    /// The command of this number.
-    pub(crate) fn get(&self, number: u16) -> Option<&'static CommandSpec> {
-        self.specs.get(usize::from(number)).copied()
+    /// The number of a memcached command.
+    #[inline]
+    pub(crate) fn of_memcached(&self, verb: Verb) -> u16 {
+        self.specs.len() as u16 + verb as u16
+    }
+
+    /// The name of the command of this number.
+    pub(crate) fn name(&self, number: u16) -> Option<&'static str> {
+        let number = usize::from(number);
+        match self.specs.get(number) {
+            Some(spec) => Some(spec.name),
+            None => MEMCACHED.get(number - self.specs.len()).copied(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.specs.len()
+        self.specs.len() + MEMCACHED.len()
     }
 
-    /// All commands with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &'static CommandSpec)> {
-        self.specs.iter().copied().enumerate()
+    /// The names of all commands with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let names = self.specs.iter().map(|spec| spec.name).chain(MEMCACHED);
+        names.enumerate()
     }
 }
 

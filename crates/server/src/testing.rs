@@ -10,7 +10,7 @@ use pando_protocol::{Reply, RequestBuffer};
 use crate::config::Config;
 use crate::host::WorkerHost;
 use crate::recorder::WorkerRecorder;
-use crate::registry::{ClientOrigin, ClientRecord, WorkerMailbox};
+use crate::registry::{ClientOrigin, ClientRecord, WireProtocol, WorkerMailbox};
 use crate::shared::{Shared, lock};
 
 /// What a worker was told.
@@ -75,6 +75,7 @@ impl Shell {
             address: format!("127.0.0.1:{}", 50_000 + shared.registry.received()),
             local_address: "127.0.0.1:6379".into(),
             unix_socket: false,
+            protocol: WireProtocol::Resp,
         };
         let record = shared
             .registry

@@ -53,6 +53,11 @@ fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) 
                 Ok(Decoded::Request { arguments, end }) => {
                     assert_eq!(ranges.len(), first + arguments);
                     assert!(arguments > 0 && from < end && end <= buffer.len());
+                    let within = |range: &ArgumentRange| {
+                        let start = range.start as usize;
+                        from <= start && start + range.len as usize <= end
+                    };
+                    assert!(ranges[first..].iter().all(within));
                     let line = Line::of_ranges(&buffer, &ranges[first..]);
                     read(line);
                     let data = line.data().unwrap_or(Ok(&[])).unwrap_or(b"!");

@@ -72,8 +72,6 @@ pub struct Decoder {
     needed: u32,
 }
 
-const NO_DATA: ArgumentRange = ArgumentRange { start: 0, len: 0 };
-
 impl Decoder {
     /// A decoder between requests.
     #[must_use]
@@ -84,6 +82,11 @@ impl Decoder {
             searched: 0,
             needed: 0,
         }
+    }
+
+    /// Changes the bound of an item; it holds from the next line on.
+    pub fn set_item_bytes_max(&mut self, item_bytes_max: usize) {
+        self.limits.item_bytes_max = item_bytes_max;
     }
 
     /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: always one for
@@ -115,7 +118,11 @@ impl Decoder {
             return Ok(incomplete(start, 1));
         }
         let first = arguments.len();
-        arguments.push(NO_DATA);
+        // Within the request, so that it moves with it.
+        arguments.push(ArgumentRange {
+            start: start as u32,
+            len: 0,
+        });
         let Some(line_bytes) = split(rest, start, arguments) else {
             arguments.truncate(first);
             self.search(rest)?;

@@ -154,6 +154,12 @@ impl<'r> Meta<'r> {
             line.words_from(first_flag)
                 .try_for_each(|flag| meta.take(flag, verb))
         });
+        let known = known.and_then(|()| {
+            if meta.base64 {
+                meta.key = decode(word, room).ok_or("CLIENT_ERROR error decoding key")?;
+            }
+            Ok(())
+        });
         known.map_err(|text| {
             if general || text == OPAQUE_TOO_LONG {
                 text
@@ -161,9 +167,6 @@ impl<'r> Meta<'r> {
                 INVALID_OR_DUPLICATE
             }
         })?;
-        if meta.base64 {
-            meta.key = decode(word, room).ok_or("CLIENT_ERROR error decoding key")?;
-        }
         match (verb, meta.mode) {
             (Verb::MetaSet, Some(mode)) if !b"EAPRS".contains(&mode) => {
                 Err("CLIENT_ERROR invalid mode for ms M token")
@@ -186,7 +189,7 @@ impl<'r> Meta<'r> {
         let mut seen: u128 = 0;
         for flag in self.flags() {
             let letter = flag[0];
-            if !letter.is_ascii_alphanumeric() {
+            if !letter.is_ascii_alphabetic() {
                 return Err(INVALID);
             }
             if seen >> letter & 1 == 1 {
@@ -259,6 +262,9 @@ mod tests {
             ("mg k c T c", Some(DUPLICATE)),
             ("mg k a", Some(INVALID)),
             ("mg k x", Some(INVALID)),
+            ("mg k v 5", Some(INVALID)),
+            ("mg k T 5", Some(INVALID)),
+            ("md Y b", Some(INVALID_OR_DUPLICATE)),
             ("mg k P L1", None),
             ("mg k T", Some(BAD_TOKEN)),
             ("mg k F", Some(error::BAD_FORMAT)),

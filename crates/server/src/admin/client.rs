@@ -9,7 +9,7 @@ use pando_protocol::number;
 use super::error::Echo;
 use super::{AdminError, Call, Handled, USER};
 use crate::monitor::Monitor;
-use crate::registry::{ClientFlag, ClientRecord};
+use crate::registry::{ClientFlag, ClientRecord, WireProtocol};
 use crate::shared::Shared;
 
 const HELP: &[&str] = &[
@@ -323,8 +323,8 @@ fn describe(shared: &Shared, record: &ClientRecord, now_ms: u64) -> String {
     let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
     let command = shared
         .commands
-        .get(record.last_command())
-        .map_or("NULL", |spec| spec.name);
+        .name(record.last_command())
+        .unwrap_or("NULL");
     let events = if buffers.output_bytes > 0 { "rw" } else { "r" };
     let mut line = format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={}",
@@ -356,6 +356,9 @@ fn describe(shared: &Shared, record: &ClientRecord, now_ms: u64) -> String {
         text(&names.library),
         text(&names.library_version),
     );
+    if origin.protocol == WireProtocol::Memcached {
+        line.push_str(" protocol=memcached");
+    }
     line.push('\n');
     line
 }

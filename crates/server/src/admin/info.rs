@@ -2,6 +2,7 @@
 //! monitoring read from Redis. What the server does not have is 0, `ok` or empty.
 
 use std::fmt::{Display, Write as _};
+use std::net::SocketAddr;
 
 use pando_db::HostProgress;
 
@@ -9,7 +10,7 @@ use super::memory::MemoryFigures;
 use super::{Call, Handled, REDIS_VERSION};
 use crate::config::{Config, print_percentile};
 use crate::process;
-use crate::registry::ClientFlag;
+use crate::registry::{ClientFlag, WireProtocol};
 use crate::shared::wall_us;
 use crate::statistics::Figures;
 
@@ -127,6 +128,9 @@ fn server(report: &mut Report<'_, '_, '_, '_>) {
     report.line("process_supervised", "no");
     report.line("run_id", shared.run_id());
     report.line("tcp_port", shared.tcp_port());
+    let listening = shared.listening();
+    let memcached_port = listening.memcached.first().map_or(0, SocketAddr::port);
+    report.line("memcached_port", memcached_port);
     report.line("server_time_usec", now_us);
     report.line("uptime_in_seconds", uptime_s);
     report.line("uptime_in_days", uptime_s / 86_400);
@@ -151,6 +155,11 @@ fn clients(report: &mut Report<'_, '_, '_, '_>) {
         .count();
     let connected = records.iter().filter(|record| !record.is_killed()).count();
     report.line("connected_clients", connected);
+    let memcached = records
+        .iter()
+        .filter(|record| record.origin().protocol == WireProtocol::Memcached)
+        .count();
+    report.line("memcached_clients", memcached);
     report.line("cluster_connections", 0);
     report.line("maxclients", report.config.clients_max);
     report.line("client_recent_max_input_buffer", input.unwrap_or(0));
@@ -328,7 +337,7 @@ fn processor(report: &mut Report<'_, '_, '_, '_>) {
 }
 
 fn command_statistics(report: &mut Report<'_, '_, '_, '_>) {
-    for (number, spec) in report.call.shared.commands.iter() {
+    for (number, name) in report.call.shared.commands.iter() {
         let figures = &report.figures.commands[number];
         if figures.calls + figures.rejected + figures.failed == 0 {
             continue;
@@ -344,7 +353,7 @@ fn command_statistics(report: &mut Report<'_, '_, '_, '_>) {
              failed_calls={}",
             figures.calls, figures.rejected, figures.failed
         );
-        report.line(&format!("cmdstat_{}", spec.name), line);
+        report.line(&format!("cmdstat_{name}"), line);
     }
 }
 
@@ -355,7 +364,7 @@ fn error_statistics(report: &mut Report<'_, '_, '_, '_>) {
 }
 
 fn latency_statistics(report: &mut Report<'_, '_, '_, '_>) {
-    for (number, spec) in report.call.shared.commands.iter() {
+    for (number, name) in report.call.shared.commands.iter() {
         let latencies = report.figures.commands[number].latencies.take();
         let Some(latencies) = latencies.filter(|latencies| latencies.total() > 0) else {
             continue;
@@ -365,7 +374,7 @@ fn latency_statistics(report: &mut Report<'_, '_, '_, '_>) {
             format!("p{}={microseconds:.3}", print_percentile(*percent))
         });
         let line = percentiles.collect::<Vec<_>>().join(",");
-        report.line(&format!("latency_percentiles_usec_{}", spec.name), line);
+        report.line(&format!("latency_percentiles_usec_{name}"), line);
     }
 }
 

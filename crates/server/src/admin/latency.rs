@@ -111,11 +111,11 @@ fn histogram(call: &mut Call<'_, '_, '_>) -> Handled {
     let mut found: Vec<(&'static str, Counts)> = Vec::new();
     for number in chosen(call) {
         let latencies = figures.commands[usize::from(number)].latencies.take();
-        let spec = call.shared.commands.get(number);
-        if let (Some(latencies), Some(spec)) = (latencies, spec)
+        let name = call.shared.commands.name(number);
+        if let (Some(latencies), Some(name)) = (latencies, name)
             && latencies.total() > 0
         {
-            found.push((spec.name, latencies));
+            found.push((name, latencies));
         }
     }
     call.reply.map(found.len());

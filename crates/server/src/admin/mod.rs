@@ -27,6 +27,7 @@ mod debug;
 mod error;
 mod info;
 mod latency;
+pub(crate) mod memcached;
 mod memory;
 mod persistence;
 mod replication;

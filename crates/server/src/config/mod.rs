@@ -78,6 +78,14 @@ pub struct Config {
     /// `unixsocketperm`: permissions of the Unix socket, octal, 0 to 777; 0 leaves them to the
     /// process's mask. Default 0.
     pub unix_socket_mode: u32,
+    /// `memcached-port`: TCP port for memcached clients, on the addresses of `bind`; 0 is any free
+    /// port, `off` is none. Default `off`.
+    pub memcached_port: Option<u16>,
+    /// `memcached-socket`: path of the Unix socket for memcached clients; empty is none. Default
+    /// none.
+    pub memcached_socket: Option<PathBuf>,
+    /// `memcached-item-bytes-max`: most data of a memcached item, 1 KiB to 512 MiB. Default 1 MiB.
+    pub memcached_item_bytes_max: usize,
     /// `threads`: workers, 1 to [`crate::limits::THREADS_MAX`]. Default: the machine's cores.
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
@@ -153,6 +161,9 @@ impl Default for Config {
             port: 6379,
             unix_socket: None,
             unix_socket_mode: 0,
+            memcached_port: None,
+            memcached_socket: None,
+            memcached_item_bytes_max: database.item_bytes_max,
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
             durability: Durability::None,
@@ -216,6 +227,28 @@ impl Config {
                 expected: "another port than the server's",
             });
         }
+        let memcached = self.memcached_port.filter(|port| *port != 0);
+        if memcached.is_some_and(|port| port == self.port || self.metrics_port == Some(port)) {
+            return Err(SettingError::Relation {
+                setting: "memcached-port",
+                got: memcached.unwrap_or_default().to_string(),
+                expected: "another port than the others of the server",
+            });
+        }
+        if self.memcached_socket.is_some() && self.memcached_socket == self.unix_socket {
+            return Err(SettingError::Relation {
+                setting: "memcached-socket",
+                got: String::new(),
+                expected: "another path than unixsocket",
+            });
+        }
+        if self.memcached_item_bytes_max > self.bulk_bytes_max {
+            return Err(SettingError::Relation {
+                setting: "memcached-item-bytes-max",
+                got: self.memcached_item_bytes_max.to_string(),
+                expected: "at most proto-max-bulk-len",
+            });
+        }
         if self.bind.is_empty() && self.unix_socket.is_none() {
             return Err(SettingError::Relation {
                 setting: "bind",
@@ -235,6 +268,7 @@ impl Config {
             sessions_max: self.threads + crate::limits::BACKGROUND_SESSIONS,
             key_bytes_max: self.key_bytes_max,
             value_bytes_max: self.bulk_bytes_max,
+            item_bytes_max: self.memcached_item_bytes_max,
             reply_bytes_max: self.reply_bytes_max,
             ..pando_db::Options::default()
         }

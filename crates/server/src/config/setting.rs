@@ -148,6 +148,30 @@ pub(crate) static SETTINGS: &[Setting] = &[
     )
     .own_name("unix-socket-mode"),
     Setting::new(
+        "memcached-port",
+        "TCP port for memcached clients; 0 is any free one, off is none",
+        |config| config.memcached_port.map_or_else(|| b"off".into(), print),
+        |config, value| set(&mut config.memcached_port, parse_port_or_off(value)),
+    ),
+    Setting::new(
+        "memcached-socket",
+        "Path of the Unix socket for memcached clients; none if empty",
+        |config| print_path(config.memcached_socket.as_deref()),
+        |config, value| set(&mut config.memcached_socket, parse_path(value)),
+    ),
+    Setting::new(
+        "memcached-item-bytes-max",
+        "Most data of an item that a memcached client stores, in bytes",
+        |config| print(config.memcached_item_bytes_max),
+        |config, value| {
+            let item_bytes_max = pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX as u64;
+            set(
+                &mut config.memcached_item_bytes_max,
+                memory(value, 1024, item_bytes_max),
+            )
+        },
+    ),
+    Setting::new(
         "threads",
         "Workers; the machine's cores unless given",
         |config| print(config.threads),

@@ -15,13 +15,13 @@
 use std::io;
 
 use pando_io::Stream;
-use pando_protocol::command::{self, CommandSpec, Refusal};
 use pando_protocol::resp::Decoded;
 use pando_protocol::{ArgumentRange, Request};
 
 use super::connection::Connection;
 use super::connections::Connections;
 use super::input::Input;
+use super::wire::Resolved;
 use crate::limits;
 
 /// Where the bytes of a segment are.
@@ -54,8 +54,8 @@ pub(crate) struct Segment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) segment: usize,
-    /// The command that it names, or why it cannot be run.
-    pub(crate) resolved: Result<&'static CommandSpec, Refusal>,
+    /// What it asks for.
+    pub(crate) resolved: Resolved,
     first: u32,
     count: u32,
     /// Offset behind it in its segment.
@@ -180,17 +180,17 @@ impl Gathering {
         (entry, self.segments[entry.segment])
     }
 
-    /// The requests of the batch with the slots of their connections, for warming.
-    pub(crate) fn requests<'b>(
+    /// The keys that are fetched ahead of the batch, with their databases.
+    pub(crate) fn keys<'b>(
         &'b self,
         connections: &'b Connections,
-    ) -> impl Iterator<Item = (usize, &'static CommandSpec, Request<'b>)> {
+    ) -> impl Iterator<Item = (usize, &'b [u8])> {
         self.entries.iter().filter_map(move |entry| {
-            let spec = entry.resolved.ok()?;
             let segment = &self.segments[entry.segment];
             let connection = connections.get(segment.slot)?;
             let request = self.request(entry, segment, connection.input.bytes());
-            Some((connection.client.database, spec, request))
+            let key = entry.resolved.key(request)?;
+            Some((connection.client.database, key))
         })
     }
 
@@ -281,7 +281,7 @@ impl Decoding<'_> {
                     let request = Request::new(bytes, &ranges[first..]);
                     entries.push(Entry {
                         segment: index,
-                        resolved: command::resolve(request),
+                        resolved: decoder.resolve(request),
                         first: first as u32,
                         count: arguments as u32,
                         end,
@@ -326,7 +326,7 @@ fn take_waiting(
         let request = Request::new(connection.input.bytes(), arguments);
         entries.push(Entry {
             segment: index,
-            resolved: command::resolve(request),
+            resolved: connection.input.decoder.resolve(request),
             first: first as u32,
             count: count as u32,
             end,

@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use pando_db::{Client, SlicedCommand};
 use pando_io::Stream;
-use pando_protocol::resp::{Decoder, DecoderLimits};
 
 use super::input::Input;
 use super::output::Output;
+use super::wire::{WireDecoder, WireLimits};
 use crate::host::SliceTrace;
 use crate::limits;
 use crate::registry::{BufferSizes, ClientFlag, ClientRecord};
@@ -108,10 +108,9 @@ impl Connection {
         stream: Stream,
         record: Arc<ClientRecord>,
         authenticated: bool,
-        decoder_limits: DecoderLimits,
+        limits: WireLimits,
     ) -> Self {
-        let mut decoder = Decoder::new(decoder_limits);
-        decoder.set_authenticated(authenticated);
+        let decoder = WireDecoder::new(record.origin().protocol, limits, authenticated);
         let flags = Flags {
             decoder_authenticated: authenticated,
             ..Flags::default()
@@ -152,6 +151,7 @@ impl Connection {
     pub(crate) fn follow_authentication(&mut self) {
         if self.flags.decoder_authenticated != self.client.authenticated {
             self.flags.decoder_authenticated = self.client.authenticated;
+            self.record.observe(&self.client);
             self.input
                 .decoder
                 .set_authenticated(self.client.authenticated);

@@ -26,8 +26,8 @@ use std::io;
 
 use pando_io::Stream;
 use pando_protocol::ArgumentRange;
-use pando_protocol::resp::{Decoder, ProtocolError};
 
+use super::wire::{WireDecoder, WireError};
 use crate::limits;
 
 /// A request that is decoded and has to wait.
@@ -41,9 +41,9 @@ struct Waiting {
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Input {
-    pub(crate) decoder: Decoder,
+    pub(crate) decoder: WireDecoder,
     /// What is wrong behind the last complete request.
-    pub(crate) error: Option<ProtocolError>,
+    pub(crate) error: Option<WireError>,
     bytes: Vec<u8>,
     executed: usize,
     decoded: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub(crate) fn new(decoder: Decoder) -> Self {
+    pub(crate) fn new(decoder: WireDecoder) -> Self {
         Self {
             decoder,
             error: None,
@@ -101,7 +101,7 @@ impl Input {
     }
 
     /// The kept bytes with the decoder.
-    pub(crate) fn kept(&mut self) -> (&mut [u8], &mut Decoder) {
+    pub(crate) fn kept(&mut self) -> (&mut [u8], &mut WireDecoder) {
         (&mut self.bytes, &mut self.decoder)
     }
 
@@ -226,7 +226,7 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use pando_protocol::Request;
-    use pando_protocol::resp::Decoded;
+    use pando_protocol::resp::{Decoded, Decoder, ProtocolError};
 
     use super::*;
 
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn in1_requests_that_wait_keep_their_order_and_the_half_behind_them_its_place() {
-        let mut input = Input::new(Decoder::default());
+        let mut input = Input::new(WireDecoder::Resp(Decoder::default()));
         let mut arena = b"PING\r\nECHO 'a b'\r\nGET k\r\n*2\r\n$4\r\nEC".to_vec();
         let mut ranges = Vec::new();
         let (mut decoded, mut executed) = (0, 0);
@@ -307,11 +307,11 @@ mod tests {
 
     #[test]
     fn what_is_discarded_leaves_nothing_to_execute() {
-        let mut input = Input::new(Decoder::default());
+        let mut input = Input::new(WireDecoder::Resp(Decoder::default()));
         let bytes = b"PING\r\nPING\r\n";
         input.defer(&[ArgumentRange { start: 0, len: 4 }], 6);
         input.keep(bytes, 0, 6, 0);
-        input.error = Some(ProtocolError::InvalidBulkLength);
+        input.error = Some(WireError::Resp(ProtocolError::InvalidBulkLength));
         assert!(!input.is_hungry());
         input.discard();
         assert!(input.is_hungry() && input.is_empty() && !input.has_waiting());

@@ -31,6 +31,7 @@ mod mailbox;
 mod output;
 mod timers;
 mod turn;
+mod wire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ use self::holding::Holding;
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
+use self::wire::WireLimits;
 use crate::limits;
 use crate::recorder::WorkerRecorder;
 use crate::registry::ClientFlag;
@@ -84,7 +86,7 @@ pub(crate) struct Worker {
     poller: Poller,
     session: Session,
     recorder: WorkerRecorder,
-    decoder_limits: DecoderLimits,
+    wire_limits: WireLimits,
     connections: Connections,
     /// Slots of connections with something to do (WL2).
     queue: VecDeque<usize>,
@@ -115,7 +117,7 @@ impl Worker {
         let poller = Poller::new(limits::EVENTS_MAX, WAKER)?;
         let mailbox = Arc::new(Mailbox::new(poller.waker()));
         let recorder = shared.recorder(index);
-        let bulk_bytes_max = shared.config().bulk_bytes_max;
+        let config = shared.config();
         let worker = Self {
             index,
             shared,
@@ -124,9 +126,12 @@ impl Worker {
             poller,
             session,
             recorder,
-            decoder_limits: DecoderLimits {
-                bulk_bytes_max,
-                ..DecoderLimits::default()
+            wire_limits: WireLimits {
+                resp: DecoderLimits {
+                    bulk_bytes_max: config.bulk_bytes_max,
+                    ..DecoderLimits::default()
+                },
+                item_bytes_max: config.memcached_item_bytes_max,
             },
             connections: Connections::default(),
             queue: VecDeque::new(),
@@ -251,7 +256,7 @@ impl Worker {
         }
         let authenticated = !settings.requires_password();
         let mut connection =
-            Connection::new(new.stream, new.record, authenticated, self.decoder_limits);
+            Connection::new(new.stream, new.record, authenticated, self.wire_limits);
         connection.client.durability = settings.durability();
         let slot = self.connections.insert(Box::new(connection));
         let Some(connection) = self.connections.get_mut(slot) else {

@@ -6,13 +6,14 @@ use std::io::ErrorKind;
 use pando_db::{Outcome, ReplyMode};
 use pando_io::{Interest, Poller, Token};
 use pando_protocol::Reply;
-use pando_protocol::resp::ProtocolError;
+use pando_protocol::memcached::Line;
 use tracing::debug;
 
 use super::batch::{Entry, Place, Segment};
 use super::connection::{Connection, Phase, Slicing};
 use super::output::{BufferPool, Sent};
 use super::timers::Timers;
+use super::wire::{Resolved, WireError};
 use super::{Reason, Worker, queue_up, set_deadline, touch};
 use crate::host::WorkerHost;
 use crate::limits;
@@ -181,7 +182,7 @@ impl Worker {
     /// Executes a batch under one gate and pin, strictly in its order.
     fn execute_batch(&mut self) {
         let mut turn = self.session.turn();
-        turn.warm(self.gathering.requests(&self.connections));
+        turn.warm(self.gathering.keys(&self.connections));
         for index in 0..self.gathering.len() {
             let (entry, segment) = self.gathering.entry(index);
             let Some(connection) = self.connections.get_mut(segment.slot) else {
@@ -206,9 +207,18 @@ impl Worker {
             } = &mut *connection;
             let request = self.gathering.request(&entry, &segment, input.bytes());
             let mut host = WorkerHost::new(&self.shared, &mut self.recorder, record, arrived_ns);
-            let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
-            let start = reply.position();
-            let outcome = turn.execute(client, entry.resolved, request, &mut reply, &mut host);
+            let out = output.buffer(&mut self.pool);
+            let start = out.len();
+            let outcome = match entry.resolved {
+                Resolved::Resp(resolved) => {
+                    let mut reply = Reply::new(out, client.protocol);
+                    turn.execute(client, resolved, request, &mut reply, &mut host)
+                }
+                Resolved::Memcached(verb) => {
+                    let line = Line::new(request);
+                    turn.execute_memcached(client, verb, line, out, &mut host)
+                }
+            };
             let phase = match outcome {
                 Outcome::Done => None,
                 Outcome::Close => Some(Phase::Closing),
@@ -449,10 +459,14 @@ fn keep(connection: &mut Connection, segment: &Segment, bytes: &[u8], arrived_ns
 }
 
 /// Answers bytes that are no request; what follows them cannot be told apart.
-fn answer_protocol_error(connection: &mut Connection, error: ProtocolError, pool: &mut BufferPool) {
+fn answer_protocol_error(connection: &mut Connection, error: WireError, pool: &mut BufferPool) {
     let address = &connection.record.origin().address;
-    debug!(client = connection.client.id, address, %error, "protocol error");
-    let buffer = connection.output.buffer(pool);
-    Reply::new(buffer, connection.client.protocol).error(error.text());
+    debug!(
+        client = connection.client.id,
+        address,
+        error = error.text(),
+        "protocol error"
+    );
+    error.answer(connection.output.buffer(pool));
     connection.enter(Phase::Closing);
 }

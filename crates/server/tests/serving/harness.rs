@@ -47,6 +47,8 @@ pub(crate) struct TestServer {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) unix_socket: Option<PathBuf>,
+    /// For memcached clients.
+    pub(crate) memcached: Option<SocketAddr>,
     pub(crate) banner: String,
 }
 
@@ -95,10 +97,12 @@ impl TestServer {
             .parse()
             .expect("an address");
         let unix_socket = value("unix=").map(PathBuf::from);
+        let memcached = value("memcached=").map(|address| address.parse().expect("an address"));
         Self {
             child,
             address,
             unix_socket,
+            memcached,
             banner,
         }
     }
@@ -106,6 +110,12 @@ impl TestServer {
     /// A raw connection.
     pub(crate) fn connect(&self) -> Wire {
         Wire::new(TcpStream::connect(self.address).expect("a connection"))
+    }
+
+    /// A raw connection of a memcached client.
+    pub(crate) fn connect_memcached(&self) -> Wire {
+        let address = self.memcached.expect("--memcached-port was given");
+        Wire::new(TcpStream::connect(address).expect("a connection"))
     }
 
     /// A client of the `redis` crate, for RESP3 when asked.

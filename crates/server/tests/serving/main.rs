@@ -5,5 +5,6 @@ mod bounds;
 mod harness;
 mod held;
 mod malformed;
+mod memcached;
 mod process;
 mod waiting;

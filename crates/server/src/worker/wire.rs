@@ -1,0 +1,146 @@
+//! The protocols that connections speak, as far as the event loop is concerned: how their bytes
+//! become requests.
+//!
+//! Both decoders return ranges of the caller's bytes, so that reading, batching and keeping what is
+//! left are the same for both; what a request means is decided when it is executed.
+
+use pando_protocol::command::{self, CommandSpec, Refusal};
+use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
+use pando_protocol::memcached::{self, Line, Verb};
+use pando_protocol::resp::{Decoded, ProtocolError};
+use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Request};
+
+use crate::registry::WireProtocol;
+
+/// Bounds of requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireLimits {
+    pub(crate) resp: DecoderLimits,
+    /// Most data of a memcached item.
+    pub(crate) item_bytes_max: usize,
+}
+
+/// Decodes the requests of one connection.
+#[derive(Debug)]
+pub(crate) enum WireDecoder {
+    Resp(Decoder),
+    Memcached {
+        decoder: memcached::Decoder,
+        item_bytes_max: usize,
+    },
+}
+
+/// What is wrong with bytes that are no request: the connection is answered and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireError {
+    Resp(ProtocolError),
+    LineTooLong,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Resolved {
+    /// The command that it names, or why it cannot be run.
+    Resp(Result<&'static CommandSpec, Refusal>),
+    Memcached(Verb),
+}
+
+impl WireDecoder {
+    pub(crate) fn new(protocol: WireProtocol, limits: WireLimits, authenticated: bool) -> Self {
+        let mut decoder = match protocol {
+            WireProtocol::Resp => Self::Resp(Decoder::new(limits.resp)),
+            WireProtocol::Memcached => {
+                let item_bytes_max = limits.item_bytes_max;
+                let limits = memcached::DecoderLimits::of_items(item_bytes_max);
+                Self::Memcached {
+                    decoder: memcached::Decoder::new(limits),
+                    item_bytes_max,
+                }
+            }
+        };
+        decoder.set_authenticated(authenticated);
+        decoder
+    }
+
+    /// Says whether the client is authenticated; until then it may send only little.
+    pub(crate) fn set_authenticated(&mut self, authenticated: bool) {
+        match self {
+            Self::Resp(decoder) => decoder.set_authenticated(authenticated),
+            Self::Memcached {
+                decoder,
+                item_bytes_max,
+            } => decoder.set_item_bytes_max(if authenticated {
+                *item_bytes_max
+            } else {
+                UNAUTHENTICATED_BULK_BYTES_MAX.min(*item_bytes_max)
+            }),
+        }
+    }
+
+    /// See the decoders.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        bytes: &mut [u8],
+        from: usize,
+        ranges: &mut Vec<ArgumentRange>,
+    ) -> Result<Decoded, WireError> {
+        match self {
+            Self::Resp(decoder) => decoder.next(bytes, from, ranges).map_err(WireError::Resp),
+            Self::Memcached { decoder, .. } => decoder
+                .next(bytes, from, ranges)
+                .map_err(|_| WireError::LineTooLong),
+        }
+    }
+
+    /// What a request that it has decoded asks for.
+    #[inline]
+    pub(crate) fn resolve(&self, request: Request<'_>) -> Resolved {
+        match self {
+            Self::Resp(_) => Resolved::Resp(command::resolve(request)),
+            Self::Memcached { .. } => Resolved::Memcached(Line::new(request).verb()),
+        }
+    }
+}
+
+impl WireError {
+    /// What answers it, as bytes of the connection's protocol.
+    pub(crate) fn answer(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Resp(error) => {
+                let version = pando_protocol::RespVersion::Resp2;
+                pando_protocol::Reply::new(out, version).error(error.text());
+            }
+            Self::LineTooLong => {
+                memcached::Reply::new(out).line(memcached::error::LINE_TOO_LONG);
+            }
+        }
+    }
+
+    /// What is wrong, for the log.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Resp(error) => error.to_string(),
+            Self::LineTooLong => memcached::LineTooLong.to_string(),
+        }
+    }
+}
+
+impl Resolved {
+    /// The first key of a request, to be fetched ahead. A `get` of several keys fetches its own.
+    #[inline]
+    pub(crate) fn key(self, request: Request<'_>) -> Option<&[u8]> {
+        match self {
+            Self::Resp(resolved) => {
+                let index = command::keys(resolved.ok()?, request).next()?;
+                request.get(index)
+            }
+            Self::Memcached(verb) => {
+                let line = Line::new(request);
+                let index = verb.first_key()?;
+                let many = matches!(verb, Verb::Get | Verb::Gets) && line.len() > 2;
+                if many { None } else { line.word(index) }
+            }
+        }
+    }
+}

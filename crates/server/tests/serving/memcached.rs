@@ -1,0 +1,352 @@
+//! memcached clients: their answers, keys shared with RESP, and input that no client should send.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::harness::{Folder, PATIENCE, TestServer, Wire};
+
+const MEMCACHED: &[&str] = &["--memcached-port", "0"];
+
+fn start(flags: &[&str]) -> TestServer {
+    TestServer::start(&[MEMCACHED, flags].concat())
+}
+
+/// Sends and expects, line ends as `|`.
+#[track_caller]
+fn ask(wire: &mut Wire, requests: &str, replies: &str) {
+    wire.send(requests.replace('|', "\r\n"));
+    wire.expect(replies.replace('|', "\r\n"));
+}
+
+#[track_caller]
+fn expect_served(wire: &mut Wire) {
+    ask(wire, "mn|", "MN|");
+}
+
+#[test]
+fn both_protocols_are_served_on_the_same_keys() {
+    let server = start(&[]);
+    let (mut memcached, mut resp) = (server.connect_memcached(), server.connect());
+    ask(&mut memcached, "set k 7 0 2|41|", "STORED|");
+    resp.ask(&["INCR", "k"], ":42\r\n");
+    ask(
+        &mut memcached,
+        "get k|mg k v f|",
+        "VALUE k 7 2|42|END|VA 2 f7|42|",
+    );
+    resp.ask(&["HSET", "h", "f", "v"], ":1\r\n");
+    let hash = "SERVER_ERROR the value is a hash, which memcached commands do not read|";
+    ask(&mut memcached, "get h|", hash);
+    resp.ask(&["SET", "k", "x", "EX", "100"], "+OK\r\n");
+    ask(&mut memcached, "mg k v f t|", "VA 1 f0 t100|x|");
+    resp.ask(&["SELECT", "1"], "+OK\r\n");
+    resp.ask(&["GET", "k"], "$-1\r\n");
+    ask(&mut memcached, "flush_all|get k|", "OK|END|");
+    resp.ask(&["SELECT", "0"], "+OK\r\n");
+    resp.ask(&["DBSIZE"], ":0\r\n");
+}
+
+#[test]
+fn requests_may_come_in_any_pieces() {
+    let server = start(&[]);
+    let mut wire = server.connect_memcached();
+    let requests = "set k 1 0 4|a\r\nb|get k k|ms k 2 c|xy||mg k v|gets|".replace('|', "\r\n");
+    // The cas token differs from run to run: it is not asked for.
+    let requests = requests
+        .replace("ms k 2 c", "ms k 2")
+        .replace("xy\r\n\r\n", "xy\r\n");
+    let replies = "STORED|VALUE k 1 4|a\r\nb|VALUE k 1 4|a\r\nb|END|HD|VA 2|xy|ERROR|";
+    let replies = replies.replace('|', "\r\n");
+    for byte in requests.as_bytes() {
+        wire.send([*byte]);
+    }
+    wire.expect(&replies);
+    for cut in 1..requests.len() {
+        wire.send(&requests[..cut]);
+        wire.send(&requests[cut..]);
+        wire.expect(&replies);
+    }
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_whatever_its_length() {
+    let server = start(&[]);
+    let mut wire = server.connect_memcached();
+    let mut sender = wire.clone_stream();
+    let count = 20_000;
+    let writer = std::thread::spawn(move || {
+        for number in 0..count {
+            sender.send(format!(
+                "set k{number} 0 0 5\r\n{number:05}\r\nget k{number} nope\r\n"
+            ));
+        }
+    });
+    for number in 0..count {
+        wire.expect(format!(
+            "STORED\r\nVALUE k{number} 0 5\r\n{number:05}\r\nEND\r\n"
+        ));
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_get_of_many_keys_is_answered_whole() {
+    let server = start(&[]);
+    let mut wire = server.connect_memcached();
+    let (mut request, mut reply) = (String::from("get"), String::new());
+    for number in 0..5000 {
+        let value = "v".repeat(number % 40);
+        wire.send(format!(
+            "set key:{number} 0 0 {} noreply\r\n{value}\r\n",
+            value.len()
+        ));
+        let _ = write!(request, " key:{number} none:{number}");
+        let _ = write!(reply, "VALUE key:{number} 0 {}\r\n{value}\r\n", value.len());
+    }
+    wire.send(format!("{request}\r\n"));
+    wire.expect(format!("{reply}END\r\n"));
+}
+
+#[test]
+fn large_items_are_stored_and_larger_ones_are_thrown_away() {
+    let server = start(&["--memcached-item-bytes-max", "2mb"]);
+    let mut wire = server.connect_memcached();
+    let value = "x".repeat(2 * 1024 * 1024);
+    ask(
+        &mut wire,
+        &format!("set k 0 0 {}|{value}|", value.len()),
+        "STORED|",
+    );
+    ask(
+        &mut wire,
+        "get k|",
+        &format!("VALUE k 0 {}|{value}|END|", value.len()),
+    );
+    let before = server.resident_bytes();
+    let mut sent = 0;
+    wire.send("set k 0 0 2000000000\r\n");
+    wire.expect("SERVER_ERROR object too large for cache\r\n");
+    while sent < 200_000_000 {
+        wire.send(&value);
+        sent += value.len();
+    }
+    assert!(server.resident_bytes() < before + 50_000_000);
+    let mut other = server.connect_memcached();
+    ask(&mut other, "get k|", "END|");
+}
+
+/// Lines without an end, sizes that overflow, keys without bounds: an error, and nobody else
+/// notices.
+#[test]
+fn hostile_input_is_refused_and_others_are_served() {
+    let server = start(&[]);
+    let mut other = server.connect_memcached();
+    let bad = "CLIENT_ERROR bad command line format|";
+    let long = "k".repeat(4000);
+    for (request, reply) in [
+        ("set k 0 0 -1|", bad.to_owned()),
+        ("set k 0 0 -9223372036854775808|", bad.to_owned()),
+        ("set k 0 0 99999999999999999999|", bad.to_owned()),
+        ("set k 0 0 2147483646|", bad.to_owned()),
+        (&format!("set {long} 0 0 1|"), bad.to_owned()),
+        (&format!("get {long}|"), bad.to_owned()),
+        (&format!("mg {long} v|"), bad.to_owned()),
+        (
+            &format!("mg k O{long}|"),
+            "CLIENT_ERROR opaque token too long|".into(),
+        ),
+        ("mg k \u{ff}|", "CLIENT_ERROR invalid flag|".into()),
+        ("|", "ERROR|".into()),
+        ("\0\0\0|", "ERROR|".into()),
+        ("*1|$4|PING|", "ERROR|ERROR|ERROR|".into()),
+        (
+            "GET / HTTP/1.1|Host: localhost||",
+            "ERROR|ERROR|ERROR|".into(),
+        ),
+    ] {
+        let mut wire = server.connect_memcached();
+        ask(&mut wire, request, &reply);
+        expect_served(&mut wire);
+        expect_served(&mut other);
+    }
+}
+
+#[test]
+fn a_line_without_end_ends_the_connection() {
+    let server = start(&[]);
+    for start in ["x", "set ", "get ", "mg k "] {
+        let mut wire = server.connect_memcached();
+        wire.send_some(start);
+        let piece = "a ".repeat(50_000);
+        for _ in 0..12 {
+            wire.send_some(&piece);
+        }
+        wire.expect("CLIENT_ERROR line too long\r\n");
+        wire.expect_closed();
+    }
+    let mut wire = server.connect_memcached();
+    ask(&mut wire, "get a|quit|get b|", "END|");
+    wire.expect_closed();
+}
+
+/// Who sends slowly, or never reads, keeps nobody from being served.
+#[test]
+fn slow_clients_wait_alone() {
+    let server = start(&[]);
+    let mut slow: Vec<_> = (0..200).map(|_| server.connect_memcached()).collect();
+    for wire in &mut slow {
+        wire.send("set slow 0 0 1000000\r\nabc");
+    }
+    let mut wire = server.connect_memcached();
+    let value = "x".repeat(100_000);
+    ask(
+        &mut wire,
+        &format!("set big 0 0 {}|{value}|", value.len()),
+        "STORED|",
+    );
+    let mut deaf = server.connect_memcached();
+    let taken = deaf.send_until_stuck(&b"get big big big big\r\n".repeat(100), 1 << 30);
+    assert!(taken < 1 << 30);
+    expect_served(&mut wire);
+    ask(&mut wire, "get slow|", "END|");
+    for wire in &mut slow {
+        wire.send("x".repeat(100));
+    }
+    expect_served(&mut wire);
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let server = start(&["--requirepass", "secret"]);
+    let mut wire = server.connect_memcached();
+    let refused = "CLIENT_ERROR unauthenticated|";
+    ask(&mut wire, "get k|mg k|", &format!("{refused}{refused}"));
+    ask(
+        &mut wire,
+        "set auth 0 0 11|default bad|",
+        "CLIENT_ERROR authentication failure|",
+    );
+    // Little is taken from a stranger.
+    let large = "x".repeat(20_000);
+    ask(
+        &mut wire,
+        &format!("set auth 0 0 20000|{large}|"),
+        "CLIENT_ERROR bad command line format|",
+    );
+    ask(
+        &mut wire,
+        "set auth 0 0 14|default secret|get auth|",
+        "STORED|END|",
+    );
+}
+
+#[test]
+fn connections_are_listed_counted_and_bounded() {
+    let server = start(&["--maxclients", "3", "--timeout", "1"]);
+    let (mut memcached, mut resp) = (server.connect_memcached(), server.connect());
+    expect_served(&mut memcached);
+    resp.ask(&["PING"], "+PONG\r\n");
+    let list = resp.ask_any(&["CLIENT", "LIST"]);
+    let line = list
+        .lines()
+        .find(|line| line.ends_with("protocol=memcached"));
+    assert!(
+        line.is_some_and(|line| line.contains(" cmd=memcached|mn ")),
+        "{list}"
+    );
+    let info = resp.ask_any(&["INFO", "everything"]);
+    let port = server.memcached.unwrap().port();
+    for line in [
+        "memcached_clients:1".to_owned(),
+        format!("memcached_port:{port}"),
+        "cmdstat_memcached|mn:calls=1,".to_owned(),
+    ] {
+        assert!(info.contains(&line), "{line}: {info}");
+    }
+    let _third = server.connect();
+    let mut fourth = server.connect_memcached();
+    fourth.expect("ERROR Too many open connections\r\n");
+    fourth.expect_closed();
+    // Idle ones are closed.
+    memcached.expect_closed();
+}
+
+#[test]
+fn figures_are_told_and_reset() {
+    let server = start(&[]);
+    let mut wire = server.connect_memcached();
+    ask(
+        &mut wire,
+        "set k 0 0 1|1|get k nope|incr k 1|",
+        "STORED|VALUE k 0 1|1|END|2|",
+    );
+    let stats = |wire: &mut Wire, words: &str| {
+        wire.send(format!("{words}\r\n"));
+        let mut lines = Vec::new();
+        loop {
+            let line = wire.line();
+            if line == "END" {
+                return lines;
+            }
+            lines.push(line);
+        }
+    };
+    let general = stats(&mut wire, "stats");
+    for line in [
+        "cmd_get 2",
+        "get_hits 1",
+        "get_misses 1",
+        "cmd_set 1",
+        "incr_hits 1",
+        "curr_items 1",
+    ] {
+        assert!(
+            general.contains(&format!("STAT {line}")),
+            "{line}: {general:?}"
+        );
+    }
+    let settings = stats(&mut wire, "stats settings");
+    assert!(settings.contains(&"STAT item_size_max 1048576".to_owned()));
+    assert!(stats(&mut wire, "stats items").is_empty());
+    ask(&mut wire, "stats reset|stats nonsense|", "RESET|ERROR|");
+    assert!(stats(&mut wire, "stats").contains(&"STAT cmd_get 0".to_owned()));
+    ask(&mut wire, "cache_memlimit 100|", "OK|");
+    let mut resp = server.connect();
+    resp.ask(
+        &["CONFIG", "GET", "maxmemory"],
+        "*2\r\n$9\r\nmaxmemory\r\n$9\r\n104857600\r\n",
+    );
+}
+
+#[test]
+fn a_socket_of_the_file_system_serves_too() {
+    let folder = Folder::new();
+    let path = folder.path("memcached.sock");
+    let server = TestServer::start(&["--memcached-socket", path.to_str().unwrap()]);
+    assert!(
+        server.banner.contains(" memcached-unix="),
+        "{}",
+        server.banner
+    );
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"set k 0 0 1\r\nx\r\nquit\r\n").unwrap();
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).unwrap();
+    assert_eq!(replies, "STORED\r\n");
+}
+
+/// Replies to clients that wait for the disk, a pause: the event loop treats both protocols alike.
+#[test]
+fn a_pause_holds_memcached_clients_back() {
+    let server = start(&[]);
+    let (mut memcached, mut resp) = (server.connect_memcached(), server.connect());
+    resp.ask(&["CLIENT", "PAUSE", "100000", "WRITE"], "+OK\r\n");
+    ask(&mut memcached, "get k|", "END|");
+    memcached.send("set k 0 0 1\r\nx\r\nget k\r\n");
+    resp.ask(&["GET", "k"], "$-1\r\n");
+    assert!(!memcached.has_input());
+    resp.ask(&["CLIENT", "UNPAUSE"], "+OK\r\n");
+    memcached.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+}
