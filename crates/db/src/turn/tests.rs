@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_protocol::RequestBuffer;
+use pando_protocol::{RequestBuffer, command};
 
 use super::*;
 use crate::commands::testing::words;
