@@ -4,7 +4,7 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process. `report` answers every question on one page.
+//! process. `report` answers every question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -13,6 +13,7 @@
 mod distribution;
 mod embedded;
 mod figures;
+mod guard;
 mod load;
 mod report;
 mod servers;
@@ -41,6 +42,8 @@ enum Question {
     Embedded(embedded::Options),
     /// Every question, on one page.
     Report(report::Options),
+    /// Two builds on a fixed set of cells; names regressions over 5 %.
+    Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
     /// to end.
     #[command(hide = true)]
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),
+        Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Hold { program } => servers::hold(&program).map_err(Into::into),
         Question::Mute { port } => servers::mute(port).map_err(Into::into),
         Question::Cell(cell) => embedded::run_cell(&cell).map_err(Into::into),
