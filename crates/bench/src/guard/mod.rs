@@ -1,12 +1,12 @@
 //! `guard`: two builds on a fixed short set of cells; regressions over 5 % are named.
 //!
 //! Two measures per cell. Instructions (callgrind, where valgrind is installed) are the same on a
-//! busy machine and see what makes code longer, not what makes it wait. Times are taken in pairs, the
-//! builds in turns; a build is slower when the median of the pairs' ratios says so and all pairs but
-//! one agree that there is a loss at all.
+//! busy machine and see what makes code longer, not what makes it wait. Times are taken in pairs,
+//! the builds in turns; a build is slower when the median of the pairs' ratios says so and all
+//! pairs but one agree that there is a loss at all.
 //!
-//! A build is a git revision, built in a worktree of its own that is removed afterwards, or the path
-//! of a `pando-bench` that is built already.
+//! A build is a git revision, built in a worktree of its own that is removed afterwards, or the
+//! path of a `pando-bench` that is built already.
 
 mod builds;
 
@@ -94,7 +94,8 @@ const SET: [Fixed; 5] = [
     },
     Fixed {
         name: "getrange",
-        arguments: "rows --workload mycsb-e --target pando-masstree --threads 1 --steps 4000 --keys",
+        arguments: "rows --workload mycsb-e --target pando-masstree --threads 1 --steps 4000 \
+                    --keys",
         timed: 100_000,
         counted: 10_000,
     },

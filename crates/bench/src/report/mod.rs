@@ -25,6 +25,7 @@ use clap::Args;
 use thiserror::Error;
 
 pub(crate) use model::Sizes;
+use progress::Progress;
 use samples::Samples;
 
 /// What to measure and where to write it.
@@ -129,26 +130,44 @@ pub(crate) fn run(options: &Options) -> Result<(), ReportError> {
         Samples::default()
     };
     let measured: Vec<_> = all.iter().filter(|question| wanted(question.id)).collect();
+    let steps = measured.iter().map(|question| run::steps(question, &sizes));
+    let mut progress = Progress::new(steps.sum());
     for question in &measured {
         samples.forget(question.id);
+        run::measure(
+            question,
+            &sizes,
+            &options.pando,
+            &mut samples,
+            &mut progress,
+        );
+        // After each question, so that an interrupted run leaves what it has.
+        write(options, &sizes, &all, &samples)?;
     }
-    run::measure(&measured, &sizes, &options.pando, &mut samples);
-    std::fs::create_dir_all(&options.out).map_err(|source| ReportError::Write {
-        path: options.out.clone(),
-        source,
-    })?;
+    progress.end();
+    println!("{}", options.out.join("report.html").display());
+    Ok(())
+}
+
+fn write(
+    options: &Options,
+    sizes: &Sizes,
+    all: &[model::Question],
+    samples: &Samples,
+) -> Result<(), ReportError> {
+    let failed = |path: &PathBuf| {
+        let path = path.clone();
+        move |source| ReportError::Write { path, source }
+    };
+    std::fs::create_dir_all(&options.out).map_err(failed(&options.out))?;
     let machine = machine::Machine::here(&options.pando);
     for (name, text) in [
-        ("report.html", html::page(&all, &samples, &machine, &sizes)),
-        ("report.json", json::document(&all, &samples, &machine)),
+        ("report.html", html::page(all, samples, &machine, sizes)),
+        ("report.json", json::document(all, samples, &machine)),
         ("samples.tsv", samples.to_text()),
     ] {
         let path = options.out.join(name);
-        std::fs::write(&path, text).map_err(|source| ReportError::Write {
-            path: path.clone(),
-            source,
-        })?;
+        std::fs::write(&path, text).map_err(failed(&path))?;
     }
-    println!("{}", options.out.join("report.html").display());
     Ok(())
 }

@@ -11,36 +11,42 @@ use crate::servers::{Server, bound_to_this_process};
 /// Core of the servers and core of the client, where there are two.
 const SERVER_CPU: &str = "0";
 
-/// Round by round, every cell of every question. A cell that cannot be measured is noted and not
-/// tried again.
-pub(super) fn measure(questions: &[&Question], sizes: &Sizes, pando: &Path, samples: &mut Samples) {
-    let cells: usize = questions.iter().map(|question| question.cells.len()).sum();
-    let mut progress = Progress::new(cells * sizes.repeats);
-    for question in questions {
-        let mut broken = Vec::new();
-        for round in 0..sizes.repeats {
-            for (index, cell) in question.cells.iter().enumerate() {
-                progress.step(&format!("{} {} {}", question.id, cell.series, cell.place));
-                if broken.contains(&index) {
-                    continue;
+/// Measurements that a question takes.
+pub(super) fn steps(question: &Question, sizes: &Sizes) -> usize {
+    question.cells.len() * sizes.repeats
+}
+
+/// Round by round, every cell of a question. A cell that cannot be measured is noted and not tried
+/// again.
+pub(super) fn measure(
+    question: &Question,
+    sizes: &Sizes,
+    pando: &Path,
+    samples: &mut Samples,
+    progress: &mut Progress,
+) {
+    let mut broken = Vec::new();
+    for round in 0..sizes.repeats {
+        for (index, cell) in question.cells.iter().enumerate() {
+            progress.step(&format!("{} {} {}", question.id, cell.series, cell.place));
+            if broken.contains(&index) {
+                continue;
+            }
+            match figures(cell, pando) {
+                Ok(figures) => {
+                    for (figure, value) in figures {
+                        let name = [question.id, &figure, &cell.series, &cell.place];
+                        samples.put(name, round, value);
+                    }
                 }
-                match figures(cell, pando) {
-                    Ok(figures) => {
-                        for (figure, value) in figures {
-                            let name = [question.id, &figure, &cell.series, &cell.place];
-                            samples.put(name, round, value);
-                        }
-                    }
-                    Err(reason) => {
-                        broken.push(index);
-                        let text = format!("{} at {}: {reason}", cell.series, cell.place);
-                        samples.note(question.id, &text);
-                    }
+                Err(reason) => {
+                    broken.push(index);
+                    let text = format!("{} at {}: {reason}", cell.series, cell.place);
+                    samples.note(question.id, &text);
                 }
             }
         }
     }
-    progress.end();
 }
 
 /// What a cell measures once, or why it cannot.
