@@ -2,35 +2,41 @@
 
 use std::ops::Range;
 use std::sync::Barrier;
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 /// Runs `work` on all threads at once, each with a worker of its own: seconds from the first start
-/// to the last end, and the sum of what they return.
+/// to the last end, and the sum of what they return. The threads read the clock themselves: on busy
+/// cores a thread that waits for them may run again only when they are done.
 pub(super) fn on_threads<W>(
     threads: usize,
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> u64 + Sync,
 ) -> (f64, u64) {
-    let barrier = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
+    let barrier = Barrier::new(threads);
+    let parts: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
                 let (barrier, worker, work) = (&barrier, &worker, &work);
                 scope.spawn(move || {
                     let mut worker = worker();
                     barrier.wait();
-                    work(&mut worker, thread)
+                    let start = Instant::now();
+                    let sum = work(&mut worker, thread);
+                    (start, Instant::now(), sum)
                 })
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        let sum = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a worker panicked"))
-            .fold(0, u64::wrapping_add);
-        (start.elapsed().as_secs_f64(), sum)
-    })
+        let join = |handle: ScopedJoinHandle<'_, _>| handle.join().expect("a worker panicked");
+        handles.into_iter().map(join).collect()
+    });
+    let start = parts.iter().map(|part| part.0).min();
+    let end = parts.iter().map(|part| part.1).max();
+    let seconds = start
+        .zip(end)
+        .map_or(0.0, |(start, end)| (end - start).as_secs_f64());
+    let sum = parts.iter().map(|part| part.2).fold(0, u64::wrapping_add);
+    (seconds, sum)
 }
 
 /// The part of `count` that belongs to one thread.
