@@ -51,8 +51,23 @@ const POISON_BYTE: u8 = 0xde;
 const SLAB_BYTES_MIN: usize = 4 * 1024;
 const SLAB_BYTES_MAX: usize = 64 * 1024;
 
-/// Blocks that travel between a pool and the depot at once.
+/// Blocks that travel between a pool and the depot at once, and their bytes: a pool keeps less than
+/// two such batches of a class to itself, so that what it keeps does not count for much.
 const BATCH_COUNT: usize = 64;
+/// See [`BATCH_COUNT`].
+const BATCH_BYTES: usize = 8 * 1024;
+
+/// Blocks of a batch of this class.
+const fn batch_count(class_bytes: usize) -> usize {
+    let count = BATCH_BYTES / class_bytes;
+    if count > BATCH_COUNT {
+        BATCH_COUNT
+    } else {
+        count
+    }
+}
+
+const _: () = assert!(batch_count(BLOCK_BYTES_MAX) > 0);
 
 const _: () = assert!(
     BLOCK_BYTES_MAX <= SLAB_BYTES_MIN,
@@ -353,8 +368,9 @@ impl Pool {
         let local = &mut self.classes[class];
         // SAFETY: the caller gave it up; every class has at least 16 bytes.
         unsafe { local.free.push(block.as_ptr()) };
-        if local.free.count >= 2 * BATCH_COUNT {
-            let chain = local.free.split_off(BATCH_COUNT);
+        let batch = batch_count(class_bytes);
+        if local.free.count >= 2 * batch {
+            let chain = local.free.split_off(batch);
             relock(&self.arena.depot[class]).push(chain);
         }
     }
