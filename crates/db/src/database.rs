@@ -25,6 +25,7 @@ use thiserror::Error;
 
 use crate::acknowledge::{Acknowledgement, EpochLog};
 use crate::cursors::Cursors;
+use crate::eviction::{Access, Eviction, Evictor};
 use crate::expiry::ExpiryIndex;
 use crate::limits;
 use crate::maintenance::Maintenance;
@@ -93,6 +94,7 @@ pub struct Database {
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
     pub(crate) cursors: Cursors,
+    pub(crate) eviction: Eviction,
     pub(crate) watchers: Watchers,
     pub(crate) watch_horizon: WatchHorizon,
     slots: Box<[DatabaseSlot]>,
@@ -160,6 +162,7 @@ impl Database {
             epochs,
             store,
             expiry: ExpiryIndex::new(),
+            eviction: Eviction::default(),
             watchers: Watchers::default(),
             watch_horizon: WatchHorizon::default(),
             slots,
@@ -206,6 +209,8 @@ impl Database {
             counters,
             random,
             now_us: 0,
+            access: Access::default(),
+            evictor: Evictor::default(),
             observes: false,
             observed: LogEpoch(0),
         })
@@ -364,7 +369,7 @@ impl Database {
         self.acknowledgement.log().is_some()
     }
 
-    /// Bytes of memory beyond which writes are refused; 0 is no limit.
+    /// Bytes of memory beyond which keys are evicted or writes refused; 0 is no limit.
     #[must_use]
     pub fn max_memory(&self) -> usize {
         self.max_memory.load(Ordering::Relaxed)
@@ -373,9 +378,11 @@ impl Database {
     /// Sets [`Self::max_memory`].
     pub fn set_max_memory(&self, bytes: usize) {
         self.max_memory.store(bytes, Ordering::Relaxed);
+        self.approach_limit();
     }
 
-    /// Whether writes that need memory are refused now.
+    /// Whether more memory is in use than allowed: writes that need some are refused if no key can
+    /// be evicted ([`Turn::has_room`](crate::Turn::has_room)).
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         let max_memory = self.max_memory();

@@ -148,6 +148,11 @@ pub enum CommandError {
          adjust."
     )]
     NoLfuPolicy,
+    #[error(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+         switching between policies at runtime LRU and LFU data will take some time to adjust."
+    )]
+    LfuPolicy,
 
     // RESTORE.
     #[error("BUSYKEY Target key name already exists.")]

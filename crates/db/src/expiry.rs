@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use pando_engine::{Deadline, Key, TreeId};
@@ -32,6 +33,19 @@ use crate::clock::Milliseconds;
 use crate::database::lock;
 
 const SHARDS: usize = 64;
+
+/// Shards in which the nearest deadline is looked for.
+const SHARDS_ASKED: usize = 8;
+
+/// Entries behind a random moment among which one is drawn.
+const ENTRIES_SKIPPED: usize = 16;
+
+/// Where a sweep through the index goes on.
+#[derive(Debug, Default)]
+pub(crate) struct ExpiryHand {
+    shard: usize,
+    after: Option<(TreeId, Entry)>,
+}
 
 type Entry = (Deadline, Box<[u8]>);
 
@@ -164,6 +178,90 @@ impl ExpiryIndex {
             *cursor = (*cursor + 1) % SHARDS;
         }
         due
+    }
+
+    /// The next entries of all trees, up to `limit`, going on where `hand` stands and at the first
+    /// one again after the last. O(shards), and O(log entries) for each tree.
+    pub(crate) fn sweep(
+        &self,
+        hand: &mut ExpiryHand,
+        limit: usize,
+    ) -> Vec<(TreeId, Deadline, Box<[u8]>)> {
+        let mut met = Vec::new();
+        for _ in 0..SHARDS {
+            let shard = self.shard(hand.shard % SHARDS);
+            let after = hand.after.take();
+            let first = after.as_ref().map_or(TreeId(0), |(tree, _)| *tree);
+            for (tree, entries) in shard.range(first..) {
+                let lower = match &after {
+                    Some((last, entry)) if last == tree => Bound::Excluded(entry),
+                    _ => Bound::Unbounded,
+                };
+                let range = entries.by_deadline.range((lower, Bound::Unbounded));
+                for entry in range.take(limit - met.len()) {
+                    met.push((*tree, entry.0, entry.1.clone()));
+                }
+                if met.len() == limit {
+                    hand.after = met
+                        .last()
+                        .map(|(tree, at, key)| (*tree, (*at, key.clone())));
+                    return met;
+                }
+            }
+            hand.shard = (hand.shard + 1) % SHARDS;
+        }
+        met
+    }
+
+    /// The entry with the nearest deadline in some of the shards, of any tree.
+    pub(crate) fn soonest(
+        &self,
+        random: &mut fastrand::Rng,
+    ) -> Option<(TreeId, Deadline, Box<[u8]>)> {
+        let start = random.usize(..SHARDS);
+        let mut soonest = None;
+        for (met, index) in (start..start + SHARDS).enumerate() {
+            if met >= SHARDS_ASKED && soonest.is_some() {
+                break;
+            }
+            for (tree, entries) in &*self.shard(index % SHARDS) {
+                if let Some((deadline, key)) = entries.by_deadline.first()
+                    && soonest.as_ref().is_none_or(|(_, at, _)| deadline < at)
+                {
+                    soonest = Some((*tree, *deadline, key.clone()));
+                }
+            }
+        }
+        soonest
+    }
+
+    /// Some entry: one of those from a random moment on, in a random shard. Every entry can be
+    /// drawn; those that stand alone in time are drawn more often.
+    pub(crate) fn random(
+        &self,
+        random: &mut fastrand::Rng,
+    ) -> Option<(TreeId, Deadline, Box<[u8]>)> {
+        let start = random.usize(..SHARDS);
+        for index in start..start + SHARDS {
+            let shard = self.shard(index % SHARDS);
+            let Some((tree, entries)) = shard.iter().nth(random.usize(..shard.len().max(1))) else {
+                continue;
+            };
+            let (first, last) = (
+                entries.by_deadline.first()?.0,
+                entries.by_deadline.last()?.0,
+            );
+            let moment = Deadline(random.u64(first.0..=last.0));
+            let from = (moment, Box::default());
+            let skipped = random.usize(..ENTRIES_SKIPPED);
+            let mut range = entries
+                .by_deadline
+                .range(from..)
+                .chain(&entries.by_deadline);
+            let (deadline, key) = range.nth(skipped).or_else(|| entries.by_deadline.first())?;
+            return Some((*tree, *deadline, key.clone()));
+        }
+        None
     }
 
     /// Forgets the entries of a dropped tree. O(shards); [`Self::free_dropped`] frees them.

@@ -162,7 +162,13 @@ impl<'t> Keyspace<'t> {
     /// Shows the key's value (K1) and counts a hit or a miss.
     #[inline]
     pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
-        let (result, hit) = self.look(key, |value| (read(value), value.is_some()));
+        let touch = self.session.touch();
+        let (result, hit) = self.look(key, |value| {
+            if let Some(value) = &value {
+                touch.note(value.mark);
+            }
+            (read(value), value.is_some())
+        });
         self.count_read(hit);
         result
     }
@@ -261,8 +267,12 @@ impl<'t> Keyspace<'t> {
             *slot = Key::new(self.tree, bytes);
         }
         let batch = &batch[..keys.len()];
-        self.session.store.get_many(batch, |index, value| {
+        let session = &mut *self.session;
+        session.store.get_many(batch, |index, value| {
             let value = value.filter(|value| !is_expired(&value.attributes, now));
+            if let Some(value) = &value {
+                session.access.touch(&mut session.random).note(value.mark);
+            }
             found += u64::from(value.is_some());
             read(index, value);
         });
@@ -277,9 +287,9 @@ impl<'t> Keyspace<'t> {
         &self.session.counters.memcached
     }
 
-    /// Whether writes that need memory are refused now.
+    /// Whether writes that need memory are refused, [`crate::Turn::has_room`] having been asked.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        self.database.is_out_of_memory()
+        self.database.refuses_writes()
     }
 
     /// The log epoch, by which the age of values is told.
@@ -307,7 +317,7 @@ impl<'t> Keyspace<'t> {
             now,
             ..Effects::default()
         };
-        let observes = self.session.observes;
+        let (observes, touch) = (self.session.observes, self.session.touch());
         let mut seen = None;
         let version = self.session.store.update(key, &mut effects, |old| {
             if observes {
@@ -316,9 +326,9 @@ impl<'t> Keyspace<'t> {
             match old {
                 Some(value) if is_expired(&value.attributes, now) => match decide(None) {
                     Decision::Keep => Decision::Remove,
-                    decision => decision,
+                    decision => touch.decided(decision, None),
                 },
-                old => decide(old),
+                old => touch.decided(decide(old), old.map(|old| old.mark)),
             }
         });
         self.settle(key, &effects);
@@ -388,6 +398,30 @@ impl<'t> Keyspace<'t> {
 
     /// Removes the key if its deadline has passed, the expirer's update (X2); whether it did.
     pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
+        self.remove_if(tree, key, |_| false).expired
+    }
+
+    /// Removes the key if its deadline has passed or if it `may_go`, the evictor's update; whether
+    /// it did.
+    pub(crate) fn evict(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        may_go: impl Fn(&ValueRef<'_>) -> bool,
+    ) -> bool {
+        let effects = self.remove_if(tree, key, may_go);
+        if effects.committed.is_some() && !effects.expired {
+            add(&self.session.counters.evicted, 1);
+        }
+        effects.committed.is_some()
+    }
+
+    fn remove_if(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        may_go: impl Fn(&ValueRef<'_>) -> bool,
+    ) -> Effects {
         let now = self.now();
         let key = Key::new(tree, key);
         let mut effects = Effects {
@@ -397,11 +431,13 @@ impl<'t> Keyspace<'t> {
         self.session
             .store
             .update(key, &mut effects, |old| match old {
-                Some(value) if is_expired(&value.attributes, now) => Decision::Remove,
+                Some(value) if is_expired(&value.attributes, now) || may_go(&value) => {
+                    Decision::Remove
+                }
                 _ => Decision::Keep,
             });
         self.settle(key, &effects);
-        effects.expired
+        effects
     }
 
     /// The keys of this database, by what its engine can list them with.

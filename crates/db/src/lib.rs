@@ -18,6 +18,7 @@ mod cursors;
 mod database;
 mod dump;
 mod error;
+mod eviction;
 mod expiry;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -40,6 +41,7 @@ pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
 pub use database::{Database, OpenError};
 pub use error::CommandError;
+pub use eviction::EvictionPolicy;
 pub use keyspace::Keyspace;
 pub use memcached::{MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};

@@ -63,6 +63,27 @@ pub(crate) const WATCH_AGE_MAX_ROUNDS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_M
 /// Keys that the expirer removes before it passes its gate on.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 
+/// Keys that one call evicts before the gate is passed on.
+pub const EVICT_KEYS_MAX: usize = 64;
+
+/// Keys that such a call looks at.
+pub const EVICT_STEPS_MAX: usize = 512;
+
+/// Keys that a hand passes at a time.
+pub(crate) const EVICT_WINDOW: usize = 32;
+
+/// Calls that one command makes before it is refused.
+pub const EVICT_ROUNDS_MAX: usize = 64;
+
+/// The share of the limit that eviction leaves free, and its bound in bytes.
+pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;
+/// See [`EVICT_HEADROOM_SHARE`].
+pub(crate) const EVICT_HEADROOM_MAX: usize = 16 * 1024 * 1024;
+
+/// The share of the limit by which the memory in use may exceed it, while what was evicted is on
+/// its way back.
+pub(crate) const EVICT_EXCESS_SHARE: usize = 32;
+
 /// Steps of engine maintenance before the gate is passed on.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
 

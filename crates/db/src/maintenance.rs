@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use pando_engine::{LogEpoch, Point};
 
 use crate::database::{Database, OpenError, lock};
+use crate::eviction::evict;
 use crate::limits;
 use crate::session::SessionState;
 use crate::turn::Turn;
@@ -111,7 +112,8 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
         let freed = database.expiry.free_dropped(limits::DROPPED_ENTRIES_MAX);
-        if expired == 0 && maintained == 0 && freed == 0 {
+        let evicted = evict_keys(database, session);
+        if expired == 0 && maintained == 0 && freed == 0 && evicted == 0 {
             return false;
         }
     }
@@ -135,11 +137,20 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
     due.len()
 }
 
+/// Removes keys if memory is short, so that a lower limit is reached without writers; how many.
+fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
+    if !database.is_short() {
+        return 0;
+    }
+    Turn::begin(database, session).evict()
+}
+
 impl Database {
     /// Begins a log epoch and lets tombstones go that no WATCH needs any more.
     fn tick(&self) {
         self.end_epoch();
-        let removals = self.statistics().removals;
+        self.adjust_eviction();
+        let removals = (self.statistics().removals, self.watch_removals_max());
         let horizon = self.watch_horizon.advance(&self.epochs, removals);
         // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
         // must find the tombstone, to know what to wait for (AK4).
@@ -155,6 +166,10 @@ impl Database {
 }
 
 impl Turn<'_> {
+    fn evict(&mut self) -> usize {
+        evict(self.database(), self.session_mut()).keys
+    }
+
     fn maintain(&mut self, steps: usize) -> usize {
         self.session_mut().store.maintain(steps)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pando_engine::{LogEpoch, Point};
 
 use crate::database::Database;
+use crate::eviction::{Access, Evictor, Touch};
 use crate::limits;
 use crate::maintenance;
 use crate::statistics::SessionCounters;
@@ -27,6 +28,9 @@ pub(crate) struct SessionState {
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now_us: u64,
+    /// How the command in work uses values.
+    pub(crate) access: Access,
+    pub(crate) evictor: Evictor,
     /// Whether what commands see is noted, for a client of `sync` (AK4).
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.
@@ -34,6 +38,12 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
+    /// A use of a value by the command in work.
+    #[inline]
+    pub(crate) fn touch(&mut self) -> Touch {
+        self.access.touch(&mut self.random)
+    }
+
     /// Notes that the reply may tell of this epoch (AK4).
     #[inline]
     pub(crate) fn observe(&mut self, epoch: LogEpoch) {

@@ -12,6 +12,7 @@ pub(crate) struct SessionCounters {
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) expired: AtomicU64,
+    pub(crate) evicted: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) removals: AtomicU64,
     pub(crate) memcached: MemcachedCounters,
@@ -32,6 +33,8 @@ pub struct Statistics {
     pub keyspace_misses: u64,
     /// Keys removed because their deadline had passed.
     pub expired_keys: u64,
+    /// Keys removed to make room.
+    pub evicted_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
     /// Removals among them.
@@ -44,6 +47,7 @@ impl Statistics {
             keyspace_hits: sum.keyspace_hits + session.hits.load(Ordering::Relaxed),
             keyspace_misses: sum.keyspace_misses + session.misses.load(Ordering::Relaxed),
             expired_keys: sum.expired_keys + session.expired.load(Ordering::Relaxed),
+            evicted_keys: sum.evicted_keys + session.evicted.load(Ordering::Relaxed),
             commits: sum.commits + session.commits.load(Ordering::Relaxed),
             removals: sum.removals + session.removals.load(Ordering::Relaxed),
         })
@@ -54,6 +58,7 @@ impl Statistics {
             keyspace_hits: self.keyspace_hits + other.keyspace_hits,
             keyspace_misses: self.keyspace_misses + other.keyspace_misses,
             expired_keys: self.expired_keys + other.expired_keys,
+            evicted_keys: self.evicted_keys + other.evicted_keys,
             commits: self.commits + other.commits,
             removals: self.removals + other.removals,
         }
@@ -66,6 +71,7 @@ impl Statistics {
             keyspace_hits: self.keyspace_hits - base.keyspace_hits,
             keyspace_misses: self.keyspace_misses - base.keyspace_misses,
             expired_keys: self.expired_keys - base.expired_keys,
+            evicted_keys: self.evicted_keys - base.evicted_keys,
             commits: self.commits - base.commits,
             removals: self.removals - base.removals,
         }

@@ -69,6 +69,10 @@ impl Store {
         on!(Store, self, engine => engine.len(tree))
     }
 
+    pub(crate) fn reclaimable_bytes(&self) -> usize {
+        on!(Store, self, engine => engine.reclaimable_bytes())
+    }
+
     pub(crate) fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         on!(Store, self, engine => engine.gauges(report));
     }

@@ -30,10 +30,13 @@ use crate::client::{Client, ReplyMode};
 use crate::commands::{self, Progress, Slice};
 use crate::database::Database;
 use crate::error::CommandError;
+use crate::eviction::Access;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::session::SessionState;
 use crate::transaction::Transaction;
+
+mod room;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
 /// told of every command.
@@ -231,6 +234,10 @@ impl<'t> Turn<'t> {
     /// A request of `client` is about to run.
     #[inline]
     fn start(&mut self, client: &Client) {
+        self.session.access = Access {
+            tracking: self.database.eviction_policy().tracking(),
+            quiet: client.no_touch,
+        };
         self.session.observes = client.durability == Durability::Sync;
         self.session.observed = LogEpoch(0);
     }
@@ -385,7 +392,7 @@ impl<'t> Turn<'t> {
     }
 
     /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order.
-    fn admit(&self, client: &Client, spec: &CommandSpec) -> Result<(), CommandError> {
+    fn admit(&mut self, client: &Client, spec: &CommandSpec) -> Result<(), CommandError> {
         if !client.authenticated && !spec.flags.has(Flag::NoAuth) {
             return Err(CommandError::Unauthenticated);
         }
@@ -399,7 +406,7 @@ impl<'t> Turn<'t> {
             (Some(transaction), CommandId::Exec) => transaction.needs_memory(),
             (Some(_), _) => true,
         };
-        if needs_memory && self.database.is_out_of_memory() {
+        if needs_memory && !self.has_room() {
             return Err(CommandError::OutOfMemory);
         }
         Ok(())
@@ -501,6 +508,10 @@ impl<'t> Turn<'t> {
                 })
             }
             id => {
+                self.session.access.quiet = match id {
+                    CommandId::Touch => false,
+                    id => client.no_touch || only_asks(id),
+                };
                 let mut keyspace = self.keyspace(client.database);
                 commands::execute(id, &mut keyspace, request, reply)
             }
@@ -697,6 +708,20 @@ fn ignores_pause(id: CommandId) -> bool {
     matches!(
         id,
         CommandId::Client | CommandId::Quit | CommandId::Reset | CommandId::Shutdown
+    )
+}
+
+/// Commands that ask about a key and do not use its value.
+fn only_asks(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Exists
+            | CommandId::Expiretime
+            | CommandId::Object
+            | CommandId::Pexpiretime
+            | CommandId::Pttl
+            | CommandId::Ttl
+            | CommandId::Type
     )
 }
 

@@ -23,8 +23,8 @@
 //!   and the horizon has not passed `e` (a removal since would have left a tombstone of epoch ≥
 //!   `e`, which stands until the horizon passes it).
 //! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`, and at most
-//!   `limits::WATCH_REMOVALS_MAX` removals; a transaction that comes later is refused if W1 can no
-//!   longer tell (the client tries again, as after any conflict).
+//!   `limits::WATCH_REMOVALS_MAX` removals, fewer when memory is short; a transaction that comes
+//!   later is refused if W1 can no longer tell (the client tries again, as after any conflict).
 //! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
 //!   changed.
 //! - **W4** What is remembered of a key speaks of the tree that its database has.
@@ -302,17 +302,18 @@ impl WatchHorizon {
     }
 
     /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
-    /// that W2 still allows to be, else to the current one.
-    pub(crate) fn advance(&self, clock: &EpochClock, removals: u64) -> LogEpoch {
+    /// that W2 still allows to be, else to the current one. `removals` are those counted so far,
+    /// and those for which a WATCH may wait.
+    pub(crate) fn advance(&self, clock: &EpochClock, removals: (u64, u64)) -> LogEpoch {
+        let (removals, removals_max) = removals;
         let mut state = lock(&self.state);
         let state = &mut *state;
         let current = clock.current();
         state.rounds += 1;
         state.epochs.push_back((current, state.rounds, removals));
         let oldest = state.rounds.saturating_sub(limits::WATCH_AGE_MAX_ROUNDS);
-        let is_over = |round, before| {
-            round < oldest || removals.saturating_sub(before) > limits::WATCH_REMOVALS_MAX
-        };
+        let is_over =
+            |round, before| round < oldest || removals.saturating_sub(before) > removals_max;
         let mut least = LogEpoch(0);
         while let Some(&(epoch, round, before)) = state.epochs.front()
             && is_over(round, before)
@@ -340,7 +341,7 @@ mod tests {
 
     fn tick(clock: &EpochClock, horizon: &WatchHorizon, removals: u64) -> LogEpoch {
         clock.tick();
-        horizon.advance(clock, removals)
+        horizon.advance(clock, (removals, limits::WATCH_REMOVALS_MAX))
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn memory(page: &mut Page, shared: &Shared) {
         ),
         (
             "pando_memory_max_bytes",
-            "Bytes beyond which writes are refused; 0 is no limit.",
+            "Bytes beyond which keys are removed or writes refused; 0 is no limit.",
             shared.database.max_memory() as u64,
         ),
     ] {
@@ -310,6 +310,11 @@ fn keyspace(page: &mut Page, shared: &Shared, figures: &Figures) {
             "pando_expired_keys_total",
             "Keys removed because their time had passed.",
             figures.database.expired_keys,
+        ),
+        (
+            "pando_evicted_keys_total",
+            "Keys removed to make room.",
+            figures.database.evicted_keys,
         ),
         (
             "pando_commits_total",

@@ -81,6 +81,7 @@ impl Shared {
     #[must_use]
     pub fn new(config: Config, database: Arc<Database>) -> Arc<Self> {
         let commands = CommandIndex::new();
+        database.set_eviction_policy(config.eviction_policy);
         database.set_max_memory(config.max_memory as usize);
         Arc::new(Self {
             settings: Settings::new(&config),
@@ -122,6 +123,7 @@ impl Shared {
         let mut changed = config.clone();
         change(&mut changed)?;
         self.settings.publish(&changed);
+        self.database.set_eviction_policy(changed.eviction_policy);
         self.database.set_max_memory(changed.max_memory as usize);
         self.slowlog.set_entries_max(changed.slowlog_entries_max);
         if changed.log_level != config.log_level

@@ -111,6 +111,10 @@ impl Turn<'_> {
             return Outcome::Paused(until);
         }
         host.starting(verb, line);
+        if line.data().is_some() {
+            // Makes room; whether there is any is asked where the data is taken.
+            self.has_room();
+        }
         let mut reply = Reply::new(out);
         let start = reply.position();
         let result = if client.authenticated {

@@ -198,7 +198,7 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
         "number_of_libraries",
     ]);
     report.bytes("maxmemory", report.config.max_memory);
-    report.line("maxmemory_policy", "noeviction");
+    report.line("maxmemory_policy", report.config.eviction_policy.name());
     report.line(
         "mem_fragmentation_ratio",
         format!("{:.2}", figures.fragmentation()),
@@ -280,7 +280,12 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
         "expired_time_cap_reached_count",
         "expire_cycle_cpu_milliseconds",
     ]);
-    report.zeros(&["evicted_keys", "evicted_clients"]);
+    report.line("evicted_keys", figures.database.evicted_keys);
+    report.zeros(&[
+        "evicted_clients",
+        "total_eviction_exceeded_time",
+        "current_eviction_exceeded_time",
+    ]);
     report.line("keyspace_hits", figures.database.keyspace_hits);
     report.line("keyspace_misses", figures.database.keyspace_misses);
     report.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"]);

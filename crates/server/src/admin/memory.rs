@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, EvictionPolicy, HostProgress};
 use pando_protocol::number;
 
 use super::{Call, Handled};
@@ -162,7 +162,8 @@ fn doctor(call: &mut Call<'_, '_, '_>) -> Handled {
     let figures = MemoryFigures::of(call);
     let max_memory = call.shared.database.max_memory();
     let mut findings = Vec::new();
-    if max_memory > 0 && figures.used as f64 > max_memory as f64 * 0.9 {
+    let refuses = call.shared.database.eviction_policy() == EvictionPolicy::NoEviction;
+    if refuses && max_memory > 0 && figures.used as f64 > max_memory as f64 * 0.9 {
         findings.push(format!(
             "{:.0} % of maxmemory is used: writes are refused when it is full.",
             percent(figures.used, max_memory)

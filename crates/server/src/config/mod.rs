@@ -24,7 +24,7 @@ mod tests;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use pando_db::{Durability, EngineKind};
+use pando_db::{Durability, EngineKind, EvictionPolicy};
 
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 #[cfg(test)]
@@ -102,8 +102,10 @@ pub struct Config {
     /// `metrics-port`: port on which Prometheus reads `/metrics`, on the addresses of `bind`; 0 is
     /// any free port, `off` is none. Default `off`.
     pub metrics_port: Option<u16>,
-    /// `maxmemory`: bytes beyond which writes are refused; 0 is no limit. Default 0.
+    /// `maxmemory`: bytes beyond which keys are removed or writes refused. Default 0: no limit.
     pub max_memory: u64,
+    /// `maxmemory-policy`: which keys are removed when memory is short. Default none.
+    pub eviction_policy: EvictionPolicy,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
     /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
@@ -172,6 +174,7 @@ impl Default for Config {
             password: Vec::new(),
             metrics_port: None,
             max_memory: 0,
+            eviction_policy: EvictionPolicy::default(),
             timeout_s: 0,
             tcp_keepalive_s: 300,
             tcp_backlog: 511,

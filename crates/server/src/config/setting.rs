@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pando_db::EngineKind;
+use pando_db::{EngineKind, EvictionPolicy};
 
 use super::error::{Expected, SettingError, WrongLimits};
 use super::value::{
@@ -230,11 +230,27 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "maxmemory",
-        "Bytes of memory beyond which writes are refused; 0 is no limit",
+        "Bytes of memory beyond which keys are removed or writes refused; 0 is no limit",
         |config| print(config.max_memory),
         |config, value| set(&mut config.max_memory, memory(value, 0, u64::MAX)),
     )
     .own_name("max-memory")
+    .running(),
+    Setting::new(
+        "maxmemory-policy",
+        "Which keys are removed when memory is short: noeviction (none, writes are refused), \
+         allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, volatile-lfu, volatile-random or \
+         volatile-ttl",
+        |config| config.eviction_policy.name().into(),
+        |config, value| {
+            let named = text(value)
+                .map(str::to_ascii_lowercase)
+                .and_then(|name| EvictionPolicy::from_name(&name));
+            let policy = named.ok_or(Expected::OneOf(&EVICTION_POLICIES));
+            set(&mut config.eviction_policy, policy)
+        },
+    )
+    .own_name("max-memory-policy")
     .running(),
     Setting::new(
         "timeout",
@@ -414,14 +430,6 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .list()
     .running(),
     Setting::new(
-        "maxmemory-policy",
-        "Only noeviction: no key is removed to make room",
-        |_| b"noeviction".into(),
-        |_, value| only(value, "noeviction", "no key is removed to make room"),
-    )
-    .fixed()
-    .running(),
-    Setting::new(
         "notify-keyspace-events",
         "Only empty: no client is told what changes",
         |_| Vec::new(),
@@ -439,6 +447,18 @@ pub(crate) static SETTINGS: &[Setting] = &[
 ];
 
 const NOTHING_KEPT: &str = "nothing is kept on disk";
+
+/// In the order in which Redis names them.
+static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
+    EvictionPolicy::VolatileLru.name(),
+    EvictionPolicy::VolatileLfu.name(),
+    EvictionPolicy::VolatileRandom.name(),
+    EvictionPolicy::VolatileTtl.name(),
+    EvictionPolicy::AllKeysLru.name(),
+    EvictionPolicy::AllKeysLfu.name(),
+    EvictionPolicy::AllKeysRandom.name(),
+    EvictionPolicy::NoEviction.name(),
+];
 
 static ENGINES: [&str; EngineKind::ALL.len()] = {
     let mut names = [""; EngineKind::ALL.len()];

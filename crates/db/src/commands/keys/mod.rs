@@ -97,7 +97,11 @@ fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
         Body::Packed(row) => HashRef::Packed(row.as_bytes()).hand_over(),
         Body::Wide(row) => Body::Wide(row.hand_over()),
     };
-    NewValue::new(body).with(value.attributes)
+    NewValue {
+        attributes: value.attributes,
+        body,
+        mark: value.mark,
+    }
 }
 
 /// The name that TYPE answers.

@@ -5,6 +5,7 @@ use pando_protocol::{Reply, Request, number};
 
 use crate::commands::{Handled, Progress, encoding};
 use crate::error::CommandError;
+use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
 use crate::limits;
 
@@ -44,6 +45,7 @@ pub(super) fn object(
     }
     let key = request.get(2).ok_or(CommandError::Syntax)?;
     let current = keyspace.database.epochs.current();
+    let tracking = keyspace.database.eviction_policy().tracking();
     keyspace.read(key, |value| {
         let Some(value) = value else {
             reply.null();
@@ -54,7 +56,12 @@ pub(super) fn object(
         } else if request.is(1, "REFCOUNT") {
             reply.integer(reference_count(&value));
         } else if request.is(1, "IDLETIME") {
+            if tracking == Tracking::Often {
+                return Err(CommandError::LfuPolicy);
+            }
             reply.integer(seconds_since_write(value.version.epoch(), current));
+        } else if tracking == Tracking::Often {
+            reply.integer(value.mark.get().into());
         } else {
             return Err(CommandError::NoLfuPolicy);
         }

@@ -1,5 +1,6 @@
 //! RESTORE.
 
+use pando_engine::mark::MARK_MAX;
 use pando_engine::{Attributes, BodyRef, Deadline, Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
@@ -7,6 +8,7 @@ use super::again;
 use crate::commands::{Handled, Progress, encoding};
 use crate::dump::{self, Bounds, Decoded, PayloadError};
 use crate::error::CommandError;
+use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
 use crate::limits;
 
@@ -15,11 +17,12 @@ use crate::limits;
 struct Options {
     replace: bool,
     absolute: bool,
+    /// FREQ: how often the key is said to be used.
+    frequency: u8,
 }
 
 impl Options {
-    /// Reads the options. Idle time and frequency are checked and of no effect: no policy that
-    /// evicts keys asks for them.
+    /// Reads the options. An idle time is checked and of no effect: access times are not kept.
     fn parse(request: Request<'_>) -> Result<Self, CommandError> {
         let mut options = Self::default();
         let (mut idle_time, mut frequency) = (false, false);
@@ -40,9 +43,8 @@ impl Options {
                 idle_time = true;
             } else if request.is(at, "FREQ") && more && !idle_time {
                 at += 1;
-                if u8::try_from(number(at)?).is_err() {
-                    return Err(CommandError::InvalidFrequency);
-                }
+                options.frequency =
+                    u8::try_from(number(at)?).map_err(|_| CommandError::InvalidFrequency)?;
                 frequency = true;
             } else {
                 return Err(CommandError::Syntax);
@@ -88,7 +90,10 @@ pub(super) fn restore(
         encoding: encoding_of(&decoded),
         ..Attributes::default()
     };
-    let value = NewValue::new(decoded.body).with(attributes);
+    let mut value = NewValue::new(decoded.body).with(attributes);
+    if keyspace.database.eviction_policy().tracking() == Tracking::Often {
+        value.mark = options.frequency.min(MARK_MAX);
+    }
     keyspace.try_update(key, |old| match old {
         Some(_) if !options.replace => Err(CommandError::BusyKey),
         _ if is_past => Ok((Decision::Remove, ())),

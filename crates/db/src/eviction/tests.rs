@@ -1,0 +1,324 @@
+//! What each policy takes, and how much is done at a time.
+//!
+//! The memory in use is a model: so many bytes a key, and what the engine has on its way back.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::*;
+use crate::commands::testing::Shell;
+use crate::{EngineKind, Options};
+
+const KEY_BYTES: usize = 10_000;
+
+thread_local! {
+    static MEASURED: RefCell<Weak<Database>> = const { RefCell::new(Weak::new()) };
+}
+
+/// What the database of this thread's test takes; nothing on other threads.
+fn meter() -> usize {
+    MEASURED.with_borrow(|database| {
+        database.upgrade().map_or(0, |database| {
+            let databases = 0..database.databases();
+            let keys: u64 = databases.map(|index| database.summary(index).0).sum();
+            keys as usize * KEY_BYTES + database.store.reclaimable_bytes()
+        })
+    })
+}
+
+/// A database of an engine that holds about `keys` keys.
+fn shell(engine: EngineKind, policy: EvictionPolicy, keys: usize) -> Shell {
+    let options = Options {
+        engine,
+        memory: meter,
+        seed: 7,
+        ..Options::default()
+    };
+    let shell = Shell::with_options(options);
+    shell.database.close();
+    MEASURED.set(Arc::downgrade(&shell.database));
+    shell.database.set_eviction_policy(policy);
+    limit(&shell, keys);
+    shell
+}
+
+fn limit(shell: &Shell, keys: usize) {
+    let bytes = keys * KEY_BYTES;
+    // The line, not the limit, is where keys begin to go.
+    let headroom = bytes / (limits::EVICT_HEADROOM_SHARE - 1) + KEY_BYTES / 2;
+    shell.database.set_max_memory(bytes + headroom);
+}
+
+fn on_every_engine(policy: EvictionPolicy, keys: usize, test: impl Fn(&mut Shell)) {
+    for engine in EngineKind::ALL {
+        test(&mut shell(engine, policy, keys));
+    }
+}
+
+/// Writes keys; now and then an epoch passes.
+fn fill(shell: &mut Shell, name: &str, keys: usize, options: &str) {
+    let mut session = shell.database.session().expect("a session is free");
+    for key in 0..keys {
+        if key % 8 == 0 {
+            session.maintain();
+        }
+        let reply = shell.line(&format!("SET {name}{key} v{options}"));
+        assert_eq!(reply, "+OK", "{name}{key}");
+    }
+}
+
+/// How many of the keys are there. Does not use them.
+fn there(shell: &mut Shell, name: &str, keys: usize) -> usize {
+    let exists = |key: &usize| shell.line(&format!("EXISTS {name}{key}")) == ":1";
+    (0..keys).filter(exists).count()
+}
+
+fn evicted(shell: &Shell) -> u64 {
+    shell.database.statistics().evicted_keys
+}
+
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+#[test]
+fn names_of_policies_are_those_of_redis() {
+    for policy in EvictionPolicy::ALL {
+        assert_eq!(EvictionPolicy::from_name(policy.name()), Some(policy));
+        assert_eq!(EvictionPolicy::ALL[policy as usize], policy);
+    }
+    assert_eq!(EvictionPolicy::from_name("allkeys"), None);
+}
+
+#[test]
+fn no_eviction_refuses() {
+    on_every_engine(EvictionPolicy::NoEviction, 10, |shell| {
+        fill(shell, "k", 11, "");
+        assert_eq!(shell.line("SET more v"), OOM);
+        assert_eq!((there(shell, "k", 11), evicted(shell)), (11, 0));
+    });
+}
+
+/// Under every policy that may take any key, writes go on and the number of keys stays.
+#[test]
+fn writes_go_on_while_keys_can_go() {
+    use EvictionPolicy::{AllKeysLfu, AllKeysLru, AllKeysRandom};
+    for policy in [AllKeysLru, AllKeysLfu, AllKeysRandom] {
+        on_every_engine(policy, 50, |shell| {
+            fill(shell, "k", 500, "");
+            let keys = there(shell, "k", 500);
+            assert!((45..=51).contains(&keys), "{policy:?}: {keys} keys");
+            assert_eq!(evicted(shell), 500 - keys as u64);
+        });
+    }
+}
+
+/// EV2: keys without a deadline stay, and without others writes are refused.
+#[test]
+fn volatile_policies_take_keys_with_a_deadline_only() {
+    use EvictionPolicy::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
+    for policy in [VolatileLru, VolatileLfu, VolatileRandom, VolatileTtl] {
+        on_every_engine(policy, 50, |shell| {
+            fill(shell, "stays", 30, "");
+            fill(shell, "goes", 100, " EX 1000");
+            assert_eq!(there(shell, "stays", 30), 30, "{policy:?}");
+            assert!((15..=21).contains(&there(shell, "goes", 100)), "{policy:?}");
+            // One that has lost its deadline since it was chosen stays too.
+            for key in 0..100 {
+                shell.line(&format!("PERSIST goes{key}"));
+            }
+            let before = evicted(shell);
+            let refused = (0..30).any(|key| shell.line(&format!("SET last{key} v")) == OOM);
+            assert!(refused, "{policy:?}");
+            assert_eq!(evicted(shell), before, "{policy:?}");
+        });
+    }
+}
+
+#[test]
+fn volatile_ttl_takes_the_nearest_deadlines() {
+    on_every_engine(EvictionPolicy::VolatileTtl, 100, |shell| {
+        for key in 0..100 {
+            shell.line(&format!("SET k{key} v EX {}", 1000 + (key * 37) % 100));
+        }
+        fill(shell, "new", 50, "");
+        let mut left = Vec::new();
+        for key in 0..100 {
+            let seconds: i64 = shell.line(&format!("TTL k{key}"))[1..]
+                .parse()
+                .expect("a number");
+            if seconds > 0 {
+                left.push(seconds - 1000);
+            }
+        }
+        assert!((48..=52).contains(&left.len()), "{left:?}");
+        // Of some shards at a time: nearly the nearest.
+        let far = left.iter().filter(|rank| **rank >= 50).count();
+        assert!(far >= 40, "{left:?}");
+    });
+}
+
+/// Keys that are read between writes stay, those that are not go.
+#[test]
+fn lru_and_lfu_keep_what_is_used() {
+    use EvictionPolicy::{AllKeysLfu, AllKeysLru, VolatileLfu, VolatileLru};
+    for policy in [AllKeysLru, AllKeysLfu, VolatileLru, VolatileLfu] {
+        on_every_engine(policy, 100, |shell| {
+            let mut misses = 0;
+            for round in 0..50 {
+                for key in 0..20 {
+                    if shell.line(&format!("GET hot{key}")) == "$-1" {
+                        misses += 1;
+                        shell.line(&format!("SET hot{key} v EX 1000"));
+                    }
+                }
+                fill(shell, &format!("cold{round}:"), 10, " EX 1000");
+            }
+            assert!(evicted(shell) > 350);
+            // The first 20 are none of the policy's.
+            assert!((20..60).contains(&misses), "{policy:?}: {misses} misses");
+        });
+    }
+}
+
+/// A scan of keys that come once does not drive out what is used often.
+#[test]
+fn lfu_resists_a_scan() {
+    on_every_engine(EvictionPolicy::AllKeysLfu, 100, |shell| {
+        fill(shell, "hot", 20, "");
+        for _ in 0..500 {
+            for key in 0..20 {
+                shell.line(&format!("GET hot{key}"));
+            }
+        }
+        fill(shell, "scan", 300, "");
+        assert_eq!(there(shell, "hot", 20), 20);
+    });
+}
+
+/// Every key can go under the random policies, and the choice is not by order.
+#[test]
+fn random_policies_take_keys_everywhere() {
+    for policy in [
+        EvictionPolicy::AllKeysRandom,
+        EvictionPolicy::VolatileRandom,
+    ] {
+        on_every_engine(policy, 200, |shell| {
+            for key in 0..200 {
+                shell.line(&format!("SET k{key} v EX {}", 1000 + key));
+            }
+            fill(shell, "new", 100, "");
+            let mut left = HashMap::new();
+            for key in 0..200 {
+                if shell.line(&format!("EXISTS k{key}")) == ":1" {
+                    *left.entry(key / 50).or_insert(0) += 1;
+                }
+            }
+            let spread = (0..4).all(|quarter| (5..=45).contains(&left[&quarter]));
+            assert!(spread, "{policy:?}: {left:?}");
+        });
+    }
+}
+
+/// Keys of other databases go as well.
+#[test]
+fn all_databases_give_room() {
+    use EvictionPolicy::{AllKeysLru, AllKeysRandom, VolatileLru, VolatileTtl};
+    for policy in [AllKeysLru, AllKeysRandom, VolatileLru, VolatileTtl] {
+        on_every_engine(policy, 50, |shell| {
+            shell.line("SELECT 9");
+            fill(shell, "far", 50, " EX 1000");
+            shell.line("SELECT 3");
+            fill(shell, "k", 30, "");
+            let least = if policy == AllKeysRandom { 10 } else { 28 };
+            assert!(there(shell, "k", 30) >= least, "{policy:?}");
+            shell.line("SELECT 9");
+            assert!(there(shell, "far", 50) <= 22 + 30 - least, "{policy:?}");
+        });
+    }
+}
+
+/// EV1: one call takes a bounded number of keys, and a lower limit is reached by maintenance while
+/// writes go on.
+#[test]
+fn a_lower_limit_is_reached_step_by_step() {
+    on_every_engine(EvictionPolicy::AllKeysLru, 5000, |shell| {
+        fill(shell, "k", 5000, "");
+        limit(shell, 100);
+        let mut session = shell.database.open_session().expect("a session is free");
+        let taken = evict(&shell.database, &mut session).keys;
+        assert!((1..=limits::EVICT_KEYS_MAX).contains(&taken), "{taken}");
+        shell.database.close_session(&session);
+        let before = evicted(shell);
+        assert_eq!(shell.line("SET more v"), "+OK");
+        let most = (limits::EVICT_KEYS_MAX * limits::EVICT_ROUNDS_MAX) as u64;
+        assert!((1..=most).contains(&(evicted(shell) - before)));
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        assert!((70..=101).contains(&shell.database.summary(0).0));
+    });
+}
+
+/// EV3.
+#[test]
+fn nothing_is_evicted_in_a_pause() {
+    on_every_engine(EvictionPolicy::AllKeysLru, 50, |shell| {
+        fill(shell, "k", 50, "");
+        limit(shell, 10);
+        shell.database.pause(u64::MAX, false);
+        let mut session = shell.database.session().expect("a session is free");
+        session.maintain();
+        assert_eq!(evicted(shell), 0);
+        shell.database.unpause();
+        while session.maintain() {}
+        assert!(evicted(shell) >= 39);
+    });
+}
+
+/// An evicted key breaks a WATCH; a transaction makes room for what it writes.
+#[test]
+fn eviction_is_a_change() {
+    on_every_engine(EvictionPolicy::AllKeysLru, 50, |shell| {
+        fill(shell, "k", 50, "");
+        shell.check(&[("WATCH k7", "+OK")]);
+        let mut other = shell.connect();
+        fill(&mut other, "new", 200, "");
+        assert_eq!(there(&mut other, "k", 50), 0);
+        shell.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED"), ("EXEC", "*-1")]);
+        shell.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED"), ("EXEC", "*1 +OK")]);
+    });
+}
+
+/// Commands that only ask, and clients that ask not to be counted, do not save a key.
+#[test]
+fn asking_about_a_key_is_no_use() {
+    on_every_engine(EvictionPolicy::AllKeysLfu, 1000, |shell| {
+        let freq = |shell: &mut Shell| -> u8 {
+            shell.line("OBJECT FREQ k")[1..].parse().expect("a number")
+        };
+        shell.line("SET k v");
+        assert_eq!(freq(shell), 5);
+        for line in ["TTL k", "EXISTS k", "TYPE k", "OBJECT ENCODING k"] {
+            shell.line(line);
+        }
+        assert_eq!(freq(shell), 5);
+        shell.line("GET k");
+        assert_eq!(freq(shell), 6);
+        for _ in 0..200 {
+            shell.line("TOUCH k");
+        }
+        assert!((8..30).contains(&freq(shell)));
+    });
+}
+
+#[test]
+fn marks_move_with_their_values() {
+    on_every_engine(EvictionPolicy::AllKeysLfu, 1000, |shell| {
+        shell.line("SET k v");
+        for _ in 0..1000 {
+            shell.line("GET k");
+        }
+        let hot = shell.line("OBJECT FREQ k");
+        shell.check(&[("RENAME k l", "+OK"), ("OBJECT FREQ l", &hot)]);
+        shell.check(&[("COPY l m", ":1"), ("OBJECT FREQ m", ":5")]);
+    });
+}

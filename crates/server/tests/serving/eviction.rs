@@ -1,0 +1,150 @@
+//! `--max-memory` with a policy: memory stays below the limit whatever writers do, what is counted
+//! is what the process holds, and the settings change at run time.
+
+use std::thread::ScopedJoinHandle;
+
+use crate::harness::TestServer;
+
+const LIMIT: usize = 48 << 20;
+
+/// What one of three writers writes: some four times the limit in all.
+const KEYS: usize = 64_000;
+
+/// A number that INFO reports.
+fn info(connection: &mut redis::Connection, field: &str) -> usize {
+    let text: String = redis::cmd("INFO").query(connection).unwrap();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.expect(field).parse().expect("a number")
+}
+
+/// Writes `keys` new values of 10 to 4,000 bytes, 32 at a time; every tenth expires.
+fn write(server: &TestServer, writer: usize, keys: usize) {
+    let mut connection = server.connection();
+    let mut random = fastrand::Rng::with_seed(writer as u64);
+    let value = vec![b'v'; 4000];
+    for batch in 0..keys / 32 {
+        let mut pipe = redis::pipe();
+        for key in 0..32 {
+            let key = format!("key:{writer}:{}", batch * 32 + key);
+            let length = if random.u32(..4) == 0 { 4000 } else { 400 };
+            let value = &value[..random.usize(10..=length)];
+            let command = pipe.cmd("SET").arg(key).arg(value);
+            if random.u32(..10) == 0 {
+                command.arg("EX").arg(1000);
+            }
+            command.ignore();
+        }
+        pipe.query::<()>(&mut connection)
+            .expect("nothing is refused");
+    }
+}
+
+fn memory_stays_below_the_limit(engine: &str, policy: &str) {
+    let limit = LIMIT.to_string();
+    let flags = [
+        "--engine",
+        engine,
+        "--maxmemory",
+        &limit,
+        "--maxmemory-policy",
+        policy,
+    ];
+    let server = TestServer::start(&flags);
+    let mut watcher = server.connection();
+    let idle_resident = info(&mut watcher, "used_memory_rss");
+    let idle = info(&mut watcher, "used_memory");
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        let writers = [0, 1, 2].map(|writer| {
+            let server = &server;
+            scope.spawn(move || write(server, writer, KEYS))
+        });
+        while !writers.iter().all(ScopedJoinHandle::is_finished) {
+            most = most.max(info(&mut watcher, "used_memory"));
+        }
+    });
+    assert!(
+        most <= LIMIT + LIMIT / 50,
+        "{engine} {policy}: {most} bytes in use"
+    );
+    let used = info(&mut watcher, "used_memory");
+    assert!(
+        used >= LIMIT / 5 * 4,
+        "{engine} {policy}: only {used} bytes in use"
+    );
+    assert!(info(&mut watcher, "evicted_keys") > 50_000);
+    // Sizes are mixed in the same way all the time; a few chunks are begun and not full.
+    let resident = info(&mut watcher, "used_memory_rss") - idle_resident;
+    let most = (used - idle) / 10 * 11 + (8 << 20);
+    assert!(
+        resident <= most,
+        "{engine} {policy}: {resident} bytes resident, {used} in use"
+    );
+}
+
+#[test]
+fn memory_stays_below_the_limit_under_lru() {
+    memory_stays_below_the_limit("masstree", "allkeys-lru");
+}
+
+#[test]
+fn memory_stays_below_the_limit_under_lfu() {
+    memory_stays_below_the_limit("masstree", "allkeys-lfu");
+}
+
+#[test]
+fn memory_stays_below_the_limit_under_random() {
+    memory_stays_below_the_limit("masstree", "allkeys-random");
+}
+
+#[test]
+fn the_policy_and_the_limit_change_at_run_time() {
+    let server = TestServer::start(&[]);
+    let mut wire = server.connect();
+    wire.ask(
+        &["CONFIG", "GET", "maxmemory-policy"],
+        "*2\r\n$16\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n",
+    );
+    wire.ask(
+        &["CONFIG", "SET", "maxmemory-policy", "newest"],
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) \
+         must be one of the following: volatile-lru, volatile-lfu, volatile-random, volatile-ttl, \
+         allkeys-lru, allkeys-lfu, allkeys-random, noeviction\r\n",
+    );
+    write(&server, 0, 16_000);
+    let mut connection = server.connection();
+    let used = info(&mut connection, "used_memory");
+    let limit = (used / 2).to_string();
+    let set = [
+        "CONFIG",
+        "SET",
+        "maxmemory-policy",
+        "Allkeys-LFU",
+        "maxmemory",
+        &limit,
+    ];
+    wire.ask(&set, "+OK\r\n");
+    // The limit is reached without a writer, and a writer is not refused meanwhile.
+    wire.ask(&["SET", "more", "v"], "+OK\r\n");
+    server.wait_until("the memory in use is below the limit", || {
+        info(&mut connection, "used_memory") <= used / 2
+    });
+    let text: String = redis::cmd("INFO")
+        .arg("memory")
+        .query(&mut connection)
+        .unwrap();
+    assert!(text.contains("maxmemory_policy:allkeys-lfu\r\n"));
+    wire.ask(&["SET", "k", "v"], "+OK\r\n");
+    wire.ask(&["OBJECT", "FREQ", "k"], ":5\r\n");
+    wire.ask(
+        &["OBJECT", "IDLETIME", "k"],
+        "-ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+         switching between policies at runtime LRU and LFU data will take some time to adjust.\r\n",
+    );
+    wire.ask(
+        &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
+        "+OK\r\n",
+    );
+    wire.ask(&["OBJECT", "IDLETIME", "k"], ":0\r\n");
+}
