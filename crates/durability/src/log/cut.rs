@@ -266,6 +266,18 @@ impl LogCut {
         self.logs().iter().map(LogReader::bytes).sum()
     }
 
+    /// A planted bug: every epoch that has a mark counts.
+    #[cfg(test)]
+    pub(super) fn widened(&self) -> Self {
+        let epochs = self.scanned.epochs.keys().copied();
+        let chain: Vec<u64> = epochs.filter(|&epoch| epoch >= self.from).collect();
+        Self {
+            cutoff: chain.last().copied().unwrap_or(self.cutoff),
+            chain: Arc::new(chain),
+            ..self.clone()
+        }
+    }
+
     pub(super) fn newest_incarnation(&self) -> u64 {
         self.scanned.newest_incarnation
     }

@@ -41,6 +41,8 @@ mod cut;
 mod epochs;
 mod error;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod queue;
 mod reader;
 mod scan;
@@ -420,8 +422,9 @@ impl SealedEpoch<'_> {
         let shared = &*self.log.shared;
         let participants = std::mem::take(&mut self.participants);
         if !shared.options.threads {
-            for log in participants {
-                lock(&shared.logs[log].writer).flush(shared, None);
+            // All of them: one that found no room before may find some now.
+            for log in &shared.logs {
+                lock(&log.writer).flush(shared, None);
             }
             self.log.make_ahead();
             return;

@@ -405,7 +405,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> ScannedSegment {
+pub(super) fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> ScannedSegment {
     let mut segment = ScannedSegment {
         path: path.to_owned(),
         log: header.log,

@@ -1,0 +1,217 @@
+//! Loggers, preparer, epoch thread and sessions at once, on both disks.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::time::Duration;
+
+use super::harness::*;
+use crate::disk::{Disk, RealDisk, SimulatedDisk};
+use crate::log::{Due, Log, LogOptions, LogScan, LogState, ScanOptions};
+
+/// Groups that each session writes.
+const GROUPS: u64 = 400;
+
+/// What the sessions share: gates, the clock, and where they wait.
+struct World {
+    log: Arc<Log>,
+    gates: RwLock<()>,
+    clock: AtomicU64,
+    woken: (Mutex<u64>, Condvar),
+}
+
+impl World {
+    /// Waits until an epoch is durable. `false`: it will never be.
+    fn wait(&self, epoch: u64) -> bool {
+        if self.log.want(epoch) {
+            return true;
+        }
+        let state = self.woken.0.lock().unwrap();
+        let waits = |_: &mut u64| {
+            let failed = matches!(self.log.state(), LogState::Failed { .. });
+            self.log.durable() < epoch && !failed
+        };
+        let limit = Duration::from_secs(20);
+        let waited = self
+            .woken
+            .1
+            .wait_timeout_while(state, limit, waits)
+            .unwrap();
+        assert!(
+            !waited.1.timed_out(),
+            "epoch {epoch} was forgotten: {:?}",
+            self.log.statistics()
+        );
+        drop(waited);
+        self.log.durable() >= epoch
+    }
+
+    /// The epoch thread.
+    fn tick(&self) {
+        let mut rng = fastrand::Rng::with_seed(9);
+        while self.log.wait_until_due(Duration::from_millis(3)) != Due::Stopped {
+            let all = self.gates.write().unwrap();
+            let epoch = self.clock.fetch_add(1, Ordering::Relaxed);
+            if rng.bool() {
+                self.log.close_epoch(epoch, 1);
+                drop(all);
+            } else {
+                let sealed = self.log.seal(epoch, 1);
+                drop(all);
+                sealed.flush();
+            }
+        }
+    }
+
+    /// A session: what it wrote, and the newest epoch that was acknowledged.
+    fn work(&self, index: u64, cut: impl Fn(u64)) -> (Vec<(u64, u64, u64)>, u64) {
+        let mut rng = fastrand::Rng::with_seed(index);
+        let mut session = self.log.session(index as usize);
+        let (mut wrote, mut acknowledged) = (Vec::new(), 0);
+        for round in 0..GROUPS {
+            session.wait_for_room();
+            let gate = self.gates.read().unwrap();
+            let epoch = self.clock.load(Ordering::Relaxed);
+            let (group, records) = (index * GROUPS + round, rng.u64(1..4));
+            let bytes = if rng.u8(..50) == 0 {
+                9000
+            } else {
+                rng.usize(..100)
+            };
+            write_group(&mut session, group, 0..records, records, bytes);
+            session.end_group(epoch);
+            session.hand_over();
+            wrote.push((epoch, group, records));
+            drop(gate);
+            if rng.u8(..4) == 0 {
+                if !self.wait(epoch) {
+                    break;
+                }
+                acknowledged = epoch;
+            }
+            cut(round);
+        }
+        (wrote, acknowledged)
+    }
+}
+
+/// Runs four sessions to the end, or until `cut` ends the power; checks what is found then.
+fn stress(
+    disk: &Arc<dyn Disk>,
+    options: LogOptions,
+    cut: &(dyn Fn(u64) + Sync),
+    found_on: impl Fn() -> Arc<dyn Disk>,
+) {
+    let threads = ScanOptions {
+        threads: 2,
+        sync: true,
+    };
+    let directories = options.directories.clone();
+    let scan = LogScan::read(disk, &directories, threads).unwrap();
+    let log = Log::open(options, Arc::clone(disk), &scan.cut(0, 0).unwrap()).unwrap();
+    let world = Arc::new(World {
+        clock: AtomicU64::new(log.durable() + 1),
+        log: Arc::clone(&log),
+        gates: RwLock::new(()),
+        woken: (Mutex::new(0), Condvar::new()),
+    });
+    let weak = Arc::downgrade(&world);
+    log.on_durable(Box::new(move |epoch| {
+        if let Some(world) = weak.upgrade() {
+            *world.woken.0.lock().unwrap() = epoch;
+            world.woken.1.notify_all();
+        }
+    }));
+    let mut model = Model::default();
+    std::thread::scope(|scope| {
+        let ticker = scope.spawn(|| world.tick());
+        let world = &world;
+        let sessions: Vec<_> = (0..4)
+            .map(|index| scope.spawn(move || world.work(index, cut)))
+            .collect();
+        for session in sessions {
+            let (wrote, acknowledged) = session.join().unwrap();
+            for (epoch, group, records) in wrote {
+                model
+                    .epochs
+                    .entry(epoch)
+                    .or_default()
+                    .insert(group, records);
+            }
+            model.acknowledged = model.acknowledged.max(acknowledged);
+        }
+        if matches!(log.state(), LogState::Failed { .. }) {
+            log.close().unwrap_err();
+        } else {
+            let last = world.clock.load(Ordering::Relaxed);
+            assert!(world.wait(last));
+            model.acknowledged = last;
+            log.close().unwrap();
+        }
+        ticker.join().unwrap();
+    });
+    assert!(model.acknowledged > 0);
+    let scan = LogScan::read(&found_on(), &directories, threads).unwrap();
+    let found = read(scan.cut(0, 0).unwrap(), 0).unwrap();
+    model.verdict(&found).unwrap();
+}
+
+fn threaded(directories: Vec<PathBuf>) -> LogOptions {
+    LogOptions {
+        directories,
+        segment_bytes: 64 * 1024,
+        pending_bytes_max: 8 * 1024,
+        threads: true,
+        ..options(3)
+    }
+}
+
+#[test]
+fn sessions_that_wait_are_all_woken_and_everything_is_found() {
+    for through in [true, false] {
+        let disk = disk();
+        disk.set_writes_through(through);
+        stress(&as_disk(&disk), threaded(directories()), &|_| {}, || {
+            as_disk(&disk.crash(0))
+        });
+    }
+    let directory = std::env::temp_dir().join(format!("pando-log-{}", std::process::id()));
+    RealDisk.create_directory(&directory).unwrap();
+    let real: Arc<dyn Disk> = Arc::new(RealDisk);
+    stress(&real, threaded(vec![directory.clone()]), &|_| {}, || {
+        Arc::clone(&real)
+    });
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn the_power_may_end_while_all_are_at_work() {
+    for round in 0..10 {
+        let disk: SimulatedDisk = disk();
+        disk.set_writes_through(round % 2 == 0);
+        let cut = |at: u64| {
+            if at == 100 + 20 * round {
+                disk.end_power();
+            }
+        };
+        let options = threaded(directories());
+        stress(&as_disk(&disk), options, &cut, || {
+            as_disk(&disk.crash(round))
+        });
+    }
+}
+
+#[test]
+fn threads_wait_for_room_and_go_on() {
+    let disk = disk();
+    disk.set_capacity(Some(5 * 64 * 1024));
+    // When the disk is full, somebody makes room: as much as is needed, after a while.
+    let full = |_: u64| {
+        if disk.used() > 4 * 64 * 1024 {
+            disk.set_capacity(None);
+        }
+    };
+    stress(&as_disk(&disk), threaded(directories()), &full, || {
+        as_disk(&disk.crash(0))
+    });
+}
