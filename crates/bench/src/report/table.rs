@@ -46,8 +46,13 @@ impl<'q> Table<'q> {
     }
 }
 
-/// At each place where the first series has a value: its ratio to the best other series, that
-/// series, and the place. Above 1 is ahead, whichever way the figure goes.
+/// Whether a series is an engine of this project.
+fn is_ours(series: &str) -> bool {
+    series.starts_with("pando") || series.starts_with("mercury")
+}
+
+/// At each place where the first series has a value: its ratio to the best series that is not
+/// ours, that series, and the place. Above 1 is ahead, whichever way the figure goes.
 pub(super) fn standing<'q>(
     question: &Question,
     panel: &Panel,
@@ -62,6 +67,7 @@ pub(super) fn standing<'q>(
         let name = |series| [question.id, panel.figure, series, *place];
         let best = table.series[1..]
             .iter()
+            .filter(|other| !is_ours(other))
             .filter_map(|other| {
                 let ratio = samples.ratio(name(first), name(other))?.median;
                 let ratio = if panel.less_is_better {

@@ -18,9 +18,10 @@ use super::threads::{on_threads, print_rate, share};
 use crate::distribution::Distribution;
 use crate::workload::{Step, Stream, Workload, WorkloadName};
 use peers::{DashRows, LockedRows, PapayaRows, SccRows, SkipRows};
-use row::EngineRows;
+use row::{EngineRows, HashRows};
 
 type MasstreeRows = EngineRows<pando_masstree::Masstree>;
+type MercuryRows = HashRows<pando_mercury::Mercury>;
 
 /// One workload on one target, in this process.
 #[derive(Debug, Args)]
@@ -75,6 +76,7 @@ pub(super) trait RowWorker {
 pub(crate) fn run_rows(options: &RowsOptions) -> Result<(), EmbeddedError> {
     match options.target {
         TargetName::Masstree => measure::<MasstreeRows>(options),
+        TargetName::MercuryOptimistic => measure::<MercuryRows>(options),
         TargetName::BTreeLock => measure::<LockedRows>(options),
         TargetName::SkipList => measure::<SkipRows>(options),
         TargetName::DashMap => measure::<DashRows>(options),
@@ -164,13 +166,14 @@ fn measure<R: Rows>(options: &RowsOptions) -> Result<(), EmbeddedError> {
 
 /// The targets that have rows.
 #[cfg(test)]
-const TARGETS: [TargetName; 6] = [
+const TARGETS: [TargetName; 7] = [
     TargetName::Masstree,
     TargetName::BTreeLock,
     TargetName::SkipList,
     TargetName::DashMap,
     TargetName::PapayaMap,
     TargetName::SccMap,
+    TargetName::MercuryOptimistic,
 ];
 
 #[cfg(test)]
@@ -224,6 +227,7 @@ mod tests {
     #[test]
     fn every_target_reads_what_was_written() {
         reads_what_was_written::<MasstreeRows>();
+        reads_what_was_written::<MercuryRows>();
         reads_what_was_written::<LockedRows>();
         reads_what_was_written::<SkipRows>();
         reads_what_was_written::<DashRows>();

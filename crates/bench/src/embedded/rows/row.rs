@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pando_engine::{
     BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch, NewValue,
-    NoHook, Ordered, StringRef, TreeId, ValueRef,
+    NoHook, Ordered, Point, StringRef, TreeId, ValueRef,
 };
 
 use super::{RowWorker, Rows};
@@ -26,13 +26,8 @@ pub(super) struct EngineWorker<S> {
     name: Vec<u8>,
 }
 
-impl<E: Engine> Rows for EngineRows<E>
-where
-    E::Session: Ordered,
-{
-    type Worker<'t> = EngineWorker<E::Session>;
-
-    fn new(columns: usize, _: usize) -> Self {
+impl<E: Engine> EngineRows<E> {
+    fn make(columns: usize) -> Self {
         let engine = E::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));
         let tree = engine.create_tree();
         Self {
@@ -42,13 +37,60 @@ where
         }
     }
 
-    fn worker(&self) -> EngineWorker<E::Session> {
+    fn open(&self) -> EngineWorker<E::Session> {
         EngineWorker {
             session: self.engine.session().expect("fewer threads than sessions"),
             tree: self.tree,
             columns: self.columns,
             name: Vec::new(),
         }
+    }
+}
+
+impl<E: Engine> Rows for EngineRows<E>
+where
+    E::Session: Ordered,
+{
+    type Worker<'t> = EngineWorker<E::Session>;
+
+    fn new(columns: usize, _: usize) -> Self {
+        Self::make(columns)
+    }
+
+    fn worker(&self) -> EngineWorker<E::Session> {
+        self.open()
+    }
+}
+
+/// Rows of an engine without order.
+pub(super) struct HashRows<E>(EngineRows<E>);
+
+/// A session of it.
+pub(super) struct HashRowWorker<S>(EngineWorker<S>);
+
+impl<E: Engine> Rows for HashRows<E> {
+    type Worker<'t> = HashRowWorker<E::Session>;
+
+    fn new(columns: usize, _: usize) -> Self {
+        Self(EngineRows::make(columns))
+    }
+
+    fn worker(&self) -> HashRowWorker<E::Session> {
+        HashRowWorker(self.0.open())
+    }
+}
+
+impl<S: Point> RowWorker for HashRowWorker<S> {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.0.insert_row(key, row);
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        self.0.update_column(key, column, value);
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.0.read_row(key)
     }
 }
 
@@ -69,8 +111,8 @@ fn sum_of_row(value: ValueRef<'_>) -> u64 {
     })
 }
 
-impl<S: Ordered> RowWorker for EngineWorker<S> {
-    fn insert(&mut self, key: &[u8], row: &[u8]) {
+impl<S: Point> EngineWorker<S> {
+    fn insert_row(&mut self, key: &[u8], row: &[u8]) {
         let column_bytes = row.len() / self.columns;
         let name = &mut self.name;
         let key = Key::new(self.tree, key);
@@ -84,7 +126,7 @@ impl<S: Ordered> RowWorker for EngineWorker<S> {
         });
     }
 
-    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+    fn update_column(&mut self, key: &[u8], column: usize, value: &[u8]) {
         column_name(column, &mut self.name);
         let name = &self.name;
         let key = Key::new(self.tree, key);
@@ -95,9 +137,23 @@ impl<S: Ordered> RowWorker for EngineWorker<S> {
         });
     }
 
-    fn read(&mut self, key: &[u8]) -> Option<u64> {
+    fn read_row(&mut self, key: &[u8]) -> Option<u64> {
         self.session
             .get(Key::new(self.tree, key), |value| value.map(sum_of_row))
+    }
+}
+
+impl<S: Ordered> RowWorker for EngineWorker<S> {
+    fn insert(&mut self, key: &[u8], row: &[u8]) {
+        self.insert_row(key, row);
+    }
+
+    fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
+        self.update_column(key, column, value);
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<u64> {
+        self.read_row(key)
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {

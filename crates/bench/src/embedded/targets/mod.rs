@@ -15,7 +15,9 @@ use std::str::FromStr;
 use pando_engine::Direction;
 
 pub(crate) use hashes::{DashMap, PapayaMap, SccMap};
-pub(crate) use pando::{Masstree, Reference};
+pub(crate) use pando::{
+    Masstree, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock, Reference,
+};
 pub(crate) use stores::Redb;
 pub(crate) use trees::{BTreeLock, CongeeTree, MasstreeCrate, SccTree, SkipList};
 
@@ -35,10 +37,14 @@ pub(crate) enum TargetName {
     PapayaMap,
     SccMap,
     Redb,
+    MercuryOptimistic,
+    MercuryBucket,
+    MercuryMutex,
+    MercuryRwLock,
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 15] = [
         (Self::Masstree, "pando-masstree"),
         (Self::Reference, "pando-reference"),
         (Self::BTreeLock, "btree-lock"),
@@ -50,6 +56,10 @@ impl TargetName {
         (Self::PapayaMap, "papaya"),
         (Self::SccMap, "scc-hash"),
         (Self::Redb, "redb"),
+        (Self::MercuryOptimistic, "pando-mercury"),
+        (Self::MercuryBucket, "mercury-bucket-locks"),
+        (Self::MercuryMutex, "mercury-mutexes"),
+        (Self::MercuryRwLock, "mercury-rwlocks"),
     ];
 
     /// Whether the target takes keys of this shape.
@@ -85,6 +95,10 @@ macro_rules! on_target {
             all::TargetName::PapayaMap => arm!(PapayaMap),
             all::TargetName::SccMap => arm!(SccMap),
             all::TargetName::Redb => arm!(Redb),
+            all::TargetName::MercuryOptimistic => arm!(MercuryOptimistic),
+            all::TargetName::MercuryBucket => arm!(MercuryBucket),
+            all::TargetName::MercuryMutex => arm!(MercuryMutex),
+            all::TargetName::MercuryRwLock => arm!(MercuryRwLock),
         }
     }};
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use pando_engine::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook,
-    Ordered, ReferenceEngine, TreeId, ValueRef,
+    Ordered, Point, ReferenceEngine, TreeId, ValueRef,
 };
+
+use pando_mercury::Locking;
 
 use super::{Target, Worker, key_figure};
 
@@ -58,9 +60,9 @@ where
     }
 }
 
-/// Operations between two pins, as a server's turn has them.
-impl<S: Ordered> Worker for PandoWorker<S> {
-    fn put(&mut self, key: &[u8], value: u64) {
+/// Operations outside a pin take one of their own.
+impl<S: Point> PandoWorker<S> {
+    fn put_value(&mut self, key: &[u8], value: u64) {
         let bytes = value.to_le_bytes();
         self.session
             .update(Key::new(self.tree, key), &mut NoHook, |_| {
@@ -68,12 +70,12 @@ impl<S: Ordered> Worker for PandoWorker<S> {
             });
     }
 
-    fn get(&mut self, key: &[u8]) -> Option<u64> {
+    fn get_value(&mut self, key: &[u8]) -> Option<u64> {
         self.session
             .get(Key::new(self.tree, key), |value| value.map(number))
     }
 
-    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+    fn get_values(&mut self, keys: &[&[u8]]) -> u64 {
         let mut named = [Key::new(self.tree, b""); 64];
         for (named, key) in named.iter_mut().zip(keys) {
             named.bytes = key;
@@ -83,6 +85,20 @@ impl<S: Ordered> Worker for PandoWorker<S> {
             sum = sum.wrapping_add(value.map_or(0, number));
         });
         sum
+    }
+}
+
+impl<S: Ordered> Worker for PandoWorker<S> {
+    fn put(&mut self, key: &[u8], value: u64) {
+        self.put_value(key, value);
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<u64> {
+        self.get_value(key)
+    }
+
+    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        self.get_values(keys)
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
@@ -109,3 +125,62 @@ impl<S: Ordered> Worker for PandoWorker<S> {
 
 pub(crate) type Masstree = Pando<pando_masstree::Masstree>;
 pub(crate) type Reference = Pando<ReferenceEngine>;
+
+/// The hash engine with one of the kinds of locks that its paper compares: the discriminant of
+/// [`Locking`].
+pub(crate) struct Mercury<const LOCKING: u8>(Pando<pando_mercury::Mercury>);
+
+/// A session of an engine without order.
+pub(crate) struct HashWorker<S>(PandoWorker<S>);
+
+impl<const LOCKING: u8> Target for Mercury<LOCKING> {
+    type Worker<'t> = HashWorker<pando_mercury::MercurySession>;
+
+    fn new() -> Self {
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let kinds = [
+            Locking::Optimistic,
+            Locking::Bucket,
+            Locking::Mutex,
+            Locking::RwLock,
+        ];
+        let options = pando_mercury::Options {
+            locking: kinds[LOCKING as usize],
+            ..pando_mercury::Options::default()
+        };
+        let engine = pando_mercury::Mercury::with_options(clock, options);
+        let tree = engine.create_tree();
+        Self(Pando { engine, tree })
+    }
+
+    fn worker(&self) -> Self::Worker<'_> {
+        let session = self.0.engine.session();
+        HashWorker(PandoWorker {
+            session: session.expect("fewer threads than sessions"),
+            tree: self.0.tree,
+        })
+    }
+}
+
+impl<S: Point> Worker for HashWorker<S> {
+    fn put(&mut self, key: &[u8], value: u64) {
+        self.0.put_value(key, value);
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<u64> {
+        self.0.get_value(key)
+    }
+
+    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        self.0.get_values(keys)
+    }
+}
+
+/// Reads take no lock.
+pub(crate) type MercuryOptimistic = Mercury<0>;
+/// The lock in the bucket's line.
+pub(crate) type MercuryBucket = Mercury<1>;
+/// Striped mutexes.
+pub(crate) type MercuryMutex = Mercury<2>;
+/// Striped reader-writer locks.
+pub(crate) type MercuryRwLock = Mercury<3>;

@@ -1,5 +1,6 @@
 //! The questions of a report, one file per group.
 
+mod hash;
 mod rows;
 mod tree;
 mod wire;
@@ -15,6 +16,8 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
         tree::prefix(sizes),
         tree::threads(sizes),
         tree::skew(sizes),
+        hash::locks(sizes),
+        hash::ycsb(sizes),
         rows::mycsb(sizes),
         rows::ycsb(sizes),
         rows::distributions(sizes),

@@ -4,7 +4,7 @@ use super::{Cell, Chart, Question, Sizes, panel, process, thousands};
 
 const FIGURE: &str = "operations, million/s";
 const ORDERED: [&str; 3] = ["pando-masstree", "btree-lock", "crossbeam-skiplist"];
-const HASHED: [&str; 3] = ["dashmap", "papaya", "scc-hash"];
+const HASHED: [&str; 4] = ["pando-mercury", "dashmap", "papaya", "scc-hash"];
 
 const METHOD: &str = "Our engine finds columns by name, as the server's hashes do; a peer has \
                       one block per row and finds columns by number, which is less work. Hash \

@@ -10,7 +10,7 @@ const ORDERED: [&str; 6] = [
     "scc-tree",
     "redb",
 ];
-const HASHED: [&str; 3] = ["dashmap", "papaya", "scc-hash"];
+const HASHED: [&str; 4] = ["pando-mercury", "dashmap", "papaya", "scc-hash"];
 
 pub(super) fn decimal(sizes: &Sizes) -> Question {
     let keys = sizes.keys;
