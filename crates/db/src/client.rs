@@ -40,6 +40,8 @@ pub struct Client {
     pub durability: Durability,
     /// See [`Self::awaits`].
     pub(crate) awaits: LogEpoch,
+    /// The request to come was delayed already (see `turn::pressure`).
+    pub(crate) delayed: bool,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
 }
@@ -57,6 +59,7 @@ impl Client {
             no_touch: false,
             durability: Durability::default(),
             awaits: LogEpoch(0),
+            delayed: false,
             transaction: None,
             watches: Watches::default(),
         }

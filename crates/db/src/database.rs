@@ -146,7 +146,7 @@ impl Database {
             "1 to 65536",
         )?;
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let store = Store::open(options.engine, Arc::clone(&epochs));
+        let store = Store::open(&options, Arc::clone(&epochs));
         let slots = (0..options.databases)
             .map(|_| DatabaseSlot {
                 tree: AtomicU32::new(store.create_tree().0),

@@ -15,6 +15,8 @@ pub enum CommandError {
     Unauthenticated,
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
+    #[error("OOM command not allowed while a stalled reader holds back replaced memory.")]
+    RetiredMemory,
     #[error("ERR this command needs a server; the database is embedded")]
     NoHost,
 

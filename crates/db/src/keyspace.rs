@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{
     Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, LogEpoch, Point,
-    Probe, StringRef, TreeId, ValueRef, ValueVersion,
+    Pressure, Probe, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 use crate::clock::Milliseconds;
@@ -289,7 +289,7 @@ impl<'t> Keyspace<'t> {
 
     /// Whether writes that need memory are refused, [`crate::Turn::has_room`] having been asked.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        self.database.refuses_writes()
+        self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }
 
     /// The log epoch, by which the age of values is told.

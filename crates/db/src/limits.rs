@@ -6,6 +6,9 @@ pub const DATABASES_MAX: usize = 1024;
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
 
+/// Microseconds by which each write is delayed while replaced memory is above half of its bound.
+pub const SLOW_WRITE_US: u64 = 1000;
+
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
 pub const SLICE_ENTRIES_MAX: usize = 4096;
 

@@ -76,6 +76,9 @@ pub struct Options {
     pub item_bytes_max: usize,
     /// Bytes after which a range reply ends with a resume point; default 16 MiB.
     pub reply_bytes_max: usize,
+    /// Bytes that were replaced or removed and that readers still hold back, at which writes are
+    /// refused (from half of it they are slowed); default 256 MiB. Not of the reference engine.
+    pub retired_bytes_max: usize,
     /// Where the time comes from; default the machine's clock.
     pub clock: Arc<dyn Clock>,
     /// What `max_memory` is compared with; default a meter that says 0.
@@ -94,6 +97,7 @@ impl Default for Options {
             value_bytes_max: pando_engine::limits::COLUMN_BYTES_MAX,
             item_bytes_max: limits::ITEM_BYTES_MAX,
             reply_bytes_max: limits::REPLY_BYTES_MAX,
+            retired_bytes_max: pando_masstree::limits::RETIRED_BYTES_MAX,
             clock: Arc::new(SystemClock),
             memory: || 0,
             seed: fastrand::u64(..),

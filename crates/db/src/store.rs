@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use pando_engine::{
     CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
-    Point, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion, Walk,
+    Point, Pressure, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
 
-use crate::options::EngineKind;
+use crate::options::{EngineKind, Options};
 
 /// One of the engines.
 #[derive(Debug)]
@@ -41,10 +41,18 @@ macro_rules! on {
 }
 
 impl Store {
-    pub(crate) fn open(kind: EngineKind, clock: Arc<EpochClock>) -> Self {
-        match kind {
-            EngineKind::Masstree => Self::Masstree(Masstree::new(clock)),
-            EngineKind::Mercury => Self::Mercury(Mercury::new(clock)),
+    pub(crate) fn open(options: &Options, clock: Arc<EpochClock>) -> Self {
+        let of_masstree = pando_masstree::Options {
+            retired_bytes_max: options.retired_bytes_max,
+            ..pando_masstree::Options::default()
+        };
+        let of_mercury = pando_mercury::Options {
+            retired_bytes_max: options.retired_bytes_max,
+            ..pando_mercury::Options::default()
+        };
+        match options.engine {
+            EngineKind::Masstree => Self::Masstree(Masstree::with_options(clock, of_masstree)),
+            EngineKind::Mercury => Self::Mercury(Mercury::with_options(clock, of_mercury)),
             EngineKind::Reference => Self::Reference(ReferenceEngine::new(clock)),
         }
     }
@@ -71,6 +79,11 @@ impl Store {
 
     pub(crate) fn reclaimable_bytes(&self) -> usize {
         on!(Store, self, engine => engine.reclaimable_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn pressure(&self) -> Pressure {
+        on!(Store, self, engine => engine.pressure())
     }
 
     pub(crate) fn gauges(&self, report: &mut dyn FnMut(Gauge)) {

@@ -36,6 +36,7 @@ use crate::limits;
 use crate::session::SessionState;
 use crate::transaction::Transaction;
 
+mod pressure;
 mod room;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
@@ -199,6 +200,7 @@ impl<'t> Turn<'t> {
             self.let_go();
             let gate = self.database.gates.enter(self.session.gate);
             self.held = Held::Own { _gate: gate };
+            self.collect();
             self.session.store.pin();
             self.refresh_clock();
         }
@@ -352,6 +354,9 @@ impl<'t> Turn<'t> {
         if !ignores_pause(spec.id)
             && let Some(until) = self.database.paused_until(writes)
         {
+            return Ok(Outcome::Paused(until));
+        }
+        if writes && let Some(until) = self.hold_back(client, spec.id)? {
             return Ok(Outcome::Paused(until));
         }
         if let Some(transaction) = &mut client.transaction

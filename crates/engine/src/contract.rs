@@ -73,6 +73,19 @@ pub enum Direction {
     Backward,
 }
 
+/// What an engine asks of writers because of memory that readers hold back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Nothing.
+    #[default]
+    None,
+    /// Collect ([`Point::maintain`] outside a pin) and write more slowly.
+    Slow,
+    /// Collect, and write nothing until that has helped: replaced and removed memory is at its
+    /// bound, because a session stays pinned.
+    Refuse,
+}
+
 /// One figure that an engine reports about itself.
 #[derive(Clone, Debug)]
 pub struct Gauge {
@@ -144,6 +157,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// About how many bytes come back when pins end and the horizon moves: what was replaced or
     /// removed, with the tombstones. O(sessions).
     fn reclaimable_bytes(&self) -> usize;
+
+    /// How close memory that was replaced or removed is to its bound, as of the last collection.
+    /// The engine goes on to take writes; refusing them is up to the caller. O(1).
+    fn pressure(&self) -> Pressure {
+        Pressure::None
+    }
 
     /// Reports the engine's figures.
     fn gauges(&self, report: &mut dyn FnMut(Gauge));

@@ -21,8 +21,8 @@ mod value;
 mod version;
 
 pub use contract::{
-    CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Probe, SessionLimit,
-    Walk,
+    CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Pressure, Probe,
+    SessionLimit, Walk,
 };
 pub use key::{Key, TreeId};
 pub use reference::{ReferenceEngine, ReferenceSession};

@@ -323,12 +323,14 @@ impl<'g> BlockRef<'g> {
         self.shape().bytes()
     }
 
-    /// Bytes beyond the block's own that go with a value that has no successor.
-    pub(crate) fn object_bytes(self) -> usize {
-        match self.value() {
-            Some(value) if self.shape().kind().is_object() => value.heap_bytes(),
-            _ => 0,
+    /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
+    pub(crate) fn bytes_beyond(self, next: BlockRef<'_>) -> usize {
+        if !self.shape().kind().is_object() {
+            return 0;
         }
+        let next = next.value();
+        self.value()
+            .map_or(0, |value| value.bytes_beyond(next.as_ref()))
     }
 
     /// A block of a new value, or of a tombstone when there is none.

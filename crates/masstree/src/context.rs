@@ -46,14 +46,22 @@ impl Context {
         operate(guard, &mut *pinned.0)
     }
 
-    /// Retires a block that the caller has just replaced or taken out of `tree`.
+    /// Retires a block that the caller has just taken out of `tree`, or whose body a successor has
+    /// taken over. Its own bytes are counted.
     pub(crate) fn retire_block(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
         self.retire_bytes(tree, block, keep, block.bytes());
     }
 
-    /// Retires the block of a key that the caller has just removed: nothing of its body lives on.
-    pub(crate) fn retire_removed(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
-        self.retire_bytes(tree, block, keep, block.bytes() + block.object_bytes());
+    /// Retires a block that the caller has just replaced by `next`. What the body of a large value
+    /// does not share with its successor's is counted too.
+    pub(crate) fn retire_replaced(
+        &mut self,
+        tree: &Tree,
+        (block, next): (BlockRef<'_>, BlockRef<'_>),
+        keep: Keep,
+    ) {
+        let bytes = block.bytes() + block.bytes_beyond(next);
+        self.retire_bytes(tree, block, keep, bytes);
     }
 
     fn retire_bytes(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep, bytes: usize) {

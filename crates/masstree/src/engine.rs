@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
+use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::{Arena, Pages, Pool};
 use pando_sync::Padded;
-use pando_sync::epoch::Collector;
+use pando_sync::epoch::{self, Collector};
 
 use crate::context::Context;
 use crate::counters::Counters;
@@ -22,8 +22,8 @@ use crate::tree::Tree;
 pub struct Options {
     /// The pages that nodes and values are asked for on; huge ones by default.
     pub pages: Pages,
-    /// Bytes that may be retired and not yet reclaimed before writes are to be refused; 256 MiB by
-    /// default.
+    /// Bytes that may be retired and not yet reclaimed before [`Engine::pressure`] asks to refuse
+    /// writes; 256 MiB by default.
     pub retired_bytes_max: usize,
 }
 
@@ -82,12 +82,6 @@ impl Masstree {
                 pool,
             }),
         })
-    }
-
-    /// How close retired memory is to its bound: what to do when a reader stalls.
-    #[must_use]
-    pub fn pressure(&self) -> pando_sync::epoch::Pressure {
-        self.collector.pressure()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -193,6 +187,14 @@ impl Engine for Masstree {
 
     fn reclaimable_bytes(&self) -> usize {
         self.collector.retired_bytes() + self.tasks.buried_bytes()
+    }
+
+    fn pressure(&self) -> Pressure {
+        match self.collector.pressure() {
+            epoch::Pressure::None => Pressure::None,
+            epoch::Pressure::Slow => Pressure::Slow,
+            epoch::Pressure::Refuse => Pressure::Refuse,
+        }
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {

@@ -23,6 +23,13 @@
 //! What a command calls is in `session` and `engine`. Each departure from the paper is said, with
 //! its reason, in the module where it happens; the invariants M1 to M7 stand in `node`.
 //!
+//! Memory that was replaced or removed waits for the pins of readers (§4.6.1) and is bounded by
+//! [`Options::retired_bytes_max`], large values counted with what they do not share with their
+//! successors. The engine collects at the end of pins and says how close the bound is
+//! (`Engine::pressure`); whoever feeds it writes collects, slows writers and then refuses writes.
+//! Reads go on, so a stalled reader costs at most the bound and what one batch of every session
+//! replaces beyond it.
+//!
 //! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without
 //! too).
 

@@ -226,11 +226,7 @@ where
         };
         let removed = next.is_tombstone();
         let keys = i64::from(!removed) - i64::from(old.is_some());
-        if removed {
-            context.retire_removed(self.tree, block, keep);
-        } else {
-            context.retire_block(self.tree, block, keep);
-        }
+        context.retire_replaced(self.tree, (block, next), keep);
         self.tree.count(context.number(), keys, -keys);
         Some(Commit { version, removed })
     }

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
+use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::{Arena, Pages, Pool};
 use pando_sync::Padded;
-use pando_sync::epoch::{Collector, Guard, Pressure, ReclaimEpoch};
+use pando_sync::epoch::{self, Collector, Guard, ReclaimEpoch};
 
 use crate::bucket::Tag;
 use crate::context::Context;
@@ -115,12 +115,6 @@ impl Mercury {
             arena: Arena::new(options.pages),
             registry: Mutex::default(),
         })
-    }
-
-    /// How close retired memory is to its bound: what to do when a reader stalls.
-    #[must_use]
-    pub fn pressure(&self) -> Pressure {
-        self.collector.pressure()
     }
 
     /// What a GET touches; see [`LineModel`]. O(buckets), beside everybody else's work.
@@ -323,6 +317,14 @@ impl Engine for Mercury {
 
     fn reclaimable_bytes(&self) -> usize {
         self.collector.retired_bytes() + self.tasks.buried_bytes()
+    }
+
+    fn pressure(&self) -> Pressure {
+        match self.collector.pressure() {
+            epoch::Pressure::None => Pressure::None,
+            epoch::Pressure::Slow => Pressure::Slow,
+            epoch::Pressure::Refuse => Pressure::Refuse,
+        }
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {

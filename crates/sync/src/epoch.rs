@@ -10,7 +10,8 @@
 //! | `epoch` | any collector, by one | CAS, `AcqRel` | pins and collectors |
 //! | `Slot::state` (0, or epoch·2+1) | its participant | store, then `SeqCst` fence; idle: `Release` | collectors, `Relaxed` then `Acquire` fence |
 //! | `Slot::claimed` | registering and leaving participants | `AcqRel` | registration |
-//! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, pressure |
+//! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, collections |
+//! | `pressure` | whoever collects, from all `retired_bytes` | `Relaxed` | `pressure` |
 //!
 //! Invariants:
 //! - **R1** While a participant is pinned at epoch e, the epoch is at most e + 1.
@@ -33,12 +34,13 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Padded;
-use crate::shim::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Retirements after which the end of a pin tries to collect.
 const COLLECT_COUNT: usize = 128;
 
-/// Retired bytes of one participant after which the end of a pin tries to collect.
+/// Retired bytes of one participant after which the end of a pin tries to collect, unless the bound
+/// is so low that an eighth of it is less.
 const COLLECT_BYTES: usize = 1 << 20;
 
 /// An epoch of reclamation; no other epoch of this workspace compares with it.
@@ -63,13 +65,14 @@ pub type Reclaim<C> = unsafe fn(NonNull<u8>, &mut C);
 
 /// How close retired bytes are to their bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Pressure {
     /// Below half of the bound.
-    None,
+    None = 0,
     /// Above half: writers slow down and collect at every chance.
-    Slow,
+    Slow = 1,
     /// At the bound: a stalled reader holds reclamation; writes are to be refused.
-    Refuse,
+    Refuse = 2,
 }
 
 struct Retired<C> {
@@ -96,6 +99,7 @@ pub struct Collector<C> {
     slots: Box<[Padded<Slot>]>,
     slots_used: AtomicUsize,
     retired_bytes_max: usize,
+    pressure: Padded<AtomicU8>,
     orphans: Mutex<VecDeque<Retired<C>>>,
     orphan_bytes: AtomicUsize,
 }
@@ -120,6 +124,7 @@ impl<C> Collector<C> {
             slots: (0..participants_max).map(|_| Padded::default()).collect(),
             slots_used: AtomicUsize::new(0),
             retired_bytes_max,
+            pressure: Padded(AtomicU8::new(Pressure::None as u8)),
             orphans: Mutex::new(VecDeque::new()),
             orphan_bytes: AtomicUsize::new(0),
         })
@@ -157,17 +162,36 @@ impl<C> Collector<C> {
         held.sum::<usize>() + self.orphan_bytes.load(Ordering::Relaxed)
     }
 
-    /// How close retired bytes are to their bound. O(participants).
+    /// How close retired bytes were to their bound at the last collection. O(1), one load of a line
+    /// that changes only when this does.
+    #[inline]
     #[must_use]
     pub fn pressure(&self) -> Pressure {
+        match self.pressure.load(Ordering::Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::Slow,
+            _ => Pressure::Refuse,
+        }
+    }
+
+    /// Looks at what all participants hold back. O(participants).
+    fn note_pressure(&self) {
         let retired = self.retired_bytes();
-        if retired >= self.retired_bytes_max {
+        let pressure = if retired >= self.retired_bytes_max {
             Pressure::Refuse
         } else if retired >= self.retired_bytes_max / 2 {
             Pressure::Slow
         } else {
             Pressure::None
+        };
+        if pressure != self.pressure() {
+            self.pressure.store(pressure as u8, Ordering::Relaxed);
         }
+    }
+
+    /// Retired bytes of one participant after which the end of a pin tries to collect.
+    fn collect_bytes(&self) -> usize {
+        COLLECT_BYTES.min(self.retired_bytes_max / 8)
     }
 
     /// Epochs by which the slowest pinned participant is behind: 0 or 1; a lasting 1 is a stall.
@@ -243,6 +267,7 @@ impl<C> Collector<C> {
         let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, bytes) = self.reclaim_passed(&mut orphans, context);
         self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.note_pressure();
         count
     }
 
@@ -331,7 +356,8 @@ impl<C> Participant<C> {
         self.collector.slots[self.index]
             .state
             .store(0, Ordering::Release);
-        if self.retired_since_collect >= COLLECT_COUNT || self.bytes_since_collect >= COLLECT_BYTES
+        if self.retired_since_collect >= COLLECT_COUNT
+            || self.bytes_since_collect >= self.collector.collect_bytes()
         {
             self.collect(context);
         }
@@ -365,6 +391,7 @@ impl<C> Participant<C> {
         self.collector.try_advance();
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
         self.set_limbo_bytes(self.limbo_bytes - bytes);
+        self.collector.note_pressure();
         count
     }
 
@@ -445,16 +472,23 @@ mod tests {
     fn a_left_participants_garbage_is_reclaimed_by_others() {
         let mut collector = Collector::new(2, 150);
         let mut writer = collector.register().unwrap();
+        let mut reader = collector.register().unwrap();
+        reader.pin();
+        // So low a bound makes every pin's end collect.
         retire_one(&mut writer);
         assert_eq!(collector.pressure(), Pressure::Slow);
         retire_one(&mut writer);
         assert_eq!(collector.pressure(), Pressure::Refuse);
         drop(writer);
         let mut reclaimed = 0;
-        while collector.try_advance() && reclaimed == 0 {
+        assert_eq!(collector.collect_orphans(&mut reclaimed), 0);
+        reader.unpin(&mut reclaimed);
+        drop(reader);
+        for _ in 0..3 {
+            collector.try_advance();
             collector.collect_orphans(&mut reclaimed);
         }
-        assert_eq!(reclaimed, 2);
+        assert_eq!((reclaimed, collector.pressure()), (2, Pressure::None));
         Arc::get_mut(&mut collector)
             .unwrap()
             .reclaim_all(&mut reclaimed);

@@ -121,11 +121,16 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_retired_bytes_max(Options::default().retired_bytes_max)
+    }
+
+    fn with_retired_bytes_max(retired_bytes_max: usize) -> Self {
         let clock = Arc::new(TestClock(AtomicU64::new(START_US)));
         let options = Options {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             // Out of memory as soon as there is a limit.
             memory: || usize::MAX,
+            retired_bytes_max,
             ..Options::default()
         };
         let database = Database::open(options).expect("the options are valid");
@@ -552,4 +557,45 @@ fn slices_stay_in_the_database_that_was_selected() {
     }
     drop(turn);
     assert_eq!(text(&out), format!(":{}", limits::SLICE_ENTRIES_MAX + 1));
+}
+
+#[test]
+fn writes_are_slowed_and_then_refused_while_a_stalled_reader_holds_memory_back() {
+    let mut bench = Bench::with_retired_bytes_max(256 * 1024);
+    let mut reader = bench.another();
+    bench.check(&[("SET kept v", "+OK"), ("SET gone v", "+OK")]);
+    let stalled = reader.session.turn();
+    let set = format!("SET key {}", "v".repeat(1000));
+    let mut seen = Vec::new();
+    for _ in 0..1000 {
+        let (reply, outcome) = bench.execute(&set);
+        let delay = match outcome {
+            Outcome::Paused(until) => Some(until - START_US),
+            _ => None,
+        };
+        seen.push((reply, delay));
+    }
+    let (put_off, refused) = ((String::new(), Some(1000)), {
+        let text = CommandError::RetiredMemory.to_string();
+        (format!("-{text}"), None)
+    });
+    let first = seen.iter().position(|seen| *seen == put_off).unwrap();
+    let last = seen.iter().position(|seen| *seen == refused).unwrap();
+    assert!(seen[..first].iter().all(|(reply, _)| reply == "+OK"));
+    for pair in seen[first..last].chunks_exact(2) {
+        assert_eq!((&pair[0], &pair[1].0[..]), (&put_off, "+OK"), "each once");
+    }
+    assert!(seen[last..].iter().all(|seen| *seen == refused));
+    bench.check(&[
+        ("GET kept", "$1 v"),
+        ("DEL gone", ":1"),
+        ("MULTI", "+OK"),
+        ("SET kept w", &refused.0),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of previous errors.",
+        ),
+    ]);
+    drop(stalled);
+    bench.check(&[(&set, "+OK"), ("SET gone v", "+OK"), ("DBSIZE", ":3")]);
 }

@@ -185,6 +185,13 @@ impl Chunked {
         changed(&self.root, self.height, &old.root, old.height, 0, &mut show);
     }
 
+    /// Heap bytes of the nodes that `next`, a later version, does not share: what becomes garbage
+    /// with this version. O(nodes of both that are not shared).
+    #[must_use]
+    pub fn bytes_beyond(&self, next: &Self) -> usize {
+        bytes_beyond(&self.root, self.height, &next.root, next.height)
+    }
+
     /// A column without bytes.
     #[must_use]
     pub const fn empty() -> Self {
@@ -278,6 +285,36 @@ fn changed(
                 };
                 changed(child, height - 1, old, old_height, at, show);
             }
+        }
+    }
+}
+
+/// Heap bytes of a subtree's nodes that do not stand at the same place in another one; both begin
+/// at the same offset of their columns.
+fn bytes_beyond(old: &Node, height: u32, next: &Node, next_height: u32) -> usize {
+    if next_height > height {
+        let first = match next {
+            Node::Interior(children) => &children[0],
+            Node::Hole | Node::Chunk(_) => &Node::Hole,
+        };
+        return bytes_beyond(old, height, first, next_height - 1);
+    }
+    if height == next_height && old.is_same(next) {
+        return 0;
+    }
+    match old {
+        Node::Hole => 0,
+        Node::Chunk(chunk) => ARC_HEADER_BYTES + chunk.len(),
+        Node::Interior(children) => {
+            let below = children.iter().enumerate().map(|(index, child)| {
+                let (next, next_height) = match next {
+                    Node::Interior(nexts) if next_height == height => (&nexts[index], height - 1),
+                    next if next_height < height && index == 0 => (next, next_height),
+                    _ => (&Node::Hole, 0),
+                };
+                bytes_beyond(child, height - 1, next, next_height)
+            });
+            INTERIOR_HEAP_BYTES + below.sum::<usize>()
         }
     }
 }

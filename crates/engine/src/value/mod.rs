@@ -124,6 +124,26 @@ impl ValueRef<'_> {
         }
     }
 
+    /// Heap bytes that become garbage with this value when `next`, its successor, takes its place:
+    /// of a large value, what the two do not share; of a small one none, since it lies in the
+    /// engine's block. O(nodes that are not shared).
+    #[must_use]
+    pub fn bytes_beyond(&self, next: Option<&ValueRef<'_>>) -> usize {
+        let next = next.map(|next| &next.body);
+        match (&self.body, next) {
+            (
+                BodyRef::String(StringRef::Chunked(old)),
+                Some(BodyRef::String(StringRef::Chunked(next))),
+            ) => old.bytes_beyond(next),
+            (BodyRef::Hash(HashRef::Wide(old)), Some(BodyRef::Hash(HashRef::Wide(next)))) => {
+                old.bytes_beyond(next)
+            }
+            (BodyRef::String(StringRef::Chunked(old)), _) => old.heap_bytes(),
+            (BodyRef::Hash(HashRef::Wide(old)), _) => old.heap_bytes(),
+            (BodyRef::String(StringRef::Flat(_)) | BodyRef::Hash(HashRef::Packed(_)), _) => 0,
+        }
+    }
+
     /// The same value for the key that takes it over, or with other attributes (D2): RENAME,
     /// EXPIRE. O(1) for a large value, else O(size).
     #[must_use]

@@ -13,8 +13,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook,
-    Ordered, Point, TreeId, ValueRef, ValueVersion,
+    Body, BodyRef, Chunked, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue,
+    NoHook, Ordered, Point, Pressure, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 use crate::{Masstree, MasstreeSession, Options, Pages};

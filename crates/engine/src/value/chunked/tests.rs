@@ -208,3 +208,22 @@ fn a_version_in_the_making_is_changed_in_place() {
     });
     assert_eq!(cost, Cost::default());
 }
+
+#[test]
+fn what_successive_columns_share_is_the_same_from_either_side() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut column = Chunked::from_bytes(&vec![7; 5 * CHUNK_BYTES]);
+    for step in 0..200 {
+        let offset = random.usize(..=column.len() + 2 * CHUNK_BYTES);
+        let next = column.with_write(offset, &vec![1; random.usize(1..2 * CHUNK_BYTES)]);
+        let (gone, come) = (column.bytes_beyond(&next), next.bytes_beyond(&column));
+        let shared = column.heap_bytes() - gone;
+        assert_eq!(shared, next.heap_bytes() - come, "step {step}");
+        column = next;
+    }
+    assert_eq!(column.bytes_beyond(&column.hand_over()), 0);
+    assert_eq!(
+        column.bytes_beyond(&column.deep_copy()),
+        column.heap_bytes()
+    );
+}

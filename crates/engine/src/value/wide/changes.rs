@@ -76,7 +76,7 @@ impl Subtree {
         }
     }
 
-    fn height(&self) -> usize {
+    pub(super) fn height(&self) -> usize {
         let (mut tree, mut height) = (self, 0);
         while let Node::Interior(children) = &tree.node {
             (tree, height) = (&children[0].tree, height + 1);

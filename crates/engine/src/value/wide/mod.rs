@@ -23,6 +23,7 @@
 //! changes once it is published.
 
 mod balance;
+mod beyond;
 mod changes;
 mod leaf;
 mod remove;

@@ -383,3 +383,34 @@ fn cells_tell_where_large_columns_are() {
         .collect();
     assert_eq!(lengths, [2, 1, flat + 100]);
 }
+
+#[test]
+fn what_successive_rows_share_is_the_same_from_either_side() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut row = filled(3_000);
+    for step in 0..300 {
+        let mut next = row.hand_over();
+        for _ in 0..random.usize(1..4) {
+            let field = numbered(random.usize(..7_000));
+            match random.u8(..4) {
+                0 => drop(next.remove(&field)),
+                1 => {
+                    let large = Chunked::from_bytes(&vec![1; 100_000]);
+                    next.set(&field, Column::Large(large));
+                }
+                _ => {
+                    let value = vec![b'v'; random.usize(..600)];
+                    next.set(&field, Column::Flat(&value));
+                }
+            }
+        }
+        let (gone, come) = (row.bytes_beyond(&next), next.bytes_beyond(&row));
+        let shared = row.heap_bytes() - gone;
+        assert_eq!(shared, next.heap_bytes() - come, "step {step}");
+        assert!(shared > row.heap_bytes() / 2, "step {step}: {shared}");
+        row = next;
+    }
+    assert_eq!(row.bytes_beyond(&row.hand_over()), 0);
+    let other = row.deep_copy();
+    assert_eq!(row.bytes_beyond(&other), row.heap_bytes());
+}

@@ -1,0 +1,63 @@
+//! What becomes of writes while a stalled reader holds back memory that was replaced or removed.
+//!
+//! | the engine's [`Pressure`] | a turn that begins | a write |
+//! |---|---|---|
+//! | `None` | pins | runs |
+//! | `Slow`, from half of the bound | collects, then pins | is put off once, by [`SLOW_WRITE_US`] |
+//! | `Refuse`, from the bound | likewise | fails: [`CommandError::RetiredMemory`] |
+//!
+//! A write that is put off is executed again later, like one that CLIENT PAUSE has caught, so that
+//! nobody sleeps and reads go on. Commands that only remove keys are neither slowed nor refused:
+//! what they retire was there before, and whoever is short of memory wants it gone.
+//!
+//! Deliberately absent: the search for the reader that stalls.
+
+use pando_engine::{Point, Pressure};
+use pando_protocol::command::CommandId;
+
+use super::Turn;
+use crate::client::Client;
+use crate::error::CommandError;
+use crate::limits::SLOW_WRITE_US;
+
+impl Turn<'_> {
+    /// Gives replaced memory back if the engine asks for it. To be called without a pin, which
+    /// would hold off most of it.
+    #[inline]
+    pub(super) fn collect(&mut self) {
+        if self.database.store.pressure() != Pressure::None {
+            self.session.store.maintain(0);
+        }
+    }
+
+    /// What the engine's memory means for a write: until when it is put off, if it is.
+    #[inline]
+    pub(super) fn hold_back(
+        &self,
+        client: &mut Client,
+        id: CommandId,
+    ) -> Result<Option<u64>, CommandError> {
+        let delayed = std::mem::take(&mut client.delayed);
+        match self.database.store.pressure() {
+            Pressure::None => Ok(None),
+            _ if only_removes(id) => Ok(None),
+            Pressure::Slow if delayed => Ok(None),
+            Pressure::Slow => {
+                client.delayed = true;
+                Ok(Some(self.session.now_us + SLOW_WRITE_US))
+            }
+            Pressure::Refuse => Err(CommandError::RetiredMemory),
+        }
+    }
+}
+
+fn only_removes(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Del
+            | CommandId::Unlink
+            | CommandId::Krangedel
+            | CommandId::Flushdb
+            | CommandId::Flushall
+    )
+}

@@ -1,0 +1,95 @@
+//! What a version of a row holds alone: the nodes that its successor does not share.
+//!
+//! Both rows are gone through level by level, from the higher root down. Shared nodes are at the
+//! same level, because all leaves are at one depth (DW2), and what is below a shared node is
+//! shared: so only nodes that one of the two has alone are opened, about one per level between
+//! successive versions.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Chunked, Node, Subtree, WideRow};
+
+impl WideRow {
+    /// Heap bytes of the nodes and large columns that `next`, a later version, does not share: what
+    /// becomes garbage with this version. O(nodes of both that are not shared).
+    #[must_use]
+    pub fn bytes_beyond(&self, next: &Self) -> usize {
+        let (mut olds, mut nexts) = (vec![&self.root], vec![&next.root]);
+        let (mut height, mut next_height) = (self.root.height(), next.root.height());
+        let mut bytes = 0;
+        while !olds.is_empty() {
+            if next_height > height {
+                nexts = children(&nexts);
+                next_height -= 1;
+                continue;
+            }
+            if next_height == height {
+                remove_shared(&mut olds, &mut nexts);
+            }
+            bytes += olds.iter().map(|tree| own_bytes(tree)).sum::<usize>();
+            if height == 0 {
+                return bytes - kept_columns(&olds, &nexts);
+            }
+            olds = children(&olds);
+            if next_height == height {
+                nexts = children(&nexts);
+                next_height -= 1;
+            }
+            height -= 1;
+        }
+        bytes
+    }
+}
+
+fn children<'r>(trees: &[&'r Subtree]) -> Vec<&'r Subtree> {
+    let interior = trees.iter().filter_map(|tree| match &tree.node {
+        Node::Leaf(_) => None,
+        Node::Interior(children) => Some(children),
+    });
+    interior
+        .flat_map(|children| children.iter().map(|child| &child.tree))
+        .collect()
+}
+
+fn remove_shared(olds: &mut Vec<&Subtree>, nexts: &mut Vec<&Subtree>) {
+    let of = |trees: &[&Subtree]| trees.iter().map(|tree| tree.address()).collect();
+    let (old, next): (HashSet<_>, HashSet<_>) = (of(olds), of(nexts));
+    olds.retain(|tree| !next.contains(&tree.address()));
+    nexts.retain(|tree| !old.contains(&tree.address()));
+}
+
+/// Heap bytes of a node without those below it.
+fn own_bytes(tree: &Subtree) -> usize {
+    match &tree.node {
+        Node::Leaf(_) => tree.heap_bytes,
+        Node::Interior(children) => {
+            let below = children.iter().map(|child| child.tree.heap_bytes);
+            tree.heap_bytes - below.sum::<usize>()
+        }
+    }
+}
+
+/// Heap bytes of large columns of the old leaves that a new leaf holds too.
+fn kept_columns(olds: &[&Subtree], nexts: &[&Subtree]) -> usize {
+    fn large(tree: &Subtree) -> &[Chunked] {
+        match &tree.node {
+            Node::Leaf(leaf) => leaf.large.as_slice(),
+            Node::Interior(_) => &[],
+        }
+    }
+    let kept = olds.iter().flat_map(|tree| large(tree)).filter(|old| {
+        let mut columns = nexts.iter().flat_map(|tree| large(tree));
+        columns.any(|next| next.is_same(old))
+    });
+    kept.map(Chunked::heap_bytes).sum()
+}
+
+impl Subtree {
+    fn address(&self) -> *const u8 {
+        match &self.node {
+            Node::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
+            Node::Interior(children) => Arc::as_ptr(children).cast(),
+        }
+    }
+}
