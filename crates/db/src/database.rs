@@ -25,6 +25,8 @@ use thiserror::Error;
 
 use crate::acknowledge::{Acknowledgement, EpochLog};
 use crate::cursors::Cursors;
+use crate::durable::hook::record_mapping;
+use crate::durable::{self, Durable, RecoveryError};
 use crate::eviction::{Access, Eviction, Evictor};
 use crate::expiry::ExpiryIndex;
 use crate::limits;
@@ -49,6 +51,9 @@ pub enum OpenError {
         /// The range.
         expected: &'static str,
     },
+    /// What is on disk cannot be recovered.
+    #[error(transparent)]
+    Recovery(#[from] Box<RecoveryError>),
     /// The background thread could not be started.
     #[error("cannot start the maintenance thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -77,6 +82,45 @@ impl Counters {
     }
 }
 
+/// Refuses options that are out of their range.
+fn check_options(options: &Options) -> Result<(), OpenError> {
+    check(
+        "databases",
+        options.databases,
+        1,
+        limits::DATABASES_MAX,
+        "1 to 1024",
+    )?;
+    let sessions_max = pando_engine::limits::SESSIONS_MAX;
+    check(
+        "sessions_max",
+        options.sessions_max,
+        2,
+        sessions_max,
+        "2 to 1024",
+    )?;
+    let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
+    check(
+        "key_bytes_max",
+        options.key_bytes_max,
+        1,
+        key_bytes_max,
+        "1 to 65536",
+    )?;
+    Ok(())
+}
+
+/// What a database is made of.
+pub(crate) struct Parts {
+    pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) store: Store,
+    pub(crate) expiry: ExpiryIndex,
+    /// One for each database.
+    pub(crate) trees: Vec<TreeId>,
+    pub(crate) log: Option<Arc<dyn EpochLog>>,
+    pub(crate) durable: Option<Durable>,
+}
+
 /// What stands behind a database number (B1).
 #[derive(Debug)]
 struct DatabaseSlot {
@@ -93,6 +137,8 @@ pub struct Database {
     pub(crate) store: Store,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
+    /// What a database on disk has beside its log.
+    pub(crate) durable: Option<Durable>,
     pub(crate) cursors: Cursors,
     pub(crate) eviction: Eviction,
     pub(crate) watchers: Watchers,
@@ -113,8 +159,16 @@ pub struct Database {
 impl Database {
     /// Opens an empty database and starts its maintenance thread, which ticks the log epoch, purges
     /// tombstones and removes expired keys until [`Self::close`].
+    ///
+    /// One that is kept on disk ([`Options::durability`]) is recovered first.
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
-        Self::open_with(options, None)
+        match options.durability.clone() {
+            None => Self::open_with(options, None),
+            Some(durability) => {
+                check_options(&options)?;
+                durable::open(options, durability)
+            }
+        }
     }
 
     /// As [`Self::open`], with what makes epochs durable: the log, or a test's stand-in.
@@ -122,34 +176,30 @@ impl Database {
         options: Options,
         log: Option<Arc<dyn EpochLog>>,
     ) -> Result<Arc<Self>, OpenError> {
-        check(
-            "databases",
-            options.databases,
-            1,
-            limits::DATABASES_MAX,
-            "1 to 1024",
-        )?;
-        let sessions_max = pando_engine::limits::SESSIONS_MAX;
-        check(
-            "sessions_max",
-            options.sessions_max,
-            2,
-            sessions_max,
-            "2 to 1024",
-        )?;
-        let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
-        check(
-            "key_bytes_max",
-            options.key_bytes_max,
-            1,
-            key_bytes_max,
-            "1 to 65536",
-        )?;
+        check_options(&options)?;
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
         let store = Store::open(&options, Arc::clone(&epochs));
-        let slots = (0..options.databases)
-            .map(|_| DatabaseSlot {
-                tree: AtomicU32::new(store.create_tree().0),
+        let trees = (0..options.databases)
+            .map(|_| store.create_tree())
+            .collect();
+        let parts = Parts {
+            epochs,
+            store,
+            expiry: ExpiryIndex::new(),
+            trees,
+            log,
+            durable: None,
+        };
+        Self::assemble(options, parts)
+    }
+
+    /// Makes a database of its parts and starts its maintenance thread.
+    pub(crate) fn assemble(options: Options, parts: Parts) -> Result<Arc<Self>, OpenError> {
+        let slots = parts
+            .trees
+            .iter()
+            .map(|tree| DatabaseSlot {
+                tree: AtomicU32::new(tree.0),
                 changed_in: AtomicU64::new(0),
             })
             .collect();
@@ -158,10 +208,11 @@ impl Database {
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
             cursors: Cursors::new(options.seed),
             options,
-            acknowledgement: Acknowledgement::new(Arc::clone(&epochs), log),
-            epochs,
-            store,
-            expiry: ExpiryIndex::new(),
+            acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
+            epochs: parts.epochs,
+            store: parts.store,
+            expiry: parts.expiry,
+            durable: parts.durable,
             eviction: Eviction::default(),
             watchers: Watchers::default(),
             watch_horizon: WatchHorizon::default(),
@@ -205,6 +256,10 @@ impl Database {
         let random = fastrand::Rng::with_seed(self.options.seed.wrapping_add(gate as u64));
         Ok(SessionState {
             store,
+            log: self
+                .durable
+                .as_ref()
+                .map(|durable| durable.log.session(gate)),
             gate,
             counters,
             random,
@@ -251,6 +306,24 @@ impl Database {
         LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
     }
 
+    /// The trees of all databases, those included that the configuration does not show (B1).
+    pub(crate) fn mapping(&self) -> Vec<TreeId> {
+        let hidden = self
+            .durable
+            .iter()
+            .flat_map(|durable| &durable.hidden_trees);
+        let shown = (0..self.databases()).map(|index| self.tree(index));
+        shown.chain(hidden.copied()).collect()
+    }
+
+    /// Records a change of the mapping in the session's log. The caller holds all gates (B1).
+    fn record_mapping(&self, session: &mut SessionState) {
+        if let (Some(durable), Some(log)) = (&self.durable, &mut session.log) {
+            let changes = durable.mapping_changes.fetch_add(1, Ordering::Relaxed) + 1;
+            record_mapping(log, changes, self.mapping().into_iter());
+        }
+    }
+
     /// Gives database `index` another tree; returns the one that it had.
     fn set_tree(&self, index: usize, tree: TreeId) -> TreeId {
         let slot = &self.slots[index];
@@ -266,6 +339,7 @@ impl Database {
                 let tree = self.set_tree(first, self.tree(second));
                 self.set_tree(second, tree);
             });
+            self.record_mapping(session);
         }
     }
 
@@ -280,6 +354,7 @@ impl Database {
             self.store.drop_tree(old);
             self.expiry.drop_tree(old);
         });
+        self.record_mapping(session);
     }
 
     /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.

@@ -22,6 +22,11 @@ pub fn restore(input: &[u8]) {
     check_payload(&sealed);
 }
 
+/// Takes `input` for log records: each is built and applied, or refused.
+pub fn records(input: &[u8]) {
+    crate::durable::record::fuzz(input);
+}
+
 /// Whether the payload is accepted.
 fn check_payload(payload: &[u8]) -> bool {
     let Ok(Decoded { body, .. }) = dump::decode(payload, BOUNDS) else {

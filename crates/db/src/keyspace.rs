@@ -8,6 +8,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use pando_durability::log::LogSession;
 use pando_engine::{
     Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, LogEpoch, Point,
     Pressure, Probe, StringRef, TreeId, ValueRef, ValueVersion,
@@ -15,6 +16,7 @@ use pando_engine::{
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
+use crate::durable::hook::Recorder;
 use crate::error::CommandError;
 use crate::memcached::MemcachedCounters;
 use crate::options::EngineKind;
@@ -56,25 +58,53 @@ struct Effects {
     expired: bool,
 }
 
-impl CommitHook for Effects {
+/// Notes what an update commits, and writes its log record.
+struct Hook<'l> {
+    effects: Effects,
+    recorder: Recorder<'l>,
+}
+
+impl<'l> Hook<'l> {
+    #[inline]
+    fn new(now: Milliseconds, log: Option<&'l mut LogSession>) -> Self {
+        Self {
+            effects: Effects {
+                now,
+                ..Effects::default()
+            },
+            recorder: Recorder::new(log),
+        }
+    }
+
+    /// After the update.
+    #[inline]
+    fn finish(self, key: Key<'_>) -> Effects {
+        self.recorder.finish(key);
+        self.effects
+    }
+}
+
+impl CommitHook for Hook<'_> {
     #[inline]
     fn committed(
         &mut self,
-        _: Key<'_>,
+        key: Key<'_>,
         old: Option<ValueRef<'_>>,
         new: Option<ValueRef<'_>>,
-        _: ValueVersion,
+        version: ValueVersion,
     ) {
+        self.recorder.committed(key, old, new, version);
+        let effects = &mut self.effects;
         let replaced = old.and_then(|value| value.attributes.deadline);
         let deadline = new.and_then(|value| value.attributes.deadline);
-        self.committed = Some(if new.is_some() {
+        effects.committed = Some(if new.is_some() {
             Committed::Written
         } else {
             Committed::Removed
         });
-        self.deadline_changed = replaced != deadline;
-        self.replaced = replaced;
-        self.expired = replaced.is_some_and(|at| at.0 <= self.now);
+        effects.deadline_changed = replaced != deadline;
+        effects.replaced = replaced;
+        effects.expired = replaced.is_some_and(|at| at.0 <= effects.now);
     }
 }
 
@@ -313,13 +343,10 @@ impl<'t> Keyspace<'t> {
         self.check_key(key)?;
         let key = Key::new(self.tree, key);
         let now = self.now();
-        let mut effects = Effects {
-            now,
-            ..Effects::default()
-        };
         let (observes, touch) = (self.session.observes, self.session.touch());
+        let mut hook = Hook::new(now, self.session.log.as_mut());
         let mut seen = None;
-        let version = self.session.store.update(key, &mut effects, |old| {
+        let version = self.session.store.update(key, &mut hook, |old| {
             if observes {
                 seen = old.as_ref().map(|old| old.version);
             }
@@ -331,6 +358,9 @@ impl<'t> Keyspace<'t> {
                 old => touch.decided(decide(old), old.map(|old| old.mark)),
             }
         });
+        let effects = hook.finish(key);
+        #[cfg(test)]
+        self.split_group(key);
         self.settle(key, &effects);
         if observes {
             self.observe_key(key, version.or(seen));
@@ -371,6 +401,20 @@ impl<'t> Keyspace<'t> {
             }
         });
         removed.is_ok() && there
+    }
+
+    /// A planted bug: the epoch ends in the middle of a transaction.
+    #[cfg(test)]
+    fn split_group(&mut self, key: Key<'_>) {
+        use crate::durable::testing::{Fault, is};
+        if is(Fault::GroupSplit) && key.bytes.starts_with(b"account") {
+            let epoch = self.database.epochs.current();
+            self.session.end_group(epoch);
+            self.session.hand_over();
+            self.database.epochs.tick();
+            let log = self.database.log().expect("there is a log");
+            log.close_epoch(epoch.0, self.now());
+        }
     }
 
     /// What follows a commit: counters and the expiry index.
@@ -424,18 +468,12 @@ impl<'t> Keyspace<'t> {
     ) -> Effects {
         let now = self.now();
         let key = Key::new(tree, key);
-        let mut effects = Effects {
-            now,
-            ..Effects::default()
-        };
-        self.session
-            .store
-            .update(key, &mut effects, |old| match old {
-                Some(value) if is_expired(&value.attributes, now) || may_go(&value) => {
-                    Decision::Remove
-                }
-                _ => Decision::Keep,
-            });
+        let mut hook = Hook::new(now, self.session.log.as_mut());
+        self.session.store.update(key, &mut hook, |old| match old {
+            Some(value) if is_expired(&value.attributes, now) || may_go(&value) => Decision::Remove,
+            _ => Decision::Keep,
+        });
+        let effects = hook.finish(key);
         self.settle(key, &effects);
         effects
     }

@@ -17,6 +17,7 @@ mod commands;
 mod cursors;
 mod database;
 mod dump;
+mod durable;
 mod error;
 mod eviction;
 mod expiry;
@@ -40,6 +41,10 @@ pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
 pub use database::{Database, OpenError};
+pub use durable::{
+    CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions,
+    Malformed, OnProgress, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError, check,
+};
 pub use error::CommandError;
 pub use eviction::EvictionPolicy;
 pub use keyspace::Keyspace;

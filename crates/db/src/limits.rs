@@ -53,6 +53,26 @@ pub const EPOCH_INTERVAL_MS: u64 = 50;
 /// Milliseconds that the end of an epoch waits for a command that holds all gates.
 pub const TICK_PATIENCE_MS: u64 = 20;
 
+/// Bytes of a segment of the log, unless the configuration says otherwise.
+pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes handed over to the log and not yet written at which turns wait, likewise.
+pub const PENDING_LOG_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Checkpoints that are kept, the newest included.
+pub const CHECKPOINTS_KEPT: usize = 2;
+
+/// Keys of a range that one thread of a checkpoint takes at a time, and the most ranges of a tree.
+pub const CHECKPOINT_RANGE_KEYS: u64 = 64 * 1024;
+/// See [`CHECKPOINT_RANGE_KEYS`].
+pub const CHECKPOINT_RANGES_MAX: usize = 256;
+
+/// Longest pause that a checkpoint makes at a time to keep its pace, in milliseconds.
+pub const CHECKPOINT_PACE_MS_MAX: u64 = 200;
+
+/// Bytes of log groups that recovery puts back at a time.
+pub const REPLAY_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
 /// How long a WATCH on an absent key holds tombstones back, in milliseconds. A transaction that
 /// comes later is refused when it cannot be told whether the key was there in between.
 pub const WATCH_AGE_MAX_MS: u64 = 60_000;

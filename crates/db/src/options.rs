@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
+use crate::durable::DurabilityOptions;
 use crate::limits;
 
 /// The engines that can hold the keyspace.
@@ -83,6 +84,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// What `max_memory` is compared with; default a meter that says 0.
     pub memory: MemoryMeter,
+    /// Where the database is kept; default nowhere: it is in memory only.
+    pub durability: Option<DurabilityOptions>,
     /// Seed of RANDOMKEY, HRANDFIELD and scan cursors; default random.
     pub seed: u64,
 }
@@ -100,6 +103,7 @@ impl Default for Options {
             retired_bytes_max: pando_masstree::limits::RETIRED_BYTES_MAX,
             clock: Arc::new(SystemClock),
             memory: || 0,
+            durability: None,
             seed: fastrand::u64(..),
         }
     }

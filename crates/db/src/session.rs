@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pando_durability::log::LogSession;
 use pando_engine::{LogEpoch, Point};
 
 use crate::database::Database;
@@ -23,6 +24,8 @@ pub struct Session {
 #[derive(Debug)]
 pub(crate) struct SessionState {
     pub(crate) store: StoreSession,
+    /// Where commits are recorded, if the database is kept on disk.
+    pub(crate) log: Option<LogSession>,
     pub(crate) gate: usize,
     pub(crate) counters: Arc<SessionCounters>,
     pub(crate) random: fastrand::Rng,
@@ -42,6 +45,37 @@ impl SessionState {
     #[inline]
     pub(crate) fn touch(&mut self) -> Touch {
         self.access.touch(&mut self.random)
+    }
+
+    /// What was recorded since the last call is a group of this epoch, recovered whole or not at
+    /// all. Nothing recorded: nothing happens.
+    #[inline]
+    pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
+        if let Some(log) = &mut self.log {
+            log.end_group(epoch.0);
+        }
+    }
+
+    /// Whether something was recorded since the last group ended.
+    #[inline]
+    pub(crate) fn has_group(&self) -> bool {
+        self.log.as_ref().is_some_and(LogSession::has_group)
+    }
+
+    /// Gives the groups to the log: before the gate goes under which they were made.
+    #[inline]
+    pub(crate) fn hand_over(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.hand_over();
+        }
+    }
+
+    /// Waits while the log has too much to write: before a gate is taken.
+    #[inline]
+    pub(crate) fn wait_for_room(&self) {
+        if let Some(log) = &self.log {
+            log.wait_for_room();
+        }
     }
 
     /// Notes that the reply may tell of this epoch (AK4).

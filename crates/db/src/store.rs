@@ -69,6 +69,10 @@ impl Store {
         on!(Store, self, engine => engine.create_tree())
     }
 
+    pub(crate) fn restore_tree(&self, tree: TreeId) {
+        on!(Store, self, engine => engine.restore_tree(tree));
+    }
+
     pub(crate) fn drop_tree(&self, tree: TreeId) {
         on!(Store, self, engine => engine.drop_tree(tree));
     }
@@ -179,6 +183,15 @@ pub(crate) enum OrderedSession<'s> {
 pub(crate) struct WalkingSession<'s>(&'s mut <Mercury as Engine>::Session);
 
 impl StoreSession {
+    /// Keys that cut a tree of an ordered engine into parts; see [`Ordered::boundaries`].
+    pub(crate) fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        match self {
+            Self::Masstree(session) => session.boundaries(tree, parts),
+            Self::Mercury(_) => Vec::new(),
+            Self::Reference(session) => session.boundaries(tree, parts),
+        }
+    }
+
     pub(crate) fn listing(&mut self) -> Listing<'_> {
         match self {
             Self::Masstree(session) => Listing::Ordered(OrderedSession::Masstree(session)),

@@ -190,6 +190,7 @@ impl<'t> Turn<'t> {
     fn let_go(&mut self) {
         if !matches!(self.held, Held::Nothing) {
             self.end_group();
+            self.session.hand_over();
             self.session.store.unpin();
             self.held = Held::Nothing;
         }
@@ -198,6 +199,7 @@ impl<'t> Turn<'t> {
     pub(crate) fn hold_own(&mut self) {
         if !matches!(self.held, Held::Own { .. }) {
             self.let_go();
+            self.session.wait_for_room();
             let gate = self.database.gates.enter(self.session.gate);
             self.held = Held::Own { _gate: gate };
             self.collect();
@@ -209,6 +211,7 @@ impl<'t> Turn<'t> {
     pub(crate) fn hold_all(&mut self) {
         if !matches!(self.held, Held::All { .. }) {
             self.let_go();
+            self.session.wait_for_room();
             let gates = self.database.gates.enter_all();
             self.held = Held::All { _gates: gates };
             self.session.store.pin();
@@ -225,11 +228,18 @@ impl<'t> Turn<'t> {
         if let Some(begun) = self.whole_since.take() {
             let now = self.session.now_us / 1000;
             let acknowledgement = &self.database.acknowledgement;
-            let epoch = acknowledgement.end_whole(begun, now, |_| {});
+            let session = &mut *self.session;
+            let epoch = acknowledgement.end_whole(begun, now, |epoch| {
+                session.end_group(epoch);
+                session.hand_over();
+            });
             if epoch != begun {
                 // What it wrote and read carries the epoch in which it began.
                 self.session.observe(epoch);
             }
+        } else if self.session.has_group() {
+            let epoch = self.database.epochs.current();
+            self.session.end_group(epoch);
         }
     }
 

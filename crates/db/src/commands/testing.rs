@@ -21,7 +21,7 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 use crate::clock::{Clock, Milliseconds};
 use crate::error::CommandError;
 use crate::turn::HostProgress;
-use crate::{Client, Database, EpochLog, Host, Options, Outcome, Session, Turn};
+use crate::{Client, Database, EpochLog, Host, OpenError, Options, Outcome, Session, Turn};
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
@@ -111,6 +111,16 @@ impl Shell {
         database.set_active_expire(false);
         database.close();
         Self::open(database, clock)
+    }
+
+    /// A connection to a database that is kept on disk, at this time of its clock; its epochs end
+    /// when the test says so.
+    pub(crate) fn on_disk(mut options: Options, now_ms: Milliseconds) -> Result<Self, OpenError> {
+        let clock = Arc::new(TestClock(AtomicU64::new(now_ms * 1000)));
+        options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        let database = Database::open(options)?;
+        database.close();
+        Ok(Self::open(database, clock))
     }
 
     /// What the database knows of the connection.

@@ -1,0 +1,541 @@
+//! Taking a checkpoint while the database is being served.
+//!
+//! ```text
+//! begin (all gates: start epoch, mapping) ─► scan (threads, slices) ─► settle (all gates: end
+//!   epoch; it is closed and durable) ─► manifest ─► older checkpoints and log segments go
+//! ```
+//! The trees are cut into chunks along their own shape; threads take the next chunk when they are
+//! done with one. An engine without key order is one chunk per tree, walked by its cursor. A slice
+//! of a scan is a turn of its own, bounded in entries and bytes; it fills a block buffer, which is
+//! written when the turn is over. A large value is handed over to the writer by its root, O(1), and
+//! written piece by piece outside the turn.
+//!
+//! Invariants:
+//! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
+//!   scan begins; the mapping is that of this moment.
+//! - **CW2** The end epoch is taken under all gates after the scan, so no group of a later epoch is
+//!   in the checkpoint, and it is durable in the log before the manifest counts.
+//! - **CW3** Log segments go only below the start of the older of the two checkpoints that stay.
+//! - **CW4** No disk is waited for in a turn.
+//!
+//! Deliberately absent: a picture of one moment. Recovery replays the log over the checkpoint.
+
+use std::ops::Bound;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pando_durability::checkpoint::{
+    self, CheckpointError, LargeValue, Manifest, PartSummary, PartWriter,
+};
+use pando_durability::log::{LogError, LogState};
+use pando_engine::{Direction, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
+use thiserror::Error;
+
+use super::about::About;
+use super::bytes::Sink;
+#[cfg(test)]
+use super::testing::{Fault, is};
+use super::{Durable, record, value};
+use crate::clock::Milliseconds;
+use crate::database::{Database, lock};
+use crate::limits;
+use crate::session::SessionState;
+use crate::store::{Listing, StoreSession};
+use crate::turn::Turn;
+
+/// How a checkpoint is taken; each field says its default.
+#[derive(Clone)]
+pub struct CheckpointOptions {
+    /// Threads that scan and write; default 1.
+    pub threads: usize,
+    /// Bytes per second that all of them write together; default no bound.
+    pub bytes_per_second: Option<u64>,
+    /// Is told how many entries have been written, and of about how many; default nobody.
+    pub progress: Option<Arc<dyn Fn(u64, u64) + Send + Sync>>,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            bytes_per_second: None,
+            progress: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for CheckpointOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckpointOptions")
+            .field("threads", &self.threads)
+            .field("bytes_per_second", &self.bytes_per_second)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no checkpoint.
+#[derive(Debug, Error)]
+pub enum CheckpointFailure {
+    /// The database is kept in memory only.
+    #[error("nothing is kept on disk: there is no --data-dir")]
+    NotDurable,
+    /// Another one is being taken.
+    #[error("a checkpoint is being taken already")]
+    Busy,
+    /// The database is being closed.
+    #[error("the checkpoint was given up")]
+    Stopped,
+    /// No session is free for a thread.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+    /// The files cannot be written.
+    #[error(transparent)]
+    Files(#[from] CheckpointError),
+    /// The log cannot make the end epoch durable, or segments cannot be recycled.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// A checkpoint that was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// What was written before this epoch is in it.
+    pub start: u64,
+    /// Nothing written after this epoch is in it.
+    pub end: u64,
+    /// When it was complete, in milliseconds since the Unix epoch.
+    pub wall_ms: Milliseconds,
+    /// Keys.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// Log segments that became free.
+    pub recycled: usize,
+}
+
+/// A range of keys of one tree.
+struct Range {
+    tree: TreeId,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+}
+
+/// What the threads of one checkpoint share.
+struct Work<'a> {
+    database: &'a Database,
+    durable: &'a Durable,
+    options: &'a CheckpointOptions,
+    start: u64,
+    ranges: Vec<Range>,
+    next: AtomicUsize,
+    entries: AtomicU64,
+    total: u64,
+    /// One of the threads has failed, or all are to stop.
+    stop: AtomicBool,
+    pace: Mutex<Pace>,
+}
+
+/// A token bucket: bytes may be written as time goes by.
+struct Pace {
+    began: Instant,
+    bytes: u64,
+}
+
+impl Database {
+    /// Writes all trees to a checkpoint while the database is being served, and lets older ones and
+    /// log segments go that are not needed any more. Waits for disks; the caller has no turn open.
+    pub fn checkpoint(
+        &self,
+        options: &CheckpointOptions,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
+        let durable = self.durable.as_ref().ok_or(CheckpointFailure::NotDurable)?;
+        let Ok(mut kept) = durable.checkpoints.try_lock() else {
+            return Err(CheckpointFailure::Busy);
+        };
+        let began = Instant::now();
+        let (start, mut about) = self.begin_checkpoint(durable);
+        #[cfg(test)]
+        let start = start
+            + if is(Fault::CheckpointStartsLate) {
+                2
+            } else {
+                0
+            };
+        let work = self.divide(durable, options, start, &about.trees)?;
+        let parts = work.run()?;
+        let end = self.settle_checkpoint(durable, &work)?;
+        about.written = durable.log.written().min(end);
+        let now = self.options.clock.now_us() / 1000;
+        let options = &durable.options;
+        let manifest = checkpoint::publish(
+            &*options.disk,
+            &options.data_directory,
+            (start, end),
+            now,
+            parts,
+            &about.encode(),
+        )?;
+        let recycled = retire(durable, &manifest, &mut kept)?;
+        let report = CheckpointReport {
+            start,
+            end,
+            wall_ms: now,
+            entries: manifest.entries(),
+            bytes: manifest.bytes(),
+            took_us: began.elapsed().as_micros() as u64,
+            recycled,
+        };
+        *lock(&durable.last) = Some(report);
+        Ok(report)
+    }
+
+    /// The last checkpoint that was taken since the database was opened.
+    #[must_use]
+    pub fn last_checkpoint(&self) -> Option<CheckpointReport> {
+        self.durable
+            .as_ref()
+            .and_then(|durable| *lock(&durable.last))
+    }
+
+    /// Asks a checkpoint that is being taken to be given up.
+    pub fn stop_checkpoint(&self) {
+        if let Some(durable) = &self.durable {
+            durable.stopping.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The start epoch and the mapping (CW1).
+    fn begin_checkpoint(&self, durable: &Durable) -> (u64, About) {
+        durable.stopping.store(false, Ordering::Relaxed);
+        let gates = self.gates.enter_all();
+        let start = self.epochs.current().0;
+        let about = About {
+            identity: durable.identity,
+            written: 0,
+            changes: durable.mapping_changes.load(Ordering::Relaxed),
+            trees: self.mapping(),
+        };
+        drop(gates);
+        (start, about)
+    }
+
+    /// Cuts the trees into ranges.
+    fn divide<'a>(
+        &'a self,
+        durable: &'a Durable,
+        options: &'a CheckpointOptions,
+        start: u64,
+        trees: &[TreeId],
+    ) -> Result<Work<'a>, CheckpointFailure> {
+        let mut state = self.open_session()?;
+        let mut ranges = Vec::new();
+        let mut total = 0;
+        for tree in trees {
+            let keys = self.store.len(*tree);
+            total += keys;
+            let parts = (keys / limits::CHECKPOINT_RANGE_KEYS + 1) as usize;
+            let parts = parts.min(limits::CHECKPOINT_RANGES_MAX);
+            let mut turn = Turn::begin(self, &mut state);
+            let cuts = turn.session_mut().store.boundaries(*tree, parts);
+            drop(turn);
+            let froms = [None].into_iter().chain(cuts.iter().cloned().map(Some));
+            let tos = cuts.iter().cloned().map(Some).chain([None]);
+            ranges.extend(froms.zip(tos).map(|(from, to)| Range {
+                tree: *tree,
+                from,
+                to,
+            }));
+        }
+        self.close_session(&state);
+        Ok(Work {
+            database: self,
+            durable,
+            options,
+            start,
+            ranges,
+            next: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            total,
+            stop: AtomicBool::new(false),
+            pace: Mutex::new(Pace {
+                began: Instant::now(),
+                bytes: 0,
+            }),
+        })
+    }
+
+    /// Takes the end epoch and waits until it is durable (CW2).
+    fn settle_checkpoint(
+        &self,
+        durable: &Durable,
+        work: &Work<'_>,
+    ) -> Result<u64, CheckpointFailure> {
+        let gates = self.gates.enter_all();
+        let end = self.epochs.current().0;
+        drop(gates);
+        #[cfg(test)]
+        if is(Fault::CheckpointNotAwaited) {
+            return Ok(end);
+        }
+        if end == self.epochs.current().0 {
+            self.end_epoch();
+        }
+        durable.log.want(end);
+        while durable.log.durable() < end {
+            match durable.log.state() {
+                LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
+                LogState::Full { reason } => return Err(LogError::Full(reason).into()),
+                LogState::Open if work.is_stopped() => return Err(CheckpointFailure::Stopped),
+                LogState::Open => durable.wait_for_durable(Duration::from_millis(20)),
+            }
+        }
+        Ok(end)
+    }
+}
+
+/// Lets go of what the two newest checkpoints do not need (CW3); returns how many segments.
+fn retire(
+    durable: &Durable,
+    manifest: &Manifest,
+    kept: &mut MutexGuard<'_, Vec<u64>>,
+) -> Result<usize, CheckpointFailure> {
+    let options = &durable.options;
+    kept.insert(0, manifest.start);
+    kept.truncate(limits::CHECKPOINTS_KEPT);
+    checkpoint::remove_others(&*options.disk, &options.data_directory, kept)?;
+    if kept.len() < limits::CHECKPOINTS_KEPT {
+        // The log alone stands in for the older checkpoint.
+        return Ok(0);
+    }
+    let oldest = *kept.last().expect("there are some");
+    Ok(durable.log.recycle_below(oldest)?)
+}
+
+impl Work<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.durable.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Scans and writes everything.
+    fn run(&self) -> Result<Vec<PartSummary>, CheckpointFailure> {
+        let threads = self.options.threads.clamp(1, self.ranges.len().max(1)) as u32;
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .map(|part| scope.spawn(move || self.run_part(part)))
+                .collect();
+            let mut results = vec![self.run_part(0)];
+            for other in others {
+                results.push(other.join().expect("a writing thread does not panic"));
+            }
+            results.into_iter().collect()
+        })
+    }
+
+    fn run_part(&self, part: u32) -> Result<PartSummary, CheckpointFailure> {
+        let mut state = self.database.open_session()?;
+        let result = self.write_part(part, &mut state);
+        self.database.close_session(&state);
+        if result.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn write_part(
+        &self,
+        part: u32,
+        state: &mut SessionState,
+    ) -> Result<PartSummary, CheckpointFailure> {
+        let options = &self.durable.options;
+        let disk = Arc::clone(&options.disk);
+        let mut writer = PartWriter::create(disk, &options.data_directory, self.start, part)?;
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(range) = self.ranges.get(index) else {
+                return Ok(writer.finish()?);
+            };
+            let sorted = matches!(state.store.listing(), Listing::Ordered(_));
+            writer.begin_chunk(range.tree.0, sorted);
+            self.write_range(range, state, &mut writer)?;
+            writer.end_chunk();
+        }
+    }
+
+    fn write_range(
+        &self,
+        range: &Range,
+        state: &mut SessionState,
+        writer: &mut PartWriter,
+    ) -> Result<(), CheckpointFailure> {
+        let mut position = Position::of(range);
+        let mut written = writer.bytes();
+        loop {
+            let mut slice = Slice::new(range, writer);
+            let mut turn = Turn::begin(self.database, state);
+            let next = slice.take(&mut turn.session_mut().store, &position);
+            drop(turn);
+            let Slice { entries, large, .. } = slice;
+            // CW4: what follows waits for the disk.
+            for (key, version, value) in large {
+                write_large(writer, &key, version, &value)?;
+            }
+            if writer.is_full() {
+                writer.flush()?;
+            }
+            self.tell(entries);
+            if self.is_stopped() {
+                return Err(CheckpointFailure::Stopped);
+            }
+            self.wait_for_pace(writer.bytes() - written);
+            written = writer.bytes();
+            match next {
+                Some(next) => position = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn tell(&self, entries: u64) {
+        let written = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
+        if let Some(progress) = &self.options.progress {
+            progress(written, self.total.max(written));
+        }
+    }
+
+    /// Waits until so many more bytes may have been written.
+    fn wait_for_pace(&self, bytes: u64) {
+        let Some(rate) = self.options.bytes_per_second else {
+            return;
+        };
+        let due = {
+            let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+            pace.bytes += bytes;
+            let due = Duration::from_secs_f64(pace.bytes as f64 / rate.max(1) as f64);
+            pace.began + due
+        };
+        let wait = due.saturating_duration_since(Instant::now());
+        std::thread::sleep(wait.min(Duration::from_millis(limits::CHECKPOINT_PACE_MS_MAX)));
+    }
+}
+
+/// Where a range is gone on with.
+enum Position {
+    /// An engine with order: at this key or behind it.
+    Key(Bound<Vec<u8>>),
+    /// One without: at this cursor.
+    Cursor(u64),
+}
+
+impl Position {
+    fn of(range: &Range) -> Self {
+        Self::Key(range.from.clone().map_or(Bound::Unbounded, Bound::Included))
+    }
+}
+
+/// What one turn of a scan takes.
+struct Slice<'s> {
+    to: Option<&'s [u8]>,
+    writer: &'s mut PartWriter,
+    scratch: Vec<u8>,
+    entries: u64,
+    tree: TreeId,
+    large: Vec<(Vec<u8>, ValueVersion, NewValue<'static>)>,
+}
+
+impl<'s> Slice<'s> {
+    fn new(range: &'s Range, writer: &'s mut PartWriter) -> Self {
+        Self {
+            to: range.to.as_deref(),
+            writer,
+            scratch: Vec::new(),
+            entries: 0,
+            tree: range.tree,
+            large: Vec::new(),
+        }
+    }
+
+    /// Takes entries from `position` on; returns where to go on, unless the range has ended.
+    fn take(&mut self, store: &mut StoreSession, position: &Position) -> Option<Position> {
+        let tree = self.tree;
+        match store.listing() {
+            Listing::Ordered(mut session) => {
+                let from = match position {
+                    Position::Key(from) => from.as_ref().map(Vec::as_slice),
+                    Position::Cursor(_) => unreachable!("the engine keeps its keys in order"),
+                };
+                let mut last = None;
+                session.scan(tree, from, Direction::Forward, |key, value| {
+                    if self.to.is_some_and(|to| key >= to) {
+                        return ControlFlow::Break(());
+                    }
+                    self.visit(key, value);
+                    if self.is_full() {
+                        last = Some(key.to_vec());
+                        return ControlFlow::Break(());
+                    }
+                    ControlFlow::Continue(())
+                });
+                last.map(|last| Position::Key(Bound::Excluded(last)))
+            }
+            Listing::Walking(mut session) => {
+                let mut cursor = match position {
+                    Position::Cursor(cursor) => *cursor,
+                    Position::Key(_) => 0,
+                };
+                loop {
+                    cursor = session.walk(tree, cursor, |key, value| self.visit(key, value));
+                    if cursor == 0 {
+                        return None;
+                    }
+                    if self.is_full() {
+                        return Some(Position::Cursor(cursor));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let entries = self.entries >= limits::SLICE_ENTRIES_MAX as u64;
+        entries || self.writer.is_full() || !self.large.is_empty()
+    }
+
+    fn visit(&mut self, key: &[u8], value: ValueRef<'_>) {
+        self.entries += 1;
+        if record::is_small(value) {
+            self.scratch.clear();
+            self.scratch.put(&value.version.to_bits().to_le_bytes());
+            value::put_value(&mut self.scratch, value);
+            self.writer.entry(key, &self.scratch);
+        } else {
+            self.large
+                .push((key.to_vec(), value.version, value.hand_over()));
+        }
+    }
+}
+
+/// A large value goes to the writer as it is encoded.
+struct LargeSink<'a, 'p>(&'a mut LargeValue<'p>);
+
+impl Sink for LargeSink<'_, '_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+}
+
+fn write_large(
+    writer: &mut PartWriter,
+    key: &[u8],
+    version: ValueVersion,
+    new: &NewValue<'_>,
+) -> Result<(), CheckpointError> {
+    writer.large_entry(key, |large| {
+        large.write(&version.to_bits().to_le_bytes());
+        value::put_value(&mut LargeSink(large), new.view(version));
+        Ok(())
+    })
+}

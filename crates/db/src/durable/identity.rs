@@ -1,0 +1,93 @@
+//! The identity of a database: a random number in a file of its own, and in all others.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 8 | `PANDO-ID` |
+//! | 32 | the number in hexadecimal digits |
+//! | 1 | a line feed |
+//!
+//! A file that is missing is made anew from the newest checkpoint's manifest, if there is one.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use pando_durability::disk::{Access, Disk};
+
+const NAME: &str = "identity.pando";
+const MAGIC: &[u8] = b"PANDO-ID";
+const BYTES: usize = MAGIC.len() + 33;
+
+/// Why there is no identity.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Disk(PathBuf, io::Error),
+    Damaged(PathBuf),
+}
+
+/// Reads the identity; `None` if there is none.
+pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<u128>, Failure> {
+    let path = directory.join(NAME);
+    let file = match disk.open(&path, Access::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::Disk(path, error)),
+    };
+    let mut bytes = [0; BYTES + 1];
+    let read = match file.read_full_at(&mut bytes, 0) {
+        Ok(read) => read,
+        Err(error) => return Err(Failure::Disk(path, error)),
+    };
+    let number = bytes[..read]
+        .strip_prefix(MAGIC)
+        .and_then(|rest| rest.strip_suffix(b"\n"))
+        .filter(|digits| digits.len() == 32)
+        .and_then(|digits| std::str::from_utf8(digits).ok())
+        .and_then(|digits| u128::from_str_radix(digits, 16).ok());
+    number.map(Some).ok_or(Failure::Damaged(path))
+}
+
+/// Writes the identity: durable, and under its name, when this returns.
+pub(crate) fn write(disk: &dyn Disk, directory: &Path, identity: u128) -> Result<(), Failure> {
+    let path = directory.join(NAME);
+    let unfinished = directory.join("identity.new");
+    let write = || {
+        match disk.remove(&unfinished) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(&unfinished, Access::Write)?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(format!("{identity:032x}\n").as_bytes());
+        file.write_all_at(&bytes, 0)?;
+        file.sync()?;
+        disk.rename(&unfinished, &path)?;
+        disk.sync_directory(directory)
+    };
+    write().map_err(|error| Failure::Disk(path.clone(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_durability::disk::SimulatedDisk;
+
+    #[test]
+    fn an_identity_survives_any_crash_or_is_not_there() {
+        let directory = Path::new("/data");
+        let fresh = SimulatedDisk::new();
+        fresh.create_directory(directory).expect("there is power");
+        fresh.sync_directory(directory).expect("there is power");
+        for call in 0..12 {
+            for seed in 0..4 {
+                let disk = fresh.copy();
+                let first = disk.call_count();
+                disk.fail_at(first + call, pando_durability::disk::Fault::PowerLoss);
+                let written = write(&disk, directory, 0xabc).is_ok();
+                let found = read(&disk.crash(seed), directory).expect("never half an identity");
+                assert!(found == Some(0xabc) || found.is_none() && !written);
+            }
+        }
+        fresh.put(&directory.join(NAME), b"PANDO-ID12\n");
+        assert!(matches!(read(&fresh, directory), Err(Failure::Damaged(_))));
+    }
+}

@@ -1,0 +1,219 @@
+//! What the keyspace keeps on disk: records of the log, checkpoints, recovery.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `options` | where and how a database is kept |
+//! | `bytes` | numbers and byte strings, and a reader that trusts nothing |
+//! | `value` | values and changes of values |
+//! | `record` | log records |
+//! | `hook` | what a commit writes into its session's log |
+//! | `identity` | which database the files belong to |
+//! | `about` | what a checkpoint says of itself |
+//! | `checkpoint` | taking a checkpoint while the database is being served |
+//! | `recover` | from what is found on disk to a database |
+//! | `replay` | the log on top of a checkpoint |
+//! | `check` | looking at files offline |
+//! | `stream` | the portable stream of dump and load |
+
+mod about;
+pub(crate) mod bytes;
+mod check;
+mod checkpoint;
+pub(crate) mod hook;
+mod identity;
+mod options;
+pub(crate) mod record;
+mod recover;
+mod replay;
+mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+pub(crate) mod value;
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use pando_durability::disk::DirectoryLock;
+use pando_durability::log::{Log, LogOptions};
+use pando_engine::{LogEpoch, TreeId};
+
+pub use bytes::Malformed;
+pub use check::{CheckReport, check};
+pub use checkpoint::{CheckpointFailure, CheckpointOptions, CheckpointReport};
+pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
+pub use recover::{Recovery, RecoveryError};
+pub use stream::StreamError;
+
+use crate::acknowledge::EpochLog;
+use crate::clock::{Clock, Milliseconds};
+use crate::database::{Database, OpenError, Parts, lock};
+use crate::options::Options;
+
+/// The part of a database that is about its files.
+#[derive(Debug)]
+pub(crate) struct Durable {
+    pub(crate) options: DurabilityOptions,
+    pub(crate) log: Arc<Log>,
+    identity: u128,
+    /// How often the mapping of database numbers has changed; under all gates.
+    pub(crate) mapping_changes: AtomicU64,
+    /// Trees of databases beyond the configured number, kept for a later configuration.
+    pub(crate) hidden_trees: Vec<TreeId>,
+    /// The start epochs of the checkpoints that are kept, newest first; held while one is taken.
+    checkpoints: Mutex<Vec<u64>>,
+    stopping: AtomicBool,
+    last: Mutex<Option<CheckpointReport>>,
+    recovery: Recovery,
+    changed: Arc<Changed>,
+    _locks: Vec<DirectoryLock>,
+}
+
+/// Tells threads that the log has become durable, or its state has changed.
+#[derive(Debug, Default)]
+struct Changed {
+    times: Mutex<u64>,
+    condition: Condvar,
+}
+
+impl Durable {
+    /// Waits for another epoch to become durable, or for this long.
+    fn wait_for_durable(&self, limit: Duration) {
+        let times = lock(&self.changed.times);
+        let before = *times;
+        let waited = self
+            .changed
+            .condition
+            .wait_timeout_while(times, limit, |times| *times == before);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The log as acknowledgement sees it.
+#[derive(Debug)]
+struct LogOfEpochs(Arc<Log>);
+
+impl EpochLog for LogOfEpochs {
+    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) {
+        self.0.close_epoch(epoch.0, now);
+    }
+
+    fn durable(&self) -> LogEpoch {
+        LogEpoch(self.0.durable())
+    }
+
+    fn want(&self, epoch: LogEpoch) {
+        self.0.want(epoch.0);
+    }
+
+    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
+        self.0
+            .on_durable(Box::new(move |epoch| wake(LogEpoch(epoch))));
+    }
+}
+
+/// A clock that is never behind what was found on disk.
+struct FlooredClock {
+    clock: Arc<dyn Clock>,
+    floor_us: u64,
+}
+
+impl Clock for FlooredClock {
+    fn now_us(&self) -> u64 {
+        self.clock.now_us().max(self.floor_us)
+    }
+}
+
+/// Opens a database that is kept on disk: recovers what is there, then goes on writing.
+pub(crate) fn open(
+    mut options: Options,
+    durability: DurabilityOptions,
+) -> Result<Arc<Database>, OpenError> {
+    let mut found = recover::recover(&options, &durability).map_err(Box::new)?;
+    let floor_us = found.wall_ms.saturating_mul(1000);
+    if options.clock.now_us() < floor_us {
+        options.clock = Arc::new(FlooredClock {
+            clock: Arc::clone(&options.clock),
+            floor_us,
+        });
+    }
+    let log_options = LogOptions {
+        directories: durability.log_directories(),
+        logs: durability.logs,
+        segment_bytes: durability.segment_bytes,
+        identity: found.identity,
+        pending_bytes_max: durability.pending_bytes_max,
+        threads: durability.threads,
+    };
+    let log = Log::open(log_options, Arc::clone(&durability.disk), &found.cut)
+        .map_err(|error| RecoveryError::Log {
+            error,
+            notes: found.recovery.notes.clone(),
+        })
+        .map_err(Box::new)?;
+    let changed = Arc::new(Changed::default());
+    let wakes = Arc::clone(&changed);
+    log.on_durable(Box::new(move |_| {
+        *lock(&wakes.times) += 1;
+        wakes.condition.notify_all();
+    }));
+    // Whatever the mapping is now, the log says it: a later start may know another number of
+    // databases.
+    found.changes += 1;
+    let mut session = log.session(0);
+    hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+    session.end_group(found.epochs.current().0);
+    session.hand_over();
+    drop(session);
+    found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);
+    let durable = Durable {
+        log: Arc::clone(&log),
+        identity: found.identity,
+        mapping_changes: AtomicU64::new(found.changes),
+        hidden_trees: found.trees.split_off(options.databases),
+        checkpoints: Mutex::new(found.checkpoints),
+        stopping: AtomicBool::new(false),
+        last: Mutex::new(None),
+        recovery: found.recovery,
+        changed,
+        _locks: found.locks,
+        options: durability,
+    };
+    Database::assemble(
+        options,
+        Parts {
+            epochs: found.epochs,
+            store: found.store,
+            expiry: found.expiry,
+            trees: found.trees,
+            log: Some(Arc::new(LogOfEpochs(log))),
+            durable: Some(durable),
+        },
+    )
+}
+
+impl Database {
+    /// The log, of a database that is kept on disk.
+    #[must_use]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.durable.as_ref().map(|durable| &durable.log)
+    }
+
+    /// What opening has found on disk and done.
+    #[must_use]
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.durable.as_ref().map(|durable| &durable.recovery)
+    }
+
+    /// Ends the current epoch and makes everything durable that was written; nothing is written
+    /// afterwards. To be called after [`Self::close`], with no turn open.
+    pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
+        let Some(durable) = &self.durable else {
+            return Ok(());
+        };
+        self.end_epoch();
+        durable.log.close()
+    }
+}

@@ -1,0 +1,100 @@
+//! Where and how a database is kept on disk, and what opening one tells of its progress.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pando_durability::disk::{Disk, RealDisk};
+
+use crate::limits;
+
+/// What opening a database is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading the log to find up to where it counts.
+    Scan,
+    /// Loading a checkpoint.
+    Load,
+    /// Replaying the log.
+    Replay,
+}
+
+/// How far it is, in bytes of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryProgress {
+    /// What is being done.
+    pub stage: Stage,
+    /// Bytes of this stage that are done.
+    pub done: u64,
+    /// Bytes of this stage.
+    pub total: u64,
+}
+
+/// Is told of progress, from several threads.
+pub type OnProgress = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
+
+/// How a database is kept on disk; each field says its default.
+#[derive(Clone)]
+pub struct DurabilityOptions {
+    /// Where files are; default the operating system's.
+    pub disk: Arc<dyn Disk>,
+    /// Where checkpoints are, and the log unless it has directories of its own; made if need be.
+    pub data_directory: PathBuf,
+    /// Where the log is; default none: in the data directory.
+    pub log_directories: Vec<PathBuf>,
+    /// How many logs there are, each with a thread that writes it; default 1.
+    pub logs: usize,
+    /// Bytes of a segment of the log; default 64 MiB.
+    pub segment_bytes: u64,
+    /// Bytes handed over to the log and not yet written at which turns wait; default 64 MiB.
+    pub pending_bytes_max: usize,
+    /// Whether logs have threads; default true. Without, the thread that ends an epoch writes it.
+    pub threads: bool,
+    /// Threads that load and replay; default the machine's.
+    pub recovery_threads: usize,
+    /// Is told how opening goes on; default nobody.
+    pub progress: Option<OnProgress>,
+}
+
+impl DurabilityOptions {
+    /// The defaults, in this directory of the machine's disk.
+    #[must_use]
+    pub fn new(data_directory: impl Into<PathBuf>) -> Self {
+        Self {
+            disk: Arc::new(RealDisk),
+            data_directory: data_directory.into(),
+            log_directories: Vec::new(),
+            logs: 1,
+            segment_bytes: limits::SEGMENT_BYTES,
+            pending_bytes_max: limits::PENDING_LOG_BYTES_MAX,
+            threads: true,
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            progress: None,
+        }
+    }
+
+    /// The directories of the log.
+    pub(crate) fn log_directories(&self) -> Vec<PathBuf> {
+        if self.log_directories.is_empty() {
+            vec![self.data_directory.clone()]
+        } else {
+            self.log_directories.clone()
+        }
+    }
+
+    pub(crate) fn tell(&self, stage: Stage, done: u64, total: u64) {
+        if let Some(progress) = &self.progress {
+            progress(RecoveryProgress { stage, done, total });
+        }
+    }
+}
+
+impl fmt::Debug for DurabilityOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurabilityOptions")
+            .field("data_directory", &self.data_directory)
+            .field("log_directories", &self.log_directories)
+            .field("logs", &self.logs)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,275 @@
+//! Log records: what one commit did to one key, or to the mapping of database numbers.
+//!
+//! | bytes | field | put | change | remove | mapping |
+//! |---|---|---|---|---|---|
+//! | 1 | kind | 1 | 2 | 3 | 4 |
+//! | number | tree | x | x | x | |
+//! | 8 | version | x | x | x | |
+//! | number | version minus that of the predecessor | | x | | |
+//! | string | key | x | x | x | |
+//! | n | the value, or what changes of it (see `value`) | x | x | | |
+//! | number | how often the mapping has changed | | | | x |
+//! | numbers | how many databases, then the tree of each | | | | x |
+//!
+//! Records follow each other without a mark; the log's groups say where they begin and end, and its
+//! checksums that they are what was written. A change names its predecessor and applies to nothing
+//! else.
+//!
+//! Invariants:
+//! - **DR1** A record's cost is that of what changed, O(changed · log size), for values that share
+//!   nodes with their predecessor; small values are written whole unless that is dear.
+//! - **DR2** A value made from its predecessor and a change equals the value that was committed.
+
+use pando_engine::limits::KEY_BYTES_MAX;
+use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};
+
+use super::bytes::{Input, Malformed, Sink, malformed};
+use super::value::{self, ValueView};
+use crate::limits;
+
+const PUT: u8 = 1;
+const CHANGE: u8 = 2;
+const REMOVE: u8 = 3;
+const MAPPING: u8 = 4;
+
+/// Small values below this many bytes are written whole without a look at what changed.
+const WHOLE_BYTES_MAX: usize = 256;
+
+/// Most bytes that the record of a small value takes, both attempts at it included.
+pub(crate) const SMALL_RECORD_BYTES_MAX: usize = KEY_BYTES_MAX
+    + 2 * pando_engine::limits::COLUMN_FLAT_BYTES_MAX
+    + 4 * pando_engine::limits::PACKED_ROW_BYTES_MAX
+    + 1024;
+
+/// A record that was parsed.
+#[derive(Clone, Debug)]
+pub(crate) enum Record<'a> {
+    /// The key has this value.
+    Put(Written<'a>, ValueView<'a>),
+    /// The key's value of version `predecessor` was changed.
+    Change {
+        written: Written<'a>,
+        predecessor: ValueVersion,
+        change: ValueView<'a>,
+    },
+    /// The key was removed.
+    Remove(Written<'a>),
+    /// Database numbers lead to these trees.
+    Mapping {
+        /// Grows with every change of the mapping.
+        changes: u64,
+        trees: Vec<TreeId>,
+    },
+}
+
+/// Which version of which key was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written<'a> {
+    pub(crate) key: Key<'a>,
+    pub(crate) version: ValueVersion,
+}
+
+/// Whether a value's record can be written under the engine's lock: its cost has a bound.
+#[inline]
+pub(crate) fn is_small(value: ValueRef<'_>) -> bool {
+    matches!(
+        value.body,
+        BodyRef::String(StringRef::Flat(_)) | BodyRef::Hash(HashRef::Packed(_))
+    )
+}
+
+fn put_head(out: &mut Vec<u8>, kind: u8, key: Key<'_>, version: ValueVersion) {
+    out.put(&[kind]);
+    out.number(u64::from(key.tree.0));
+    out.put(&version.to_bits().to_le_bytes());
+}
+
+/// Writes the record of a removal.
+pub(crate) fn put_remove(out: &mut Vec<u8>, key: Key<'_>, version: ValueVersion) {
+    put_head(out, REMOVE, key, version);
+    out.string(key.bytes);
+}
+
+/// Writes the record of a commit that has left `new`.
+pub(crate) fn put_write(
+    out: &mut Vec<u8>,
+    key: Key<'_>,
+    old: Option<ValueRef<'_>>,
+    new: ValueRef<'_>,
+) {
+    if let Some(old) = old {
+        let start = out.len();
+        put_head(out, CHANGE, key, new.version);
+        out.number(new.version.to_bits() - old.version.to_bits());
+        out.string(key.bytes);
+        if put_change(out, old, new) {
+            return;
+        }
+        out.truncate(start);
+    }
+    put_head(out, PUT, key, new.version);
+    out.string(key.bytes);
+    value::put_value(out, new);
+}
+
+/// Writes what has changed between two versions, unless that is not worth it.
+fn put_change(out: &mut Vec<u8>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
+    match (old.body, new.body) {
+        (BodyRef::String(was), BodyRef::String(now)) => {
+            if now
+                .as_flat()
+                .is_some_and(|flat| flat.len() < WHOLE_BYTES_MAX)
+                || now.len() < was.len()
+            {
+                return false;
+            }
+            let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+            let mut bytes = 0;
+            now.changed_since(was, |range| {
+                bytes += range.len();
+                match ranges.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ => ranges.push(range),
+                }
+            });
+            if bytes > now.heap_bytes() / 2 {
+                return false;
+            }
+            let same = bytes == 0 && now.len() == was.len();
+            value::put_attributes(out, TypeTag::String, !same, new.attributes);
+            if !same {
+                value::put_pieces(out, now, |visit| ranges.into_iter().for_each(visit));
+            }
+            true
+        }
+        (BodyRef::Hash(was), BodyRef::Hash(now)) => put_changed_fields(out, was, now, new),
+        _ => false,
+    }
+}
+
+fn put_changed_fields(
+    out: &mut Vec<u8>,
+    was: HashRef<'_>,
+    now: HashRef<'_>,
+    new: ValueRef<'_>,
+) -> bool {
+    let bytes_max = match (was, now) {
+        (HashRef::Packed(_), HashRef::Packed(block)) if block.len() < WHOLE_BYTES_MAX => {
+            return false;
+        }
+        (HashRef::Packed(_), HashRef::Packed(block)) => block.len() / 2,
+        (HashRef::Wide(_), HashRef::Wide(row)) => row.heap_bytes() / 2,
+        // A hash that has just become wide, or small again.
+        _ => return false,
+    };
+    let start = out.len();
+    value::put_attributes(out, TypeTag::Hash, true, new.attributes);
+    let fields = out.len();
+    let mut dear = false;
+    now.changed_since(was, &mut |field, value| {
+        dear |= out.len() - fields > bytes_max;
+        if !dear {
+            value::put_field(out, field, value);
+        }
+    });
+    if dear || out.len() - fields > bytes_max {
+        out.truncate(start);
+        return false;
+    }
+    if out.len() == fields {
+        out.truncate(start);
+        value::put_attributes(out, TypeTag::Hash, false, new.attributes);
+    } else {
+        value::end_fields(out);
+    }
+    true
+}
+
+/// Writes the record of a mapping.
+pub(crate) fn put_mapping(
+    out: &mut Vec<u8>,
+    changes: u64,
+    trees: impl ExactSizeIterator<Item = TreeId>,
+) {
+    out.put(&[MAPPING]);
+    out.number(changes);
+    out.number(trees.len() as u64);
+    for tree in trees {
+        out.number(u64::from(tree.0));
+    }
+}
+
+fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
+    match u32::try_from(input.number()?) {
+        Ok(tree) if tree < u32::MAX => Ok(TreeId(tree)),
+        _ => malformed("a tree's number has more than 32 bits"),
+    }
+}
+
+/// Parses a record.
+pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
+    let kind = input.byte()?;
+    if kind == MAPPING {
+        let changes = input.number()?;
+        let count = input.length(limits::DATABASES_MAX)?;
+        let trees = (0..count)
+            .map(|_| take_tree(input))
+            .collect::<Result<_, _>>()?;
+        return Ok(Record::Mapping { changes, trees });
+    }
+    if !matches!(kind, PUT | CHANGE | REMOVE) {
+        return malformed("a record has a kind that this version does not know");
+    }
+    let tree = take_tree(input)?;
+    let version = ValueVersion::from_bits(input.fixed()?);
+    let age = if kind == CHANGE { input.number()? } else { 0 };
+    let key = Key::new(tree, input.string(KEY_BYTES_MAX)?);
+    let written = Written { key, version };
+    Ok(match kind {
+        PUT => Record::Put(written, value::take_value(input)?),
+        REMOVE => Record::Remove(written),
+        _ => {
+            let Some(predecessor) = version.to_bits().checked_sub(age).filter(|_| age > 0) else {
+                return malformed("a change is not behind its predecessor");
+            };
+            Record::Change {
+                written,
+                predecessor: ValueVersion::from_bits(predecessor),
+                change: value::take_change(input)?,
+            }
+        }
+    })
+}
+
+/// What any bytes may do to a reader of records: nothing but an error.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    use pando_engine::{Attributes, Body, NewValue};
+    let mut input = Input(bytes);
+    while !input.is_empty() {
+        let Ok(record) = take(&mut input) else { return };
+        match record {
+            Record::Put(_, view) => {
+                // Lengths are bounded, but a hole of 512 MiB in each of many is not worth a run.
+                if !matches!(view.content, value::Content::Pieces(1_000_000.., _)) {
+                    let _ = view.build();
+                }
+            }
+            Record::Change { change, .. } => {
+                if matches!(change.content, value::Content::Pieces(1_000_000.., _)) {
+                    continue;
+                }
+                let old = NewValue::new(Body::Bytes(b"old")).with(Attributes::default());
+                let _ = change.apply(old.view(ValueVersion::from_bits(1)));
+                let mut draft = pando_engine::HashDraft::new(None);
+                draft.set(b"field", b"value");
+                let old = NewValue::new(draft.finish());
+                let _ = change.apply(old.view(ValueVersion::from_bits(1)));
+            }
+            Record::Remove(_) | Record::Mapping { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

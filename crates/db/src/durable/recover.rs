@@ -1,0 +1,438 @@
+//! Recovery: the newest checkpoint that is whole, and the log on top of it, before anybody is
+//! served.
+//!
+//! | found on disk | what is done |
+//! |---|---|
+//! | nothing | an empty database begins |
+//! | a directory that another server holds | refused |
+//! | no `identity.pando` beside checkpoints | it is made anew from the newest manifest |
+//! | a damaged `identity.pando` | refused, with the file |
+//! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
+//! | an older checkpoint too | kept, for the next case |
+//! | a damaged checkpoint, or one whose end the log does not reach | noted; the older one is used |
+//! | no usable checkpoint, the log from its beginning | replayed alone |
+//! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
+//! | part files without a manifest, an unfinished manifest | left for the next checkpoint |
+//! | files of a newer or older format | refused, with the file and both formats |
+//! | files of another database | refused, with the file |
+//! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
+//! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
+//! | a record that cannot be read, a change without predecessor | refused, with file and offset |
+//! | a log or directory more or fewer than configured | read; new ones are used from now on |
+//! | records of databases beyond the configured number | kept, not shown |
+//! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
+//!
+//! Invariants:
+//! - **RC1** Epochs begin above everything that was seen on disk, what does not count included.
+//! - **RC2** A checkpoint that turns out to be damaged leaves nothing behind: the next attempt
+//!   begins with an empty engine.
+//! - **RC3** Nothing is shown before all is done.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use pando_durability::checkpoint::{self, CheckpointError, Entry, Manifest};
+use pando_durability::disk::{DirectoryLock, Disk, LockError};
+use pando_durability::log::{LogCut, LogError, LogScan, ScanOptions};
+use pando_engine::{EpochClock, Key, LogEpoch, SessionLimit, TreeId, ValueVersion};
+use thiserror::Error;
+
+use super::about::About;
+use super::bytes::Input;
+use super::identity::{self, Failure};
+use super::options::{DurabilityOptions, Stage};
+use super::replay::{Restorer, Trees, replay};
+use super::value;
+use crate::Options;
+use crate::expiry::ExpiryIndex;
+use crate::store::Store;
+
+/// Why a database on disk cannot be opened.
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    /// A directory is somebody else's, or cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The disk refused.
+    #[error("{}: {error}", path.display())]
+    Disk {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: std::io::Error,
+    },
+    /// The file that names the database is damaged.
+    #[error(
+        "{}: the identity of the database cannot be read; remove the file to have it made anew \
+         from the newest checkpoint",
+        path.display()
+    )]
+    Identity {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A checkpoint is of another database.
+    #[error("{}: the checkpoint of epoch {start} belongs to another database", path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Which checkpoint.
+        start: u64,
+    },
+    /// The log is damaged or does not reach back.
+    #[error("{error}{}", described(notes))]
+    Log {
+        /// What is wrong with it.
+        error: LogError,
+        /// Why checkpoints were not used.
+        notes: Vec<String>,
+    },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A record was written by a defective or other version, or one before it is missing.
+    #[error(
+        "{}: the group at offset {offset}, of epoch {epoch}, cannot be replayed: {what}. Keep the \
+         files and report this; a copy of the directory, or the older checkpoint, may be whole",
+        path.display()
+    )]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// The group's epoch.
+        epoch: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A thread could not get a session of the engine.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+}
+
+fn described(notes: &[String]) -> String {
+    let mut text = String::new();
+    for note in notes {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    text
+}
+
+/// What opening has found and done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The start epoch of the checkpoint that was used.
+    pub checkpoint: Option<u64>,
+    /// When that was complete, in milliseconds since the Unix epoch.
+    pub checkpoint_wall_ms: Option<u64>,
+    /// Entries loaded from it.
+    pub loaded: u64,
+    /// Bytes of its files.
+    pub loaded_bytes: u64,
+    /// Records replayed from the log.
+    pub replayed: u64,
+    /// Bytes of the log that were read.
+    pub replayed_bytes: u64,
+    /// Up to which epoch the log counted.
+    pub cutoff: u64,
+    /// Epochs of the torn tail, which do not count.
+    pub torn: Vec<u64>,
+    /// Microseconds that loading and replaying took.
+    pub load_us: u64,
+    /// See `load_us`.
+    pub replay_us: u64,
+    /// What was wrong and could be got round.
+    pub notes: Vec<String>,
+}
+
+/// A database as it was found, to be served.
+pub(crate) struct Recovered {
+    pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) store: Store,
+    pub(crate) expiry: ExpiryIndex,
+    pub(crate) trees: Vec<TreeId>,
+    pub(crate) changes: u64,
+    pub(crate) identity: u128,
+    pub(crate) cut: LogCut,
+    /// The clock is not behind this.
+    pub(crate) wall_ms: u64,
+    /// The checkpoints that may be needed again, newest first.
+    pub(crate) checkpoints: Vec<u64>,
+    pub(crate) locks: Vec<DirectoryLock>,
+    pub(crate) recovery: Recovery,
+}
+
+/// A checkpoint to try, or none.
+struct Candidate {
+    manifest: Option<(Manifest, About)>,
+    cut: LogCut,
+}
+
+/// Recovers what is on disk.
+pub(crate) fn recover(
+    options: &Options,
+    durability: &DurabilityOptions,
+) -> Result<Recovered, RecoveryError> {
+    let locks = prepare_directories(durability)?;
+    let mut recovery = Recovery::default();
+    let disk = &*durability.disk;
+    let directory = &durability.data_directory;
+    let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
+    let identity = establish_identity(disk, directory, &found)?;
+    for (manifest, about) in &found {
+        if about.identity != identity {
+            return Err(RecoveryError::Foreign {
+                path: directory.clone(),
+                start: manifest.start,
+            });
+        }
+    }
+    durability.tell(Stage::Scan, 0, 1);
+    let log_error = |notes: &[String]| {
+        let notes = notes.to_vec();
+        move |error| RecoveryError::Log { error, notes }
+    };
+    let scan = LogScan::read(
+        &durability.disk,
+        &durability.log_directories(),
+        ScanOptions {
+            threads: durability.recovery_threads.max(1),
+            sync: true,
+        },
+    )
+    .map_err(log_error(&recovery.notes))?;
+    durability.tell(Stage::Scan, 1, 1);
+    let newest = found.iter().map(|(manifest, _)| manifest.end).max();
+    let newest = newest.unwrap_or(0).max(scan.newest_epoch());
+    let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
+    let wall_ms = wall_ms.unwrap_or(0).max(scan.newest_wall_ms());
+    let checkpoints: Vec<u64> = found.iter().map(|(manifest, _)| manifest.start).collect();
+
+    let mut attempts = found.into_iter().map(Some).chain([None]);
+    loop {
+        let manifest = attempts.next().expect("the last attempt returns");
+        let (from, written) = manifest
+            .as_ref()
+            .map_or((0, 0), |(manifest, about)| (manifest.start, about.written));
+        let cut = match scan.cut(from, written) {
+            Ok(cut) => cut,
+            Err(error) => match manifest {
+                Some((manifest, _)) => {
+                    let start = manifest.start;
+                    recovery.notes.push(format!("checkpoint {start}: {error}"));
+                    continue;
+                }
+                None => return Err(log_error(&recovery.notes)(error)),
+            },
+        };
+        // RC1. A new engine for every attempt (RC2).
+        let epochs = Arc::new(EpochClock::starting_at(LogEpoch(newest + 1)));
+        let attempt = Attempt {
+            store: Store::open(options, Arc::clone(&epochs)),
+            expiry: ExpiryIndex::new(),
+            durability,
+        };
+        let last = manifest.is_none();
+        let candidate = Candidate { manifest, cut };
+        match attempt.run(&candidate, options.databases, &mut recovery) {
+            Ok(trees) => {
+                recovery.cutoff = candidate.cut.cutoff();
+                recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
+                let (trees, changes) = trees.into_parts();
+                return Ok(Recovered {
+                    epochs,
+                    store: attempt.store,
+                    expiry: attempt.expiry,
+                    trees,
+                    changes,
+                    identity,
+                    cut: candidate.cut,
+                    wall_ms,
+                    checkpoints,
+                    locks,
+                    recovery,
+                });
+            }
+            Err(RecoveryError::Checkpoint(error)) if !last => {
+                recovery.notes.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn prepare_directories(
+    durability: &DurabilityOptions,
+) -> Result<Vec<DirectoryLock>, RecoveryError> {
+    let mut directories = vec![durability.data_directory.clone()];
+    for directory in durability.log_directories() {
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+    }
+    let mut locks = Vec::new();
+    for path in directories {
+        durability
+            .disk
+            .create_directory(&path)
+            .map_err(|error| RecoveryError::Disk {
+                path: path.clone(),
+                error,
+            })?;
+        locks.push(DirectoryLock::take(&*durability.disk, &path)?);
+    }
+    Ok(locks)
+}
+
+/// The checkpoints whose manifests are whole, newest first.
+pub(super) fn found_checkpoints(
+    disk: &dyn Disk,
+    directory: &Path,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(Manifest, About)>, RecoveryError> {
+    let mut found = Vec::new();
+    for (start, manifest) in checkpoint::found(disk, directory)? {
+        match manifest {
+            Ok(manifest) => match About::decode(&manifest.about) {
+                Ok(about) => found.push((manifest, about)),
+                Err(error) => notes.push(format!("checkpoint {start}: {error}")),
+            },
+            // Another version's files are not damage: falling back would lose what it wrote.
+            Err(error @ CheckpointError::Format { .. }) => return Err(error.into()),
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    Ok(found)
+}
+
+fn establish_identity(
+    disk: &dyn Disk,
+    directory: &Path,
+    found: &[(Manifest, About)],
+) -> Result<u128, RecoveryError> {
+    let failed = |failure| match failure {
+        Failure::Disk(path, error) => RecoveryError::Disk { path, error },
+        Failure::Damaged(path) => RecoveryError::Identity { path },
+    };
+    if let Some(identity) = identity::read(disk, directory).map_err(failed)? {
+        return Ok(identity);
+    }
+    let known = found.first().map(|(_, about)| about.identity);
+    let identity = known.unwrap_or_else(|| fastrand::u128(1..));
+    identity::write(disk, directory, identity).map_err(failed)?;
+    Ok(identity)
+}
+
+/// One attempt to bring a database up, in an engine of its own.
+struct Attempt<'a> {
+    store: Store,
+    expiry: ExpiryIndex,
+    durability: &'a DurabilityOptions,
+}
+
+impl Attempt<'_> {
+    fn run(
+        &self,
+        candidate: &Candidate,
+        databases: usize,
+        recovery: &mut Recovery,
+    ) -> Result<Trees, RecoveryError> {
+        let mut trees = Trees::default();
+        let mut fuzzy_until = 0;
+        let started = std::time::Instant::now();
+        if let Some((manifest, about)) = &candidate.manifest {
+            trees.map(&self.store, about.changes, about.trees.clone());
+            fuzzy_until = manifest.end;
+            self.load(manifest)?;
+            recovery.checkpoint = Some(manifest.start);
+            recovery.checkpoint_wall_ms = Some(manifest.wall_ms);
+            recovery.loaded = manifest.entries();
+            recovery.loaded_bytes = manifest.bytes();
+        }
+        recovery.load_us = started.elapsed().as_micros() as u64;
+        let started = std::time::Instant::now();
+        let replayed = replay(
+            &self.store,
+            &self.expiry,
+            self.durability,
+            &candidate.cut,
+            fuzzy_until,
+            &mut trees,
+        )?;
+        recovery.replayed = replayed;
+        recovery.replayed_bytes = candidate.cut.bytes();
+        recovery.replay_us = started.elapsed().as_micros() as u64;
+        trees.settle(&self.store, &self.expiry, databases);
+        Ok(trees)
+    }
+
+    /// Loads a checkpoint, its chunks spread over threads that take another when they are done.
+    fn load(&self, manifest: &Manifest) -> Result<(), RecoveryError> {
+        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let threads = self.durability.recovery_threads;
+        let threads = threads.clamp(1, manifest.chunks.len().max(1));
+        let work = || -> Result<(), RecoveryError> {
+            let mut restorer = Restorer::new(&self.store, &self.expiry)?;
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(chunk) = manifest.chunks.get(index) else {
+                    return Ok(());
+                };
+                let tree = TreeId(chunk.tree);
+                self.store.restore_tree(tree);
+                checkpoint::read_chunk(
+                    &*self.durability.disk,
+                    &self.durability.data_directory,
+                    manifest,
+                    chunk,
+                    &mut |entry| load_entry(&mut restorer, tree, chunk.sorted, entry),
+                )?;
+                restorer.tidy();
+                let done = done.fetch_add(chunk.bytes, Ordering::Relaxed) + chunk.bytes;
+                self.durability.tell(Stage::Load, done, manifest.bytes());
+            }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut result = work();
+            for other in others {
+                let ended = other.join().expect("a loading thread does not panic");
+                result = result.and(ended);
+            }
+            result
+        })
+    }
+}
+
+fn load_entry(
+    restorer: &mut Restorer<'_>,
+    tree: TreeId,
+    sorted: bool,
+    entry: Entry<'_>,
+) -> Result<(), &'static str> {
+    if entry.key.len() > pando_engine::limits::KEY_BYTES_MAX {
+        return Err("a key is too long");
+    }
+    let mut input = Input(entry.value);
+    let mut parse = || {
+        let version = ValueVersion::from_bits(input.fixed()?);
+        let value = value::take_value(&mut input)?.build()?;
+        Ok((version, value, input.is_empty()))
+    };
+    let (version, value, whole) = parse().map_err(|error: super::bytes::Malformed| error.what)?;
+    if !whole {
+        return Err("an entry has more than a value");
+    }
+    let key = Key::new(tree, entry.key);
+    if sorted {
+        restorer.load(key, version, value);
+    } else {
+        // A walk may show a key twice.
+        restorer.put(key, version, Some(value));
+    }
+    Ok(())
+}

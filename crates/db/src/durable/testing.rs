@@ -1,0 +1,60 @@
+//! Planted bugs: what the crash tests must notice.
+
+use std::cell::Cell;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    Nothing,
+    /// A commit in seven leaves no record.
+    RecordSkipped,
+    /// No commit leaves a record.
+    NoRecord,
+    /// An epoch ends in the middle of a transaction, behind a record of an account.
+    GroupSplit,
+    /// Removals leave no record.
+    RemovalForgotten,
+    /// Changes of the mapping of databases leave no record.
+    MappingForgotten,
+    /// A change is applied to whatever stands there.
+    PredecessorUnchecked,
+    /// A checkpoint says that it began two epochs later.
+    CheckpointStartsLate,
+    /// A checkpoint counts before its last epoch is durable.
+    CheckpointNotAwaited,
+}
+
+thread_local! {
+    static FAULT: Cell<Fault> = const { Cell::new(Fault::Nothing) };
+    static COMMITS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this is broken, on this thread.
+pub(crate) fn is(fault: Fault) -> bool {
+    FAULT.get() == fault
+}
+
+/// What is broken on this thread.
+pub(crate) fn fault() -> Fault {
+    FAULT.get()
+}
+
+/// Runs with this fault.
+pub(crate) fn with<R>(fault: Fault, run: impl FnOnce() -> R) -> R {
+    struct Mend;
+    impl Drop for Mend {
+        fn drop(&mut self) {
+            FAULT.set(Fault::Nothing);
+        }
+    }
+    FAULT.set(fault);
+    let _mend = Mend;
+    run()
+}
+
+/// Whether this commit's record is to be left out.
+pub(crate) fn skips_this_commit() -> bool {
+    COMMITS.set(COMMITS.get() + 1);
+    is(Fault::NoRecord) || is(Fault::RecordSkipped) && COMMITS.get().is_multiple_of(7)
+}

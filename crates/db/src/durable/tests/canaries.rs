@@ -1,0 +1,79 @@
+//! Planted bugs: each must make the crash tests fail.
+
+use pando_durability::disk::Fault as DiskFault;
+
+use super::*;
+use crate::durable::testing::{self, Fault};
+
+/// Whether some crash of some workload shows the bug.
+fn is_noticed(fault: Fault) -> bool {
+    let setup = Setup::default();
+    let mut rng = fastrand::Rng::with_seed(3);
+    (0..60).any(|seed| {
+        let disk = SimulatedDisk::new();
+        disk.set_writes_through(false);
+        // Where the power ends is anywhere within the usual number of calls.
+        disk.fail_at(40 + rng.usize(..200), DiskFault::PowerLoss);
+        testing::with(fault, || {
+            let harness = run(&setup, &disk, seed, 80);
+            let found = disk.crash(rng.u64(..));
+            check_recovered(&setup, &found, harness.as_deref()).is_err()
+        })
+    })
+}
+
+macro_rules! canaries {
+    ($($test:ident: $fault:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                assert!(is_noticed(Fault::$fault), "{:?} passes", Fault::$fault);
+            }
+        )*
+    };
+}
+
+canaries! {
+    a_write_without_record: RecordSkipped;
+    a_split_group: GroupSplit;
+    a_removal_without_record: RemovalForgotten;
+    a_change_of_the_mapping_without_record: MappingForgotten;
+    a_checkpoint_that_says_it_began_late: CheckpointStartsLate;
+    a_checkpoint_that_does_not_wait: CheckpointNotAwaited;
+}
+
+/// A record that is missing in the middle of a key's changes.
+#[test]
+fn a_change_without_predecessor_is_refused() {
+    let setup = Setup::default();
+    let disk = SimulatedDisk::new();
+    let mut shell = setup.open(&disk).expect("the disk is empty");
+    shell.check(&[(&format!("SET k {}", "a".repeat(600)), "+OK")]);
+    shell.check(&[("SETRANGE k 5 bbb", ":600")]);
+    testing::with(Fault::NoRecord, || {
+        shell.check(&[("SETRANGE k 9 ccc", ":600")]);
+    });
+    shell.check(&[("SETRANGE k 50 ddd", ":600")]);
+    shell.database.close_log().expect("the disk works");
+    drop(shell);
+    let disk = disk.crash(0);
+    let error = setup
+        .open(&disk.copy())
+        .expect_err("a record is missing")
+        .to_string();
+    assert!(
+        error.contains("segment") || error.contains("log"),
+        "{error}"
+    );
+    assert!(
+        error.contains("offset") && error.contains("is not there"),
+        "{error}"
+    );
+    let unchecked = testing::with(Fault::PredecessorUnchecked, || setup.open(&disk));
+    assert!(unchecked.is_ok(), "the check is what refuses");
+}
+
+#[test]
+fn nothing_planted_is_not_noticed() {
+    assert!(!is_noticed(Fault::Nothing));
+}

@@ -1,0 +1,356 @@
+//! Values as records, checkpoints and dumps hold them.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | bits 0 to 2 the type tag, 3 *listed*; 4 a deadline, 5 flags, 6 an encoding follow |
+//! | 8 | the deadline, if any |
+//! | 4 | the flags, if any |
+//! | 1 | the encoding, if any |
+//! | n | the body |
+//!
+//! The body of a string is its bytes, length first; *listed* (large ones), its length and its
+//! *pieces*, so that holes cost nothing. The body of a hash is its packed row (see the engine
+//! crate's `row`), length first; *listed*, its *fields* in order. A change is listed always.
+//!
+//! Pieces, in order: length (not 0), bytes of zeros or of what was there before since the last
+//! piece, the bytes; a 0 ends them. Fields, in order: 1 and name and value; 2, name, length and
+//! pieces of a large value; 3 and name of a field that goes (in a change only); a 0 ends them.
+//!
+//! Invariant:
+//! - **DV1** What was parsed is safe to build: lengths are within the engine's bounds, pieces
+//!   within their string, names in strict order.
+
+use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
+use pando_engine::{
+    Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
+    StringRef, TypeTag, ValueRef,
+};
+
+use super::bytes::{Input, Malformed, Sink, malformed};
+
+const TAG_MASK: u8 = 0b111;
+const LISTED: u8 = 1 << 3;
+const HAS_DEADLINE: u8 = 1 << 4;
+const HAS_FLAGS: u8 = 1 << 5;
+const HAS_ENCODING: u8 = 1 << 6;
+const UNKNOWN: u8 = 1 << 7;
+
+const END: u8 = 0;
+const SET: u8 = 1;
+const SET_LARGE: u8 = 2;
+const GONE: u8 = 3;
+
+/// A value, or a change of one, that was parsed and not yet built (DV1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueView<'a> {
+    pub(crate) attributes: Attributes,
+    pub(crate) content: Content<'a>,
+}
+
+/// The content of a [`ValueView`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'a> {
+    /// A string.
+    Flat(&'a [u8]),
+    /// A string of this length, its pieces parsed.
+    Pieces(usize, Input<'a>),
+    /// The block of a packed row.
+    Packed(&'a [u8]),
+    /// Fields, parsed.
+    Fields(Input<'a>),
+    /// In a change: as it was.
+    Same(TypeTag),
+}
+
+pub(super) fn put_attributes(
+    out: &mut impl Sink,
+    tag: TypeTag,
+    listed: bool,
+    attributes: Attributes,
+) {
+    let mut meta = tag as u8;
+    meta |= if listed { LISTED } else { 0 };
+    meta |= attributes.deadline.map_or(0, |_| HAS_DEADLINE);
+    meta |= if attributes.flags == 0 { 0 } else { HAS_FLAGS };
+    meta |= if attributes.encoding == 0 {
+        0
+    } else {
+        HAS_ENCODING
+    };
+    out.put(&[meta]);
+    if let Some(deadline) = attributes.deadline {
+        out.put(&deadline.0.to_le_bytes());
+    }
+    if attributes.flags != 0 {
+        out.put(&attributes.flags.to_le_bytes());
+    }
+    if attributes.encoding != 0 {
+        out.put(&[attributes.encoding]);
+    }
+}
+
+/// Writes a whole value.
+pub(crate) fn put_value(out: &mut impl Sink, value: ValueRef<'_>) {
+    let attributes = |out: &mut _, listed| {
+        put_attributes(out, value.tag(), listed, value.attributes);
+    };
+    match value.body {
+        BodyRef::String(StringRef::Flat(bytes)) => {
+            attributes(out, false);
+            out.string(bytes);
+        }
+        BodyRef::String(string @ StringRef::Chunked(column)) => {
+            attributes(out, true);
+            put_pieces(out, string, |visit| {
+                column.changed_since(&Chunked::empty(), &mut |range| visit(range));
+            });
+        }
+        BodyRef::Hash(HashRef::Packed(block)) => {
+            attributes(out, false);
+            out.string(block);
+        }
+        BodyRef::Hash(hash @ HashRef::Wide(_)) => {
+            attributes(out, true);
+            for (field, value) in hash.iter() {
+                put_field(out, field, Some(value));
+            }
+            out.put(&[END]);
+        }
+    }
+}
+
+/// Writes the length of a string and those of its bytes that `ranges` shows, in order.
+pub(super) fn put_pieces(
+    out: &mut impl Sink,
+    string: StringRef<'_>,
+    ranges: impl FnOnce(&mut dyn FnMut(std::ops::Range<usize>)),
+) {
+    out.number(string.len() as u64);
+    let mut position = 0;
+    ranges(&mut |range| {
+        out.number(range.len() as u64);
+        out.number((range.start - position) as u64);
+        position = range.end;
+        string.for_each_piece(range, |piece| out.put(piece));
+    });
+    out.number(0);
+}
+
+/// Writes one field of a list; `None` is one that goes.
+pub(super) fn put_field(out: &mut impl Sink, field: &[u8], value: Option<StringRef<'_>>) {
+    match value {
+        None => {
+            out.put(&[GONE]);
+            out.string(field);
+        }
+        Some(StringRef::Flat(bytes)) => {
+            out.put(&[SET]);
+            out.string(field);
+            out.string(bytes);
+        }
+        Some(string @ StringRef::Chunked(column)) => {
+            out.put(&[SET_LARGE]);
+            out.string(field);
+            put_pieces(out, string, |visit| {
+                column.changed_since(&Chunked::empty(), &mut |range| visit(range));
+            });
+        }
+    }
+}
+
+/// Ends a list of fields.
+pub(super) fn end_fields(out: &mut impl Sink) {
+    out.put(&[END]);
+}
+
+/// Parses a whole value.
+pub(crate) fn take_value<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
+    let (attributes, tag, listed) = take_attributes(input)?;
+    let content = match (tag, listed) {
+        (TypeTag::String, false) => Content::Flat(input.string(COLUMN_BYTES_MAX)?),
+        (TypeTag::Hash, false) => Content::Packed(input.string(PACKED_ROW_BYTES_MAX)?),
+        (TypeTag::String, true) => take_pieces(input)?,
+        (TypeTag::Hash, true) => take_fields(input, false)?,
+    };
+    Ok(ValueView {
+        attributes,
+        content,
+    })
+}
+
+/// Parses a change of a value.
+pub(super) fn take_change<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
+    let (attributes, tag, listed) = take_attributes(input)?;
+    let content = match (tag, listed) {
+        (tag, false) => Content::Same(tag),
+        (TypeTag::String, true) => take_pieces(input)?,
+        (TypeTag::Hash, true) => take_fields(input, true)?,
+    };
+    Ok(ValueView {
+        attributes,
+        content,
+    })
+}
+
+fn take_attributes(input: &mut Input<'_>) -> Result<(Attributes, TypeTag, bool), Malformed> {
+    let meta = input.byte()?;
+    if meta & UNKNOWN != 0 {
+        return malformed("a value has attributes that this version does not know");
+    }
+    let tag = match meta & TAG_MASK {
+        1 => TypeTag::String,
+        2 => TypeTag::Hash,
+        _ => return malformed("a value has a type that this version does not know"),
+    };
+    let mut attributes = Attributes::default();
+    if meta & HAS_DEADLINE != 0 {
+        attributes.deadline = Some(Deadline(input.fixed()?));
+    }
+    if meta & HAS_FLAGS != 0 {
+        attributes.flags = input.fixed_short()?;
+    }
+    if meta & HAS_ENCODING != 0 {
+        attributes.encoding = input.byte()?;
+    }
+    Ok((attributes, tag, meta & LISTED != 0))
+}
+
+fn take_pieces<'a>(input: &mut Input<'a>) -> Result<Content<'a>, Malformed> {
+    let length = input.length(COLUMN_BYTES_MAX)?;
+    let before = *input;
+    let mut rest = length;
+    while let bytes @ 1.. = input.length(rest)? {
+        let gap = input.length(rest - bytes)?;
+        input.take(bytes)?;
+        rest -= gap + bytes;
+    }
+    Ok(Content::Pieces(length, Input(input.since(before))))
+}
+
+fn take_fields<'a>(input: &mut Input<'a>, change: bool) -> Result<Content<'a>, Malformed> {
+    let before = *input;
+    let mut last: Option<&[u8]> = None;
+    loop {
+        let kind = input.byte()?;
+        if kind == END {
+            break;
+        }
+        let field = input.string(FIELD_BYTES_MAX)?;
+        if last.is_some_and(|last| last >= field) {
+            return malformed("fields are out of order");
+        }
+        last = Some(field);
+        match kind {
+            SET => {
+                input.string(COLUMN_BYTES_MAX)?;
+            }
+            SET_LARGE => {
+                take_pieces(input)?;
+            }
+            GONE if change => {}
+            _ => return malformed("a field has a kind that this version does not know"),
+        }
+    }
+    if last.is_none() {
+        return malformed("a list of fields is empty");
+    }
+    Ok(Content::Fields(Input(input.since(before))))
+}
+
+const PARSED: &str = "it was parsed (DV1)";
+
+/// Puts parsed pieces into a column.
+fn fill(mut column: Chunked, length: usize, mut pieces: Input<'_>) -> Chunked {
+    let mut position = 0;
+    while let bytes @ 1.. = pieces.length(length).expect(PARSED) {
+        position += pieces.length(length).expect(PARSED);
+        column = column.with_write(position, pieces.take(bytes).expect(PARSED));
+        position += bytes;
+    }
+    // What follows the last piece is zeros, or as it was.
+    column.with_write(length.max(column.len()), &[])
+}
+
+fn large(length: usize, pieces: Input<'_>) -> Body<'static> {
+    let column = fill(Chunked::empty(), length, pieces);
+    if length > pando_engine::limits::COLUMN_FLAT_BYTES_MAX {
+        Body::Chunked(column)
+    } else {
+        Body::Owned(StringRef::Chunked(&column).to_cow().into_owned())
+    }
+}
+
+/// Makes parsed changes in a draft.
+fn change_fields(mut draft: HashDraft, mut fields: Input<'_>) -> HashDraft {
+    loop {
+        let kind = fields.byte().expect(PARSED);
+        if kind == END {
+            return draft;
+        }
+        let field = fields.string(FIELD_BYTES_MAX).expect(PARSED);
+        match kind {
+            SET => {
+                draft.set(field, fields.string(COLUMN_BYTES_MAX).expect(PARSED));
+            }
+            SET_LARGE => {
+                let Ok(Content::Pieces(length, pieces)) = take_pieces(&mut fields) else {
+                    unreachable!("{PARSED}")
+                };
+                draft.set_body(field, large(length, pieces));
+            }
+            _ => {
+                draft.remove(field);
+            }
+        }
+    }
+}
+
+impl<'a> ValueView<'a> {
+    /// Builds a whole value.
+    pub(crate) fn build(self) -> Result<NewValue<'a>, Malformed> {
+        let body = match self.content {
+            Content::Flat(bytes) => Body::string(bytes),
+            Content::Pieces(length, pieces) => large(length, pieces),
+            Content::Packed(block) => match PackedRow::checked(block) {
+                Some(row) => Body::Packed(row),
+                None => return malformed("the block of a hash is broken"),
+            },
+            Content::Fields(fields) => change_fields(HashDraft::new(None), fields).finish(),
+            Content::Same(_) => return malformed("a value has no content"),
+        };
+        Ok(NewValue::new(body).with(self.attributes))
+    }
+
+    /// Builds what this change makes of `old`.
+    pub(crate) fn apply(self, old: ValueRef<'_>) -> Result<NewValue<'static>, Malformed> {
+        let other_type = "a change is of another type than the value";
+        let body = match (self.content, old.body) {
+            (Content::Same(tag), _) if tag == old.tag() => old.hand_over().body,
+            (Content::Pieces(length, pieces), BodyRef::String(string)) => {
+                if length < string.len() {
+                    return malformed("a change makes a string shorter");
+                }
+                let column = match string {
+                    StringRef::Flat(bytes) => Chunked::from_bytes(bytes),
+                    StringRef::Chunked(column) => column.hand_over(),
+                };
+                let column = fill(column, length, pieces);
+                match string {
+                    StringRef::Flat(_) if length <= pando_engine::limits::COLUMN_FLAT_BYTES_MAX => {
+                        Body::Owned(StringRef::Chunked(&column).to_cow().into_owned())
+                    }
+                    _ => Body::Chunked(column),
+                }
+            }
+            (Content::Fields(fields), BodyRef::Hash(hash)) => {
+                let draft = change_fields(HashDraft::new(Some(hash)), fields);
+                if draft.is_empty() {
+                    return malformed("a change leaves no field");
+                }
+                draft.finish()
+            }
+            _ => return malformed(other_type),
+        };
+        Ok(NewValue::new(body).with(self.attributes))
+    }
+}
