@@ -47,8 +47,8 @@ pub struct LogCut {
 
 impl LogScan {
     /// Finds up to where the log counts for a checkpoint that holds everything of the epochs below
-    /// `from` (0: there is none). `written` is [`super::Log::written`] at an epoch that the
-    /// checkpoint found durable, hence durable itself (0 without a checkpoint).
+    /// `from` (0: there is none). `written` is [`super::Log::durable_written`] when
+    /// the checkpoint was complete (0 without a checkpoint).
     pub fn cut(&self, from: u64, written: u64) -> Result<LogCut, LogError> {
         let scanned = &*self.scanned;
         let proven = scanned.proven.max(written);

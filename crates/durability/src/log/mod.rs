@@ -137,13 +137,17 @@ impl Log {
         let directories = &options.directories;
         let places = (0..options.logs).map(|log| directories[log % directories.len()].clone());
         let incarnation = after.newest_incarnation() + 1;
-        let supply = Supply::new(
-            places.collect(),
-            incarnation,
-            bytes,
-            after.free_files(),
-            after.sealed(),
-        );
+        let supply = Supply::new(places.collect(), incarnation, bytes, after.sealed());
+        for free in after.free_files() {
+            if let Some(surplus) = supply.keep(free.clone()) {
+                match disk.remove(&surplus) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(LogError::io("remove", &surplus)(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
         let epochs = Epochs::new(after.newest_epoch(), after.written());
         let shared = Arc::new(Shared::new(options, disk, incarnation, epochs, supply));
         let log = Arc::new(Self {
@@ -239,9 +243,16 @@ impl Log {
     }
 
     /// The newest closed epoch that has anything in the log. What was written by recovery's time
-    /// counts. A checkpoint notes it for [`LogScan::cut`].
+    /// counts.
     pub fn written(&self) -> u64 {
         self.shared.epochs.lock().written
+    }
+
+    /// The newest of these that is durable. A checkpoint notes it for [`LogScan::cut`], once its
+    /// last epoch is durable; an epoch without anything in the log would not do, since recovery
+    /// could not tell it from one that was lost.
+    pub fn durable_written(&self) -> u64 {
+        self.shared.epochs.lock().durable_written
     }
 
     /// Whether something was handed over since the last epoch was closed.
@@ -470,7 +481,8 @@ impl Drop for SealedEpoch<'_> {
     }
 }
 
-/// What one write of a block, durable when it is done, costs in a directory: the median of several.
+/// What one write of a block, durable when it is done, costs in a directory: the median of
+/// several. To be asked before the log is opened, which begins to fill files.
 pub fn measure_sync(disk: &dyn Disk, directory: &Path) -> Result<Duration, LogError> {
     let path: PathBuf = directory.join("sync-cost.pando");
     match disk.remove(&path) {

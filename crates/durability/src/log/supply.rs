@@ -72,23 +72,18 @@ impl Supply {
         directories: Vec<PathBuf>,
         incarnation: u64,
         segment_bytes: u64,
-        free: &[PathBuf],
         sealed: Vec<Sealed>,
     ) -> Self {
         let logs = directories.into_iter().map(|directory| LogFiles {
             directory,
             ..LogFiles::default()
         });
-        let mut state = State {
-            logs: logs.collect(),
-            sealed,
-            stopped: false,
-        };
-        for path in free {
-            state.keep(path.clone());
-        }
         Self {
-            state: Mutex::new(state),
+            state: Mutex::new(State {
+                logs: logs.collect(),
+                sealed,
+                stopped: false,
+            }),
             changed: Condvar::new(),
             incarnation,
             next: AtomicU64::new(0),
@@ -98,6 +93,11 @@ impl Supply {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a free file for a log; gives it back if all of its directory have enough.
+    pub(super) fn keep(&self, path: PathBuf) -> Option<PathBuf> {
+        self.lock().keep(path)
     }
 
     fn free_path(&self, directory: &std::path::Path) -> PathBuf {

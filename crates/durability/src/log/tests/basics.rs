@@ -52,6 +52,18 @@ fn segments_are_recycled_and_their_old_bytes_are_not_found() {
 }
 
 #[test]
+fn free_files_that_nobody_needs_are_removed_at_a_start() {
+    let (disk, mut model) = (disk(), Model::default());
+    for number in 0..30 {
+        let name = format!("free-00000001-{number:08x}.pando");
+        disk.put(&directories()[number % 2].join(name), &[0; 16 * 1024]);
+    }
+    drop(run(&as_disk(&disk), &mut model, 1, 1, 3).unwrap());
+    let free = disk.files().len() - log_files(&disk).len();
+    assert!(free <= crate::limits::FREE_FILES_MAX, "{free}");
+}
+
+#[test]
 fn an_epoch_without_writes_is_durable_at_once_and_costs_nothing() {
     let disk = disk();
     let mut model = Model::default();

@@ -138,7 +138,7 @@ impl Model {
 
     pub(super) fn checkpoint(&mut self, log: &Log, epoch: u64) {
         self.from = epoch;
-        self.written = log.written();
+        self.written = log.durable_written();
     }
 }
 
