@@ -77,6 +77,29 @@ impl Server {
         })
     }
 
+    /// Debian's memcached with one thread and room for everything.
+    pub(crate) fn memcached(cpu: &str) -> Result<Self, ServerError> {
+        Self::start("memcached", "memcached", cpu, |port| {
+            let port = port.to_string();
+            let line = [
+                "-l",
+                "127.0.0.1",
+                "-U",
+                "0",
+                "-t",
+                "1",
+                "-m",
+                "4096",
+                "-p",
+                &port,
+            ];
+            let mut arguments = line.map(String::from).to_vec();
+            // memcached refuses to run as root unless it is told that it may.
+            arguments.extend(["-u".into(), "root".into()]);
+            arguments
+        })
+    }
+
     fn start(
         name: &str,
         program: &str,

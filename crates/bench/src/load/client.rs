@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pando_protocol::resp::{Value, ValueDecoder};
 
-use super::LoadError;
+use super::{Dialect, LoadError, memcached};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,10 +24,11 @@ pub(super) struct Client {
     start: usize,
     end: usize,
     decoder: ValueDecoder,
+    dialect: Dialect,
 }
 
 impl Client {
-    pub(super) fn connect(server: SocketAddr) -> Result<Self, LoadError> {
+    pub(super) fn connect(server: SocketAddr, dialect: Dialect) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Connect { server, source };
         let stream = TcpStream::connect(server).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
@@ -41,6 +42,7 @@ impl Client {
             start: 0,
             end: 0,
             decoder: ValueDecoder::new(),
+            dialect,
         })
     }
 
@@ -54,6 +56,15 @@ impl Client {
             self.output.extend_from_slice(argument);
             self.output.extend_from_slice(b"\r\n");
         }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Where requests of other protocols than RESP are written.
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
     }
 
     /// From now on [`Self::try_flush`] and [`Self::try_receive`] are to be used: nothing waits.
@@ -115,18 +126,26 @@ impl Client {
         let server = self.server;
         loop {
             let mut rest = &self.input[self.start..self.end];
-            let value = self
-                .decoder
-                .next(&mut rest)
-                .map_err(|source| LoadError::Protocol { server, source })?;
+            let value = match self.dialect {
+                Dialect::Resp => self
+                    .decoder
+                    .next(&mut rest)
+                    .map_err(|source| LoadError::Protocol { server, source })?,
+                Dialect::Memcached => memcached::next(&mut rest),
+            };
             self.start = self.end - rest.len();
             if let Some(value) = value {
                 return Ok(Some(value));
             }
-            (self.start, self.end) = (0, 0);
-            match self.stream.read(&mut self.input) {
+            // What memcached has sent of a reply stays; the RESP decoder takes all it is shown.
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.end == self.input.len() {
+                self.input.resize(2 * self.end, 0);
+            }
+            match self.stream.read(&mut self.input[self.end..]) {
                 Ok(0) => return Err(LoadError::Closed { server }),
-                Ok(count) => self.end = count,
+                Ok(count) => self.end += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(source) => return Err(LoadError::Broken { server, source }),

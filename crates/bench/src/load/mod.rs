@@ -1,4 +1,5 @@
-//! The load generator: threads with pipelining connections against one or several RESP servers.
+//! The load generator: threads with pipelining connections against one or several RESP or memcached
+//! servers.
 //!
 //! Closed loop by default: a connection sends its next pipeline when the last one is answered. With
 //! `--rate` the loop is open: requests have due times, and a reply's latency counts from the due
@@ -13,6 +14,7 @@
 //! Deliberately absent: traffic to other hosts. An address that is not a loopback one is refused.
 
 mod client;
+mod memcached;
 mod open;
 mod requests;
 mod worker;
@@ -23,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 use hdrhistogram::Histogram;
 use thiserror::Error;
 
@@ -38,6 +40,9 @@ pub(crate) struct Options {
     /// Servers, `HOST:PORT` on the loopback interface; measured in turns, ratios to the first.
     #[arg(required = true)]
     servers: Vec<SocketAddr>,
+    /// What the servers speak.
+    #[arg(long, value_enum, default_value = "resp")]
+    protocol: Dialect,
     /// Threads of the client.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -91,6 +96,15 @@ pub(crate) struct Options {
     seed: u64,
 }
 
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dialect {
+    /// Redis' protocol.
+    Resp,
+    /// memcached's meta commands: values without columns only.
+    Memcached,
+}
+
 /// Why a measurement failed.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
@@ -126,6 +140,8 @@ pub(crate) enum LoadError {
     Poll(std::io::Error),
     #[error("{option} must be at least 1")]
     Zero { option: &'static str },
+    #[error("memcached has no rows: {0} needs a RESP server")]
+    NoRows(String),
     #[error("--rate must be a number above 0")]
     Rate,
 }
@@ -237,6 +253,11 @@ fn check(options: &Options) -> Result<(), LoadError> {
         .is_some_and(|rate| !(rate.is_finite() && rate > 0.0))
     {
         return Err(LoadError::Rate);
+    }
+    if let (Dialect::Memcached, Some(name)) = (options.protocol, options.workload)
+        && name.workload().columns.is_some()
+    {
+        return Err(LoadError::NoRows(name.name()));
     }
     match counts.into_iter().find(|(_, count)| *count == 0) {
         Some((option, _)) => Err(LoadError::Zero { option }),

@@ -1,8 +1,9 @@
-//! Steps of a workload as RESP requests, and whether a reply can be right.
+//! Steps of a workload as requests, and whether a reply can be right.
 
 use pando_protocol::resp::Value;
 
 use super::client::Client;
+use super::{Dialect, memcached};
 use crate::workload::{Step, Workload, column_name};
 
 /// Turns steps into requests, reusing its buffers.
@@ -48,6 +49,13 @@ impl Requests {
         | Step::ReadModifyWrite { item, .. }) = step;
         workload.naming.write(item, key);
         let rows = workload.columns.is_some();
+        if client.dialect() == Dialect::Memcached {
+            match step {
+                Step::Read { .. } => memcached::push_get(client.output(), key),
+                _ => memcached::push_set(client.output(), key, value),
+            }
+            return 1;
+        }
         match step {
             Step::Read { .. } if rows => client.push(&[b"HGETALL", key]),
             Step::Read { .. } => client.push(&[b"GET", key]),

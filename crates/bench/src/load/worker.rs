@@ -69,7 +69,7 @@ impl Worker {
         seed: u64,
     ) -> Result<Self, LoadError> {
         let clients = (0..options.connections)
-            .map(|_| Client::connect(server))
+            .map(|_| Client::connect(server, options.protocol))
             .collect::<Result<Vec<_>, _>>()?;
         let workload = options.workload();
         let threads = options.threads as f64;
@@ -219,7 +219,7 @@ impl Worker {
 
 /// Writes every item once.
 pub(super) fn fill(options: &Options, server: SocketAddr) -> Result<(), LoadError> {
-    let mut client = Client::connect(server)?;
+    let mut client = Client::connect(server, options.protocol)?;
     let workload = options.workload();
     let mut requests = Requests::new(workload);
     let value = vec![b'x'; workload.column_bytes];

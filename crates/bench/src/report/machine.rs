@@ -52,6 +52,10 @@ impl Machine {
                 "redis-server",
                 first_line(Command::new("redis-server").arg("--version")),
             ),
+            (
+                "memcached",
+                first_line(Command::new("memcached").arg("--version")),
+            ),
         ])
     }
 }

@@ -95,6 +95,7 @@ pub(crate) enum Job {
 pub(crate) enum Peer {
     Pando,
     Redis,
+    Memcached,
 }
 
 /// A statement of a paper beside ours: the ratio of two measurements.

@@ -86,6 +86,7 @@ fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Vec<(String, f64
     let server = match peer {
         Peer::Pando => Server::pando(pando, SERVER_CPU, &[]),
         Peer::Redis => Server::redis(SERVER_CPU),
+        Peer::Memcached => Server::memcached(SERVER_CPU),
     };
     let server = server.map_err(|error| error.to_string())?;
     load::figures_of(server.port, options).map_err(|error| error.to_string())

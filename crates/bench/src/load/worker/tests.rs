@@ -261,6 +261,66 @@ fn a_dead_server_is_named() {
     assert!(error.contains(&address.to_string()), "{error}");
 }
 
+/// A memcached of two commands, one connection after the other.
+fn serve_memcached() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let map: Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>> = Arc::default();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, map) = (stream.unwrap(), Arc::clone(&map));
+            thread::spawn(move || answer_memcached(stream, &map));
+        }
+    });
+    address
+}
+
+fn answer_memcached(stream: std::net::TcpStream, map: &Mutex<BTreeMap<Vec<u8>, Vec<u8>>>) {
+    use std::io::{BufRead, BufReader};
+    // A reply per write would wait for the client's delayed acknowledgements.
+    stream.set_nodelay(true).unwrap();
+    let mut output = stream.try_clone().unwrap();
+    let mut input = BufReader::new(stream);
+    let mut line = String::new();
+    while input.read_line(&mut line).is_ok_and(|count| count > 0) {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let reply = if words[0] == "ms" {
+            let mut value = vec![0; words[2].parse::<usize>().unwrap() + 2];
+            input.read_exact(&mut value).unwrap();
+            value.truncate(value.len() - 2);
+            map.lock().unwrap().insert(words[1].into(), value);
+            b"HD\r\n".to_vec()
+        } else {
+            match map.lock().unwrap().get(words[1].as_bytes()) {
+                Some(value) => {
+                    let head = format!("VA {}\r\n", value.len());
+                    [head.as_bytes(), value, b"\r\n"].concat()
+                }
+                None => b"EN\r\n".to_vec(),
+            }
+        };
+        if output.write_all(&reply).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+#[test]
+fn memcached_servers_are_driven_and_verified() {
+    let more = ["--protocol", "memcached", "--verify", "--pipeline", "4"];
+    let latency = run(serve_memcached(), &more).unwrap();
+    assert!(latency.len() > 10);
+}
+
+#[test]
+fn memcached_has_no_rows() {
+    let more = ["--protocol", "memcached", "--workload", "ycsb-a"];
+    let options = options(honest(), &more);
+    let error = super::super::run(&options).unwrap_err().to_string();
+    assert_eq!(error, "memcached has no rows: ycsb-a needs a RESP server");
+}
+
 #[test]
 fn other_hosts_are_refused() {
     let options = options("192.0.2.1:6379".parse().unwrap(), &[]);

@@ -79,14 +79,19 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
         let depth = if ranges { 4 } else { 32 };
         let more = format!("--workload {workload} --pipeline {depth}");
         cells.extend(both(sizes, place, &more, ranges));
+        if workload.starts_with("decimal") {
+            let more = format!("{more} --protocol memcached");
+            cells.push(cell(sizes, "memcached", Peer::Memcached, place, &more));
+        }
     }
     Question {
         id: "figure-13",
         title: "Servers on the paper's workloads (figure 13)",
-        asks: "How fast is the server, beside Redis, on gets, puts and MYCSB?",
+        asks: "How fast is the server, beside Redis and memcached?",
         method: format!(
             "{} keys or rows, 32 requests in a pipeline (4 for E). {METHOD} Rows are hashes on \
-             both sides; Redis cannot range over keys (E). The paper's figures are for one core \
+             both sides; Redis cannot range over keys (E), memcached \
+             has no rows. The paper's figures are for one core \
              (get, put) or 16 cores against 16 Redis processes (MYCSB), over a network.",
             super::thousands(sizes.rows)
         ),
@@ -96,6 +101,20 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
         comparisons: vec![
             over_redis("get", "1.69× (1 core: 0.91 and 0.54 million/s)", "get"),
             over_redis("put", "2.14× (1 core: 0.60 and 0.28 million/s)", "put"),
+            comparison(
+                "get: over memcached",
+                "1.19× (1 core: 0.91 and 0.77 million/s)",
+                RATE,
+                ("pando", "get"),
+                ("memcached", "get"),
+            ),
+            comparison(
+                "put: over memcached",
+                "5.65× (1 core: 0.60 and 0.11 million/s)",
+                RATE,
+                ("pando", "put"),
+                ("memcached", "put"),
+            ),
             over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
             over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
             over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
