@@ -168,7 +168,7 @@ impl Database {
         let work = self.divide(durable, options, start, &about.trees)?;
         let parts = work.run()?;
         let end = self.settle_checkpoint(durable, &work)?;
-        about.written = durable.log.written().min(end);
+        about.written = durable.log.durable_written();
         let now = self.options.clock.now_us() / 1000;
         let options = &durable.options;
         let manifest = checkpoint::publish(

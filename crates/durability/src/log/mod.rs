@@ -242,13 +242,8 @@ impl Log {
         self.shared.epochs.durable()
     }
 
-    /// The newest closed epoch that has anything in the log. What was written by recovery's time
-    /// counts.
-    pub fn written(&self) -> u64 {
-        self.shared.epochs.lock().written
-    }
-
-    /// The newest of these that is durable. A checkpoint notes it for [`LogScan::cut`], once its
+    /// The newest durable epoch that has anything in the log; what was written by recovery's time
+    /// counts. A checkpoint notes it for [`LogScan::cut`], once its
     /// last epoch is durable; an epoch without anything in the log would not do, since recovery
     /// could not tell it from one that was lost.
     pub fn durable_written(&self) -> u64 {
