@@ -25,13 +25,15 @@
 //!   write's own, a value's, a tombstone's, that of its database's last change of tree, `straddle`;
 //!   the current one for ranges and answers about whole databases.
 //!
-//! Deliberately absent: disks and threads. An [`EpochLog`] makes closed epochs durable.
+//! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
+//! (`maintenance`) ends them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use pando_durability::log::{Due, Log, LogState, LogStatistics, SealedEpoch};
 use pando_engine::{EpochClock, LogEpoch};
 use pando_sync::Gates;
 
@@ -74,11 +76,11 @@ impl Durability {
     }
 }
 
-/// What makes closed epochs durable.
+/// What makes closed epochs durable: the log, or a test's stand-in.
 pub trait EpochLog: Send + Sync + fmt::Debug {
     /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed
     /// over. Called in the order of epochs; does not wait.
-    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds);
+    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_>;
 
     /// The last epoch that is on disk, with all before it.
     fn durable(&self) -> LogEpoch;
@@ -86,9 +88,91 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
     /// Somebody waits until `epoch` is on disk. Does not wait.
     fn want(&self, epoch: LogEpoch);
 
-    /// Calls `wake` whenever another epoch is on disk, after [`Self::durable`] says so. There is
-    /// one `wake`, given before anybody waits.
+    /// Calls `wake` whenever another epoch is on disk, after [`Self::durable`] says so, and when
+    /// [`Self::state`] changes. There is one `wake`, given before anybody waits.
     fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>);
+
+    /// Waits until an epoch should end because somebody waits for it, for `limit` at most.
+    fn wait_until_due(&self, limit: Duration) -> Due;
+
+    /// Whether something was handed over since the last epoch was closed.
+    fn has_open_writes(&self) -> bool;
+
+    /// Whether writes may be executed: one load.
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    /// The same, with a reason.
+    fn state(&self) -> LogState {
+        LogState::Open
+    }
+
+    /// What it has done and holds.
+    fn statistics(&self) -> LogStatistics {
+        LogStatistics::default()
+    }
+
+    /// What went wrong and was survived since the last call.
+    fn take_notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A closed epoch that is on its way to the disk: dropped, others write it.
+#[derive(Debug, Default)]
+pub struct Sealed<'l>(Option<SealedEpoch<'l>>);
+
+impl Sealed<'_> {
+    /// Writes it on this thread, which holds no gate.
+    pub(crate) fn flush(self) {
+        if let Some(sealed) = self.0 {
+            sealed.flush();
+        }
+    }
+}
+
+impl EpochLog for Log {
+    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_> {
+        Sealed(Some(self.seal(epoch.0, now)))
+    }
+
+    fn durable(&self) -> LogEpoch {
+        LogEpoch(self.durable())
+    }
+
+    fn want(&self, epoch: LogEpoch) {
+        // Whoever waits looks again before it sleeps.
+        let _durable_already = self.want(epoch.0);
+    }
+
+    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
+        self.on_durable(Box::new(move |epoch| wake(LogEpoch(epoch))));
+    }
+
+    fn wait_until_due(&self, limit: Duration) -> Due {
+        self.wait_until_due(limit)
+    }
+
+    fn has_open_writes(&self) -> bool {
+        self.has_open_writes()
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open()
+    }
+
+    fn state(&self) -> LogState {
+        self.state()
+    }
+
+    fn statistics(&self) -> LogStatistics {
+        self.statistics()
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        self.take_notes()
+    }
 }
 
 /// The clock of epochs and who may move it; see the module's header.
@@ -141,8 +225,8 @@ impl Acknowledgement {
         LogEpoch(self.straddle.load(Ordering::Acquire))
     }
 
-    /// Ends the current epoch. The caller holds no gate.
-    pub(crate) fn tick(&self, gates: &Gates, now: Milliseconds) {
+    /// Ends the current epoch. The caller holds no gate, then or now.
+    pub(crate) fn tick(&self, gates: &Gates, now: Milliseconds) -> Sealed<'_> {
         /// How long to wait when all gates are being taken by somebody who has not begun yet.
         const PAUSE: Duration = Duration::from_millis(1);
         let patience = Duration::from_millis(limits::TICK_PATIENCE_MS);
@@ -153,20 +237,22 @@ impl Acknowledgement {
             drop(whole);
             if let Some(all) = gates.try_enter_all() {
                 let mut whole = lock(&self.whole);
-                if whole.tick_wanted {
-                    whole.tick_wanted = false;
-                    self.close(now);
-                }
+                let wanted = std::mem::take(&mut whole.tick_wanted);
+                let sealed = if wanted {
+                    self.close(now)
+                } else {
+                    Sealed::default()
+                };
                 drop(whole);
                 drop(all);
-                return;
+                return sealed;
             }
             whole = lock(&self.whole);
             if whole.running && asked.elapsed() >= patience {
                 // Beside the command: it cannot end its group while `whole` is locked (AK2), and
                 // no other session is in a turn.
                 whole.tick_wanted = false;
-                self.close(now);
+                return self.close(now);
             } else if whole.tick_wanted {
                 let wait = if whole.running {
                     patience.saturating_sub(asked.elapsed())
@@ -177,15 +263,23 @@ impl Acknowledgement {
                 whole = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
+        Sealed::default()
     }
 
     /// Moves the clock and closes the epoch that was current. The caller holds `whole`, and all
     /// gates or none of the others do.
-    fn close(&self, now: Milliseconds) {
+    fn close(&self, now: Milliseconds) -> Sealed<'_> {
         let next = self.clock.tick();
-        if let Some(log) = &self.log {
-            log.close_epoch(LogEpoch(next.0 - 1), now);
-        }
+        let log = self.log.as_ref();
+        log.map_or_else(Sealed::default, |log| {
+            log.close_epoch(LogEpoch(next.0 - 1), now)
+        })
+    }
+
+    /// Whether writes may be executed: the log takes them, or there is none.
+    #[inline]
+    pub(crate) fn accepts_writes(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_open())
     }
 
     /// A command begins to run under all gates, which the caller holds; what its session has logged
@@ -215,7 +309,8 @@ impl Acknowledgement {
         whole.running = false;
         if whole.tick_wanted {
             whole.tick_wanted = false;
-            self.close(now);
+            // Loggers write it: this thread has requests to execute.
+            drop(self.close(now));
             self.ticked.notify_all();
         }
         epoch

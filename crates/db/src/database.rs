@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pando_durability::log::{LogState, LogStatistics};
 use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
 use pando_sync::Gates;
 use thiserror::Error;
@@ -229,9 +230,10 @@ impl Database {
         Ok(database)
     }
 
-    /// Stops the maintenance thread and waits for its end; the caller has no turn open, since the
-    /// thread may be waiting for a gate. Sessions go on working; their owners call
-    /// [`Session::maintain`] from time to time.
+    /// Stops the background threads and waits for their end; the caller has no turn open, since
+    /// they may be waiting for a gate. Sessions go on working; their owners call
+    /// [`Session::maintain`] from time to time. What is written to a database on disk is not made
+    /// durable any more before [`Self::close_log`].
     pub fn close(&self) {
         let maintenance = lock(&self.maintenance).take();
         drop(maintenance);
@@ -436,6 +438,25 @@ impl Database {
         if let Some(log) = self.acknowledgement.log() {
             log.on_durable(Box::new(move |epoch| wake(epoch.0)));
         }
+    }
+
+    /// Whether the log can be written; `None` without one.
+    #[must_use]
+    pub fn log_state(&self) -> Option<LogState> {
+        self.acknowledgement.log().map(|log| log.state())
+    }
+
+    /// What the log has done and holds; `None` without one.
+    #[must_use]
+    pub fn log_statistics(&self) -> Option<LogStatistics> {
+        self.acknowledgement.log().map(|log| log.statistics())
+    }
+
+    /// What went wrong with the log and was survived since the last call, for an operator.
+    #[must_use]
+    pub fn take_log_notes(&self) -> Vec<String> {
+        let log = self.acknowledgement.log();
+        log.map(|log| log.take_notes()).unwrap_or_default()
     }
 
     /// Whether replies can wait for the disk: there is a log.

@@ -221,19 +221,30 @@ impl<'t> Keyspace<'t> {
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return read(None);
         }
+        if self.session.observes {
+            return self.look_and_observe(key, read);
+        }
+        let now = self.now();
+        self.session.store.get(Key::new(self.tree, key), |value| {
+            read(value.filter(|value| !is_expired(&value.attributes, now)))
+        })
+    }
+
+    /// [`Self::look`] for a client of `sync`, apart so that others do not pay for it.
+    #[cold]
+    fn look_and_observe<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
         let now = self.now();
         let key = Key::new(self.tree, key);
-        let observes = self.session.observes;
         let mut seen = None;
         let result = self.session.store.get(key, |value| {
-            if observes {
-                seen = value.as_ref().map(|value| value.version);
-            }
+            seen = value.as_ref().map(|value| value.version);
             read(value.filter(|value| !is_expired(&value.attributes, now)))
         });
-        if observes {
-            self.observe_key(key, seen);
-        }
+        self.observe_key(key, seen);
         result
     }
 

@@ -36,7 +36,7 @@ mod transaction;
 mod turn;
 mod watch;
 
-pub use acknowledge::{Durability, EpochLog};
+pub use acknowledge::{Durability, EpochLog, Sealed};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
@@ -50,6 +50,7 @@ pub use eviction::EvictionPolicy;
 pub use keyspace::Keyspace;
 pub use memcached::{MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
+pub use pando_durability::log::{Due, LogState, LogStatistics, measure_sync};
 pub use pando_engine::LogEpoch;
 pub use session::Session;
 pub use statistics::Statistics;

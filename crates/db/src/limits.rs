@@ -50,6 +50,10 @@ pub const WATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Milliseconds between rounds of maintenance, each of which begins a log epoch.
 pub const EPOCH_INTERVAL_MS: u64 = 50;
 
+/// Milliseconds between log epochs while something is written and nobody waits for the disk. What
+/// mode `interval` promises leaves room for a slow disk.
+pub const LOG_INTERVAL_MS: u64 = 25;
+
 /// Milliseconds that the end of an epoch waits for a command that holds all gates.
 pub const TICK_PATIENCE_MS: u64 = 20;
 

@@ -1,4 +1,5 @@
-//! The maintenance thread: log epochs, the tombstone horizon, expiry, deferred engine work.
+//! The background threads: maintenance (the tombstone horizon, expiry, deferred engine work), and
+//! with a log the epoch thread.
 //!
 //! It works through a session of its own, so it passes a gate like everybody: a command that holds
 //! all gates never meets half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
@@ -8,19 +9,21 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pando_durability::log::Due;
 use pando_engine::{LogEpoch, Point};
 
+use crate::acknowledge::EpochLog;
 use crate::database::{Database, OpenError, lock};
 use crate::eviction::evict;
 use crate::limits;
 use crate::session::SessionState;
 use crate::turn::Turn;
 
-/// The running thread; dropping it stops and joins it.
+/// The running threads; dropping it stops and joins them.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,17 +48,25 @@ impl Maintenance {
         let stop = Arc::new(Stop::default());
         // A `Session` would keep the database alive: the thread owns the session's state only.
         let session = database.open_session()?;
+        let log = database.acknowledgement.log().map(Arc::clone);
         let database = Arc::downgrade(database);
-        let thread = {
-            let stop = Arc::clone(&stop);
-            std::thread::Builder::new()
-                .name("maintenance".into())
-                .spawn(move || run(&database, session, &stop))?
+        let mut threads = Self {
+            stop: Arc::clone(&stop),
+            threads: Vec::with_capacity(2),
         };
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-        })
+        if let Some(log) = log {
+            let (database, stop) = (Weak::clone(&database), Arc::clone(&stop));
+            let run = move || end_epochs(&database, &*log, &stop);
+            threads.spawn("epochs", run)?;
+        }
+        threads.spawn("maintenance", move || run(&database, session, &stop))?;
+        Ok(threads)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        self.threads.push(thread);
+        Ok(())
     }
 }
 
@@ -63,11 +74,28 @@ impl Drop for Maintenance {
     fn drop(&mut self) {
         *lock(&self.stop.requested) = true;
         self.stop.changed.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there has been printed; there is nobody else to tell.
-            let _ = thread.join();
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic there has been printed; there is nobody else to tell.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Ends epochs: when somebody waits for the disk, and from time to time when something was written.
+fn end_epochs(database: &Weak<Database>, log: &dyn EpochLog, stop: &Stop) {
+    let interval = Duration::from_millis(limits::LOG_INTERVAL_MS);
+    loop {
+        let due = log.wait_until_due(interval);
+        let Some(database) = database.upgrade() else {
+            return;
+        };
+        if due == Due::Stopped || stop.wait(Duration::ZERO) {
+            return;
+        }
+        if due == Due::Wanted || log.has_open_writes() {
+            database.end_epoch();
         }
     }
 }
@@ -122,7 +150,7 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
 
 /// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
-    if !database.active_expire() || database.paused_until(true).is_some() {
+    if !database.active_expire() || !database.removes_expired() {
         return 0;
     }
     let mut turn = Turn::begin(database, session);
@@ -146,9 +174,11 @@ fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
 }
 
 impl Database {
-    /// Begins a log epoch and lets tombstones go that no WATCH needs any more.
+    /// A round's beginning: without a log an epoch, and tombstones go that nobody needs any more.
     fn tick(&self) {
-        self.end_epoch();
+        if !self.is_durable() {
+            self.end_epoch();
+        }
         self.adjust_eviction();
         let removals = (self.statistics().removals, self.watch_removals_max());
         let horizon = self.watch_horizon.advance(&self.epochs, removals);
@@ -158,10 +188,15 @@ impl Database {
         self.epochs.set_horizon(horizon.min(durable));
     }
 
-    /// Begins a log epoch (AK1).
+    /// Ends the log epoch, and writes what it has in the log.
     pub(crate) fn end_epoch(&self) {
         let now = self.options.clock.now_us() / 1000;
-        self.acknowledgement.tick(&self.gates, now);
+        self.acknowledgement.tick(&self.gates, now).flush();
+    }
+
+    /// Whether expired keys may be removed: no pause forbids writes, and the log takes them.
+    pub(crate) fn removes_expired(&self) -> bool {
+        self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
     }
 }
 

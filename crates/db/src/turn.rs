@@ -251,7 +251,9 @@ impl<'t> Turn<'t> {
             quiet: client.no_touch,
         };
         self.session.observes = client.durability == Durability::Sync;
-        self.session.observed = LogEpoch(0);
+        if self.session.observes {
+            self.session.observed = LogEpoch(0);
+        }
     }
 
     /// A request of `client` has run: its group ends, and the client knows what its reply awaits.
@@ -357,10 +359,10 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Outcome, CommandError> {
-        self.admit(client, spec)?;
         let writes = spec.flags.has(Flag::Write)
             || (spec.id == CommandId::Exec
                 && client.transaction.as_ref().is_some_and(Transaction::writes));
+        self.admit(client, spec, writes)?;
         if !ignores_pause(spec.id)
             && let Some(until) = self.database.paused_until(writes)
         {
@@ -407,7 +409,12 @@ impl<'t> Turn<'t> {
     }
 
     /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order.
-    fn admit(&mut self, client: &Client, spec: &CommandSpec) -> Result<(), CommandError> {
+    fn admit(
+        &mut self,
+        client: &Client,
+        spec: &CommandSpec,
+        writes: bool,
+    ) -> Result<(), CommandError> {
         if !client.authenticated && !spec.flags.has(Flag::NoAuth) {
             return Err(CommandError::Unauthenticated);
         }
@@ -423,6 +430,9 @@ impl<'t> Turn<'t> {
         };
         if needs_memory && !self.has_room() {
             return Err(CommandError::OutOfMemory);
+        }
+        if writes && !self.database.acknowledgement.accepts_writes() {
+            return Err(CommandError::LogFull);
         }
         Ok(())
     }

@@ -1,13 +1,64 @@
-//! What the server says when it is ready: who it is, where it listens, what it promises.
+//! What the server says when it is ready: who it is, what it promises and what that costs here,
+//! where it listens.
 
 use std::fmt::Write as _;
+use std::time::Duration;
+
+use pando_db::{Database, Durability, measure_sync};
 
 use crate::config::Config;
 use crate::shared::Listening;
 
+/// What one forced write costs on the disk of the log; `None` without a log, or when it cannot be
+/// told.
+#[must_use]
+pub fn sync_cost(config: &Config) -> Option<Duration> {
+    if config.without_log {
+        return None;
+    }
+    let options = config.durability_options();
+    let directory = config.log_dirs.first().unwrap_or(&config.data_dir);
+    measure_sync(&*options.disk, directory).ok()
+}
+
+/// The promise, where it is kept, and what it costs.
+fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) -> String {
+    if config.without_log {
+        return "durability none: nothing is kept on disk, a restart begins empty".to_owned();
+    }
+    let promise = match config.durability {
+        Durability::Sync => "answers wait for the disk",
+        Durability::Interval => "a crash loses at most the last 200 ms",
+        Durability::None => "a crash loses what is not on disk yet",
+    };
+    let mut text = format!(
+        "durability {}: {promise}; data in {}",
+        config.durability.name(),
+        config.data_dir.display(),
+    );
+    if let Some(found) = database.recovery() {
+        let read = found.loaded + found.replayed;
+        let took_ms = (found.load_us + found.replay_us) / 1000;
+        let _ = write!(text, " ({read} records read in {took_ms} ms)");
+    }
+    if let Some(cost) = sync_cost {
+        let milliseconds = cost.as_secs_f64() * 1000.0;
+        let _ = write!(
+            text,
+            "\none forced write takes {milliseconds:.2} ms on this disk"
+        );
+    }
+    text
+}
+
 /// The banner, ended by a line for programs: `listening` and the addresses, as `kind=address`.
 #[must_use]
-pub fn banner(config: &Config, listening: &Listening) -> String {
+pub fn banner(
+    config: &Config,
+    listening: &Listening,
+    database: &Database,
+    sync_cost: Option<Duration>,
+) -> String {
     let workers = if config.threads == 1 {
         "worker"
     } else {
@@ -16,13 +67,14 @@ pub fn banner(config: &Config, listening: &Listening) -> String {
     let mut text = format!(
         "pando {}: an ordered in-memory database that speaks the Redis protocol\n\
          engine {}, {} {workers}, {} databases, at most {} clients\n\
-         durability: none. Nothing is kept on disk yet: a restart begins empty.\n\
+         {}\n\
          listening",
         env!("CARGO_PKG_VERSION"),
         config.engine.name(),
         config.threads,
         config.databases,
         config.clients_max,
+        promise(config, database, sync_cost),
     );
     for address in &listening.tcp {
         let _ = write!(text, " tcp={address}");

@@ -8,12 +8,15 @@ mod banner;
 pub mod config;
 mod histogram;
 mod host;
+mod keeper;
 mod latency;
 pub mod limits;
 mod logging;
 mod metrics;
 mod monitor;
+mod offline;
 mod process;
+mod progress;
 mod recorder;
 mod registry;
 mod sampler;
@@ -27,11 +30,12 @@ mod statistics;
 mod testing;
 mod worker;
 
-pub use banner::banner;
+pub use banner::{banner, sync_cost};
 pub use config::{Config, ConfigError};
 pub use host::{SliceTrace, WorkerHost};
 pub use logging::LogControl;
 pub use metrics::Metrics;
+pub use offline::{Offline, OfflineError};
 pub use recorder::WorkerRecorder;
 pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WireProtocol,

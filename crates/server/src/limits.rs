@@ -3,8 +3,17 @@
 /// Most workers.
 pub const THREADS_MAX: usize = 512;
 
-/// Database sessions beside those of the workers: maintenance, and one to spare.
-pub const BACKGROUND_SESSIONS: usize = 2;
+/// Threads of one checkpoint.
+pub const CHECKPOINT_THREADS_MAX: usize = 8;
+
+/// Database sessions beside those of the workers: maintenance, a checkpoint's, and some to spare.
+pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + 4;
+
+/// How long a start waits for the first files of the log, in milliseconds.
+pub const LOG_FILES_WAIT_MS: u64 = 60_000;
+
+/// How often the keeper looks whether a checkpoint is due, in milliseconds.
+pub const KEEPER_MS: u64 = 200;
 
 /// Most connections that `maxclients` may allow.
 pub const CLIENTS_MAX: usize = 1_000_000;

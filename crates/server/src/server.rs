@@ -5,7 +5,8 @@
 //! | `worker-N`, one per `threads` | [`Server::start`] | a shutdown is requested and replies are sent |
 //! | `acceptor` | the same | [`Server::wait`] tells it to |
 //! | `metrics`, one per address of `bind`, if asked for | the same | the same |
-//! | `maintenance` | the database | the database is closed |
+//! | `keeper`, with a log | the same | [`Server::wait`] tells it to |
+//! | `maintenance`, with a log `epochs` and those of the log | the database | the database is closed |
 //!
 //! Nothing listens before everything else stands, and what has been started is stopped again when a
 //! later step fails. Stopping goes in the opposite order: the listeners are closed, the workers
@@ -17,16 +18,18 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use pando_db::{Database, MemoryMeter, OpenError};
+use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError};
 use pando_io::{Listener, ListenerError, PeerName, TcpOptions, descriptors};
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::acceptor::{Acceptor, AcceptorHandle};
 use crate::config::{BindAddress, Config};
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::progress;
 use crate::registry::WireProtocol;
 use crate::shared::{Listening, Shared};
 use crate::signals::StopSignals;
@@ -80,6 +83,7 @@ pub struct Server {
     shared: Arc<Shared>,
     acceptor: Option<(AcceptorHandle, JoinHandle<()>)>,
     metrics: Option<Metrics>,
+    keeper: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -90,29 +94,46 @@ impl Server {
         memory: MemoryMeter,
         signals: Option<StopSignals>,
     ) -> Result<Self, StartError> {
+        let durable = config.durability != Durability::None;
+        let durability = durable.then(|| pando_db::DurabilityOptions {
+            progress: Some(progress::reporter()),
+            ..config.durability_options()
+        });
         Self::start_with(config, signals, |options| {
-            Database::open(pando_db::Options { memory, ..options })
+            let database = Database::open(pando_db::Options {
+                memory,
+                durability,
+                ..options
+            })?;
+            tell_of_recovery(&database);
+            wait_for_log_files(&database);
+            Ok(database)
         })
     }
 
-    /// As [`Self::start`], on a database that `open` opens with the configuration's options. It is
-    /// called once, when the addresses are known to be free.
+    /// As [`Self::start`], on a database that `open` opens with the configuration's options. Nobody
+    /// is listened to before it has returned.
     pub fn start_with(
         mut config: Config,
         signals: Option<StopSignals>,
         open: impl FnOnce(pando_db::Options) -> Result<Arc<Database>, OpenError>,
     ) -> Result<Self, StartError> {
         make_room_for_clients(&mut config)?;
+        let threads = config.threads;
+        let database = open(config.database_options())?;
+        config.without_log = !database.is_durable();
+        if config.without_log {
+            config.durability = Durability::None;
+        }
         let listeners = listen(&config)?;
         let metrics_listeners = listen_for_metrics(&config)?;
         let mut listening = names(&listeners);
-        let threads = config.threads;
-        let database = open(config.database_options())?;
         let shared = Shared::new(config, database);
         let mut server = Self {
             shared: Arc::clone(&shared),
             acceptor: None,
             metrics: None,
+            keeper: None,
             workers: Vec::with_capacity(threads),
         };
         let mut mailboxes = Vec::with_capacity(threads);
@@ -122,9 +143,17 @@ impl Server {
         let told = Arc::downgrade(&shared);
         shared.database.on_durable(move |epoch| {
             if let Some(shared) = told.upgrade() {
+                if let Some(LogState::Failed { reason }) = shared.database.log_state() {
+                    shared.fail(format!("the log cannot be written: {reason}"));
+                }
                 shared.tell_durable(epoch);
             }
         });
+        if shared.database.recovery().is_some() {
+            let shared = Arc::clone(&shared);
+            let run = move || shared.keeper.run(&shared);
+            server.keeper = Some(spawn("keeper".into(), run)?);
+        }
         let metrics = Metrics::start(&shared, metrics_listeners).map_err(StartError::Thread)?;
         metrics.addresses().clone_into(&mut listening.metrics);
         server.metrics = Some(metrics);
@@ -168,10 +197,17 @@ impl Server {
             join(thread);
         }
         self.metrics = None;
+        self.shared.keeper.stop(&self.shared.database);
         for worker in self.workers.drain(..) {
             join(worker);
         }
+        if let Some(keeper) = self.keeper.take() {
+            join(keeper);
+        }
         self.shared.database.close();
+        if let Err(error) = self.shared.database.close_log() {
+            error!("the log could not be written to its end: {error}");
+        }
     }
 }
 
@@ -179,6 +215,48 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Waits until every log has a file to write to: what is promised of the time until a write is on
+/// disk holds from the first one on. A disk that has no room is met by the writes themselves.
+fn wait_for_log_files(database: &Database) {
+    let deadline = Instant::now() + Duration::from_millis(limits::LOG_FILES_WAIT_MS);
+    let logs = database
+        .options()
+        .durability
+        .as_ref()
+        .map_or(0, |it| it.logs);
+    while Instant::now() < deadline && database.log_state() == Some(LogState::Open) {
+        let log = database.log_statistics().unwrap_or_default();
+        if log.free_files + log.segments >= logs {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Says what a start has found on disk.
+fn tell_of_recovery(database: &Database) {
+    let Some(found) = database.recovery() else {
+        return;
+    };
+    for note in &found.notes {
+        warn!("{note}");
+    }
+    if !found.torn.is_empty() {
+        let epochs = found.torn.len();
+        warn!(
+            epochs,
+            "the end of the log is torn: what it holds was never on disk as a whole, and is dropped"
+        );
+    }
+    info!(
+        keys_loaded = found.loaded,
+        records_replayed = found.replayed,
+        load_ms = found.load_us / 1000,
+        replay_ms = found.replay_us / 1000,
+        "data read"
+    );
 }
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {

@@ -29,6 +29,8 @@ pub struct Settings {
     latency_threshold_ms: AtomicU64,
     latency_tracking: AtomicBool,
     durability: AtomicU8,
+    checkpoint_log_bytes: AtomicU64,
+    checkpoint_interval_s: AtomicU64,
     password_set: AtomicBool,
     password: Mutex<Vec<u8>>,
 }
@@ -47,6 +49,8 @@ impl Settings {
             latency_threshold_ms: AtomicU64::new(0),
             latency_tracking: AtomicBool::new(true),
             durability: AtomicU8::new(0),
+            checkpoint_log_bytes: AtomicU64::new(0),
+            checkpoint_interval_s: AtomicU64::new(0),
             password_set: AtomicBool::new(false),
             password: Mutex::default(),
         };
@@ -77,6 +81,10 @@ impl Settings {
             .store(config.latency_tracking, Ordering::Relaxed);
         self.durability
             .store(config.durability as u8, Ordering::Relaxed);
+        self.checkpoint_log_bytes
+            .store(config.checkpoint_log_bytes, Ordering::Relaxed);
+        self.checkpoint_interval_s
+            .store(config.checkpoint_interval_s, Ordering::Relaxed);
         lock(&self.password).clone_from(&config.password);
         self.password_set
             .store(!config.password.is_empty(), Ordering::Relaxed);
@@ -139,6 +147,14 @@ impl Settings {
     pub fn durability(&self) -> Durability {
         let mode = self.durability.load(Ordering::Relaxed);
         Durability::ALL[usize::from(mode)]
+    }
+
+    /// When a checkpoint is due: after so many bytes of log, after so many seconds; 0 is never.
+    pub(crate) fn checkpoints(&self) -> (u64, u64) {
+        (
+            self.checkpoint_log_bytes.load(Ordering::Relaxed),
+            self.checkpoint_interval_s.load(Ordering::Relaxed),
+        )
     }
 
     /// Whether new connections have to authenticate.

@@ -25,6 +25,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use pando_db::Database;
 
 use crate::config::{Config, LogLevel};
+use crate::keeper::Keeper;
 use crate::latency::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::recorder::WorkerRecorder;
@@ -64,6 +65,7 @@ pub struct Shared {
     pub(crate) latency: LatencyMonitor,
     pub(crate) monitors: Monitors,
     pub(crate) sampler: Sampler,
+    pub(crate) keeper: Keeper,
     mailboxes: Box<[OnceLock<Arc<dyn WorkerMailbox>>]>,
     listening: OnceLock<Listening>,
     log_level: OnceLock<Box<dyn Fn(LogLevel) + Send + Sync>>,
@@ -72,6 +74,7 @@ pub struct Shared {
     run_id: String,
     memory_at_start: AtomicUsize,
     shutdown_requested: AtomicBool,
+    failure: OnceLock<String>,
     shutdown: Mutex<bool>,
     shutdown_changed: Condvar,
 }
@@ -92,6 +95,8 @@ impl Shared {
             latency: LatencyMonitor::default(),
             monitors: Monitors::default(),
             sampler: Sampler::default(),
+            keeper: Keeper::default(),
+            failure: OnceLock::new(),
             mailboxes: (0..config.threads).map(|_| OnceLock::new()).collect(),
             listening: OnceLock::new(),
             log_level: OnceLock::new(),
@@ -250,6 +255,19 @@ impl Shared {
         *lock(&self.shutdown) = true;
         self.shutdown_changed.notify_all();
         self.wake_workers();
+    }
+
+    /// Stops the server because it cannot keep what it promises.
+    pub(crate) fn fail(&self, reason: String) {
+        // The first reason is the one that counts.
+        let _ = self.failure.set(reason);
+        self.request_shutdown();
+    }
+
+    /// Why the server has stopped by itself, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Whether the server is to stop.

@@ -58,6 +58,8 @@ impl Shell {
     pub(crate) fn new(config: Config) -> Self {
         let config = Config {
             threads: 1,
+            durability: pando_db::Durability::None,
+            without_log: true,
             ..config
         };
         let database = Database::open(config.database_options()).unwrap();

@@ -40,9 +40,19 @@ impl HandLog {
 }
 
 impl EpochLog for HandLog {
-    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) {
+    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) -> Sealed<'_> {
         let before = self.closed.swap(epoch.0, Ordering::SeqCst);
         assert_eq!(before + 1, epoch.0, "epochs are closed in their order");
+        Sealed::default()
+    }
+
+    fn wait_until_due(&self, limit: Duration) -> Due {
+        std::thread::park_timeout(limit);
+        Due::Elapsed
+    }
+
+    fn has_open_writes(&self) -> bool {
+        false
     }
 
     fn durable(&self) -> LogEpoch {

@@ -96,7 +96,7 @@ fn check_log(
         threads: options.recovery_threads.max(1),
         sync: false,
     };
-    let scan = match LogScan::read(&options.disk, &options.log_directories(), scan) {
+    let scan = match LogScan::read(&options.disk, &options.searched_directories(), scan) {
         Ok(scan) => scan,
         Err(error) => {
             report.complain(error.to_string());

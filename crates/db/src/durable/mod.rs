@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use pando_durability::disk::DirectoryLock;
 use pando_durability::log::{Log, LogOptions};
-use pando_engine::{LogEpoch, TreeId};
+use pando_engine::TreeId;
 
 pub use bytes::Malformed;
 pub use check::{CheckReport, check};
@@ -47,8 +47,7 @@ pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
 pub use recover::{Recovery, RecoveryError};
 pub use stream::StreamError;
 
-use crate::acknowledge::EpochLog;
-use crate::clock::{Clock, Milliseconds};
+use crate::clock::Clock;
 use crate::database::{Database, OpenError, Parts, lock};
 use crate::options::Options;
 
@@ -88,29 +87,6 @@ impl Durable {
             .condition
             .wait_timeout_while(times, limit, |times| *times == before);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// The log as acknowledgement sees it.
-#[derive(Debug)]
-struct LogOfEpochs(Arc<Log>);
-
-impl EpochLog for LogOfEpochs {
-    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) {
-        self.0.close_epoch(epoch.0, now);
-    }
-
-    fn durable(&self) -> LogEpoch {
-        LogEpoch(self.0.durable())
-    }
-
-    fn want(&self, epoch: LogEpoch) {
-        self.0.want(epoch.0);
-    }
-
-    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
-        self.0
-            .on_durable(Box::new(move |epoch| wake(LogEpoch(epoch))));
     }
 }
 
@@ -188,7 +164,7 @@ pub(crate) fn open(
             store: found.store,
             expiry: found.expiry,
             trees: found.trees,
-            log: Some(Arc::new(LogOfEpochs(log))),
+            log: Some(log),
             durable: Some(durable),
         },
     )

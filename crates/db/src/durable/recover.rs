@@ -198,7 +198,7 @@ pub(crate) fn recover(
     };
     let scan = LogScan::read(
         &durability.disk,
-        &durability.log_directories(),
+        &durability.searched_directories(),
         ScanOptions {
             threads: durability.recovery_threads.max(1),
             sync: true,

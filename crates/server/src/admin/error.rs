@@ -98,8 +98,12 @@ pub(crate) enum AdminError {
     NoReplication,
     #[error("ERR This instance has cluster support disabled")]
     NoCluster,
-    #[error("ERR nothing is kept on disk: this server has no persistence, so there is no save")]
+    #[error("ERR nothing is kept on disk: the server was started with durability none")]
     NothingKept,
+    #[error("ERR Background save already in progress")]
+    SaveRuns,
+    #[error("ERR the checkpoint failed: {reason}")]
+    SaveFailed { reason: Echo },
     #[error("ERR No shutdown in progress.")]
     NoShutdown,
     #[error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")]

@@ -3,8 +3,9 @@
 
 use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use pando_db::HostProgress;
+use pando_db::{HostProgress, LogState};
 
 use super::memory::MemoryFigures;
 use super::{Call, Handled, REDIS_VERSION};
@@ -220,11 +221,38 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
 
 fn persistence(report: &mut Report<'_, '_, '_, '_>) {
     let shared = report.call.shared;
-    report.line("durability", "none");
-    report.line(
-        "durability_note",
-        "nothing is kept on disk, a restart begins empty",
-    );
+    let database = &shared.database;
+    report.line("durability", report.config.durability.name());
+    if let Some(log) = database.log_statistics() {
+        let state = match database.log_state() {
+            Some(LogState::Full { .. }) => "full",
+            Some(LogState::Failed { .. }) => "failed",
+            _ => "ok",
+        };
+        report.line("log_state", state);
+        report.line("log_written_bytes", log.written_bytes);
+        report.line("log_writes", log.writes);
+        let mean_us = log.write_us.checked_div(log.writes).unwrap_or(0);
+        report.line("log_write_mean_us", mean_us);
+        report.line("log_failed_writes", log.failed_writes);
+        report.line("log_live_bytes", log.live_bytes);
+        report.line("log_segments", log.segments);
+        report.line("log_pending_bytes", log.pending_bytes);
+        report.line("log_epoch_closed", log.closed);
+        report.line("log_epoch_durable", log.durable);
+    } else {
+        report.line(
+            "durability_note",
+            "nothing is kept on disk, a restart begins empty",
+        );
+    }
+    let keeper = shared.keeper.figures();
+    let taken = database.last_checkpoint().unwrap_or_default();
+    let found = database.recovery().cloned().unwrap_or_default();
+    let status = |ok: bool| if ok { "ok" } else { "err" };
+    let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
+    let took = (taken.took_us > 0).then(|| Duration::from_micros(taken.took_us));
+    let log_is_open = matches!(database.log_state(), None | Some(LogState::Open));
     report.zeros(&[
         "loading",
         "async_loading",
@@ -235,22 +263,31 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
         "rdb_changes_since_last_save",
         shared.database.statistics().commits,
     );
-    report.line("rdb_bgsave_in_progress", 0);
-    report.line("rdb_last_save_time", shared.started_at_us() / 1_000_000);
-    report.line("rdb_last_bgsave_status", "ok");
-    report.line("rdb_last_bgsave_time_sec", -1);
-    report.line("rdb_current_bgsave_time_sec", -1);
-    report.zeros(&["rdb_saves", "rdb_last_cow_size"]);
-    report.zeros(&["rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
-    report.zeros(&[
-        "aof_enabled",
-        "aof_rewrite_in_progress",
-        "aof_rewrite_scheduled",
-    ]);
+    report.line(
+        "rdb_bgsave_in_progress",
+        u8::from(keeper.running_for.is_some()),
+    );
+    let last_save = super::persistence::last_save_s(report.call);
+    report.line("rdb_last_save_time", last_save);
+    report.line("rdb_last_bgsave_status", status(keeper.error.is_none()));
+    report.line("rdb_last_bgsave_time_sec", seconds(took));
+    report.line("rdb_current_bgsave_time_sec", seconds(keeper.running_for));
+    report.line("rdb_saves", keeper.taken);
+    report.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
+    report.line("rdb_last_load_keys_loaded", found.loaded);
+    report.line("checkpoint_last_keys", taken.entries);
+    report.line("checkpoint_last_bytes", taken.bytes);
+    report.line("load_records_replayed", found.replayed);
+    report.line(
+        "load_milliseconds",
+        (found.load_us + found.replay_us) / 1000,
+    );
+    report.line("aof_enabled", u8::from(database.is_durable()));
+    report.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     report.line("aof_last_rewrite_time_sec", -1);
     report.line("aof_current_rewrite_time_sec", -1);
     report.line("aof_last_bgrewrite_status", "ok");
-    report.line("aof_last_write_status", "ok");
+    report.line("aof_last_write_status", status(log_is_open));
     report.zeros(&["aof_last_cow_size", "module_fork_in_progress"]);
 }
 

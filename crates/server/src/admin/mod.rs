@@ -6,7 +6,9 @@
 //!
 //! Where answers differ from those of Redis 7.0.15:
 //!
-//! - SAVE, BGSAVE, BGREWRITEAOF and SHUTDOWN SAVE are refused, since nothing is kept on disk.
+//! - SAVE, BGSAVE and BGREWRITEAOF take a checkpoint; with `durability none` they and SHUTDOWN SAVE
+//!   are refused. Every shutdown writes the log to its end.
+//! - WAITAOF waits for all writes so far, and never for replicas.
 //! - WAIT answers 0 at once, whatever its timeout: there is no replica to wait for.
 //! - CLIENT TRACKING ON is refused, CLIENT SETINFO, NO-TOUCH and KILL MAXAGE are those of Redis 7.2
 //!   and 7.4, and CLIENT LIST ends with `lib-name` and `lib-ver`.
@@ -98,8 +100,11 @@ pub(crate) fn execute(id: CommandId, call: &mut Call<'_, '_, '_>) -> Handled {
         CommandId::Reset => connection::reset(call),
         CommandId::Client => client::execute(call),
         CommandId::Acl => acl::execute(call),
-        CommandId::Bgrewriteaof | CommandId::Save => persistence::save(),
-        CommandId::Bgsave => persistence::bgsave(call),
+        CommandId::Bgrewriteaof => {
+            persistence::bgsave(call, "Background append only file rewriting started")
+        }
+        CommandId::Save => persistence::save(call),
+        CommandId::Bgsave => persistence::bgsave(call, "Background saving started"),
         CommandId::Cluster => Err(AdminError::NoCluster),
         CommandId::Config => config::execute(call),
         CommandId::Debug => debug::execute(call),

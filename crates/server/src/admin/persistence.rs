@@ -1,37 +1,73 @@
 //! SAVE BGSAVE BGREWRITEAOF LASTSAVE SHUTDOWN.
 //!
-//! Nothing is kept on disk. Who asks for a save is told so by an error: an answer of `+OK` would
-//! let a backup script believe that there is something to copy. LASTSAVE, which monitoring reads,
-//! answers when the server started, as Redis does before its first save.
+//! What Redis' clients know as a save is a checkpoint here, and so is the rewriting of the log: it
+//! makes the log before it superfluous. Without a log whoever asks for a save is told by an error:
+//! an answer of `+OK` would let a backup script believe that there is something to copy.
 
 use pando_db::{CommandError, HostProgress};
 
+use super::error::Echo;
 use super::{AdminError, Call, Handled};
 
-/// SAVE and BGREWRITEAOF.
-pub(super) fn save() -> Handled {
-    Err(AdminError::NothingKept)
-}
-
-/// BGSAVE [SCHEDULE].
-pub(super) fn bgsave(call: &Call<'_, '_, '_>) -> Handled {
-    let request = call.request;
-    if request.len() == 1 || (request.len() == 2 && request.is(1, "SCHEDULE")) {
-        Err(AdminError::NothingKept)
-    } else {
-        Err(CommandError::Syntax.into())
+/// SAVE: takes a checkpoint and answers when it is complete. The worker waits, its gate is free.
+pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
+    if call.inside_exec {
+        return Err(CommandError::NotInTransaction.into());
     }
+    take(call)?;
+    call.ok()
 }
 
-/// LASTSAVE.
-pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
-    call.reply
-        .integer((call.shared.started_at_us() / 1_000_000) as i64);
+fn take(call: &Call<'_, '_, '_>) -> Result<(), AdminError> {
+    if call.shared.database.recovery().is_none() {
+        return Err(AdminError::NothingKept);
+    }
+    let taken = call.shared.keeper.take_now();
+    taken.map_err(|reason| AdminError::SaveFailed {
+        reason: Echo::of(reason.as_bytes()),
+    })
+}
+
+/// BGSAVE [SCHEDULE], BGREWRITEAOF: asks the keeper for a checkpoint.
+pub(super) fn bgsave(call: &mut Call<'_, '_, '_>, answer: &str) -> Handled {
+    let request = call.request;
+    if request.len() > 2 || (request.len() == 2 && !request.is(1, "SCHEDULE")) {
+        return Err(CommandError::Syntax.into());
+    }
+    if call.shared.database.recovery().is_none() {
+        return Err(AdminError::NothingKept);
+    }
+    if !call.shared.keeper.ask() && request.len() == 1 {
+        return Err(AdminError::SaveRuns);
+    }
+    call.reply.simple(answer);
     Ok(HostProgress::Done)
 }
 
+/// LASTSAVE: when the last checkpoint was complete; before the first, when the server started, as
+/// in Redis.
+pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
+    call.reply.integer(last_save_s(call) as i64);
+    Ok(HostProgress::Done)
+}
+
+/// See [`lastsave`], in seconds since the Unix epoch.
+pub(super) fn last_save_s(call: &Call<'_, '_, '_>) -> u64 {
+    let database = &call.shared.database;
+    let taken = database.last_checkpoint().map(|taken| taken.wall_ms);
+    let found = || {
+        database
+            .recovery()
+            .and_then(|found| found.checkpoint_wall_ms)
+    };
+    let started_ms = call.shared.started_at_us() / 1000;
+    taken.or_else(found).unwrap_or(started_ms) / 1000
+}
+
 /// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: as in Redis the connection closes without a
-/// reply. SAVE is refused unless FORCE says that failing to save is fine.
+/// reply. The log is written to its end in any case; SAVE takes a checkpoint before, so that the
+/// next start need not replay it. A failed checkpoint is an error unless FORCE says that it is
+/// fine.
 pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);
@@ -54,8 +90,11 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
         // A shutdown has nothing to wait for, so none is ever in progress when a command runs.
         return Err(AdminError::NoShutdown);
     }
-    if save && !force {
-        return Err(AdminError::NothingKept);
+    if save
+        && let Err(error) = take(call)
+        && !force
+    {
+        return Err(error);
     }
     tracing::info!(client = call.client.id, "SHUTDOWN");
     call.shared.request_shutdown();

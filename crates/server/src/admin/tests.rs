@@ -384,7 +384,8 @@ fn config_sets_all_or_nothing() {
         (
             "save \"900 1\"",
             "save",
-            "expected an empty value: nothing is kept on disk",
+            "expected an empty value: checkpoint-log-size and checkpoint-interval say when to \
+             write one",
         ),
     ] {
         assert_eq!(
@@ -435,8 +436,7 @@ fn config_sets_all_or_nothing() {
 
 #[test]
 fn small_honest_answers() {
-    let nothing =
-        "-ERR nothing is kept on disk: this server has no persistence, so there is no save";
+    let nothing = "-ERR nothing is kept on disk: the server was started with durability none";
     let cluster = "-ERR This instance has cluster support disabled";
     check(
         &mut Shell::new(Config::default()),

@@ -63,6 +63,8 @@ pub enum Expected {
     OutputLimits(WrongLimits),
     /// Text without NUL.
     Text,
+    /// A path.
+    Path,
     /// The one value that the server has.
     Only {
         /// That value.
@@ -105,6 +107,7 @@ impl fmt::Display for Expected {
                 f.write_str("groups of: normal, replica or pubsub, bytes, bytes, seconds")
             }
             Self::Text => f.write_str("one value without a NUL byte"),
+            Self::Path => f.write_str("a path"),
             Self::Only { value: "", why } => write!(f, "an empty value: {why}"),
             Self::Only { value, why } => write!(f, "{value}: {why}"),
         }
@@ -153,7 +156,12 @@ impl Expected {
             Self::OutputLimits(WrongLimits::Limit) => {
                 "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
             }
-            Self::Mode | Self::PortOrOff | Self::Addresses | Self::Text | Self::Only { .. } => {
+            Self::Mode
+            | Self::PortOrOff
+            | Self::Addresses
+            | Self::Text
+            | Self::Path
+            | Self::Only { .. } => {
                 format!("expected {self}")
             }
         }

@@ -12,6 +12,9 @@ use super::{Config, file};
 const ABOUT: &str = "An ordered in-memory database on one shared tree, for clients of Redis";
 
 const AFTER_HELP: &str = "\
+pando check, pando dump and pando load work on the data directory while no server uses it: they \
+check its files, write its keys to the standard output, read such a stream from the standard input.
+
 Every flag is also a line of the configuration file (name value), and a parameter of CONFIG GET; \
 names that Redis has are understood too. Flags win over the file. Amounts of memory take the units \
 b, k, kb, m, mb, g and gb.";

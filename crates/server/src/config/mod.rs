@@ -90,9 +90,25 @@ pub struct Config {
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
-    /// `durability`: when requests are answered, unless a connection says otherwise. Default
-    /// `none`: nothing is kept yet.
+    /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
+    /// start means that nothing is read from disk or written to it. Default `interval`.
     pub durability: Durability,
+    /// `data-dir`: where checkpoints are kept, and logs unless `log-dir` says otherwise. Default
+    /// `./pando-data`.
+    pub data_dir: PathBuf,
+    /// `log-dir`: directories for the logs, used in turns. Default: the data directory.
+    pub log_dirs: Vec<PathBuf>,
+    /// `log-segment-size`: bytes of a file of the log, 1 to 256 MiB. Default 16 MiB.
+    pub log_segment_bytes: u64,
+    /// `checkpoint-log-size`: bytes of log after which a checkpoint is written; 0 is never.
+    /// Default 1 GiB.
+    pub checkpoint_log_bytes: u64,
+    /// `checkpoint-interval`: seconds after which a checkpoint is written if anything has changed;
+    /// 0 is never. Default 3600.
+    pub checkpoint_interval_s: u64,
+    /// Whether the server was started with `durability none`, so that there is no log; set by
+    /// [`crate::Server::start`].
+    pub without_log: bool,
     /// `databases`: databases that SELECT reaches, 1 to 1024. Default 16.
     pub databases: usize,
     /// `maxclients`: connections at a time, 1 to 1,000,000. Default 10,000.
@@ -168,7 +184,13 @@ impl Default for Config {
             memcached_item_bytes_max: database.item_bytes_max,
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
-            durability: Durability::None,
+            durability: Durability::Interval,
+            data_dir: "pando-data".into(),
+            log_dirs: Vec::new(),
+            log_segment_bytes: 16 << 20,
+            checkpoint_log_bytes: 1 << 30,
+            checkpoint_interval_s: 3600,
+            without_log: false,
             databases: 16,
             clients_max: 10_000,
             password: Vec::new(),
@@ -223,6 +245,13 @@ impl Config {
                 expected: "at most client-query-buffer-limit",
             });
         }
+        if self.without_log && self.durability != Durability::None {
+            return Err(SettingError::Relation {
+                setting: "durability",
+                got: self.durability.name().to_owned(),
+                expected: "none, since the server was started so: a log begins with the server",
+            });
+        }
         if self.metrics_port == Some(self.port) && self.port != 0 {
             return Err(SettingError::Relation {
                 setting: "metrics-port",
@@ -262,7 +291,18 @@ impl Config {
         Ok(())
     }
 
-    /// The database's share of the settings.
+    /// How the database is kept on disk.
+    #[must_use]
+    pub fn durability_options(&self) -> pando_db::DurabilityOptions {
+        pando_db::DurabilityOptions {
+            log_directories: self.log_dirs.clone(),
+            logs: self.threads,
+            segment_bytes: self.log_segment_bytes & !0xfff,
+            ..pando_db::DurabilityOptions::new(&self.data_dir)
+        }
+    }
+
+    /// The database's share of the settings, but for [`Self::durability_options`].
     #[must_use]
     pub fn database_options(&self) -> pando_db::Options {
         pando_db::Options {

@@ -55,7 +55,7 @@ pub(super) fn rewritten(config: &Config, before: &[u8]) -> Vec<u8> {
     let defaults = Config::default();
     for setting in SETTINGS {
         let differs = setting.get(config) != setting.get(&defaults);
-        if differs && !written.contains(setting.name) {
+        if differs && !setting.fixed && !written.contains(setting.name) {
             if !generated {
                 generated = true;
                 after.extend_from_slice(format!("{GENERATED}\n").as_bytes());

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pando_db::{EngineKind, EvictionPolicy};
+use pando_db::{Durability, EngineKind, EvictionPolicy};
 
 use super::error::{Expected, SettingError, WrongLimits};
 use super::value::{
@@ -191,6 +191,59 @@ pub(crate) static SETTINGS: &[Setting] = &[
             set(&mut config.engine, engine.ok_or(Expected::OneOf(&ENGINES)))
         },
     ),
+    Setting::new(
+        "durability",
+        "When requests are answered: none, interval or sync; with none nothing is kept on disk",
+        |config| config.durability.name().into(),
+        |config, value| {
+            let mode = text(value).and_then(Durability::from_name);
+            let mode = mode.ok_or(Expected::OneOf(&DURABILITIES));
+            set(&mut config.durability, mode)
+        },
+    )
+    .running(),
+    Setting::new(
+        "dir",
+        "Directory of checkpoints, and of logs unless log-dir says otherwise",
+        |config| print_path(Some(&config.data_dir)),
+        |config, value| {
+            let path = parse_path(value)?.ok_or(Expected::Path);
+            set(&mut config.data_dir, path)
+        },
+    )
+    .own_name("data-dir"),
+    Setting::new(
+        "log-dir",
+        "Directories of logs, used in turns, for several disks; the data directory if none",
+        |config| print_paths(&config.log_dirs),
+        |config, value| set(&mut config.log_dirs, parse_paths(value)),
+    )
+    .list(),
+    Setting::new(
+        "log-segment-size",
+        "Bytes of a file of the log; each worker has one in use and one ready",
+        |config| print(config.log_segment_bytes),
+        |config, value| set(&mut config.log_segment_bytes, memory(value, MIB, 256 * MIB)),
+    ),
+    Setting::new(
+        "checkpoint-log-size",
+        "Bytes of log after which a checkpoint is written; 0 is never",
+        |config| print(config.checkpoint_log_bytes),
+        |config, value| set(&mut config.checkpoint_log_bytes, memory(value, 0, u64::MAX)),
+    )
+    .running(),
+    Setting::new(
+        "checkpoint-interval",
+        "Seconds after which a checkpoint is written if anything has changed; 0 is never",
+        |config| print(config.checkpoint_interval_s),
+        |config, value| {
+            set(
+                &mut config.checkpoint_interval_s,
+                integer(value, 0, i64::from(i32::MAX)),
+            )
+        },
+    )
+    .running(),
     Setting::new(
         "databases",
         "Databases that SELECT reaches",
@@ -414,17 +467,38 @@ pub(crate) static SETTINGS: &[Setting] = &[
     // What Redis' clients and tools ask for and the server does not have.
     Setting::new(
         "appendonly",
-        "Only no: nothing is kept on disk",
-        |_| b"no".into(),
-        |_, value| only(value, "no", NOTHING_KEPT),
+        "Only what follows from durability: yes, or no for none",
+        |config| print_switch(has_log(config)),
+        |config, value| {
+            let value_now = if has_log(config) { "yes" } else { "no" };
+            only(value, value_now, "durability says whether there is a log")
+        },
+    )
+    .fixed()
+    .running(),
+    Setting::new(
+        "appendfsync",
+        "In Redis' words what durability says: always is sync, everysec interval, no none",
+        |config| fsync_of(config.durability).into(),
+        |config, value| {
+            let named = |mode: &Durability| fsync_of(*mode).as_bytes() == value;
+            let mode = Durability::ALL.into_iter().find(named);
+            set(
+                &mut config.durability,
+                mode.ok_or(Expected::OneOf(&["always", "everysec", "no"])),
+            )
+        },
     )
     .fixed()
     .running(),
     Setting::new(
         "save",
-        "Only empty: nothing is kept on disk",
+        "Only empty: checkpoint-log-size and checkpoint-interval say when to write one",
         |_| Vec::new(),
-        |_, value| only(value, "", NOTHING_KEPT),
+        |_, value| {
+            let why = "checkpoint-log-size and checkpoint-interval say when to write one";
+            only(value, "", why)
+        },
     )
     .fixed()
     .list()
@@ -446,7 +520,29 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .fixed(),
 ];
 
-const NOTHING_KEPT: &str = "nothing is kept on disk";
+/// Whether the server has a log, or will have one.
+fn has_log(config: &Config) -> bool {
+    !config.without_log && config.durability != Durability::None
+}
+
+/// The name that Redis has for much the same.
+const fn fsync_of(mode: Durability) -> &'static str {
+    match mode {
+        Durability::None => "no",
+        Durability::Interval => "everysec",
+        Durability::Sync => "always",
+    }
+}
+
+static DURABILITIES: [&str; Durability::ALL.len()] = {
+    let mut names = [""; Durability::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Durability::ALL[index].name();
+        index += 1;
+    }
+    names
+};
 
 /// In the order in which Redis names them.
 static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
@@ -535,6 +631,17 @@ fn print_path(path: Option<&std::path::Path>) -> Vec<u8> {
     path.map(|path| path.to_string_lossy().into_owned())
         .unwrap_or_default()
         .into_bytes()
+}
+
+fn parse_paths(value: &[u8]) -> Result<Vec<std::path::PathBuf>, Expected> {
+    let words = text(value).filter(|paths| !paths.contains('\0'));
+    let words = words.ok_or(Expected::Text)?.split_ascii_whitespace();
+    Ok(words.map(Into::into).collect())
+}
+
+fn print_paths(paths: &[std::path::PathBuf]) -> Vec<u8> {
+    let words: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+    words.join(" ").into_bytes()
 }
 
 fn parse_port_or_off(value: &[u8]) -> Result<Option<u16>, Expected> {

@@ -126,12 +126,14 @@ fn errors_say_where_and_what() {
             "pando.conf:1: got unbalanced quotes, expected a word, \"a word\" or 'a word'",
         ),
         (
-            "appendonly yes",
-            "pando.conf:1: appendonly: got \"yes\", expected no: nothing is kept on disk",
+            "appendonly no",
+            "pando.conf:1: appendonly: got \"no\", expected yes: durability says whether there is \
+             a log",
         ),
         (
             "save 900 1",
-            "pando.conf:1: save: got \"900 1\", expected an empty value: nothing is kept on disk",
+            "pando.conf:1: save: got \"900 1\", expected an empty value: checkpoint-log-size and \
+             checkpoint-interval say when to write one",
         ),
         (
             "port 1 2",

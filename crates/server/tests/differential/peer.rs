@@ -53,6 +53,8 @@ impl Server {
             engine,
             "--threads",
             "2",
+            "--durability",
+            "none",
         ]);
         Self::start(command, port).expect("the binary under test starts")
     }

@@ -35,7 +35,7 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
         command.args(["--bind", "127.0.0.1", "--port", "0"]);
         command.args(["--threads", WORKERS, "--loglevel", "warning"]);
-        command.args(["--engine", engine.name()]);
+        command.args(["--engine", engine.name(), "--durability", "none"]);
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()

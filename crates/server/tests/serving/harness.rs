@@ -61,6 +61,8 @@ impl TestServer {
             ["--bind", "127.0.0.1"],
             ["--threads", "2"],
             ["--loglevel", "warning"],
+            // What a test keeps on disk it keeps where it says.
+            ["--durability", "none"],
         ] {
             if !flags.contains(&default[0]) {
                 command.args(default);

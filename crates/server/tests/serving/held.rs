@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, EpochLog, LogEpoch, Milliseconds};
+use pando_db::{Database, Due, EpochLog, LogEpoch, Milliseconds, Sealed};
 use pando_server::{Config, Server};
 
 use crate::harness::{PATIENCE, Wire, request};
@@ -29,8 +29,18 @@ impl fmt::Debug for HandLog {
 }
 
 impl EpochLog for HandLog {
-    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) {
+    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) -> Sealed<'_> {
         self.closed.store(epoch.0, Ordering::SeqCst);
+        Sealed::default()
+    }
+
+    fn wait_until_due(&self, limit: Duration) -> Due {
+        std::thread::park_timeout(limit);
+        Due::Elapsed
+    }
+
+    fn has_open_writes(&self) -> bool {
+        true
     }
 
     fn durable(&self) -> LogEpoch {

@@ -15,7 +15,7 @@ fn the_banner_says_what_is_promised() {
         concat!("pando ", env!("CARGO_PKG_VERSION")),
         "engine reference",
         "2 workers",
-        "Nothing is kept on disk yet",
+        "nothing is kept on disk",
         &format!("listening tcp={}", server.address),
     ] {
         assert!(banner.contains(part), "{part:?} is missing in {banner}");

@@ -1,0 +1,113 @@
+//! `pando check`, `pando dump` and `pando load`: what is done with a data directory that no server
+//! is using. They take the server's flags.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader, BufWriter, Write as _};
+
+use pando_db::{Database, OpenError, RecoveryError, StreamError, check};
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::progress;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offline {
+    /// Read every file and say what is there.
+    Check,
+    /// Write every key to the standard output, in the portable stream.
+    Dump,
+    /// Read such a stream from the standard input into the database.
+    Load,
+}
+
+/// Why it was not done.
+#[derive(Debug, Error)]
+pub enum OfflineError {
+    /// The files cannot be looked at.
+    #[error(transparent)]
+    Files(#[from] RecoveryError),
+    /// They were, and a server would not start from them without a loss.
+    #[error("the files are not sound")]
+    Unsound,
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The stream cannot be written or read.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// Somebody has closed the output.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+    /// What was loaded is not on disk.
+    #[error("the log could not be written to its end: {0}")]
+    Close(String),
+}
+
+impl Offline {
+    /// Takes the subcommand out of a command line, if it has one.
+    pub fn take(arguments: &mut Vec<OsString>) -> Option<Self> {
+        let word = arguments.get(1)?.to_str()?;
+        let offline = match word {
+            "check" => Self::Check,
+            "dump" => Self::Dump,
+            "load" => Self::Load,
+            _ => return None,
+        };
+        arguments.remove(1);
+        Some(offline)
+    }
+
+    /// Does it.
+    pub fn run(self, config: &Config) -> Result<(), OfflineError> {
+        match self {
+            Self::Check => run_check(config),
+            Self::Dump => with_database(config, |session| {
+                let mut out = BufWriter::new(io::stdout().lock());
+                let keys = session.dump(&mut out)?;
+                out.flush()?;
+                eprintln!("{keys} keys written");
+                Ok(())
+            }),
+            Self::Load => with_database(config, |session| {
+                let keys = session.load(&mut BufReader::new(io::stdin().lock()))?;
+                eprintln!("{keys} keys loaded");
+                Ok(())
+            }),
+        }
+    }
+}
+
+fn run_check(config: &Config) -> Result<(), OfflineError> {
+    let report = check(&config.durability_options())?;
+    let mut out = io::stdout().lock();
+    for finding in &report.findings {
+        writeln!(out, "{finding}")?;
+    }
+    if report.sound {
+        writeln!(out, "sound")?;
+        Ok(())
+    } else {
+        Err(OfflineError::Unsound)
+    }
+}
+
+fn with_database(
+    config: &Config,
+    work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
+) -> Result<(), OfflineError> {
+    let mut durability = config.durability_options();
+    durability.progress = Some(progress::reporter());
+    let options = pando_db::Options {
+        durability: Some(durability),
+        ..config.database_options()
+    };
+    let database = Database::open(options)?;
+    let mut session = database.session().map_err(OpenError::from)?;
+    let result = work(&mut session);
+    drop(session);
+    database.close();
+    let closed = database.close_log();
+    result?;
+    closed.map_err(|error| OfflineError::Close(error.to_string()))
+}

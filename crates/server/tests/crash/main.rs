@@ -1,0 +1,285 @@
+//! The real server, killed without warning while it is written to, and started again: what is
+//! there must be what its clients were promised.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `model` | a writer's commands, and which of them what was found can come from |
+//! | `writers` | writers and readers under load |
+//! | `transfers` | transfers by EXEC, with receipts |
+//! | `server` | the process and its connections |
+//! | `canaries` | faults planted into what is found, and into what is promised |
+//!
+//! A round starts the server (threads, log directories and mode by the seed), loads it, kills it at
+//! a random moment, starts it again and compares. `PANDO_CRASH_ROUNDS=500` runs that many rounds,
+//! `PANDO_CRASH_SEED` chooses others, `PANDO_CRASH_DIR` names a folder on the disk to use.
+
+mod canaries;
+mod model;
+mod server;
+mod transfers;
+mod writers;
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use model::{Generator, History, State};
+use server::{Folder, Promise, Server};
+use transfers::Books;
+use writers::{Sight, Written};
+
+/// What is acknowledged in mode `interval` is on disk this much later.
+const WINDOW: Duration = Duration::from_millis(200);
+
+/// Who writes, with which promise; the longest pipeline of each.
+const WRITERS: [(Promise, usize); 4] = [
+    (Promise::Sync, 1),
+    (Promise::Sync, 32),
+    (Promise::Interval, 8),
+    (Promise::Interval, 32),
+];
+
+/// Who transfers.
+const CLERKS: [Promise; 2] = [Promise::Sync, Promise::Interval];
+
+/// How the rounds are judged: what canaries change.
+#[derive(Clone, Copy, Debug)]
+struct Judgement {
+    /// Writers of `interval` are taken for ones of `sync`.
+    interval_is_sync: bool,
+    /// The reader, which is of `interval` then, is taken for one of `sync`.
+    reader_is_sync: bool,
+}
+
+const FAIR: Judgement = Judgement {
+    interval_is_sync: false,
+    reader_is_sync: false,
+};
+
+/// Rounds on one folder.
+struct Rounds {
+    folder: Folder,
+    random: fastrand::Rng,
+    judgement: Judgement,
+    states: Vec<State>,
+    generators: Vec<Option<Generator>>,
+    /// The number of the next command of each writer.
+    counts: Vec<u64>,
+    books: Books,
+    log_directories: usize,
+}
+
+impl Rounds {
+    fn new(seed: u64, judgement: Judgement) -> Self {
+        let generators = (0..WRITERS.len()).map(|writer| Some(Generator::new(seed, writer)));
+        Self {
+            folder: Folder::new(),
+            random: fastrand::Rng::with_seed(seed),
+            judgement,
+            states: vec![State::default(); WRITERS.len()],
+            generators: generators.collect(),
+            counts: vec![1; WRITERS.len()],
+            books: Books {
+                sent: vec![Vec::new(); CLERKS.len()],
+                promised: vec![0; CLERKS.len()],
+                ..Books::default()
+            },
+            log_directories: 0,
+        }
+    }
+
+    /// A server on the folder, as the dice will have it.
+    fn start(&mut self) -> Server {
+        let random = &mut self.random;
+        let threads = random.usize(1..=4).to_string();
+        let mode = ["interval", "sync"][random.usize(..2)].to_owned();
+        let mut flags = vec!["--threads".into(), threads, "--durability".into(), mode];
+        flags.extend(["--checkpoint-log-size".into(), "2mb".into()]);
+        flags.extend(["--log-segment-size".into(), "1mb".into()]);
+        // Where logs were, they are looked for.
+        self.log_directories = self.log_directories.max(random.usize(..3));
+        for directory in 0..self.log_directories {
+            let path = self.folder.path().join(format!("log-{directory}"));
+            flags.extend(["--log-dir".into(), path.display().to_string()]);
+        }
+        Server::start(&self.folder.path().join("data"), &flags)
+    }
+
+    /// One round; what was wrong, if anything.
+    fn run(&mut self) -> Result<(), String> {
+        let server = self.start();
+        let load = Duration::from_millis(self.random.u64(20..400));
+        let graceful = self.random.usize(..5) == 0;
+        let reader_promise = if self.judgement.reader_is_sync {
+            Promise::Interval
+        } else {
+            Promise::Sync
+        };
+        let seed = self.random.u64(..);
+        let mut written: Vec<Written> = Vec::new();
+        let mut worked = Vec::new();
+        let mut sights: Vec<Sight> = Vec::new();
+        let mut ended = Instant::now();
+        let mut stalled = Duration::ZERO;
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = WRITERS
+                .iter()
+                .enumerate()
+                .map(|(writer, &(promise, pipeline_max))| {
+                    let connection = server.connect();
+                    let generator = self.generators[writer].take().expect("it came back");
+                    scope.spawn(move || {
+                        writers::write(connection, writer, generator, promise, pipeline_max)
+                    })
+                })
+                .collect();
+            let clerks: Vec<_> = CLERKS
+                .iter()
+                .enumerate()
+                .map(|(clerk, &promise)| {
+                    let connection = server.connect();
+                    let first = self.books.sent[clerk].len();
+                    scope.spawn(move || {
+                        transfers::work(connection, clerk, first, seed ^ clerk as u64, promise)
+                    })
+                })
+                .collect();
+            let connection = server.connect();
+            let reader = scope
+                .spawn(move || writers::watch(connection, WRITERS.len(), seed, reader_promise));
+            stalled = pass(load);
+            ended = Instant::now();
+            if graceful {
+                server.stop();
+                // Everything that was acknowledged was promised.
+                ended += PATIENCE;
+            } else {
+                server.kill();
+            }
+            written.extend(writers.into_iter().map(|it| it.join().expect("a writer")));
+            worked.extend(clerks.into_iter().map(|it| it.join().expect("a clerk")));
+            sights = reader.join().expect("the reader");
+        });
+        // A machine that leaves threads without a processor for so long cannot keep a clock.
+        let window = WINDOW + 4 * stalled;
+        let promised = |promise: Promise, acknowledged: &[Instant]| {
+            if promise == Promise::Sync || self.judgement.interval_is_sync {
+                return acknowledged.len();
+            }
+            acknowledged
+                .iter()
+                .take_while(|at| **at + window < ended)
+                .count()
+        };
+        let mut histories = Vec::new();
+        for (writer, written) in written.into_iter().enumerate() {
+            let mut history = History {
+                before: self.states[writer].clone(),
+                promised: promised(WRITERS[writer].0, &written.acknowledged),
+                sent: written.sent,
+            };
+            let first = self.counts[writer];
+            for &sight in &sights {
+                let of = match sight {
+                    Sight::Value { writer, .. } | Sight::Gone { writer, .. } => writer,
+                };
+                if of == writer {
+                    let floor = writers::floor_of(sight, first, &history.sent);
+                    history.promised = history.promised.max(floor);
+                }
+            }
+            self.counts[writer] += history.sent.len() as u64;
+            self.generators[writer] = Some(written.generator);
+            histories.push(history);
+        }
+        for (clerk, worked) in worked.into_iter().enumerate() {
+            let known = self.books.sent[clerk].len();
+            self.books.promised[clerk] = known + promised(CLERKS[clerk], &worked.acknowledged);
+            self.books.sent[clerk].extend(worked.sent);
+        }
+        self.compare(&histories)
+    }
+
+    /// Starts the server again and compares what is there.
+    fn compare(&mut self, histories: &[History]) -> Result<(), String> {
+        let server = self.start();
+        let mut connection = server.connect();
+        let (balances, receipts) = transfers::read(&mut connection, CLERKS.len());
+        self.books.check(&balances, &receipts)?;
+        for (clerk, &receipt) in receipts.iter().enumerate() {
+            self.books.sent[clerk].truncate(receipt);
+            self.books.promised[clerk] = receipt;
+        }
+        for (writer, history) in histories.iter().enumerate() {
+            let found = writers::read(&mut connection, writer);
+            let prefix = history.check(&found);
+            prefix.map_err(|violation| format!("writer {writer}: {violation:?}"))?;
+            self.states[writer] = found;
+        }
+        drop(connection);
+        // Half of the time what was found is found again after another crash.
+        if self.random.bool() {
+            server.kill();
+        } else {
+            server.stop();
+        }
+        Ok(())
+    }
+}
+
+use server::PATIENCE;
+
+/// Lets so much time pass; by how much the machine overslept at most.
+fn pass(time: Duration) -> Duration {
+    let (_keep, never) = mpsc::channel::<()>();
+    let deadline = Instant::now() + time;
+    let step = Duration::from_millis(1);
+    let mut stalled = Duration::ZERO;
+    while Instant::now() < deadline {
+        let before = Instant::now();
+        let _ = never.recv_timeout(step);
+        stalled = stalled.max(before.elapsed().saturating_sub(step));
+    }
+    stalled
+}
+
+fn variable(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+#[test]
+fn what_was_promised_survives_a_kill() {
+    let rounds = variable("PANDO_CRASH_ROUNDS", 8);
+    let seed = variable("PANDO_CRASH_SEED", fastrand::u64(..));
+    println!("PANDO_CRASH_SEED={seed}");
+    let mut load = Rounds::new(seed, FAIR);
+    for round in 0..rounds {
+        if let Err(violation) = load.run() {
+            panic!("round {round} of seed {seed}: {violation}");
+        }
+    }
+    assert!(
+        load.counts.iter().all(|count| *count > 10),
+        "{:?}",
+        load.counts
+    );
+}
+
+/// Judged by a promise that was not made, some round fails: the load and the moments of the kill
+/// are such that a server that did not keep its promise would be found out.
+#[test]
+fn canary_a_promise_that_was_not_made_is_found_broken() {
+    for judgement in [
+        Judgement {
+            interval_is_sync: true,
+            ..FAIR
+        },
+        Judgement {
+            reader_is_sync: true,
+            ..FAIR
+        },
+    ] {
+        let found = (0..10).any(|seed| Rounds::new(seed, judgement).run().is_err());
+        assert!(found, "{judgement:?}");
+    }
+}
