@@ -8,9 +8,8 @@
 //! Accuracy: the thread sleeps in `ppoll` with a timeout in nanoseconds until [`SPIN`] before the
 //! next due time and polls without sleeping from then on, so that neither the kernel's timer slack
 //! (50 µs) nor its wake-up is taken for the server's. What is left is the client's own work: a rate
-//! above what one thread can send (about 200,000/s here without pipelining) shows as waiting; use
-//! more threads then. On a machine whose cores are all busy the scheduler's delays are in the
-//! figures, as they are for any client.
+//! above what one thread can send shows as waiting; use more threads then. On a machine whose cores
+//! are all busy the scheduler's delays are in the figures, as they are for any client.
 
 use std::time::{Duration, Instant};
 

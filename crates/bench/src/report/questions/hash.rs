@@ -28,7 +28,7 @@ pub(super) fn locks(sizes: &Sizes) -> Question {
         title: "The hash engine's locks (Mercury, figure 4)",
         asks: "What do locks cost, and how fast are hash maps of the registry?",
         method: format!(
-            "{} random keys of 8 bytes, values of 8 bytes. `pando-mercury` reads without locks; \
+            "{} random keys of 8 bytes, values of 8 bytes. pando-mercury reads without locks; \
              bucket locks are the paper's; striped mutexes and reader-writer locks are what \
              memcached of its time had. The puts include every expansion of the table.",
             thousands(keys)

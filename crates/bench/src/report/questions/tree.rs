@@ -195,8 +195,8 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
         title: "What flexibility costs (§6.4)",
         asks: "How much would fixed keys, a single core or no order gain?",
         method: format!(
-            "{} keys of 8 digits, one thread. The B-trees are the ladder's `+ permuter`; congee is \
-             an adaptive radix tree for 8-byte keys.",
+            "{} keys of 8 digits, one thread. The B-trees are the last before Masstree in \
+             figure 8; congee is an adaptive radix tree for 8-byte keys.",
             thousands(keys)
         ),
         place: "",
