@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 16 | the identity of the database |
-//! | number | the newest epoch that had anything in the log when the checkpoint ended |
+//! | number | the newest durable epoch that had anything in the log when the checkpoint ended |
 //! | number | how often the mapping of database numbers had changed |
 //! | numbers | how many databases, then the tree of each |
 

@@ -168,6 +168,7 @@ impl Database {
         let work = self.divide(durable, options, start, &about.trees)?;
         let parts = work.run()?;
         let end = self.settle_checkpoint(durable, &work)?;
+        // Durable, and not empty: later than the end perhaps, which does no harm.
         about.written = durable.log.durable_written();
         let now = self.options.clock.now_us() / 1000;
         let options = &durable.options;
