@@ -14,6 +14,12 @@ pub(crate) enum Fault {
     SplitWithoutMark = 2,
     /// A replaced block is reclaimed at once (M1).
     FreeEarly = 3,
+    /// An entry turns into a layer without the unstable mark (§4.6.3).
+    DeepenWithoutMark = 4,
+    /// A layer is folded back without the inserting mark.
+    FoldWithoutMark = 5,
+    /// An emptied border node leaves the tree without the deleted mark.
+    RemoveWithoutMark = 6,
 }
 
 /// The fault planted in one tree.

@@ -15,6 +15,7 @@ use pando_sync::shim::Spin;
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
 use crate::block::BlockRef;
+use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Guard, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
@@ -34,7 +35,12 @@ pub(crate) struct Above<'g> {
 /// Turns the entry in `slot`, which holds `other`, into a layer that holds `other`'s value and the
 /// block that `build` makes when told its suffix. The caller owns `border` and retires `other`, but
 /// for its body, after having unlocked.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a step of `update`, which holds all of these"
+)]
 pub(crate) fn deepen<'g>(
+    tree: &Tree,
     border: BorderRef<'g>,
     slot: usize,
     other: BlockRef<'g>,
@@ -89,7 +95,9 @@ pub(crate) fn deepen<'g>(
     }
     context.counters.entries.add(2);
     // A reader that saw the suffix must not take the layer for its value: it sees the mark between.
-    border.set_code(slot, CODE_UNSTABLE);
+    if !tree.canary.is(Fault::DeepenWithoutMark) {
+        border.set_code(slot, CODE_UNSTABLE);
+    }
     border.set_link(slot, root.node().as_ptr().cast());
     border.set_code(slot, CODE_LAYER);
 }

@@ -9,12 +9,24 @@ use pando_engine::{
 };
 use pando_memory::pool::{Arena, Pages, Pool};
 use pando_sync::epoch::Collector;
+use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
 use crate::context::Context;
+use crate::find::{Found, LayerGone, look};
 use crate::get::get;
+use crate::slice::Cursor;
+use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
 use crate::update::{Draw, Update};
+
+/// What [`World::peek`] has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peeked {
+    Nothing,
+    Value(usize),
+    Layer,
+}
 
 /// Preemptions per execution: the races of one reader and one writer show with two.
 const PREEMPTIONS_MAX: usize = 2;
@@ -67,6 +79,55 @@ impl World {
         });
     }
 
+    /// Removes a key; what remembers it is returned.
+    fn remove(&self, context: &mut Context, key: &[u8]) -> Tombstone {
+        let version = context.pinned(|guard, context| {
+            let decide = |_: Option<ValueRef<'_>>| Decision::Remove;
+            let named = Key::new(TreeId(0), key);
+            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
+            let commit = Update {
+                tree,
+                draw,
+                key: named,
+                hook: &mut NoHook,
+                decide,
+            }
+            .run(guard, context);
+            commit.expect("the key was there").version
+        });
+        Tombstone {
+            tree: TreeId(0),
+            key: key.into(),
+            version,
+        }
+    }
+
+    /// Takes a tombstone out, with the node and layers that it leaves empty.
+    fn purge(&self, context: &mut Context, tombstone: &Tombstone) {
+        context.pinned(|guard, context| purge(&self.tree, tombstone, guard, context));
+    }
+
+    /// What stands in the first layer at the slice of a longer key, told by its address only: what
+    /// is read wrongly shall not be followed.
+    fn peek(&self, context: &mut Context, key: &[u8]) -> Peeked {
+        context.pinned(|guard, context| {
+            let mut spin = Spin::new();
+            loop {
+                let root = self.tree.root(guard);
+                let found = look(root, Cursor::new(key), guard, &context.counters);
+                return match found.map(|(_, found)| found) {
+                    Ok(Found::Absent) => Peeked::Nothing,
+                    Ok(Found::Value(block)) => Peeked::Value(block.as_link() as usize),
+                    Ok(Found::Layer(_)) => Peeked::Layer,
+                    Err(LayerGone) => {
+                        spin.wait();
+                        continue;
+                    }
+                };
+            }
+        })
+    }
+
     /// Whether the key is there; if so its value must be the key.
     fn has(&self, context: &mut Context, key: &[u8]) -> bool {
         context.pinned(|guard, context| {
@@ -82,6 +143,11 @@ impl World {
     }
 }
 
+/// Panics say what failed and no more: a backtrace needs more stack than loom's threads have.
+fn say_panics_shortly() {
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+}
+
 /// Puts `before`, then runs a writer that puts `key` beside a reader.
 fn beside_put(
     fault: Option<Fault>,
@@ -89,6 +155,7 @@ fn beside_put(
     key: &'static [u8],
     read: fn(&World, &mut Context),
 ) {
+    say_panics_shortly();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
     let executions = Arc::new(AtomicUsize::new(0));
@@ -160,4 +227,169 @@ fn no_key_is_lost_to_a_new_layer() {
         assert!(world.has(reader, b"01234567AB"));
         world.has(reader, b"01234567XY");
     });
+}
+
+/// Runs `write` beside `read` in every interleaving, after `prepare`, and then `check`.
+fn beside<P: Send + Sync + 'static, R: Send + 'static>(
+    fault: Option<Fault>,
+    prepare: fn(&World, &mut Context) -> P,
+    write: fn(&World, &mut Context, &P),
+    read: fn(&World, &mut Context) -> R,
+    check: fn(&World, &mut Context, &P, R),
+) {
+    say_panics_shortly();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS_MAX);
+    model.max_branches = 10_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&executions);
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let world = World::new();
+        if let Some(fault) = fault {
+            world.tree.canary.plant(fault);
+        }
+        let mut writer = world.context();
+        let mut reader = world.context();
+        let prepared = prepare(&world, &mut writer);
+        let reading = {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || {
+                let seen = read(&world, &mut reader);
+                (reader, seen)
+            })
+        };
+        write(&world, &mut writer, &prepared);
+        let (mut reader, seen) = reading.join().unwrap();
+        check(&world, &mut reader, &prepared, seen);
+    });
+    let executions = executions.load(Ordering::Relaxed);
+    assert!(
+        executions > EXECUTIONS_MIN,
+        "only {executions} interleavings"
+    );
+}
+
+const LONG: &[u8] = b"01234567AB";
+const OTHER: &[u8] = b"01234567XY";
+
+/// An entry turns into a layer beside a reader: it is the old value or the layer.
+fn deepen_beside_reader(fault: Option<Fault>) {
+    beside(
+        fault,
+        |world, context| {
+            world.put(context, LONG);
+            world.peek(context, LONG)
+        },
+        |world, context, _| world.put(context, OTHER),
+        |world, context| world.peek(context, LONG),
+        |world, context, old, seen| {
+            assert!(seen == *old || seen == Peeked::Layer, "a node is no value");
+            assert!(world.has(context, LONG) && world.has(context, OTHER));
+        },
+    );
+}
+
+#[test]
+fn an_entry_is_its_old_value_or_a_layer() {
+    deepen_beside_reader(None);
+}
+
+#[test]
+#[should_panic(expected = "a node is no value")]
+fn the_model_catches_a_missing_unstable_mark() {
+    deepen_beside_reader(Some(Fault::DeepenWithoutMark));
+}
+
+/// An entry turns into a layer and is folded back beside a reader.
+fn fold_beside_reader(fault: Option<Fault>) {
+    beside(
+        fault,
+        |world, context| {
+            world.put(context, LONG);
+            world.peek(context, LONG)
+        },
+        |world, context, _| {
+            world.put(context, OTHER);
+            let tombstone = world.remove(context, OTHER);
+            world.purge(context, &tombstone);
+        },
+        |world, context| world.peek(context, LONG),
+        |world, context, old, seen| {
+            let folded = world.peek(context, LONG);
+            assert!(matches!(folded, Peeked::Value(_)), "folded");
+            let either = seen == *old || seen == folded || seen == Peeked::Layer;
+            assert!(either, "a node is no value");
+            assert!(world.has(context, LONG));
+        },
+    );
+}
+
+#[test]
+fn an_entry_is_a_value_again_after_its_layer() {
+    fold_beside_reader(None);
+}
+
+#[test]
+#[should_panic(expected = "a node is no value")]
+fn the_model_catches_a_fold_without_the_inserting_mark() {
+    fold_beside_reader(Some(Fault::FoldWithoutMark));
+}
+
+/// Two border nodes, a to c and d; d is a tombstone, whose purge empties its node.
+fn emptying(world: &World, context: &mut Context) -> Tombstone {
+    for key in [b"a", b"c", b"d", b"e"] {
+        world.put(context, key);
+    }
+    world.remove(context, b"e")
+}
+
+#[test]
+fn no_key_is_lost_to_a_node_that_goes() {
+    beside(
+        None,
+        emptying,
+        World::purge,
+        |world, context| {
+            assert!(world.has(context, b"d"), "left of the node");
+            assert_eq!(world.peek(context, b"f"), Peeked::Nothing, "right of it");
+        },
+        |world, context, _, ()| assert_eq!(world.peek(context, b"e"), Peeked::Nothing),
+    );
+}
+
+fn remove_beside_inserter(fault: Option<Fault>) {
+    beside(
+        fault,
+        emptying,
+        World::purge,
+        |world, context| world.put(context, b"f"),
+        |world, context, _, ()| assert!(world.has(context, b"f"), "put where it is found"),
+    );
+}
+
+#[test]
+fn no_insert_is_lost_to_a_node_that_goes() {
+    remove_beside_inserter(None);
+}
+
+#[test]
+#[should_panic(expected = "put where it is found")]
+fn the_model_catches_a_missing_deleted_mark() {
+    remove_beside_inserter(Some(Fault::RemoveWithoutMark));
+}
+
+#[test]
+fn a_split_beside_a_neighbour_that_goes_loses_nothing() {
+    beside(
+        None,
+        emptying,
+        World::purge,
+        |world, context| world.put(context, b"b"),
+        |world, context, _, ()| {
+            for key in [b"a", b"b", b"c", b"d"] {
+                assert!(world.has(context, key));
+            }
+        },
+    );
 }

@@ -20,8 +20,10 @@
 
 use pando_sync::shim::Spin;
 
+use crate::canary::Fault;
 use crate::context::Context;
 use crate::node::{BorderRef, InteriorRef, NodeRef};
+use crate::tree::Tree;
 
 /// Takes the entry at `position` out of a border node that the caller has locked; returns how many
 /// are left.
@@ -34,9 +36,11 @@ pub(crate) fn remove_entry(border: BorderRef<'_>, position: usize, context: &Con
 
 /// Takes an empty border node, not its layer's leftmost, out of the tree. Takes the caller's lock
 /// over.
-pub(crate) fn remove_border(border: BorderRef<'_>, context: &mut Context) {
+pub(crate) fn remove_border(tree: &Tree, border: BorderRef<'_>, context: &mut Context) {
     debug_assert_eq!(border.permutation().count(), 0);
-    border.version.mark_deleted();
+    if !tree.canary.is(Fault::RemoveWithoutMark) {
+        border.version.mark_deleted();
+    }
     leave_list(border);
     let mut held = Held::default();
     leave_ancestors(border, &mut held);

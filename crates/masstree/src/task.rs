@@ -36,6 +36,7 @@ use pando_sync::epoch::ReclaimEpoch;
 use pando_sync::shim::Spin;
 
 use crate::block::{BlockRef, Keep};
+use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
@@ -282,7 +283,7 @@ fn purge_entry(
             return Ok(None);
         }
         let left = remove_entry(*locked, position, context);
-        finish_removal(locked, left, context);
+        finish_removal(tree, locked, left, context);
         context.retire_block(tree, block, Keep::NOTHING);
         tree.count(context.number(), 0, -1);
         return Ok(Some(cursor.offset()));
@@ -290,9 +291,9 @@ fn purge_entry(
 }
 
 /// Removes a border node that an entry was taken out of, if it is empty and may go.
-fn finish_removal(locked: Locked<'_>, left: usize, context: &mut Context) {
+fn finish_removal(tree: &Tree, locked: Locked<'_>, left: usize, context: &mut Context) {
     if left == 0 && locked.prev().is_some() {
-        remove_border(locked.into_owned(), context);
+        remove_border(tree, locked.into_owned(), context);
     }
 }
 
@@ -447,7 +448,7 @@ fn tidy_chain(
             let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
             suffix.extend_from_slice(&slice.to_be_bytes()[..slice_bytes]);
             suffix.extend_from_slice(block.suffix());
-            fold(*above, slot, block, &suffix, context);
+            fold(tree, *above, slot, block, &suffix, context);
             drop(above);
             context.counters.entries.add(-(chain.len() as i64));
             context.counters.layer_folds_total.add(chain.len() as i64);
@@ -462,7 +463,7 @@ fn tidy_chain(
         }
         Rest::Nothing => {
             let left = remove_entry(*above, position, context);
-            finish_removal(above, left, context);
+            finish_removal(tree, above, left, context);
             context.counters.entries.add(1 - chain.len() as i64);
             context
                 .counters
@@ -478,6 +479,7 @@ fn tidy_chain(
 
 /// Turns the LAYER entry in `slot` back into a value with this suffix. The caller has locked.
 fn fold(
+    tree: &Tree,
     above: BorderRef<'_>,
     slot: usize,
     block: BlockRef<'_>,
@@ -488,7 +490,9 @@ fn fold(
     let moved = block.rebuild(&mut context.pool, suffix);
     // Unlike a new layer, a fold bumps vinsert: a reader that saw the suffix from before the layer
     // existed must not take the layer's link for its value.
-    above.version.mark_inserting();
+    if !tree.canary.is(Fault::FoldWithoutMark) {
+        above.version.mark_inserting();
+    }
     above.set_code(slot, CODE_UNSTABLE);
     above.set_link(slot, moved.as_link());
     above.set_code(slot, CODE_SUFFIX);

@@ -308,14 +308,23 @@ where
         context: &mut Context,
     ) -> Option<Commit> {
         let (version, new) = self.decide_absent()?;
-        let mut commit = None;
+        let (tree, mut commit) = (self.tree, None);
         let build = |suffix: &[u8], context: &mut Context| {
             let suffix = Suffix::store(&mut context.pool, suffix);
             let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
             commit = Some(self.announce(block, context));
             block
         };
-        deepen(*locked, slot, other, cursor.suffix(), build, guard, context);
+        deepen(
+            tree,
+            *locked,
+            slot,
+            other,
+            cursor.suffix(),
+            build,
+            guard,
+            context,
+        );
         drop(locked);
         context.retire_block(
             self.tree,
