@@ -52,5 +52,7 @@ pub use locking::Locking;
 pub use pando_memory::pool::Pages;
 pub use session::MercurySession;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;

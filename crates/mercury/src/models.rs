@@ -1,0 +1,190 @@
+//! Models for loom: the real engine on tables of one and two buckets and lines of two slots, every
+//! interleaving of two threads up to a bound of preemptions. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pando-mercury --release --lib`.
+//!
+//! A table of one bucket overflows at the third key and begins to grow; the next insert moves the
+//! bucket and ends the resize. So one insert is a change of state, the next a move and the other
+//! change of state.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pando_engine::{
+    Body, BodyRef, Decision, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point, TreeId,
+    ValueRef, Walk,
+};
+
+use crate::canary::Fault;
+use crate::{Mercury, MercurySession, Options, Pages};
+
+/// Preemptions per execution: the races of two threads on one bucket show with two.
+const PREEMPTIONS_MAX: usize = 2;
+
+/// Fewer executions than this mean that the model did not see the bucket's atomics.
+const EXECUTIONS_MIN: usize = 10;
+
+fn put(session: &mut MercurySession, tree: TreeId, key: &[u8], value: u8) {
+    let bytes = [value];
+    session.update(Key::new(tree, key), &mut NoHook, |_| {
+        Decision::Write(NewValue::new(Body::Bytes(&bytes)))
+    });
+}
+
+fn number_of(value: ValueRef<'_>) -> u8 {
+    let BodyRef::String(string) = value.body else {
+        panic!("a string was put");
+    };
+    string.as_flat().expect("it is short")[0]
+}
+
+fn get(session: &mut MercurySession, tree: TreeId, key: &[u8]) -> Option<u8> {
+    session.get(Key::new(tree, key), |value| value.map(number_of))
+}
+
+fn add_one(session: &mut MercurySession, tree: TreeId, key: &[u8]) {
+    session.update(Key::new(tree, key), &mut NoHook, |old| {
+        let number = old.map_or(0, number_of) + 1;
+        Decision::Write(NewValue::new(Body::Owned(vec![number])))
+    });
+}
+
+/// Puts `before` (each key its first byte), then runs `left` and `right` at the same time and
+/// `after` at the end.
+fn model(
+    fault: Option<Fault>,
+    before: &'static [&'static [u8]],
+    left: fn(&mut MercurySession, TreeId),
+    right: fn(&mut MercurySession, TreeId),
+    after: fn(&mut MercurySession, TreeId),
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS_MAX);
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&executions);
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let options = Options {
+            pages: Pages::Small,
+            ..Options::default()
+        };
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let engine = Mercury::with_options(clock, options);
+        let tree = engine.create_tree();
+        let mut one = engine.session().expect("a session");
+        let mut other = engine.session().expect("a session");
+        for key in before {
+            put(&mut one, tree, key, key[0]);
+        }
+        if let Some(fault) = fault {
+            let found = engine.directory.find(tree.0).expect("just made");
+            found.canary.plant(fault);
+            // A broken tree is not to be taken apart while the failure unwinds.
+            std::mem::forget(Arc::clone(&engine));
+        }
+        let beside = loom::thread::spawn(move || {
+            right(&mut other, tree);
+            other
+        });
+        left(&mut one, tree);
+        drop(beside.join().unwrap());
+        after(&mut one, tree);
+    });
+    let executions = executions.load(Ordering::Relaxed);
+    assert!(
+        executions > EXECUTIONS_MIN,
+        "only {executions} interleavings"
+    );
+}
+
+#[test]
+fn the_bucket_lock_loses_no_update() {
+    model(
+        None,
+        &[b"\x02"],
+        |session, tree| add_one(session, tree, b"\x02"),
+        |session, tree| add_one(session, tree, b"\x02"),
+        |session, tree| assert_eq!(get(session, tree, b"\x02"), Some(4)),
+    );
+}
+
+/// HR1, HR2: a table that begins to grow, and the move that follows, beside a reader.
+#[test]
+fn a_reader_misses_nothing_while_a_bucket_moves() {
+    model(
+        None,
+        &[b"\x01", b"\x02"],
+        |session, tree| {
+            put(session, tree, b"\x03", 3);
+            put(session, tree, b"\x04", 4);
+        },
+        |session, tree| {
+            assert_eq!(get(session, tree, b"\x01"), Some(1), "there throughout");
+        },
+        |session, tree| {
+            for key in 1..=4 {
+                assert_eq!(get(session, tree, &[key]), Some(key));
+            }
+        },
+    );
+}
+
+fn write_beside_a_move(fault: Option<Fault>) {
+    model(
+        fault,
+        &[b"\x01", b"\x02", b"\x03"],
+        |session, tree| put(session, tree, b"\x04", 4),
+        |session, tree| add_one(session, tree, b"\x01"),
+        |session, tree| {
+            assert_eq!(get(session, tree, b"\x01"), Some(2), "the write is kept");
+        },
+    );
+}
+
+/// HR2: a writer that waits for a bucket that moves goes on in the next table.
+#[test]
+fn no_write_is_lost_to_a_move() {
+    write_beside_a_move(None);
+}
+
+#[test]
+#[should_panic(expected = "the write is kept")]
+fn the_model_catches_a_writer_that_ignores_the_mark() {
+    write_beside_a_move(Some(Fault::IgnoreMoved));
+}
+
+/// HR3: two threads that both insert into a table that grows move its buckets once.
+#[test]
+fn two_helpers_move_a_table_once() {
+    model(
+        None,
+        &[b"\x01", b"\x02", b"\x03"],
+        |session, tree| put(session, tree, b"\x04", 4),
+        |session, tree| put(session, tree, b"\x05", 5),
+        |session, tree| {
+            for key in 1..=5 {
+                assert_eq!(get(session, tree, &[key]), Some(key));
+            }
+        },
+    );
+}
+
+/// HW2: a walk beside a move shows what is there throughout.
+#[test]
+fn a_walk_misses_nothing_while_a_bucket_moves() {
+    model(
+        None,
+        &[b"\x01", b"\x02", b"\x03"],
+        |session, tree| put(session, tree, b"\x04", 4),
+        |session, tree| {
+            let (mut cursor, mut seen) = (0, [false; 8]);
+            loop {
+                cursor = session.walk(tree, cursor, |key, _| seen[usize::from(key[0])] = true);
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert!(seen[1] && seen[2] && seen[3], "there throughout");
+        },
+        |_, _| {},
+    );
+}
