@@ -4,7 +4,8 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process. `report` answers every question on one page. `guard` compares two builds.
+//! process. `hash` does so for maps without key order. `report` answers every question on one page.
+//! `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -14,6 +15,7 @@ mod distribution;
 mod embedded;
 mod figures;
 mod guard;
+mod hash;
 mod load;
 mod report;
 mod servers;
@@ -40,6 +42,11 @@ enum Question {
     Load(load::Options),
     /// Engines and embedded peers in process, on the Masstree paper's workload.
     Embedded(embedded::Options),
+    /// The engine Mercury and concurrent hash maps in process, on the Mercury paper's workloads.
+    Hash(hash::Options),
+    /// One target of `hash`, in this process.
+    #[command(hide = true)]
+    HashOne(hash::OneOptions),
     /// Every question, on one page.
     Report(report::Options),
     /// Two builds on a fixed set of cells; names regressions over 5 %.
@@ -68,6 +75,8 @@ fn main() -> ExitCode {
         Question::Wire(options) => wire::run(&options).map_err(Into::into),
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
+        Question::Hash(options) => hash::run(&options).map_err(Into::into),
+        Question::HashOne(options) => hash::run_one(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Hold { program } => servers::hold(&program).map_err(Into::into),
