@@ -391,6 +391,7 @@ fn run_logger(shared: &Shared, log: usize) {
             Flush::Done => {}
             Flush::NoRoom => {
                 one.queue.pause(Duration::from_millis(ROOM_RETRY_MS));
+                one.queue.try_again();
             }
             Flush::Failed => return,
         }
@@ -448,7 +449,10 @@ impl SealedEpoch<'_> {
             Ok(mut writer) => {
                 let flushed = writer.flush(shared, Some(self.epoch));
                 drop(writer);
-                if flushed != Flush::Done || one.queue.is_urgent() {
+                if flushed != Flush::Done {
+                    // What was taken is in the writer, no longer in the queue.
+                    one.queue.try_again();
+                } else if one.queue.is_urgent() {
                     one.queue.wake();
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! | field | writer | under |
 //! |---|---|---|
-//! | `entries`, `bytes`, `next`, `open`, `spare` | sessions ([`Queue::push`]), the closing of epochs ([`Queue::close`]), the log's writer ([`Queue::take`]) | `state` |
+//! | `entries`, `bytes`, `next`, `open`, `spare`, `again` | sessions ([`Queue::push`]), the closing of epochs ([`Queue::close`]), the log's writer ([`Queue::take`]) | `state` |
 //!
 //! Invariants:
 //! - **LQ1** Frames get their sequence in the order in which they are handed over, and are written
@@ -84,6 +84,8 @@ pub(super) struct State {
     closed: u64,
     open: Vec<OpenEpoch>,
     spare: Vec<Vec<u8>>,
+    /// What a writer took and could not write has to be tried again, though nothing waits here.
+    again: bool,
     stopped: bool,
 }
 
@@ -183,10 +185,12 @@ impl Queue {
     pub(super) fn wait(&self) -> bool {
         let state = self.lock();
         let idle = |state: &mut State| {
-            !state.stopped && state.urgent == 0 && state.bytes < self.early_bytes
+            !state.stopped && !state.again && state.urgent == 0 && state.bytes < self.early_bytes
         };
         let state = self.ready.wait_while(state, idle);
-        !state.unwrap_or_else(PoisonError::into_inner).stopped
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.again = false;
+        !state.stopped
     }
 
     /// Waits for a while, or until the log stops: `false` then.
@@ -196,6 +200,12 @@ impl Queue {
             .ready
             .wait_timeout_while(state, limit, |state| !state.stopped);
         !paused.unwrap_or_else(PoisonError::into_inner).0.stopped
+    }
+
+    /// The logger has to write, even if nothing waits in the queue.
+    pub(super) fn try_again(&self) {
+        self.lock().again = true;
+        self.ready.notify_one();
     }
 
     pub(super) fn stop(&self) {

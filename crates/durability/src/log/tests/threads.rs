@@ -185,6 +185,53 @@ fn sessions_that_wait_are_all_woken_and_everything_is_found() {
 }
 
 #[test]
+fn what_found_no_room_is_tried_again_although_nobody_writes() {
+    for inline in [true, false] {
+        let disk = disk();
+        disk.set_capacity(Some(64 * 1024));
+        let options = LogOptions {
+            logs: 1,
+            ..threaded(directories())
+        };
+        let found = recover(&as_disk(&disk), &Model::default()).unwrap();
+        let log = Log::open(options, as_disk(&disk), &found.cut).unwrap();
+        let woken = Arc::new((Mutex::new(()), Condvar::new()));
+        let wake = Arc::clone(&woken);
+        log.on_durable(Box::new(move |_| {
+            drop(wake.0.lock().unwrap());
+            wake.1.notify_all();
+        }));
+        let wait = |until: &dyn Fn() -> bool| {
+            let guard = woken.0.lock().unwrap();
+            let limit = Duration::from_secs(20);
+            let waits = |(): &mut ()| !until();
+            let waited = woken.1.wait_timeout_while(guard, limit, waits).unwrap();
+            assert!(
+                !waited.1.timed_out(),
+                "inline {inline}: {:?}",
+                log.statistics()
+            );
+        };
+        let mut session = log.session(0);
+        write_group(&mut session, 1, 0..3, 3, 60_000);
+        session.end_group(1);
+        session.hand_over();
+        assert!(!log.want(1));
+        let sealed = log.seal(1, 1);
+        if inline {
+            sealed.flush();
+        } else {
+            drop(sealed);
+        }
+        wait(&|| matches!(log.state(), LogState::Full { .. }));
+        assert_eq!(log.durable(), 0);
+        disk.set_capacity(None);
+        wait(&|| log.durable() == 1 && log.is_open());
+        log.close().unwrap();
+    }
+}
+
+#[test]
 fn the_power_may_end_while_all_are_at_work() {
     for round in 0..10 {
         let disk: SimulatedDisk = disk();
