@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::model::{Cell, Job, Peer, Question, Sizes};
 use super::progress::Progress;
 use super::samples::Samples;
 use crate::load;
 use crate::servers::{Server, bound_to_this_process};
 
-/// Core of the servers and core of the client, where there are two.
+/// Core of the servers; the client has the others, where there are others.
+const SERVER_CORE: usize = 0;
 const SERVER_CPU: &str = "0";
 
 /// Measurements that a question takes.
@@ -89,5 +92,24 @@ fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Vec<(String, f64
         Peer::Memcached => Server::memcached(SERVER_CPU),
     };
     let server = server.map_err(|error| error.to_string())?;
-    load::figures_of(server.port, options).map_err(|error| error.to_string())
+    let before = leave_the_server_alone();
+    let figures = load::figures_of(server.port, options).map_err(|error| error.to_string());
+    if let Some(before) = before {
+        // What is measured next may use every core; where it may not, it runs on those left.
+        let _ = sched_setaffinity(None, &before);
+    }
+    figures
+}
+
+/// Takes this thread, and those that it starts, off the servers' core where there is another; the
+/// cores as they were.
+fn leave_the_server_alone() -> Option<CpuSet> {
+    let before = sched_getaffinity(None).ok()?;
+    let mut others = before;
+    others.unset(SERVER_CORE);
+    if others.count() == 0 {
+        return None;
+    }
+    sched_setaffinity(None, &others).ok()?;
+    Some(before)
 }
