@@ -181,6 +181,13 @@ fn descend<'k, 'g>(
         count = kept;
     }
     counters.batches_total.add(1);
+    for (depth, counter) in [
+        (2, &counters.batches_up_to_2_total),
+        (8, &counters.batches_up_to_8_total),
+        (16, &counters.batches_up_to_16_total),
+    ] {
+        counter.add(i64::from(keys.len() <= depth));
+    }
     counters.batch_keys_total.add(keys.len() as i64);
     descents
 }

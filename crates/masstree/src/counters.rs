@@ -25,6 +25,12 @@ pando_sync::counters! {
     root_retries,
     /// Interleaved batches so far.
     batches_total,
+    /// Of these, batches of up to 2 keys.
+    batches_up_to_2_total,
+    /// Batches of up to 8 keys, smaller ones included.
+    batches_up_to_8_total,
+    /// Batches of up to 16 keys, smaller ones included; the others have up to 32.
+    batches_up_to_16_total,
     /// Keys in interleaved batches so far.
     batch_keys_total,
 }

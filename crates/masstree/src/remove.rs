@@ -17,6 +17,10 @@
 //!
 //! Departure: the list is closed under the two locks that guard its pointers (§4.5) rather than by
 //! compare-and-swap with flag bits; locks go from right to left, so that they cannot form a cycle.
+//!
+//! Deliberately absent: joining sparse neighbours, as in the paper (§4.3, §4.6.5). For the same
+//! reason an interior node that is left with one child stays, until its range takes inserts again
+//! or empties: it costs a descent one node more, which nobody has shown to matter.
 
 use pando_sync::shim::Spin;
 

@@ -293,3 +293,25 @@ fn what_versions_of_a_large_value_hold_alone_is_counted_as_retired() {
     purge(&engine.clock, &mut writer);
     assert_eq!(gauges(&engine)["retired_bytes"], 0);
 }
+
+#[test]
+fn the_depth_of_batches_is_counted() {
+    let (_, engine) = engine();
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    for keys in [1, 2, 3, 8, 16, 17, 32, 33] {
+        session.get_many(&vec![Key::new(tree, b"key"); keys], |_, _| ());
+    }
+    let figures = gauges(&engine);
+    let names = [
+        "batches_up_to_2_total",
+        "batches_up_to_8_total",
+        "batches_up_to_16_total",
+    ];
+    // 33 keys are a batch of 32 and one of 1.
+    assert_eq!(names.map(|name| figures[name]), [3, 5, 6]);
+    assert_eq!(
+        (figures["batches_total"], figures["batch_keys_total"]),
+        (9, 112)
+    );
+}
