@@ -188,7 +188,7 @@ fn sessions_that_wait_are_all_woken_and_everything_is_found() {
 fn what_found_no_room_is_tried_again_although_nobody_writes() {
     for inline in [true, false] {
         let disk = disk();
-        disk.set_capacity(Some(64 * 1024));
+        disk.set_capacity(Some(1000));
         let options = LogOptions {
             logs: 1,
             ..threaded(directories())
@@ -213,7 +213,7 @@ fn what_found_no_room_is_tried_again_although_nobody_writes() {
             );
         };
         let mut session = log.session(0);
-        write_group(&mut session, 1, 0..3, 3, 60_000);
+        write_group(&mut session, 1, 0..3, 3, 100);
         session.end_group(1);
         session.hand_over();
         assert!(!log.want(1));
