@@ -37,14 +37,21 @@ const SHARDS: usize = 64;
 /// Shards in which the nearest deadline is looked for.
 const SHARDS_ASKED: usize = 8;
 
-/// Entries behind a random moment among which one is drawn.
-const ENTRIES_SKIPPED: usize = 16;
-
 /// Where a sweep through the index goes on.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryHand {
     shard: usize,
     after: Option<(TreeId, Entry)>,
+}
+
+impl ExpiryHand {
+    /// One that begins in any shard.
+    pub(crate) fn somewhere(random: &mut fastrand::Rng) -> Self {
+        Self {
+            shard: random.usize(..SHARDS),
+            after: None,
+        }
+    }
 }
 
 type Entry = (Deadline, Box<[u8]>);
@@ -233,35 +240,6 @@ impl ExpiryIndex {
             }
         }
         soonest
-    }
-
-    /// Some entry: one of those from a random moment on, in a random shard. Every entry can be
-    /// drawn; those that stand alone in time are drawn more often.
-    pub(crate) fn random(
-        &self,
-        random: &mut fastrand::Rng,
-    ) -> Option<(TreeId, Deadline, Box<[u8]>)> {
-        let start = random.usize(..SHARDS);
-        for index in start..start + SHARDS {
-            let shard = self.shard(index % SHARDS);
-            let Some((tree, entries)) = shard.iter().nth(random.usize(..shard.len().max(1))) else {
-                continue;
-            };
-            let (first, last) = (
-                entries.by_deadline.first()?.0,
-                entries.by_deadline.last()?.0,
-            );
-            let moment = Deadline(random.u64(first.0..=last.0));
-            let from = (moment, Box::default());
-            let skipped = random.usize(..ENTRIES_SKIPPED);
-            let mut range = entries
-                .by_deadline
-                .range(from..)
-                .chain(&entries.by_deadline);
-            let (deadline, key) = range.nth(skipped).or_else(|| entries.by_deadline.first())?;
-            return Some((*tree, *deadline, key.clone()));
-        }
-        None
     }
 
     /// Forgets the entries of a dropped tree. O(shards); [`Self::free_dropped`] frees them.

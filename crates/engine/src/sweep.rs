@@ -5,12 +5,12 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::{Direction, Ordered, TreeId, ValueRef};
 
-/// Where a sweep of one tree goes on; a new one begins at the start. For one engine's use.
+/// Where a sweep of one tree goes on: at the start, or anywhere that its owner has chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Hand {
     /// Ordered engines: the last key that was shown.
     pub key: Option<Vec<u8>>,
-    /// Others: the place in their table.
+    /// Others: the place in their table, any number.
     pub position: u64,
 }
 

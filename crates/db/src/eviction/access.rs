@@ -69,7 +69,7 @@ impl Touch {
         }
     }
 
-    fn used(self, mark: u8) -> u8 {
+    pub(super) fn used(self, mark: u8) -> u8 {
         match self.access.tracking {
             Tracking::Nothing => mark,
             Tracking::Lately => LATELY,
@@ -110,7 +110,7 @@ impl Touch {
         }
     }
 
-    fn first(self) -> u8 {
+    pub(super) fn first(self) -> u8 {
         match self.access.tracking {
             Tracking::Nothing => 0,
             Tracking::Lately => LATELY,

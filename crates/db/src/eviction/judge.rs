@@ -2,6 +2,8 @@
 //!
 //! `Lately`: a clock. The hand lowers each mark and takes the keys at 0.
 //!
+//! `Nothing`: chance. The hand takes one key in [`CHANCE_VISITS`].
+//!
 //! `Often`: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark in
 //! [`DECAY_VISITS`] of the others. The threshold follows what it meets: it rises when the hand has
 //! passed [`RISE_VISITS`] keys and taken none, and falls when more than one in [`FALL_SHARE`] was
@@ -16,6 +18,7 @@ const RISE_VISITS: u32 = 64;
 const FALL_VISITS: u32 = 64;
 const FALL_SHARE: u32 = 4;
 const DECAY_VISITS: u32 = 4;
+const CHANCE_VISITS: u32 = 8;
 
 /// What becomes of a key that the hand passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +30,9 @@ pub(super) enum Verdict {
 }
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Judge {
+    random: fastrand::Rng,
     threshold: u8,
     /// Visits since a key was taken or the threshold rose.
     passed: u32,
@@ -37,14 +41,33 @@ pub(super) struct Judge {
     taken: u32,
 }
 
+impl Default for Judge {
+    fn default() -> Self {
+        Self::with_seed(0)
+    }
+}
+
 impl Judge {
-    pub(super) fn pass(&mut self, tracking: Tracking, mark: u8) -> Verdict {
-        if tracking != Tracking::Often {
-            return match mark.checked_sub(1) {
-                None => Verdict::Take,
-                Some(less) => Verdict::Pass(less),
-            };
+    pub(super) fn with_seed(seed: u64) -> Self {
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            threshold: 0,
+            passed: 0,
+            visits: 0,
+            taken: 0,
         }
+    }
+
+    pub(super) fn pass(&mut self, tracking: Tracking, mark: u8) -> Verdict {
+        match tracking {
+            Tracking::Nothing if self.random.u32(..CHANCE_VISITS) == 0 => Verdict::Take,
+            Tracking::Nothing => Verdict::Pass(mark),
+            Tracking::Lately => mark.checked_sub(1).map_or(Verdict::Take, Verdict::Pass),
+            Tracking::Often => self.pass_counter(mark),
+        }
+    }
+
+    fn pass_counter(&mut self, mark: u8) -> Verdict {
         self.visits += 1;
         let verdict = if mark <= self.threshold {
             self.taken += 1;
@@ -72,6 +95,7 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eviction::Access;
 
     #[test]
     fn the_threshold_finds_the_least_used_keys() {
@@ -99,5 +123,70 @@ mod tests {
             mark = less;
         }
         assert_eq!(rounds, [1, 0]);
+    }
+
+    const KEYS: usize = 4_000;
+    const PLACES: usize = 400;
+
+    /// The share of hits, in per mille, of a cache of [`PLACES`] keys whose hand asks `judge`,
+    /// under reads that are the more likely the lower a key's rank is (about 1 / rank).
+    fn hits(tracking: Tracking, mut judge: impl FnMut(u8) -> Verdict) -> usize {
+        let mut random = fastrand::Rng::with_seed(11);
+        let access = Access {
+            tracking,
+            quiet: false,
+        };
+        let mut marks: Vec<Option<u8>> = vec![None; KEYS];
+        let (mut held, mut hand, mut hits) = (0, 0, 0);
+        let reads = 200_000;
+        for read in 0..reads {
+            let rank = (KEYS as f64).powf(random.f64()) as usize - 1;
+            // Keys that are used as often do not stand side by side.
+            let key = rank * 1_237 % KEYS;
+            let touch = access.touch(&mut random);
+            if let Some(mark) = marks[key] {
+                hits += usize::from(read >= reads / 2);
+                marks[key] = Some(touch.used(mark));
+                continue;
+            }
+            while held == PLACES {
+                if let Some(mark) = marks[hand] {
+                    marks[hand] = match judge(mark) {
+                        Verdict::Take => None,
+                        Verdict::Pass(mark) => Some(mark),
+                    };
+                    held -= usize::from(marks[hand].is_none());
+                }
+                hand = (hand + 1) % KEYS;
+            }
+            marks[key] = Some(touch.first());
+            held += 1;
+        }
+        hits * 1000 / (reads / 2)
+    }
+
+    /// The most popular keys would make 722 of a thousand hits. Both policies come near, chance
+    /// does not, and one that takes the most used keys is found out.
+    #[test]
+    fn policies_keep_the_popular_keys() {
+        let policy = |tracking| {
+            let mut judge = Judge::default();
+            hits(tracking, move |mark| judge.pass(tracking, mark))
+        };
+        let (lately, often) = (policy(Tracking::Lately), policy(Tracking::Often));
+        let chance = policy(Tracking::Nothing);
+        assert!(
+            lately > chance + 10 && often > chance + 30,
+            "{lately} {often} {chance}"
+        );
+        assert!(often > 600, "{often} of 722");
+        let mut judge = Judge::default();
+        let hottest = hits(Tracking::Often, move |mark| {
+            match judge.pass(Tracking::Often, mark) {
+                Verdict::Take => Verdict::Pass(mark),
+                Verdict::Pass(_) => Verdict::Take,
+            }
+        });
+        assert!(hottest + 10 < chance, "{hottest} {chance}");
     }
 }

@@ -278,9 +278,7 @@ pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted 
     let policy = database.eviction_policy();
     let mut evictor = std::mem::take(&mut session.evictor);
     if evictor.policy != policy {
-        evictor.victims.clear();
-        evictor.judge = Judge::default();
-        evictor.policy = policy;
+        evictor = Evictor::somewhere(policy, database, session);
     }
     let mut evicted = Evicted::default();
     let mut steps = limits::EVICT_STEPS_MAX;
@@ -289,7 +287,8 @@ pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted 
             evictor.choose(database, session, &mut steps);
         }
         let Some(victim) = evictor.victims.pop_front() else {
-            evicted.exhausted = evicted.keys == 0;
+            // With steps left, the hand has not just met empty places.
+            evicted.exhausted = evicted.keys == 0 && steps > 0;
             break;
         };
         evicted.keys += usize::from(victim.evict(database, session, policy));
@@ -317,20 +316,37 @@ impl Victim {
 }
 
 impl Evictor {
+    /// One that begins somewhere, so that the hands of many sessions are spread.
+    fn somewhere(policy: EvictionPolicy, database: &Database, session: &mut SessionState) -> Self {
+        let mut evictor = Self {
+            policy,
+            judge: Judge::with_seed(session.random.u64(..)),
+            expiry_hand: ExpiryHand::somewhere(&mut session.random),
+            ..Self::default()
+        };
+        if let Some(tree) = evictor.next_tree(database) {
+            let random = session.random.u64(..);
+            evictor.hand.position = random;
+            evictor.hand.key = session
+                .store
+                .sample(tree, random, |found| found.map(|(key, _)| key.to_vec()));
+        }
+        evictor
+    }
+
     /// Chooses victims, at the cost of some of `steps`; none if there are none.
     fn choose(&mut self, database: &Database, session: &mut SessionState, steps: &mut usize) {
         match self.policy {
             EvictionPolicy::NoEviction => {}
-            EvictionPolicy::AllKeysLru | EvictionPolicy::AllKeysLfu => {
+            EvictionPolicy::AllKeysLru
+            | EvictionPolicy::AllKeysLfu
+            | EvictionPolicy::AllKeysRandom => {
                 self.sweep_keys(database, session, steps);
             }
-            EvictionPolicy::VolatileLru | EvictionPolicy::VolatileLfu => {
+            EvictionPolicy::VolatileLru
+            | EvictionPolicy::VolatileLfu
+            | EvictionPolicy::VolatileRandom => {
                 self.sweep_expiring(database, session, steps);
-            }
-            EvictionPolicy::AllKeysRandom => self.draw_key(database, session),
-            EvictionPolicy::VolatileRandom => {
-                let found = database.expiry.random(&mut session.random);
-                self.victims.extend(found.map(Victim::expiring));
             }
             EvictionPolicy::VolatileTtl => {
                 let found = database.expiry.soonest(&mut session.random);
@@ -426,31 +442,6 @@ impl Evictor {
         }
         if self.victims.is_empty() {
             self.victims.extend(coldest.victim);
-        }
-    }
-
-    /// Any key of a database, each database as likely as it is large.
-    fn draw_key(&mut self, database: &Database, session: &mut SessionState) {
-        let lens = |index| database.store.len(database.tree(index));
-        let total: u64 = (0..database.databases()).map(lens).sum();
-        if total == 0 {
-            return;
-        }
-        let mut rank = session.random.u64(..total);
-        let index = (0..database.databases()).find(|index| {
-            let len = lens(*index);
-            let here = rank < len;
-            rank = rank.saturating_sub(len);
-            here
-        });
-        let tree = database.tree(index.unwrap_or(0));
-        // Several at a time: the databases' sizes are a matter of weights only.
-        for _ in 0..limits::EVICT_WINDOW {
-            let random = session.random.u64(..);
-            let found = session.store.sample(tree, random, |found| {
-                found.map(|(key, _)| Victim::swept(tree, key, MARK_MAX))
-            });
-            self.victims.extend(found);
         }
     }
 }

@@ -99,6 +99,11 @@ fn memory_stays_below_the_limit_under_random() {
 }
 
 #[test]
+fn memory_of_the_hash_engine_stays_below_the_limit() {
+    memory_stays_below_the_limit("mercury", "allkeys-lru");
+}
+
+#[test]
 fn the_policy_and_the_limit_change_at_run_time() {
     let server = TestServer::start(&[]);
     let mut wire = server.connect();
