@@ -4,8 +4,8 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process. `hash` does so for maps without key order. `report` answers every question on one page.
-//! `guard` compares two builds.
+//! process. `hash` does so for maps without key order. `hitrate` asks which share of reads a
+//! bounded cache answers. `report` answers every question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -16,6 +16,7 @@ mod embedded;
 mod figures;
 mod guard;
 mod hash;
+mod hitrate;
 mod load;
 mod report;
 mod servers;
@@ -49,6 +50,8 @@ enum Question {
     HashOne(hash::OneOptions),
     /// Every question, on one page.
     Report(report::Options),
+    /// Hits of bounded caches on the same traces, beside redis-server and memcached.
+    Hitrate(hitrate::Options),
     /// Two builds on a fixed set of cells; names regressions over 5 %.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Question::Hash(options) => hash::run(&options).map_err(Into::into),
         Question::HashOne(options) => hash::run_one(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),
+        Question::Hitrate(options) => hitrate::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Hold { program } => servers::hold(&program).map_err(Into::into),
         Question::Mute { port } => servers::mute(port).map_err(Into::into),

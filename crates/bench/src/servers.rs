@@ -81,11 +81,28 @@ impl Server {
         })
     }
 
+    /// The same with options.
+    pub(crate) fn redis_with(cpu: &str, options: &[&str]) -> Result<Self, ServerError> {
+        Self::start("redis", "redis-server", cpu, |port| {
+            let port = port.to_string();
+            let fixed = ["--port", &port, "--bind", "127.0.0.1", "--save", ""];
+            let words = fixed.iter().chain(options);
+            words.map(ToString::to_string).collect()
+        })
+    }
+
     /// Debian's memcached with one thread and room for everything.
     pub(crate) fn memcached(cpu: &str) -> Result<Self, ServerError> {
+        Self::memcached_with(cpu, 4096)
+    }
+
+    /// The same with so much memory for items.
+    pub(crate) fn memcached_with(cpu: &str, memory_mib: u64) -> Result<Self, ServerError> {
         Self::start("memcached", "memcached", cpu, |port| {
-            let port = port.to_string();
+            let (port, memory) = (port.to_string(), memory_mib.to_string());
             let line = [
+                "-p",
+                &port,
                 "-l",
                 "127.0.0.1",
                 "-U",
@@ -93,9 +110,7 @@ impl Server {
                 "-t",
                 "1",
                 "-m",
-                "4096",
-                "-p",
-                &port,
+                &memory,
             ];
             let mut arguments = line.map(String::from).to_vec();
             // memcached refuses to run as root unless it is told that it may.

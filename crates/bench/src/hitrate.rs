@@ -1,0 +1,418 @@
+//! `pando-bench hitrate`: which share of reads a cache of bounded memory answers.
+//!
+//! Every server gets the same limit of memory and the same requests: 32 GETs at a time, then a SET
+//! for each miss, as an application in front of a database does. Two traces: `zipf` draws keys by a
+//! Zipfian distribution; `scan` mixes as many reads of keys that come once in. Values of a key have
+//! always the same length. The first half of a trace fills the cache and is not counted; reads of
+//! the scan are never counted.
+//!
+//! Beside the servers stands `ideal`: the share of reads that go to the most popular keys, as many
+//! as the best of the servers holds. No policy can be better for a trace without memory.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+
+use clap::Args;
+use fastrand::Rng;
+use thiserror::Error;
+
+use crate::distribution::{Chooser, Distribution};
+use crate::servers::{Server, ServerError};
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// This project's server.
+    #[arg(long, default_value = "target/release/pando")]
+    binary: PathBuf,
+    /// The limit of memory of each server, in MiB.
+    #[arg(long, default_value_t = 64)]
+    memory_mib: u64,
+    /// Keys that exist.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Reads of a trace.
+    #[arg(long, default_value_t = 2_000_000)]
+    reads: u64,
+    /// Runs of each cell, each with its own seed.
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+    /// The skew of the distribution.
+    #[arg(long, default_value_t = 0.99)]
+    theta: f64,
+    /// CPUs of the servers.
+    #[arg(long, default_value = "0")]
+    cpu: String,
+    /// Only servers whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// Why nothing is measured.
+#[derive(Debug, Error)]
+pub(crate) enum HitRateError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("the connection to {name}: {source}")]
+    Connection { name: String, source: io::Error },
+    #[error("{name} answers {reply:?}")]
+    Reply { name: String, reply: String },
+}
+
+/// Reads in a row before the misses are written.
+const BATCH: usize = 32;
+
+/// Bytes of the longest value; the shortest have a tenth.
+const VALUE_BYTES_MAX: u64 = 500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trace {
+    Zipf,
+    Scan,
+}
+
+/// One candidate: a server with a policy.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    name: &'static str,
+    kind: Kind,
+    policy: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pando(&'static str),
+    Redis,
+    Memcached,
+}
+
+const CANDIDATES: &[Candidate] = &[
+    candidate("pando masstree LRU", Kind::Pando("masstree"), "allkeys-lru"),
+    candidate("pando masstree LFU", Kind::Pando("masstree"), "allkeys-lfu"),
+    candidate(
+        "pando masstree random",
+        Kind::Pando("masstree"),
+        "allkeys-random",
+    ),
+    candidate("pando mercury LRU", Kind::Pando("mercury"), "allkeys-lru"),
+    candidate("pando mercury LFU", Kind::Pando("mercury"), "allkeys-lfu"),
+    candidate("redis LRU", Kind::Redis, "allkeys-lru"),
+    candidate("redis LFU", Kind::Redis, "allkeys-lfu"),
+    candidate("redis random", Kind::Redis, "allkeys-random"),
+    candidate("memcached", Kind::Memcached, "segmented LRU"),
+];
+
+const fn candidate(name: &'static str, kind: Kind, policy: &'static str) -> Candidate {
+    Candidate { name, kind, policy }
+}
+
+impl Candidate {
+    fn start(self, options: &Options) -> Result<Server, ServerError> {
+        let bytes = (options.memory_mib << 20).to_string();
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let limit = ["--maxmemory", &bytes, "--maxmemory-policy", self.policy];
+        match self.kind {
+            Kind::Pando(engine) => {
+                let extra = words(&[&["--engine", engine][..], &limit].concat());
+                Server::pando(&options.binary, &options.cpu, &extra)
+            }
+            Kind::Redis => Server::redis_with(&options.cpu, &limit),
+            Kind::Memcached => Server::memcached_with(&options.cpu, options.memory_mib),
+        }
+    }
+}
+
+/// What one run found.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    hit_rate: f64,
+    resident_share: f64,
+    keys: u64,
+    seconds: f64,
+}
+
+/// A client that reads and writes batches.
+struct Client {
+    name: &'static str,
+    memcached: bool,
+    stream: BufReader<TcpStream>,
+    output: Vec<u8>,
+    line: String,
+}
+
+impl Client {
+    fn connect(candidate: Candidate, port: u16) -> Result<Self, HitRateError> {
+        let name = candidate.name;
+        let failed = |source| HitRateError::Connection {
+            name: name.into(),
+            source,
+        };
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Ok(Self {
+            name,
+            memcached: candidate.kind == Kind::Memcached,
+            stream: BufReader::with_capacity(1 << 16, stream),
+            output: Vec::new(),
+            line: String::new(),
+        })
+    }
+
+    fn failed(&self, source: io::Error) -> HitRateError {
+        HitRateError::Connection {
+            name: self.name.into(),
+            source,
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), HitRateError> {
+        let sent = self.stream.get_mut().write_all(&self.output);
+        self.output.clear();
+        sent.map_err(|source| self.failed(source))
+    }
+
+    fn read_line(&mut self) -> Result<&str, HitRateError> {
+        self.line.clear();
+        let read = self.stream.read_line(&mut self.line);
+        match read {
+            Ok(0) => Err(self.failed(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(self.line.trim_end()),
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    fn unexpected<T>(&self) -> Result<T, HitRateError> {
+        Err(HitRateError::Reply {
+            name: self.name.into(),
+            reply: self.line.clone(),
+        })
+    }
+
+    /// Skips a value of this length, and the end of its line.
+    fn skip(&mut self, bytes: usize) -> Result<(), HitRateError> {
+        let mut value = vec![0; bytes + 2];
+        let read = self.stream.read_exact(&mut value);
+        read.map_err(|source| self.failed(source))
+    }
+
+    /// Whether each of the keys is there; checks the values' lengths.
+    fn get(&mut self, keys: &[u64], hits: &mut Vec<bool>) -> Result<(), HitRateError> {
+        hits.clear();
+        for key in keys {
+            let _ = if self.memcached {
+                write!(self.output, "get key:{key:012}\r\n")
+            } else {
+                write!(self.output, "*2\r\n$3\r\nGET\r\n$16\r\nkey:{key:012}\r\n")
+            };
+        }
+        self.flush()?;
+        for key in keys {
+            let length = value_bytes(*key);
+            let value = format!("VALUE key:{key:012} 0 {length}");
+            let bulk = format!("${length}");
+            let line = self.read_line()?;
+            let hit = line == value || line == bulk;
+            if !hit && line != "END" && line != "$-1" {
+                return self.unexpected();
+            }
+            if hit {
+                self.skip(length)?;
+                if self.memcached && self.read_line()? != "END" {
+                    return self.unexpected();
+                }
+            }
+            hits.push(hit);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, keys: &[u64]) -> Result<(), HitRateError> {
+        let value = [b'v'; VALUE_BYTES_MAX as usize];
+        for key in keys {
+            let bytes = value_bytes(*key);
+            let _ = if self.memcached {
+                write!(self.output, "set key:{key:012} 0 0 {bytes}\r\n")
+            } else {
+                write!(
+                    self.output,
+                    "*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${bytes}\r\n"
+                )
+            };
+            self.output.extend_from_slice(&value[..bytes]);
+            self.output.extend_from_slice(b"\r\n");
+        }
+        self.flush()?;
+        for _ in keys {
+            let line = self.read_line()?;
+            if line != "+OK" && line != "STORED" {
+                return self.unexpected();
+            }
+        }
+        Ok(())
+    }
+
+    fn count_keys(&mut self) -> Result<u64, HitRateError> {
+        let request: &[u8] = if self.memcached {
+            b"stats\r\n"
+        } else {
+            b"DBSIZE\r\n"
+        };
+        self.output.extend_from_slice(request);
+        self.flush()?;
+        let mut count = None;
+        loop {
+            let memcached = self.memcached;
+            let line = self.read_line()?;
+            let prefix = if memcached { "STAT curr_items " } else { ":" };
+            if let Some(found) = line.strip_prefix(prefix) {
+                count = found.parse().ok();
+            }
+            if !memcached || line == "END" {
+                break;
+            }
+        }
+        match count {
+            Some(count) => Ok(count),
+            None => self.unexpected(),
+        }
+    }
+}
+
+/// The key of this rank: popular keys are spread over all numbers, each has one.
+fn spread(rank: u64, keys: u64) -> u64 {
+    // A prime, so that no two ranks have one key unless it divides their number.
+    const STEP: u64 = 2_654_435_761;
+    (rank * STEP) % keys
+}
+
+/// The length of a key's value: from a tenth of the longest up, by a hash of the key.
+fn value_bytes(key: u64) -> usize {
+    let least = VALUE_BYTES_MAX / 10;
+    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (least + hash % (VALUE_BYTES_MAX - least)) as usize
+}
+
+fn measure(
+    candidate: Candidate,
+    trace: Trace,
+    seed: u64,
+    options: &Options,
+) -> Result<Measured, HitRateError> {
+    let server = candidate.start(options)?;
+    let mut client = Client::connect(candidate, server.port)?;
+    let mut random = Rng::with_seed(seed);
+    let chooser = Chooser::new(Distribution::Zipfian, options.keys, options.theta);
+    let begun = std::time::Instant::now();
+    let (mut counted, mut hit, mut scanned) = (0_u64, 0_u64, options.keys);
+    let (mut keys, mut hits, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    let batches = options.reads / BATCH as u64;
+    for batch in 0..batches {
+        keys.clear();
+        for place in 0..BATCH {
+            if trace == Trace::Scan && place % 2 == 1 {
+                scanned += 1;
+                keys.push(scanned);
+            } else {
+                keys.push(spread(chooser.draw(&mut random), options.keys));
+            }
+        }
+        client.get(&keys, &mut hits)?;
+        missed.clear();
+        for (key, was_there) in keys.iter().zip(&hits) {
+            if *key < options.keys && batch >= batches / 2 {
+                counted += 1;
+                hit += u64::from(*was_there);
+            }
+            if !was_there && !missed.contains(key) {
+                missed.push(*key);
+            }
+        }
+        client.set(&missed)?;
+    }
+    Ok(Measured {
+        hit_rate: hit as f64 / counted.max(1) as f64,
+        resident_share: server.resident_bytes()? as f64 / (options.memory_mib << 20) as f64,
+        keys: client.count_keys()?,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// The share of reads that go to the `held` most popular keys.
+fn ideal(options: &Options, held: u64) -> f64 {
+    let sum = |keys: u64| -> f64 {
+        (1..=keys)
+            .map(|rank| (rank as f64).powf(-options.theta))
+            .sum()
+    };
+    sum(held.min(options.keys)) / sum(options.keys)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Measures and prints a table for each trace.
+pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
+    let chosen: Vec<_> = CANDIDATES
+        .iter()
+        .filter(|candidate| candidate.name.contains(&options.only))
+        .collect();
+    for trace in [Trace::Zipf, Trace::Scan] {
+        println!(
+            "\n{trace:?}: {} MiB, {} keys, {} reads, theta {}, medians of {}\n",
+            options.memory_mib, options.keys, options.reads, options.theta, options.repeats
+        );
+        println!("| server | hits | least–most | keys held | resident / limit | seconds |");
+        println!("|---|---|---|---|---|---|");
+        let mut runs = vec![Vec::new(); chosen.len()];
+        for repeat in 0..options.repeats {
+            for (candidate, runs) in chosen.iter().zip(&mut runs) {
+                runs.push(measure(**candidate, trace, repeat as u64, options)?);
+            }
+        }
+        let mut held = 0;
+        for (candidate, runs) in chosen.iter().zip(&runs) {
+            let of = |figure: fn(&Measured) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+            let rates = of(|run| run.hit_rate * 100.0);
+            let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = rates.iter().copied().fold(0.0, f64::max);
+            let keys = median(of(|run| run.keys as f64));
+            held = held.max(keys as u64);
+            println!(
+                "| {} | {:.2} % | {least:.2}–{most:.2} | {keys:.0} | {:.2} | {:.1} |",
+                candidate.name,
+                median(rates),
+                median(of(|run| run.resident_share)),
+                median(of(|run| run.seconds)),
+            );
+        }
+        println!(
+            "| ideal for {held} keys | {:.2} % | | | | |",
+            100.0 * ideal(options, held)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_same_length_every_time_and_the_ideal_is_a_share() {
+        assert!((0..10_000).all(|key| (50..500).contains(&value_bytes(key))));
+        let arguments = ["hitrate"];
+        let command = <Options as Args>::augment_args(clap::Command::new("hitrate"));
+        let matches = command.get_matches_from(arguments);
+        let options = <Options as clap::FromArgMatches>::from_arg_matches(&matches).unwrap();
+        let shares: Vec<_> = [1, 10_000, 1_000_000]
+            .map(|held| ideal(&options, held))
+            .into();
+        assert!(
+            shares.is_sorted() && (shares[2] - 1.0).abs() < 1e-9,
+            "{shares:?}"
+        );
+    }
+}
