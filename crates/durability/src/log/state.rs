@@ -232,9 +232,8 @@ impl Shared {
     /// A segment could not be begun, or neither of two could be written.
     pub(super) fn cannot_write(&self, log: usize, error: &LogError) -> Flush {
         if is_full(error) {
-            self.logs[log]
-                .segment_bytes
-                .store(self.options.segment_bytes, Ordering::Relaxed);
+            // It has no segment now.
+            self.logs[log].segment_bytes.store(0, Ordering::Relaxed);
             self.set_condition(FULL, error.to_string());
             Flush::NoRoom
         } else {
