@@ -8,6 +8,7 @@
 //! | `record` | log records |
 //! | `hook` | what a commit writes into its session's log |
 //! | `identity` | which database the files belong to |
+//! | `places` | where logs have been |
 //! | `about` | what a checkpoint says of itself |
 //! | `checkpoint` | taking a checkpoint while the database is being served |
 //! | `recover` | from what is found on disk to a database |
@@ -22,6 +23,7 @@ mod checkpoint;
 pub(crate) mod hook;
 mod identity;
 mod options;
+mod places;
 pub(crate) mod record;
 mod recover;
 mod replay;

@@ -18,6 +18,7 @@
 //! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
 //! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
 //! | a record that cannot be read, a change without predecessor | refused, with file and offset |
+//! | a directory of logs that the configuration names no more | looked at ([`super::places`]) |
 //! | a log or directory more or fewer than configured | read; new ones are used from now on |
 //! | records of databases beyond the configured number | kept, not shown |
 //! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
@@ -42,6 +43,7 @@ use super::about::About;
 use super::bytes::Input;
 use super::identity::{self, Failure};
 use super::options::{DurabilityOptions, Stage};
+use super::places;
 use super::replay::{Restorer, Trees, replay};
 use super::value;
 use crate::Options;
@@ -177,8 +179,8 @@ pub(crate) fn recover(
     options: &Options,
     durability: &DurabilityOptions,
 ) -> Result<Recovered, RecoveryError> {
-    let locks = prepare_directories(durability)?;
     let mut recovery = Recovery::default();
+    let (locks, searched) = prepare_directories(durability, &mut recovery.notes)?;
     let disk = &*durability.disk;
     let directory = &durability.data_directory;
     let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
@@ -198,7 +200,7 @@ pub(crate) fn recover(
     };
     let scan = LogScan::read(
         &durability.disk,
-        &durability.searched_directories(),
+        &searched,
         ScanOptions {
             threads: durability.recovery_threads.max(1),
             sync: true,
@@ -265,27 +267,52 @@ pub(crate) fn recover(
     }
 }
 
+/// Makes the directories, and takes them for this process; returns those too that may hold parts of
+/// the log: where it is written now, where it was, and the data directory.
 fn prepare_directories(
     durability: &DurabilityOptions,
-) -> Result<Vec<DirectoryLock>, RecoveryError> {
-    let mut directories = vec![durability.data_directory.clone()];
-    for directory in durability.log_directories() {
-        if !directories.contains(&directory) {
-            directories.push(directory);
+    notes: &mut Vec<String>,
+) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
+    let (disk, data) = (&*durability.disk, &durability.data_directory);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| RecoveryError::Disk { path, error }
+    };
+    let mut locks = Vec::new();
+    let mut take = |path: &Path| -> Result<(), RecoveryError> {
+        locks.push(DirectoryLock::take(disk, path)?);
+        Ok(())
+    };
+    let mut searched = durability.searched_directories();
+    for path in &searched {
+        disk.create_directory(path).map_err(failed(path))?;
+        take(path)?;
+    }
+    let before = places::read(disk, data).map_err(failed(data))?;
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known: Vec<PathBuf> = searched.iter().map(|path| absolute(path)).collect();
+    let mut places: Vec<PathBuf> = before.clone();
+    for path in known.iter().filter(|path| **path != absolute(data)) {
+        if !places.contains(path) {
+            places.push(path.clone());
         }
     }
-    let mut locks = Vec::new();
-    for path in directories {
-        durability
-            .disk
-            .create_directory(&path)
-            .map_err(|error| RecoveryError::Disk {
-                path: path.clone(),
-                error,
-            })?;
-        locks.push(DirectoryLock::take(&*durability.disk, &path)?);
+    for path in before.into_iter().filter(|path| !known.contains(path)) {
+        match disk.list(&path) {
+            Ok(_) => {
+                take(&path)?;
+                searched.push(path);
+            }
+            Err(error) => notes.push(format!(
+                "{}: a log was kept there once, and it cannot be looked at: {error}",
+                path.display()
+            )),
+        }
     }
-    Ok(locks)
+    if places != places::read(disk, data).map_err(failed(data))? {
+        places::write(disk, data, &places).map_err(failed(data))?;
+    }
+    Ok((locks, searched))
 }
 
 /// The checkpoints whose manifests are whole, newest first.

@@ -65,7 +65,6 @@ struct Rounds {
     /// The number of the next command of each writer.
     counts: Vec<u64>,
     books: Books,
-    log_directories: usize,
 }
 
 impl Rounds {
@@ -83,7 +82,6 @@ impl Rounds {
                 promised: vec![0; CLERKS.len()],
                 ..Books::default()
             },
-            log_directories: 0,
         }
     }
 
@@ -95,9 +93,7 @@ impl Rounds {
         let mut flags = vec!["--threads".into(), threads, "--durability".into(), mode];
         flags.extend(["--checkpoint-log-size".into(), "2mb".into()]);
         flags.extend(["--log-segment-size".into(), "1mb".into()]);
-        // Where logs were, they are looked for.
-        self.log_directories = self.log_directories.max(random.usize(..3));
-        for directory in 0..self.log_directories {
+        for directory in 0..random.usize(..3) {
             let path = self.folder.path().join(format!("log-{directory}"));
             flags.extend(["--log-dir".into(), path.display().to_string()]);
         }
