@@ -49,7 +49,9 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    /// The mapping as of its change number `changes`; returns the trees that have left it.
+    /// The mapping as of its change number `changes`; returns the trees that have left it. Their
+    /// records count until [`Self::forget`]: within an epoch, logs are in no order, and a change in
+    /// one may have its predecessor in another that is read later.
     pub(super) fn map(&mut self, store: &Store, changes: u64, trees: Vec<TreeId>) -> Vec<TreeId> {
         if changes < self.changes || (changes == self.changes && !self.mapped.is_empty()) {
             return Vec::new();
@@ -59,9 +61,13 @@ impl Trees {
         }
         let mut left = std::mem::replace(&mut self.mapped, trees);
         left.retain(|tree| !self.mapped.contains(tree));
-        self.dropped.extend(&left);
         self.changes = changes;
         left
+    }
+
+    /// Records of these trees count no more: all of the epoch in which they left were met.
+    fn forget(&mut self, left: &[TreeId]) {
+        self.dropped.extend(left);
     }
 
     /// Whether records of the tree count; it is made if it was not met before.
@@ -446,6 +452,7 @@ fn sort(
             }
         }
     }
+    trees.forget(&left);
     Ok((batch, left))
 }
 

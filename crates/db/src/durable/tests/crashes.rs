@@ -57,6 +57,28 @@ fn random_calls_of_large_workloads() {
     }
 }
 
+/// A tree that is flushed in the epoch in which two sessions, of two logs, have written to it.
+#[test]
+fn a_flush_in_the_epoch_of_changes_in_several_logs() {
+    let setup = Setup::default();
+    let disk = SimulatedDisk::new();
+    let mut one = setup.open(&disk).expect("the disk is empty");
+    let mut other = one.connect();
+    let long = "a".repeat(20_000);
+    other.check(&[(&format!("SET k {long}"), "+OK")]);
+    one.check(&[("APPEND k b", ":20001")]);
+    other.check(&[("APPEND k c", ":20002")]);
+    one.check(&[
+        ("APPEND k d", ":20003"),
+        ("FLUSHALL", "+OK"),
+        ("SET k e", "+OK"),
+    ]);
+    one.database.close_log().expect("the disk works");
+    drop((one, other));
+    let mut shell = setup.open(&disk.crash(0)).expect("it was closed");
+    shell.check(&[("GET k", "$1 e"), ("DBSIZE", ":1")]);
+}
+
 /// A crash during recovery, then another: what was found stays what is found.
 #[test]
 fn crashes_of_recoveries() {
