@@ -57,7 +57,7 @@ pub(super) fn store(
     reply: &mut Reply<'_>,
 ) -> Handled {
     let store = Store::parse(verb, line)?;
-    let data = take_data(keyspace, store.key, line)?;
+    let data = take_data(keyspace, store.key, verb == Verb::Set, line)?;
     let storing = Storing {
         key: store.key,
         data,
@@ -82,24 +82,29 @@ pub(super) fn store(
     Ok(())
 }
 
-/// The data behind a line. When they are too many, or there is no memory for them, the key is
-/// removed whatever the command is, so that nobody reads what its writer thinks is gone.
+/// The data behind a line. When they are too many, or there is no memory for them, a `set` removes
+/// the key, so that nobody reads what its writer thinks is gone.
 #[inline]
 pub(super) fn take_data<'r>(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],
+    sets: bool,
     line: Line<'r>,
 ) -> Result<&'r [u8], Refusal> {
     keyspace.memcached_counters().count(Figure::CmdSet);
     let Some(data) = line.data() else {
         keyspace.memcached_counters().count(Figure::StoreTooLarge);
-        keyspace.remove(key);
+        if sets {
+            keyspace.remove(key);
+        }
         return Err(error::TOO_LARGE.into());
     };
     let data = data?;
     if keyspace.is_out_of_memory() {
         keyspace.memcached_counters().count(Figure::StoreNoMemory);
-        keyspace.remove(key);
+        if sets {
+            keyspace.remove(key);
+        }
         return Err(error::OUT_OF_MEMORY.into());
     }
     Ok(data)
@@ -170,7 +175,8 @@ impl Storing<'_> {
         if let Some(token) = self.cas
             && token != old.version.to_bits()
         {
-            if !self.invalidate || token > old.version.to_bits() {
+            let passes = self.invalidate && self.mode == Mode::Set;
+            if !passes || token > old.version.to_bits() {
                 return kept(Stored::Exists);
             }
             // Somebody has invalidated the item since: what its reader has made is of use, for as

@@ -31,6 +31,9 @@ const FLAGS_MAX: usize = 17;
 /// Longest opaque in bytes, its letter included.
 const OPAQUE_BYTES_MAX: usize = 32;
 
+/// The letters that some command knows.
+const LETTERS: &[u8] = b"bcfhklqstuvxCDFIJLMNOPRT";
+
 const INVALID: &str = "CLIENT_ERROR invalid flag";
 const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
 const INVALID_OR_DUPLICATE: &str = "CLIENT_ERROR invalid or duplicate flag";
@@ -69,6 +72,8 @@ pub struct Meta<'r> {
     pub vivify: Option<i64>,
     /// `R`
     pub recache: Option<i64>,
+    /// `T` comes before `R`, which looks at the new expiry then.
+    pub touched_first: bool,
     /// `C`
     pub cas: Option<u64>,
     /// `F`
@@ -143,6 +148,7 @@ impl<'r> Meta<'r> {
             exptime: None,
             vivify: None,
             recache: None,
+            touched_first: false,
             cas: None,
             client_flags: 0,
             mode: None,
@@ -189,7 +195,7 @@ impl<'r> Meta<'r> {
         let mut seen: u128 = 0;
         for flag in self.flags() {
             let letter = flag[0];
-            if !letter.is_ascii_alphabetic() {
+            if !LETTERS.contains(&letter) {
                 return Err(INVALID);
             }
             if seen >> letter & 1 == 1 {
@@ -214,7 +220,10 @@ impl<'r> Meta<'r> {
             b'c' | b'f' | b'h' | b'k' | b'l' | b's' | b't' | b'L' | b'O' | b'P' => {}
             b'T' => self.exptime = Some(seconds()?),
             b'N' => self.vivify = Some(seconds()?),
-            b'R' => self.recache = Some(seconds()?),
+            b'R' => {
+                self.recache = Some(seconds()?);
+                self.touched_first = self.exptime.is_some();
+            }
             b'C' => self.cas = Some(number::unsigned(token).ok_or(BAD_TOKEN)?),
             b'F' => self.client_flags = number::unsigned_32(token).ok_or(error::BAD_FORMAT)?,
             b'D' => {
@@ -264,6 +273,8 @@ mod tests {
             ("mg k x", Some(INVALID)),
             ("mg k v 5", Some(INVALID)),
             ("mg k T 5", Some(INVALID)),
+            ("mg k z v v", Some(INVALID)),
+            ("mg k v v z", Some(DUPLICATE)),
             ("md Y b", Some(INVALID_OR_DUPLICATE)),
             ("mg k P L1", None),
             ("mg k T", Some(BAD_TOKEN)),

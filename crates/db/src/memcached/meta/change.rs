@@ -121,7 +121,9 @@ pub(in super::super) fn arithmetic(
             };
             return Decision::Write(NewValue::new(Body::Owned(text)).with(attributes));
         };
-        if is_other(meta.cas, old.version) {
+        // As in memcached, what cannot be a number is refused before the token is looked at.
+        let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
+        if !is_empty && is_other(meta.cas, old.version) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }

@@ -5,7 +5,9 @@
 //! update. The winner is told `W`, everybody else who comes until the item is written `Z`; `X` says
 //! that the item is stale.
 
-use pando_engine::{Attributes, Body, Decision, NewValue, StringRef, ValueRef, ValueVersion};
+use pando_engine::{
+    Attributes, Body, Deadline, Decision, NewValue, StringRef, ValueRef, ValueVersion,
+};
 use pando_protocol::memcached::meta::{self, KeyBuffer, Meta};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 
@@ -45,7 +47,7 @@ pub(in super::super) fn get(
             let Some(value) = value else {
                 return Ok::<_, &'static str>(Look::Absent);
             };
-            if wins(&value, &meta, now) {
+            if wins(&value.attributes, value.attributes.deadline, &meta, now) {
                 return Ok(Look::Changes);
             }
             let string = string_of(value)?;
@@ -87,16 +89,20 @@ pub(in super::super) fn get(
     Ok(())
 }
 
-/// Whether this request is to be told to renew the item.
-fn wins(value: &ValueRef<'_>, meta: &Meta<'_>, now: Milliseconds) -> bool {
-    if is_claimed(&value.attributes) {
+/// Whether this request is to be told to renew the item, which expires at `deadline`.
+fn wins(
+    attributes: &Attributes,
+    deadline: Option<Deadline>,
+    meta: &Meta<'_>,
+    now: Milliseconds,
+) -> bool {
+    if is_claimed(attributes) {
         return false;
     }
-    let runs_out = match (meta.recache, value.attributes.deadline) {
-        (Some(seconds), deadline @ Some(_)) => seconds_left(deadline, now) < seconds,
-        _ => false,
-    };
-    runs_out || is_stale(&value.attributes)
+    let runs_out = meta.recache.is_some_and(|seconds| {
+        deadline.is_some_and(|deadline| seconds_left(Some(deadline), now) < seconds)
+    });
+    runs_out || is_stale(attributes)
 }
 
 fn state_of(attributes: &Attributes, won: bool) -> &'static str {
@@ -167,12 +173,17 @@ fn change(
                 return Decision::Keep;
             }
         };
-        let won = wins(&old, meta, now);
         let mut attributes = old.attributes;
         let expiry = meta.exptime.map(|exptime| Expiry::of(exptime, now));
         if let Some(expiry) = expiry {
             attributes.deadline = expiry.deadline();
         }
+        let deadline = if meta.touched_first {
+            attributes.deadline
+        } else {
+            old.attributes.deadline
+        };
+        let won = wins(&old.attributes, deadline, meta, now);
         let state = state_of(&attributes, won);
         let mut facts = facts_of(&old, string, old.version, (now, current));
         facts.seconds_left = Some(seconds_left(attributes.deadline, now));
@@ -214,7 +225,7 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
         return (Decision::Keep, None);
     };
     let expiry = Expiry::of(exptime, now);
-    let mut attributes = Attributes {
+    let attributes = Attributes {
         deadline: expiry.deadline(),
         encoding: CLAIMED,
         ..Attributes::default()
@@ -224,9 +235,6 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
     } else {
         Decision::Write(NewValue::new(Body::Bytes(b"")).with(attributes))
     };
-    if let Some(exptime) = meta.exptime {
-        attributes.deadline = Expiry::of(exptime, now).deadline();
-    }
     let facts = Facts {
         bytes: Some(0),
         flags: Some(0),

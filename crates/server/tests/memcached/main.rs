@@ -1,0 +1,258 @@
+//! The same random commands for this server and for Debian's memcached: the answers must be the
+//! same, byte for byte, but for what [`compare`] and this list name.
+//!
+//! | difference | why |
+//! |---|---|
+//! | the numbers of cas tokens | they are value versions here, a counter there |
+//! | `touch`, `gat`, `mg T`, `N`, `R` change the cas token | every change draws a version |
+//! | `t` by two seconds | deadlines are exact here, of whole seconds there |
+//! | `h`, `l` | reads write nothing here, so accesses are not known |
+//! | `k` in base 64 | the form of this request here, that of the item's first one there |
+//! | `t` before `T` or `N` | tells the new expiry here, the old one there |
+//! | `T` beside `N` | the item that is made has `N`'s expiry here, the later one's there |
+//! | `t` beside a `T` or `N` that has passed | 2^32 less the uptime there |
+//! | `c` beside such a `T` of `ms` | nothing is stored here, and 0 told |
+//! | `R` behind such a `T` | nobody is told to renew here what is gone |
+//! | `me`: `exp`, `cls`, `size` | other memory; the sign of `exp` is turned there |
+//! | a bad key in a `get` of a pipeline | takes the answers of earlier requests along there |
+//! | numbers beyond 32 bits as flags and lengths | refused here, cut off there |
+//! | items of about 1 MiB | the limit is one of the data here, of the item with its header there |
+//! | `flush_all` with a delay | when it is over here, up to a second early there |
+//! | `md x`, an opaque of 32 bytes | later versions of memcached |
+//! | spaces behind a number that is shorter, and its state | kept there unless the item is in use |
+//! | a word with a NUL | the line ends there |
+//!
+//! The generator keeps away from these. A failure names its seed; `PANDO_DIFFERENTIAL_COMMANDS`
+//! sets how many commands there are. Where memcached is not installed the test says so and passes.
+
+mod compare;
+mod generator;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use self::compare::agree;
+use self::generator::{Generator, Request, Token};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server, ended when dropped.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn memcached() -> Option<Self> {
+        Self::start(|port| {
+            let mut command = Command::new("memcached");
+            command.args([
+                "-u",
+                "nobody",
+                "-l",
+                "127.0.0.1",
+                "-U",
+                "0",
+                "-t",
+                "1",
+                "-p",
+                port,
+            ]);
+            command
+        })
+    }
+
+    fn pando(engine: &str) -> Self {
+        let server = Self::start(|port| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+            command.args(["--port", "0", "--bind", "127.0.0.1", "--threads", "2"]);
+            command.args(["--engine", engine, "--memcached-port", port]);
+            command
+        });
+        server.expect("the binary under test starts")
+    }
+
+    /// Starts a server on a free port; on another one if somebody else was quicker to take it.
+    fn start(command: impl Fn(&str) -> Command) -> Option<Self> {
+        let deadline = Instant::now() + PATIENCE;
+        'again: loop {
+            let port = free_port();
+            let mut command = command(&port.to_string());
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            let mut server = Self {
+                process: command.spawn().ok()?,
+                port,
+            };
+            loop {
+                assert!(Instant::now() < deadline, "the server does not listen");
+                if server
+                    .process
+                    .try_wait()
+                    .expect("the child can be asked")
+                    .is_some()
+                {
+                    continue 'again;
+                }
+                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                    return Some(server);
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn connect(&self) -> Connection {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connects");
+        stream.set_nodelay(true).expect("a socket option");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket option");
+        Connection(stream)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended is as good as ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("a bound socket").port()
+}
+
+struct Connection(TcpStream);
+
+impl Connection {
+    /// Sends requests and returns what is answered, with the answer to one more that marks the end.
+    fn ask(&mut self, requests: &[u8]) -> Vec<u8> {
+        self.0
+            .write_all(&[requests, b"mg nobody's k Oend\r\n"].concat())
+            .expect("the server reads");
+        let mut answer = Vec::new();
+        let mut buffer = vec![0; 64 * 1024];
+        while !answer.ends_with(b"EN knobody's Oend\r\n") {
+            let count = self.0.read(&mut buffer).unwrap_or_else(|error| {
+                let (requests, answer) = (requests.escape_ascii(), answer.escape_ascii());
+                panic!("{error} after {answer} to {requests}");
+            });
+            assert!(count > 0, "closed after {}", requests.escape_ascii());
+            answer.extend_from_slice(&buffer[..count]);
+        }
+        answer
+    }
+
+    /// The bytes of a request, for the tokens that this server has drawn.
+    fn bytes_of(&mut self, request: &Request) -> Vec<u8> {
+        let answer = self.ask(format!("gets {}\r\n", request.key).as_bytes());
+        let line = answer
+            .split(|byte| *byte == b'\r')
+            .next()
+            .unwrap_or_default();
+        let word = line
+            .split(|byte| *byte == b' ')
+            .nth(4)
+            .map(String::from_utf8_lossy);
+        let current: u64 = word.map_or(5, |word| word.parse().expect("a token"));
+        let token = match request.token {
+            Token::Current => current,
+            Token::Older => current - 1,
+            Token::Newest => u64::MAX,
+        };
+        let token = token.to_string().into_bytes();
+        let mut parts = request.text.split(|byte| *byte == b'@');
+        let mut bytes = parts.next().unwrap_or_default().to_vec();
+        for part in parts {
+            bytes.extend_from_slice(&token);
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+}
+
+fn commands() -> usize {
+    let asked = std::env::var("PANDO_DIFFERENTIAL_COMMANDS");
+    asked.map_or(6000, |count| count.parse().expect("a number of commands"))
+}
+
+/// Runs a seed; `pipelined` sends several requests at once.
+fn run(ours: &Server, theirs: &Server, seed: u64, count: usize, pipelined: bool) {
+    let mut rng = Rng::with_seed(seed);
+    let (mut ours, mut theirs) = (ours.connect(), theirs.connect());
+    for connection in [&mut ours, &mut theirs] {
+        connection.ask(b"flush_all\r\n");
+    }
+    let mut generator = Generator::new(&mut rng);
+    let mut done = 0;
+    while done < count {
+        let together = if pipelined { 1 + done % 40 } else { 1 };
+        let (mut ours_bytes, mut theirs_bytes) = (Vec::new(), Vec::new());
+        for _ in 0..together {
+            let mut request = generator.next();
+            if pipelined {
+                // What stands before it in the pipeline may change the token here only: listed.
+                request.token = Token::Newest;
+            }
+            ours_bytes.extend(ours.bytes_of(&request));
+            theirs_bytes.extend(theirs.bytes_of(&request));
+        }
+        let answers = (ours.ask(&ours_bytes), theirs.ask(&theirs_bytes));
+        assert!(
+            agree(&answers.0, &answers.1),
+            "seed {seed}, command {done}: {}\nours:   {}\ntheirs: {}",
+            ours_bytes.escape_ascii(),
+            answers.0.escape_ascii(),
+            answers.1.escape_ascii()
+        );
+        done += together;
+    }
+}
+
+#[test]
+fn answers_are_those_of_memcached() {
+    let Some(theirs) = Server::memcached() else {
+        println!("memcached is not installed: nothing was compared");
+        return;
+    };
+    let version = theirs.connect().ask(b"version\r\n");
+    println!("{}", version.escape_ascii());
+    for engine in ["masstree", "reference"] {
+        let ours = Server::pando(engine);
+        let count = commands() / 2;
+        for seed in 0..4 {
+            run(&ours, &theirs, seed, count / 4, false);
+            run(&ours, &theirs, 100 + seed, count / 4, true);
+        }
+    }
+}
+
+/// Lines that the generator would hardly meet, one at a time.
+#[test]
+fn odd_lines_are_answered_alike() {
+    let Some(theirs) = Server::memcached() else {
+        println!("memcached is not installed: nothing was compared");
+        return;
+    };
+    let ours = Server::pando("masstree");
+    for lines in generator::odd_lines() {
+        let (mut ours, mut theirs) = (ours.connect(), theirs.connect());
+        let answers = (ours.ask(&lines), theirs.ask(&lines));
+        assert!(
+            agree(&answers.0, &answers.1),
+            "{}\nours:   {}\ntheirs: {}",
+            lines.escape_ascii(),
+            answers.0.escape_ascii(),
+            answers.1.escape_ascii()
+        );
+    }
+}
