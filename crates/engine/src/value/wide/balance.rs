@@ -120,6 +120,8 @@ fn join(list: &mut Vec<Child>, index: usize) {
             all.extend_from_slice(&others);
             // The first child of a node has no separator of its own (DW4).
             all[first].separator = next.separator;
+            // The leaves on both sides of the seam are neighbours now, and may both be light (DW3).
+            repair(&mut all, first);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)
             } else {

@@ -198,22 +198,41 @@ proptest! {
             1..25,
         ),
     ) {
-        let mut model = BTreeMap::new();
-        let mut row = WideRow::from_block(EMPTY.as_slice().into());
-        for (remove, start, count, step, length) in runs {
-            for number in (start..).step_by(step).take(count) {
-                let field = numbered(number);
-                if remove {
-                    prop_assert_eq!(row.remove(&field), model.remove(&field).is_some());
-                } else {
-                    set(&mut row, &field, length);
-                    model.insert(field, length);
-                }
-            }
-            check(&row);
-            prop_assert_eq!(&columns(&row), &model.clone().into_iter().collect::<Vec<_>>());
-        }
+        apply_runs(&runs);
     }
+}
+
+/// Runs of fields: whether they go, first number, count, step, length of the values.
+type Run = (bool, usize, usize, usize, usize);
+
+/// Sets and removes runs of fields, and checks the row after each.
+fn apply_runs(runs: &[Run]) {
+    let mut model = BTreeMap::new();
+    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    for &(remove, start, count, step, length) in runs {
+        for number in (start..).step_by(step).take(count) {
+            let field = numbered(number);
+            if remove {
+                assert_eq!(row.remove(&field), model.remove(&field).is_some());
+            } else {
+                set(&mut row, &field, length);
+                model.insert(field, length);
+            }
+        }
+        check(&row);
+        assert_eq!(columns(&row), model.clone().into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// Two interior nodes merged, and the light leaves at the seam stayed apart.
+#[test]
+fn light_leaves_at_the_seam_of_merged_nodes_are_joined() {
+    apply_runs(&[
+        (false, 571, 25, 3, 659),
+        (false, 377, 133, 2, 659),
+        (false, 383, 171, 2, 401),
+        (true, 459, 158, 1, 300),
+    ]);
 }
 
 #[test]
