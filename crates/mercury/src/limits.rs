@@ -20,7 +20,7 @@ pub const ENTRIES_PER_BUCKET_MAX: usize = if cfg!(loom) { 1 } else { 5 };
 pub const BUCKETS_PER_ENTRY_MAX: usize = 1;
 
 /// Buckets that who inserts moves while the table is resized. A table of n buckets grows at 5·n
-/// entries into one for 10·n, so that two buckets an insert finish long before the next growth.
+/// entries into one for 10·n, so that four buckets an insert finish long before the next growth.
 pub const HELP_BUCKETS: usize = 4;
 
 /// Bytes of a table that one step of maintenance gives back to the system.
