@@ -5,6 +5,7 @@ mod bounds;
 mod eviction;
 mod harness;
 mod held;
+mod kept;
 mod malformed;
 mod memcached;
 mod process;

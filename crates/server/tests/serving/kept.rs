@@ -1,0 +1,139 @@
+//! What is kept on disk, as whoever starts and stops servers sees it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::harness::{BINARY, Folder, TestServer, run_to_end};
+
+fn text(folder: &Folder, name: &str) -> String {
+    folder.path(name).display().to_string()
+}
+
+#[test]
+fn a_server_that_stops_keeps_everything() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let flags = ["--durability", "interval", "--data-dir", &data];
+    let flags = [&flags[..], &["--log-segment-size", "1mb"]].concat();
+    let server = TestServer::start(&flags);
+    assert!(
+        server
+            .banner
+            .contains("durability interval: a crash loses at most")
+    );
+    let mut wire = server.connect();
+    wire.ask(&["SET", "k", "v"], "+OK\r\n");
+    wire.ask(&["HSET", "h", "f", "1"], ":1\r\n");
+    wire.ask(&["SAVE"], "+OK\r\n");
+    wire.ask(&["SET", "later", "2"], "+OK\r\n");
+    let (status, said) = run_to_end(&["--port", "0", "--data-dir", &data]);
+    assert!(!status.success());
+    assert!(said.contains("in use by another server"), "{said}");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    // Another number of workers, and of directories of logs.
+    let logs = text(&folder, "logs");
+    let flags = [&flags[..], &["--threads", "3", "--log-dir", &logs]].concat();
+    let server = TestServer::start(&flags);
+    let mut wire = server.connect();
+    wire.ask(&["MGET", "k", "later"], "*2\r\n$1\r\nv\r\n$1\r\n2\r\n");
+    wire.ask(&["HGET", "h", "f"], "$1\r\n1\r\n");
+    wire.ask(
+        &["CONFIG", "GET", "appendonly"],
+        "*2\r\n$10\r\nappendonly\r\n$3\r\nyes\r\n",
+    );
+    wire.send("SHUTDOWN NOSAVE\r\n");
+    wire.expect_closed();
+    assert!(server.wait().success());
+}
+
+#[test]
+fn files_are_checked_written_out_and_read_in() {
+    let folder = Folder::new();
+    let (data, other) = (text(&folder, "data"), text(&folder, "other"));
+    let flags = [
+        "--durability",
+        "sync",
+        "--log-segment-size",
+        "1mb",
+        "--data-dir",
+    ];
+    let server = TestServer::start(&[&flags[..], &[&data]].concat());
+    let mut wire = server.connect();
+    wire.ask(&["MSET", "a", "1", "b", "2"], "+OK\r\n");
+    wire.ask(&["SELECT", "3"], "+OK\r\n");
+    wire.ask(&["SET", "c", "3", "PXAT", "4102444800000"], "+OK\r\n");
+    wire.send("SHUTDOWN SAVE\r\n");
+    wire.expect_closed();
+    assert!(server.wait().success());
+    let (status, said) = run_to_end(&["check", "--data-dir", &data]);
+    assert!(status.success() && said.ends_with("sound\n"), "{said}");
+    let dump = Command::new(BINARY)
+        .args(["dump", "--data-dir", &data])
+        .stderr(Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(dump.status.success());
+    let mut load = Command::new(BINARY)
+        .args(["load", "--data-dir", &other])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let mut stream = load.stdin.take().expect("a pipe");
+    stream.write_all(&dump.stdout).expect("it reads");
+    drop(stream);
+    assert!(load.wait().expect("a status").success());
+    let server = TestServer::start(&[&flags[..], &[&other]].concat());
+    let mut wire = server.connect();
+    wire.ask(&["MGET", "a", "b"], "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+    wire.ask(&["SELECT", "3"], "+OK\r\n");
+    wire.ask(&["PEXPIRETIME", "c"], ":4102444800000\r\n");
+}
+
+/// Each file by itself: a clear error that names it, or a start from what else there is.
+#[test]
+fn files_that_are_damaged_or_foreign_are_named() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let flags = [
+        "--durability",
+        "sync",
+        "--log-segment-size",
+        "1mb",
+        "--data-dir",
+        &data,
+    ];
+    let server = TestServer::start(&flags);
+    let mut wire = server.connect();
+    for key in 0..100 {
+        wire.ask(&["SET", &format!("k{key}"), "value"], "+OK\r\n");
+    }
+    drop(server);
+    let log = std::fs::read_dir(&data)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| {
+            let name = path
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            name.starts_with("log-") && std::fs::metadata(path).expect("a file").len() > 0
+        })
+        .expect("a log");
+    let whole = std::fs::read(&log).expect("bytes");
+    // A bit of the first frame, behind its header, and of the segment's header. The commands of
+    // `check` end by themselves, whatever they find.
+    for offset in [4096 + 40, 20] {
+        let mut damaged = whole.clone();
+        damaged[offset] ^= 1;
+        std::fs::write(&log, &damaged).expect("a file");
+        let (status, said) = run_to_end(&["check", "--data-dir", &data]);
+        assert!(!status.success(), "offset {offset}: {said}");
+        assert!(said.contains(&log.display().to_string()), "{said}");
+    }
+    std::fs::write(&log, &whole).expect("a file");
+    let server = TestServer::start(&flags);
+    server.connect().ask(&["DBSIZE"], ":100\r\n");
+}
