@@ -48,6 +48,11 @@ fn add_one(session: &mut MercurySession, tree: TreeId, key: &[u8]) {
     });
 }
 
+/// Panics say what failed and no more: a backtrace needs more stack than loom's threads have.
+fn say_panics_shortly() {
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+}
+
 /// Puts `before` (each key its first byte), then runs `left` and `right` at the same time and
 /// `after` at the end.
 fn model(
@@ -57,6 +62,7 @@ fn model(
     right: fn(&mut MercurySession, TreeId),
     after: fn(&mut MercurySession, TreeId),
 ) {
+    say_panics_shortly();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
     let executions = Arc::new(AtomicUsize::new(0));
