@@ -310,7 +310,7 @@ impl<'t> Turn<'t> {
     }
 
     /// Executes one request: authentication, memory, MULTI, gates, command. `resolved` is what
-    /// [`command::resolve`] said of it.
+    /// [`pando_protocol::command::resolve`] said of it.
     pub fn execute(
         &mut self,
         client: &mut Client,
