@@ -8,7 +8,7 @@ use pando_protocol::command::{CommandId, CommandSpec, resolve};
 use pando_protocol::{Reply, Request, RequestBuffer};
 
 use super::*;
-use crate::commands::testing::Shell;
+use crate::commands::testing::{NoHost, Shell};
 use crate::{Client, CommandError, Database, Host, HostProgress, Options, Outcome, Turn};
 
 type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
@@ -420,37 +420,6 @@ fn ak1_a_turn_sees_one_epoch() {
 fn shell_on(database: &Arc<Database>) -> (crate::Session, Client) {
     let session = database.session().expect("a session is free");
     (session, Client::new(1, true))
-}
-
-struct NoHost;
-
-impl Host for NoHost {
-    fn execute(
-        &mut self,
-        _: &mut Turn<'_>,
-        _: &mut Client,
-        _: CommandId,
-        _: Request<'_>,
-        _: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError> {
-        Err(CommandError::NoHost)
-    }
-
-    fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
-
-    fn queued(&mut self, _: &Client) {}
-
-    fn finished(
-        &mut self,
-        _: &Client,
-        _: &'static CommandSpec,
-        _: Request<'_>,
-        _: usize,
-        _: Option<&CommandError>,
-    ) {
-    }
-
-    fn refused(&mut self, _: Option<&'static CommandSpec>, _: &CommandError) {}
 }
 
 /// Without a log everything counts as being on disk, and nobody is told anything.

@@ -37,7 +37,7 @@ impl Clock for TestClock {
 }
 
 /// A host that knows no command of its own.
-struct NoHost;
+pub(crate) struct NoHost;
 
 impl Host for NoHost {
     fn execute(
