@@ -69,12 +69,14 @@ pub(super) fn standing<'q>(
             .iter()
             .filter(|other| !is_ours(other))
             .filter_map(|other| {
-                let ratio = samples.ratio(name(first), name(other))?.median;
-                let ratio = if panel.less_is_better {
-                    1.0 / ratio
+                // A figure too small for the clock that read it is 0: such a round has no ratio,
+                // whichever way the figure goes.
+                let (above, below) = if panel.less_is_better {
+                    (*other, *first)
                 } else {
-                    ratio
+                    (*first, *other)
                 };
+                let ratio = samples.ratio(name(above), name(below))?.median;
                 Some((ratio, *other, *place))
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
