@@ -18,6 +18,7 @@ use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::hook::Recorder;
 use crate::error::CommandError;
+use crate::eviction::Accesses;
 use crate::memcached::MemcachedCounters;
 use crate::options::EngineKind;
 use crate::session::SessionState;
@@ -192,12 +193,14 @@ impl<'t> Keyspace<'t> {
     /// Shows the key's value (K1) and counts a hit or a miss.
     #[inline]
     pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
-        let touch = self.session.touch();
+        let touch = self.session.touch(self.database);
         let (result, hit) = self.look(key, |value| {
+            let result = read(value);
+            // Afterwards: the reader may ask when the value was used before.
             if let Some(value) = &value {
-                touch.note(value.mark);
+                touch.note(value);
             }
-            (read(value), value.is_some())
+            (result, value.is_some())
         });
         self.count_read(hit);
         result
@@ -308,14 +311,14 @@ impl<'t> Keyspace<'t> {
             *slot = Key::new(self.tree, bytes);
         }
         let batch = &batch[..keys.len()];
-        let session = &mut *self.session;
+        let (session, ages) = (&mut *self.session, self.database.ages());
         session.store.get_many(batch, |index, value| {
             let value = value.filter(|value| !is_expired(&value.attributes, now));
-            if let Some(value) = &value {
-                session.access.touch(&mut session.random).note(value.mark);
-            }
             found += u64::from(value.is_some());
             read(index, value);
+            if let Some(value) = &value {
+                session.access.touch(ages, &mut session.random).note(value);
+            }
         });
         let counters = &self.session.counters;
         add(&counters.hits, found);
@@ -331,6 +334,13 @@ impl<'t> Keyspace<'t> {
     /// Whether writes that need memory are refused, [`crate::Turn::has_room`] having been asked.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
+    }
+
+    /// What tells when a value was used last: OBJECT IDLETIME, and memcached's `h`, `l` and `la`. A
+    /// closure of [`Self::read`] and of [`Self::update`] is told of the time before its own use.
+    #[must_use]
+    pub fn accesses(&self) -> Accesses<'t> {
+        self.database.accesses(self.now())
     }
 
     /// The log epoch, by which the age of values is told.
@@ -354,7 +364,7 @@ impl<'t> Keyspace<'t> {
         self.check_key(key)?;
         let key = Key::new(self.tree, key);
         let now = self.now();
-        let (observes, touch) = (self.session.observes, self.session.touch());
+        let (observes, touch) = (self.session.observes, self.session.touch(self.database));
         let mut hook = Hook::new(now, self.session.log.as_mut());
         let mut seen = None;
         let version = self.session.store.update(key, &mut hook, |old| {
@@ -366,7 +376,7 @@ impl<'t> Keyspace<'t> {
                     Decision::Keep => Decision::Remove,
                     decision => touch.decided(decision, None),
                 },
-                old => touch.decided(decide(old), old.map(|old| old.mark)),
+                old => touch.decided(decide(old), old.as_ref()),
             }
         });
         let effects = hook.finish(key);

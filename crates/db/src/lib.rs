@@ -46,7 +46,7 @@ pub use durable::{
     Malformed, OnProgress, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError, check,
 };
 pub use error::CommandError;
-pub use eviction::EvictionPolicy;
+pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
 pub use memcached::{MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};

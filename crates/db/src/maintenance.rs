@@ -180,6 +180,8 @@ impl Database {
             self.end_epoch();
         }
         self.adjust_eviction();
+        let now = self.options.clock.now_us() / 1000;
+        self.ages().tick(self.epochs.current(), now);
         let removals = (self.statistics().removals, self.watch_removals_max());
         let horizon = self.watch_horizon.advance(&self.epochs, removals);
         // A crash may undo a removal that is not on disk: a client of `sync` that misses the key

@@ -43,8 +43,8 @@ pub(crate) struct SessionState {
 impl SessionState {
     /// A use of a value by the command in work.
     #[inline]
-    pub(crate) fn touch(&mut self) -> Touch {
-        self.access.touch(&mut self.random)
+    pub(crate) fn touch<'d>(&mut self, database: &'d Database) -> Touch<'d> {
+        self.access.touch(database.ages(), &mut self.random)
     }
 
     /// What was recorded since the last call is a group of this epoch, recovered whole or not at

@@ -2,18 +2,38 @@
 //!
 //! | tracking | first written | used |
 //! |---|---|---|
-//! | `Lately` (LRU) | [`LATELY`] | [`LATELY`] |
+//! | `Lately` (LRU) | recency [`LATELY`], class 0 | the same recency, its age's class (`ages`) |
 //! | `Often` (LFU) | [`OFTEN_FIRST`] | one more, the less likely the higher |
+//!
+//! | `Lately` (LRU) | recency [`LATELY`], class 0 | the same recency, its age's class |
+//! class, which is only told to those who ask.
 //!
 //! `Often` counts the logarithm of the uses as Redis does: from [`OFTEN_FIRST`] on, one use in
 //! `10·(mark - 5) + 1` counts. What the hand does with marks is `judge`'s: marks decay at the pace
 //! at which the memory is turned over, and without pressure not at all.
 
 use pando_engine::mark::MARK_MAX;
-use pando_engine::{AccessMark, Decision};
+use pando_engine::{Decision, LogEpoch, ValueRef};
 
-/// The mark of a value that was just used.
+use super::ages::{Ages, CLASS_MAX};
+
+/// The recency of a value that was just used.
 const LATELY: u8 = 2;
+
+/// Classes of ages.
+pub(super) const CLASSES: u8 = CLASS_MAX + 1;
+
+const _: () = assert!((LATELY + 1) * CLASSES - 1 <= MARK_MAX);
+
+/// The class that a mark of [`Tracking::Lately`] tells.
+pub(super) fn class_of_mark(mark: u8) -> u8 {
+    mark % CLASSES
+}
+
+/// Whether a mark of [`Tracking::Often`] tells of a use after the first.
+pub(super) fn is_read_often(mark: u8) -> bool {
+    mark > OFTEN_FIRST
+}
 
 /// The mark of a value whose uses begin to be counted.
 const OFTEN_FIRST: u8 = 5;
@@ -43,36 +63,43 @@ pub(crate) struct Access {
 
 /// One use of a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct Touch<'d> {
     access: Access,
+    ages: &'d Ages,
     /// Decides whether a counter goes up: drawn before, since an update may run twice.
     draw: u32,
 }
 
 impl Access {
     #[inline]
-    pub(crate) fn touch(self, random: &mut fastrand::Rng) -> Touch {
+    pub(crate) fn touch<'d>(self, ages: &'d Ages, random: &mut fastrand::Rng) -> Touch<'d> {
         let draw = match self.tracking {
             Tracking::Often => random.u32(..),
             _ => 0,
         };
-        Touch { access: self, draw }
+        Touch {
+            access: self,
+            ages,
+            draw,
+        }
     }
 }
 
-impl Touch {
+impl Touch<'_> {
     /// Notes a use.
     #[inline]
-    pub(crate) fn note(self, mark: AccessMark<'_>) {
+    pub(crate) fn note(self, value: &ValueRef<'_>) {
         if self.access.tracking != Tracking::Nothing && !self.access.quiet {
-            mark.set(self.used(mark.get()));
+            let mark = value.mark;
+            mark.set(self.used(mark.get(), value.version.epoch()));
         }
     }
 
-    pub(super) fn used(self, mark: u8) -> u8 {
+    /// The mark of a value of this mark and epoch that is used now.
+    pub(super) fn used(self, mark: u8, written: LogEpoch) -> u8 {
         match self.access.tracking {
             Tracking::Nothing => mark,
-            Tracking::Lately => LATELY,
+            Tracking::Lately => LATELY * CLASSES + self.ages.class(written, class_of_mark(mark)),
             Tracking::Often => {
                 let steps = u32::from(mark.saturating_sub(OFTEN_FIRST)) * OFTEN_FACTOR;
                 let counts = mark < MARK_MAX && self.draw <= u32::MAX / (steps + 1);
@@ -81,12 +108,12 @@ impl Touch {
         }
     }
 
-    /// Gives a value that is about to be written its mark; `old` is that of the value it replaces.
+    /// Gives a value that is about to be written its mark; `old` is the value that it replaces.
     #[inline]
     pub(crate) fn decided<'d>(
         self,
         decision: Decision<'d>,
-        old: Option<AccessMark<'_>>,
+        old: Option<&ValueRef<'_>>,
     ) -> Decision<'d> {
         if self.access.tracking == Tracking::Nothing {
             return decision;
@@ -94,10 +121,10 @@ impl Touch {
         match (decision, old) {
             (Decision::Write(mut new), old) => {
                 new.mark = match old {
-                    Some(old) if self.access.quiet => old.get(),
-                    Some(old) => self.used(old.get()),
+                    Some(old) if self.access.quiet => self.unread(old.mark.get()),
+                    Some(old) => self.unread(self.used(old.mark.get(), old.version.epoch())),
                     // One that comes from another key, or is restored, brings its own.
-                    None if new.mark > 0 => new.mark,
+                    None if new.mark > 0 => self.unread(new.mark),
                     None => self.first(),
                 };
                 Decision::Write(new)
@@ -113,8 +140,16 @@ impl Touch {
     pub(super) fn first(self) -> u8 {
         match self.access.tracking {
             Tracking::Nothing => 0,
-            Tracking::Lately => LATELY,
+            Tracking::Lately => LATELY * CLASSES,
             Tracking::Often => OFTEN_FIRST,
+        }
+    }
+
+    /// The mark on a value that is written now: ages begin anew.
+    fn unread(self, mark: u8) -> u8 {
+        match self.access.tracking {
+            Tracking::Lately => mark - class_of_mark(mark),
+            _ => mark,
         }
     }
 }
@@ -123,18 +158,18 @@ impl Touch {
 mod tests {
     use super::*;
 
-    fn touch(tracking: Tracking, draw: u32) -> Touch {
+    fn touch(ages: &Ages, tracking: Tracking, draw: u32) -> Touch<'_> {
         let access = Access {
             tracking,
             quiet: false,
         };
-        Touch { access, draw }
+        Touch { access, ages, draw }
     }
 
     /// The counter's step from `n` is taken by one use in `10·(n - 5) + 1`.
     #[test]
     fn uses_are_counted_by_their_logarithm() {
-        let mut random = fastrand::Rng::with_seed(7);
+        let (ages, mut random) = (Ages::default(), fastrand::Rng::with_seed(7));
         let access = Access {
             tracking: Tracking::Often,
             quiet: false,
@@ -142,7 +177,7 @@ mod tests {
         for (uses, least, most) in [(1, 6, 6), (10, 6, 9), (1000, 15, 24), (100_000, 63, 63)] {
             let mut mark = OFTEN_FIRST;
             for _ in 0..uses {
-                mark = access.touch(&mut random).used(mark);
+                mark = access.touch(&ages, &mut random).used(mark, LogEpoch(1));
             }
             assert!((least..=most).contains(&mark), "{uses} uses: {mark}");
         }
@@ -151,17 +186,19 @@ mod tests {
     #[test]
     fn what_is_restored_brings_its_mark_and_nothing_else_does() {
         use pando_engine::{Body, NewValue};
-        let written = |touch: Touch, mark: u8| {
+        let ages = Ages::default();
+        let written = |tracking: Tracking, mark: u8| {
             let mut new = NewValue::new(Body::Bytes(b""));
             new.mark = mark;
-            match touch.decided(Decision::Write(new), None) {
+            match touch(&ages, tracking, 0).decided(Decision::Write(new), None) {
                 Decision::Write(new) => new.mark,
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(written(touch(Tracking::Often, 0), 0), OFTEN_FIRST);
-        assert_eq!(written(touch(Tracking::Often, 0), 9), 9);
-        assert_eq!(written(touch(Tracking::Lately, 0), 0), LATELY);
-        assert_eq!(written(touch(Tracking::Nothing, 0), 0), 0);
+        assert_eq!(written(Tracking::Often, 0), OFTEN_FIRST);
+        assert_eq!(written(Tracking::Often, 9), 9);
+        assert_eq!(written(Tracking::Lately, 0), LATELY * CLASSES);
+        assert_eq!(written(Tracking::Lately, CLASSES + 7), CLASSES);
+        assert_eq!(written(Tracking::Nothing, 0), 0);
     }
 }

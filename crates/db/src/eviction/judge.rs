@@ -1,6 +1,6 @@
 //! What the hand does with the marks that it passes.
 //!
-//! `Lately`: a clock. The hand lowers each mark and takes the keys at 0.
+//! `Lately`: a clock. The hand lowers each mark's recency and takes the keys where it is 0.
 //!
 //! `Nothing`: chance. The hand takes one key in [`CHANCE_VISITS`].
 //!
@@ -13,6 +13,7 @@
 use pando_engine::mark::MARK_MAX;
 
 use super::Tracking;
+use super::access::CLASSES;
 
 const RISE_VISITS: u32 = 64;
 const FALL_VISITS: u32 = 64;
@@ -62,7 +63,9 @@ impl Judge {
         match tracking {
             Tracking::Nothing if self.random.u32(..CHANCE_VISITS) == 0 => Verdict::Take,
             Tracking::Nothing => Verdict::Pass(mark),
-            Tracking::Lately => mark.checked_sub(1).map_or(Verdict::Take, Verdict::Pass),
+            Tracking::Lately => mark
+                .checked_sub(CLASSES)
+                .map_or(Verdict::Take, Verdict::Pass),
             Tracking::Often => self.pass_counter(mark),
         }
     }
@@ -95,7 +98,8 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::Access;
+    use crate::eviction::{Access, Ages};
+    use pando_engine::LogEpoch;
 
     #[test]
     fn the_threshold_finds_the_least_used_keys() {
@@ -117,12 +121,12 @@ mod tests {
     fn a_clock_takes_what_was_not_used_for_its_rounds() {
         let mut judge = Judge::default();
         let mut rounds = Vec::new();
-        let mut mark = 2;
+        let mut mark = 2 * CLASSES + 3;
         while let Verdict::Pass(less) = judge.pass(Tracking::Lately, mark) {
             rounds.push(less);
             mark = less;
         }
-        assert_eq!(rounds, [1, 0]);
+        assert_eq!(rounds, [CLASSES + 3, 3]);
     }
 
     const KEYS: usize = 4_000;
@@ -131,7 +135,7 @@ mod tests {
     /// The share of hits, in per mille, of a cache of [`PLACES`] keys whose hand asks `judge`,
     /// under reads that are the more likely the lower a key's rank is (about 1 / rank).
     fn hits(tracking: Tracking, mut judge: impl FnMut(u8) -> Verdict) -> usize {
-        let mut random = fastrand::Rng::with_seed(11);
+        let (ages, mut random) = (Ages::default(), fastrand::Rng::with_seed(11));
         let access = Access {
             tracking,
             quiet: false,
@@ -143,10 +147,10 @@ mod tests {
             let rank = (KEYS as f64).powf(random.f64()) as usize - 1;
             // Keys that are used as often do not stand side by side.
             let key = rank * 1_237 % KEYS;
-            let touch = access.touch(&mut random);
+            let touch = access.touch(&ages, &mut random);
             if let Some(mark) = marks[key] {
                 hits += usize::from(read >= reads / 2);
-                marks[key] = Some(touch.used(mark));
+                marks[key] = Some(touch.used(mark, LogEpoch(1)));
                 continue;
             }
             while held == PLACES {

@@ -28,6 +28,7 @@
 //! - **EV3** Nothing is evicted while writes are paused.
 
 mod access;
+mod ages;
 mod judge;
 
 use std::collections::VecDeque;
@@ -37,9 +38,12 @@ use pando_engine::mark::MARK_MAX;
 use pando_engine::{Deadline, Hand, Key, Point, TreeId, ValueRef};
 
 pub(crate) use access::{Access, Touch, Tracking};
+pub(crate) use ages::Ages;
+pub use ages::{Accesses, LastAccess};
 
 use judge::{Judge, Verdict};
 
+use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::expiry::ExpiryHand;
 use crate::keyspace::{Keyspace, is_expired};
@@ -127,6 +131,7 @@ pub(crate) struct Eviction {
     reserve: AtomicUsize,
     /// Where writes are refused while the memory in use comes down to a lower limit.
     ceiling: AtomicUsize,
+    ages: Ages,
 }
 
 impl Database {
@@ -146,6 +151,21 @@ impl Database {
     pub(crate) fn approach_limit(&self) {
         let used = (self.options.memory)();
         self.eviction.ceiling.store(used, Ordering::Relaxed);
+    }
+
+    /// How old values are, for marks.
+    #[inline]
+    pub(crate) fn ages(&self) -> &Ages {
+        &self.eviction.ages
+    }
+
+    /// What tells when values were used last.
+    pub(crate) fn accesses(&self, now_ms: Milliseconds) -> Accesses<'_> {
+        Accesses {
+            ages: self.ages(),
+            tracking: self.eviction_policy().tracking(),
+            now_ms,
+        }
     }
 
     /// The bytes that eviction keeps the memory in use below; `None` when nothing is evicted.

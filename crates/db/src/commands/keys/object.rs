@@ -1,13 +1,12 @@
 //! OBJECT.
 
-use pando_engine::{BodyRef, LogEpoch, ValueRef};
+use pando_engine::{BodyRef, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
 use crate::commands::{Handled, Progress, encoding};
 use crate::error::CommandError;
 use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
-use crate::limits;
 
 /// What OBJECT REFCOUNT answers for a value that Redis shares between all keys that have it.
 const SHARED: i64 = i32::MAX as i64;
@@ -23,7 +22,7 @@ const HELP: &[&str] = &[
     "FREQ key",
     "    How often the key was used lately; needs an LFU policy.",
     "IDLETIME key",
-    "    Seconds since the key was last written.",
+    "    Seconds since the key was last used; under policies other than LRU, written.",
     "REFCOUNT key",
     "    The references that the value has.",
     "HELP",
@@ -44,7 +43,7 @@ pub(super) fn object(
         return Ok(Progress::Done);
     }
     let key = request.get(2).ok_or(CommandError::Syntax)?;
-    let current = keyspace.database.epochs.current();
+    let accesses = keyspace.accesses();
     let tracking = keyspace.database.eviction_policy().tracking();
     keyspace.read(key, |value| {
         let Some(value) = value else {
@@ -59,7 +58,7 @@ pub(super) fn object(
             if tracking == Tracking::Often {
                 return Err(CommandError::LfuPolicy);
             }
-            reply.integer(seconds_since_write(value.version.epoch(), current));
+            reply.integer(accesses.of(&value).idle_seconds as i64);
         } else if tracking == Tracking::Often {
             reply.integer(value.mark.get().into());
         } else {
@@ -67,13 +66,6 @@ pub(super) fn object(
         }
         Ok(Progress::Done)
     })
-}
-
-/// Access times are not kept; the log epochs that have begun since tell the time of the write, or
-/// somewhat less when epochs began late.
-fn seconds_since_write(written: LogEpoch, current: LogEpoch) -> i64 {
-    let epochs = current.0.saturating_sub(written.0);
-    (epochs.saturating_mul(limits::EPOCH_INTERVAL_MS) / 1000) as i64
 }
 
 fn reference_count(value: &ValueRef<'_>) -> i64 {

@@ -7,6 +7,7 @@ use pando_engine::{Attributes, BodyRef, Decision, HashDraft, NewValue};
 use crate::commands::encoding;
 use crate::commands::testing::{START_MS, Shell};
 use crate::limits;
+use crate::{Client, EvictionPolicy};
 
 /// A connection to a database that holds the strings `a` and `b`, both `1`.
 fn shell() -> Shell {
@@ -418,15 +419,23 @@ fn object_tells_what_redis_would() {
     assert!(shell.line("OBJECT HELP").starts_with("*11 +OBJECT"));
 }
 
-/// Redis counts from the last access.
+/// Lets time pass, with rounds of maintenance.
+fn pass_seconds(shell: &Shell, seconds: u64) {
+    let mut session = shell.database.session().expect("a session is free");
+    for _ in 0..seconds * 4 {
+        session.maintain();
+        shell.pass_ms(250);
+    }
+    session.maintain();
+}
+
+/// Reads are not noted without a policy that needs it.
 #[test]
-fn idle_time_is_told_by_the_epochs_since_the_last_write() {
+fn idle_time_is_counted_from_the_last_write_by_default() {
     let mut shell = shell();
     shell.database.close();
     shell.store(b"a", b"2");
-    for _ in 0..3000 / limits::EPOCH_INTERVAL_MS {
-        shell.database.epochs.tick();
-    }
+    pass_seconds(&shell, 3);
     shell.check(&[
         ("GET a", "$1 2"),
         ("OBJECT IDLETIME a", ":3"),
@@ -435,6 +444,56 @@ fn idle_time_is_told_by_the_epochs_since_the_last_write() {
         ("EXPIRE a 100", ":1"),
         ("OBJECT IDLETIME a", ":0"),
     ]);
+}
+
+/// From the last read to within half of the age that the key had then, and never more.
+#[test]
+fn idle_time_is_counted_from_the_last_use_under_lru_policies() {
+    let mut shell = shell();
+    shell.database.close();
+    shell
+        .database
+        .set_eviction_policy(EvictionPolicy::AllKeysLru);
+    shell.check(&[("SET a 2", "+OK"), ("SET b 2", "+OK")]);
+    pass_seconds(&shell, 100);
+    shell.check(&[
+        ("OBJECT IDLETIME a", ":100"),
+        ("GET a", "$1 2"),
+        ("OBJECT IDLETIME a", ":0"),
+        ("OBJECT IDLETIME b", ":100"),
+    ]);
+    pass_seconds(&shell, 60);
+    let idle = |shell: &mut Shell, key: &str| -> u64 {
+        let told = shell.line(&format!("OBJECT IDLETIME {key}"));
+        told[1..].parse().expect("a number")
+    };
+    let told = idle(&mut shell, "a");
+    assert!((10..=60).contains(&told), "{told}");
+    assert_eq!(idle(&mut shell, "b"), 160);
+    // A client that does not count does not touch; a write is a use.
+    shell.client().no_touch = true;
+    shell.check(&[("GET b", "$1 2"), ("OBJECT IDLETIME b", ":160")]);
+    shell.client().no_touch = false;
+    shell.check(&[("APPEND b x", ":2"), ("OBJECT IDLETIME b", ":0")]);
+}
+
+/// What memcached's `h` and `l` ask for: the state before the read that tells it.
+#[test]
+fn a_reader_is_told_of_uses_before_its_own() {
+    let mut shell = shell();
+    shell
+        .database
+        .set_eviction_policy(EvictionPolicy::AllKeysLru);
+    shell.check(&[("SET a 2", "+OK")]);
+    for is_read in [false, true] {
+        let mut client = Client::new(2, true);
+        let told = shell.turn().serve(&mut client, |turn, _| {
+            let mut keyspace = turn.keyspace(0);
+            let accesses = keyspace.accesses();
+            keyspace.read(b"a", |value| accesses.of(&value.expect("the key is there")))
+        });
+        assert_eq!((told.is_read, told.idle_seconds), (is_read, 0));
+    }
 }
 
 #[test]
