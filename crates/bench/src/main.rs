@@ -4,8 +4,9 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process. `hash` does so for maps without key order. `hitrate` asks which share of reads a
-//! bounded cache answers. `report` answers every question on one page. `guard` compares two builds.
+//! process; `bars` sets the tree's goals beside what it reaches. `hash` does so for maps without
+//! key order. `hitrate` asks which share of reads a bounded cache answers. `report` answers every
+//! question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -43,6 +44,8 @@ enum Question {
     Load(load::Options),
     /// Engines and embedded peers in process, on the Masstree paper's workload.
     Embedded(embedded::Options),
+    /// Every in-process goal of the tree, each as a ratio of paired runs.
+    Bars(embedded::BarsOptions),
     /// The engine Mercury and concurrent hash maps in process, on the Mercury paper's workloads.
     Hash(hash::Options),
     /// One target of `hash`, in this process.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Question::Wire(options) => wire::run(&options).map_err(Into::into),
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
+        Question::Bars(options) => embedded::run_bars(&options).map_err(Into::into),
         Question::Hash(options) => hash::run(&options).map_err(Into::into),
         Question::HashOne(options) => hash::run_one(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),

@@ -25,6 +25,8 @@ pub struct Options {
     /// Bytes that may be retired and not yet reclaimed before [`Engine::pressure`] asks to refuse
     /// writes; 256 MiB by default.
     pub retired_bytes_max: usize,
+    /// Bytes of memory that are taken from the system at once and touched; none by default.
+    pub reserved_bytes: usize,
 }
 
 impl Default for Options {
@@ -32,6 +34,7 @@ impl Default for Options {
         Self {
             pages: Pages::Huge,
             retired_bytes_max: RETIRED_BYTES_MAX,
+            reserved_bytes: 0,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Masstree {
     #[must_use]
     pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
         let arena = Arena::new(options.pages);
+        arena.reserve(options.reserved_bytes);
         let pool = arena.pool();
         Arc::new(Self {
             clock,

@@ -145,6 +145,8 @@ impl Counters {
 
 struct Chunks {
     all: Vec<Chunk>,
+    /// Mapped ahead of their use.
+    spare: Vec<Chunk>,
     next: *mut u8,
     end: *mut u8,
     counters: Vec<Arc<Counters>>,
@@ -195,6 +197,7 @@ impl Arena {
             pages,
             chunks: Mutex::new(Chunks {
                 all: Vec::new(),
+                spare: Vec::new(),
                 next: ptr::null_mut(),
                 end: ptr::null_mut(),
                 counters: Vec::new(),
@@ -238,16 +241,31 @@ impl Arena {
         }
     }
 
+    /// Maps chunks of `bytes` bytes in all and touches their pages, so that what is allocated from
+    /// them later waits for no page fault. O(bytes).
+    pub fn reserve(&self, bytes: usize) {
+        for _ in 0..bytes.div_ceil(Chunk::BYTES) {
+            let chunk = self.map_chunk();
+            chunk.touch();
+            relock(&self.chunks).spare.push(chunk);
+        }
+    }
+
+    fn map_chunk(&self) -> Chunk {
+        self.mapped_bytes
+            .fetch_add(Chunk::BYTES as u64, Ordering::Relaxed);
+        Chunk::map(self.pages)
+    }
+
     /// Cuts a slab off the current chunk, or off a new one.
     fn slab(&self, bytes: usize) -> (*mut u8, *mut u8) {
         let mut chunks = relock(&self.chunks);
         if (chunks.end as usize) - (chunks.next as usize) < bytes {
-            let chunk = Chunk::map(self.pages);
+            let spare = chunks.spare.pop();
+            let chunk = spare.unwrap_or_else(|| self.map_chunk());
             chunks.next = chunk.start().as_ptr();
             chunks.end = chunks.next.wrapping_add(Chunk::BYTES);
             chunks.all.push(chunk);
-            self.mapped_bytes
-                .fetch_add(Chunk::BYTES as u64, Ordering::Relaxed);
         }
         let start = chunks.next;
         chunks.next = start.wrapping_add(bytes);
@@ -447,6 +465,22 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn reserved_chunks_are_used_before_new_ones() {
+        let arena = Arena::new(Pages::Small);
+        arena.reserve(Chunk::BYTES + 1);
+        let mapped_bytes = arena.usage().mapped_bytes;
+        assert_eq!(mapped_bytes, 2 * Chunk::BYTES as u64);
+        let take = |bytes: usize| {
+            for _ in 0..bytes / SLAB_BYTES_MAX {
+                arena.slab(SLAB_BYTES_MAX);
+            }
+            arena.usage().mapped_bytes
+        };
+        assert_eq!(take(2 * Chunk::BYTES), mapped_bytes);
+        assert!(take(SLAB_BYTES_MAX) > mapped_bytes);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
 //! 8-byte values.
 
+mod bars;
 mod keys;
 mod ladder;
 mod prefix;
@@ -16,10 +17,11 @@ mod workload;
 
 use std::process::Command;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use thiserror::Error;
 
 use crate::figures::Spread;
+pub(crate) use bars::{BarsOptions, run_bars};
 use keys::KeyShape;
 use targets::TargetName;
 use workload::run_one;
@@ -64,6 +66,21 @@ pub(crate) struct OneOptions {
     threads: usize,
     #[arg(long)]
     seed: u64,
+    /// The last phase to measure.
+    #[arg(long, value_enum, default_value = "scan")]
+    until: Phase,
+    /// Prints every rate by processor time too.
+    #[arg(long)]
+    by_cpu: bool,
+}
+
+/// The phases of a measurement, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Phase {
+    Put,
+    Get,
+    Batch,
+    Scan,
 }
 
 /// One measurement in this process; prints `name value` lines.
@@ -71,6 +88,8 @@ pub(crate) struct OneOptions {
 pub(crate) enum Cell {
     /// A target on the paper's decimal keys or another shape.
     Points(OneOptions),
+    /// The same keys shared by threads.
+    Shared(bars::SharedOptions),
     /// Keys with a common prefix.
     Prefix(prefix::PrefixOptions),
     /// Skew between partitions.
@@ -85,6 +104,7 @@ pub(crate) enum Cell {
 pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
     match cell {
         Cell::Points(options) => run_one(options),
+        Cell::Shared(options) => bars::run_shared(options),
         Cell::Prefix(options) => prefix::run_prefix(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),

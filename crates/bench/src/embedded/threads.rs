@@ -5,25 +5,66 @@ use std::sync::Barrier;
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-/// Runs `work` on all threads at once, each with a worker of its own: seconds from the first start
-/// to the last end, and the sum of what they return. The threads read the clock themselves: on busy
-/// cores a thread that waits for them may run again only when they are done.
+use rustix::time::{ClockId, clock_gettime};
+
+/// What work on several threads took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    /// From the first start to the last end.
+    pub(super) seconds: f64,
+    /// On processors, of all threads together: what a busy machine leaves comparable.
+    pub(super) cpu_seconds: f64,
+    /// Of what the threads return.
+    pub(super) sum: u64,
+    threads: usize,
+}
+
+impl Ran {
+    /// Prints the rate in millions per second, and what it would have been had no thread waited
+    /// for a processor.
+    pub(super) fn print(self, name: &str, operations: usize) {
+        print_rate(name, operations, self.seconds);
+        let seconds = self.cpu_seconds / self.threads as f64;
+        print_rate(&format!("{name}{BY_CPU}"), operations, seconds);
+    }
+}
+
+/// What the names of figures by processor time end in.
+pub(super) const BY_CPU: &str = ", by processor time";
+
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// As [`run_threads`]: seconds and the sum.
 pub(super) fn on_threads<W>(
     threads: usize,
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> u64 + Sync,
 ) -> (f64, u64) {
+    let ran = run_threads(threads, worker, work);
+    (ran.seconds, ran.sum)
+}
+
+/// Runs `work` on all threads at once, each with a worker of its own. The threads read the clock
+/// themselves: on busy cores a thread that waits for them may run again only when they are done.
+pub(super) fn run_threads<W>(
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) -> u64 + Sync,
+) -> Ran {
     let barrier = Barrier::new(threads);
-    let parts: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
+    let parts: Vec<(Instant, Instant, f64, u64)> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
                 let (barrier, worker, work) = (&barrier, &worker, &work);
                 scope.spawn(move || {
                     let mut worker = worker();
                     barrier.wait();
-                    let start = Instant::now();
+                    let (start, cpu_start) = (Instant::now(), thread_seconds());
                     let sum = work(&mut worker, thread);
-                    (start, Instant::now(), sum)
+                    (start, Instant::now(), thread_seconds() - cpu_start, sum)
                 })
             })
             .collect();
@@ -35,8 +76,12 @@ pub(super) fn on_threads<W>(
     let seconds = start
         .zip(end)
         .map_or(0.0, |(start, end)| (end - start).as_secs_f64());
-    let sum = parts.iter().map(|part| part.2).fold(0, u64::wrapping_add);
-    (seconds, sum)
+    Ran {
+        seconds,
+        cpu_seconds: parts.iter().map(|part| part.2).sum(),
+        sum: parts.iter().map(|part| part.3).fold(0, u64::wrapping_add),
+        threads,
+    }
 }
 
 /// The part of `count` that belongs to one thread.

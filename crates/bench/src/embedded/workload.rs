@@ -5,12 +5,20 @@ use pando_engine::Direction;
 
 use super::keys::{Keys, value_of};
 use super::targets::{Target, Worker, on_target};
-use super::threads::{on_threads, print_rate, resident_bytes, share};
-use super::{EmbeddedError, OneOptions};
+use super::threads::{Ran, print_rate, resident_bytes, run_threads, share};
+use super::{EmbeddedError, OneOptions, Phase};
 
 /// Keys of one batched get, and entries of one scan.
 const BATCH: usize = 32;
-const SCAN: usize = 100;
+pub(super) const SCAN: usize = 100;
+
+/// What the figures are called.
+pub(super) const PUT: &str = "put, million/s";
+pub(super) const GET: &str = "get, million/s";
+pub(super) const GET_BATCH: &str = "get in batches of 32, million/s";
+pub(super) const FORWARD: &str = "100-key scans forward, million entries/s";
+pub(super) const BACKWARD: &str = "100-key scans backward, million entries/s";
+pub(super) const RESIDENT: &str = "resident bytes per key";
 
 /// Measures the target that `options` name, in this process.
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), EmbeddedError> {
@@ -29,7 +37,14 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
     let before = resident_bytes();
     let target = T::new();
     let threads = options.threads;
-    let seconds = on_threads(
+    let print = |ran: Ran, name: &str, operations| {
+        if options.by_cpu {
+            ran.print(name, operations);
+        } else {
+            print_rate(name, operations, ran.seconds);
+        }
+    };
+    let ran = run_threads(
         threads,
         || target.worker(),
         |worker, thread| {
@@ -39,17 +54,16 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
             }
             0
         },
-    )
-    .0;
-    print_rate("put, million/s", keys.len(), seconds);
-    let grown = resident_bytes().saturating_sub(before);
-    println!(
-        "resident bytes per key {}",
-        grown as f64 / keys.len() as f64
     );
+    print(ran, PUT, keys.len());
+    let grown = resident_bytes().saturating_sub(before);
+    println!("{RESIDENT} {}", grown as f64 / keys.len() as f64);
+    if options.until < Phase::Get {
+        return Ok(());
+    }
 
     let expected = (0..keys.len()).fold(0_u64, |sum, at| sum.wrapping_add(value_of(keys.get(at))));
-    let (seconds, sum) = on_threads(
+    let ran = run_threads(
         threads,
         || target.worker(),
         |worker, thread| {
@@ -60,10 +74,13 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
             sum
         },
     );
-    check(options, sum, expected)?;
-    print_rate("get, million/s", keys.len(), seconds);
+    check(options, ran.sum, expected)?;
+    print(ran, GET, keys.len());
+    if options.until < Phase::Batch {
+        return Ok(());
+    }
 
-    let (seconds, sum) = on_threads(
+    let ran = run_threads(
         threads,
         || target.worker(),
         |worker, thread| {
@@ -79,18 +96,21 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
             sum.wrapping_add(worker.get_batch(&batch))
         },
     );
-    check(options, sum, expected)?;
-    print_rate("get in batches of 32, million/s", keys.len(), seconds);
+    check(options, ran.sum, expected)?;
+    print(ran, GET_BATCH, keys.len());
+    if options.until < Phase::Scan {
+        return Ok(());
+    }
 
     for (name, direction) in [
-        ("forward", Direction::Forward),
-        ("backward", Direction::Backward),
+        (FORWARD, Direction::Forward),
+        (BACKWARD, Direction::Backward),
     ] {
         let scans = keys.len() / SCAN;
         if target.worker().scan(order.get(0), 1, direction).is_none() {
             continue;
         }
-        let (seconds, _) = on_threads(
+        let ran = run_threads(
             threads,
             || target.worker(),
             |worker, thread| {
@@ -102,11 +122,7 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
                 sum
             },
         );
-        print_rate(
-            &format!("100-key scans {name}, million entries/s"),
-            scans * SCAN,
-            seconds,
-        );
+        print(ran, name, scans * SCAN);
     }
     Ok(())
 }
@@ -140,6 +156,8 @@ mod tests {
                     shape: KeyShape::Fixed,
                     threads,
                     seed: 1,
+                    until: Phase::Scan,
+                    by_cpu: false,
                 };
                 run_one(&options).unwrap_or_else(|error| panic!("{name}: {error}"));
             }
@@ -154,6 +172,8 @@ mod tests {
             shape: KeyShape::Decimal,
             threads: 1,
             seed: 1,
+            until: Phase::Scan,
+            by_cpu: true,
         };
         let error = run_one(&options).unwrap_err().to_string();
         assert_eq!(error, "congee does not take decimal keys");

@@ -238,6 +238,7 @@ fn retired_bytes_wait_for_a_stalled_reader_and_pressure_says_so() {
     let options = Options {
         pages: Pages::Small,
         retired_bytes_max: 1 << 20,
+        ..Options::default()
     };
     let engine = Masstree::with_options(clock, options);
     let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());

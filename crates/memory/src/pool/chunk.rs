@@ -19,6 +19,9 @@ pub enum Pages {
 /// The granule of mappings: a multiple of every page size in use.
 const PAGE_BYTES: usize = 64 * 1024;
 
+/// The smallest page in use.
+const TOUCH_BYTES: usize = 4 * 1024;
+
 /// One chunk.
 pub(super) struct Chunk(Mapping);
 
@@ -36,6 +39,15 @@ impl Chunk {
 
     pub(super) fn start(&self) -> NonNull<u8> {
         self.0.start()
+    }
+
+    /// Writes to each of its pages; for a chunk that nobody uses yet.
+    pub(super) fn touch(&self) {
+        for offset in (0..Self::BYTES).step_by(TOUCH_BYTES) {
+            let byte = self.start().as_ptr().wrapping_add(offset);
+            // SAFETY: within the mapping, which is writable and nobody else's.
+            unsafe { byte.write_volatile(0) };
+        }
     }
 }
 

@@ -26,15 +26,11 @@ mod binary;
 mod btree;
 mod four;
 
-use std::sync::Arc;
-
 use clap::{Args, ValueEnum};
-use pando_engine::{Engine, EpochClock, LogEpoch};
-use pando_masstree::Pages;
 
 use super::EmbeddedError;
 use super::keys::{KeyShape, Keys, value_of};
-use super::targets::{Masstree, Target, Worker};
+use super::targets::{Masstree, MasstreeSmall, Target, Worker};
 use super::threads::{on_threads, print_rate, share};
 
 pub(super) use binary::Binary;
@@ -82,30 +78,6 @@ pub(super) fn words<const WORDS: usize>(key: &[u8]) -> [u64; WORDS] {
     words
 }
 
-/// Masstree on ordinary pages.
-pub(super) struct SmallPages(Masstree);
-
-impl Target for SmallPages {
-    type Worker<'t> = <Masstree as Target>::Worker<'t>;
-
-    fn new() -> Self {
-        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = pando_masstree::Masstree::with_options(
-            clock,
-            pando_masstree::Options {
-                pages: Pages::Small,
-                ..pando_masstree::Options::default()
-            },
-        );
-        let tree = engine.create_tree();
-        Self(Masstree::of(engine, tree))
-    }
-
-    fn worker(&self) -> Self::Worker<'_> {
-        self.0.worker()
-    }
-}
-
 /// Puts into an empty tree, then gets: one rung, in this process.
 #[derive(Debug, Args)]
 pub(crate) struct LadderOptions {
@@ -129,7 +101,7 @@ pub(crate) fn run_ladder(options: &LadderOptions) -> Result<(), EmbeddedError> {
         Rung::BTree => measure::<BTree<2, false, false, true>>(options),
         Rung::Prefetch => measure::<BTree<2, true, false, true>>(options),
         Rung::Permuter => measure::<BTree<2, true, true, true>>(options),
-        Rung::Masstree => measure::<SmallPages>(options),
+        Rung::Masstree => measure::<MasstreeSmall>(options),
         Rung::HugePages | Rung::Batching => measure::<Masstree>(options),
         Rung::Single => measure::<BTree<2, true, true, false>>(options),
         Rung::Fixed => measure::<BTree<1, true, true, true>>(options),
@@ -247,7 +219,7 @@ mod tests {
         agrees_with_a_map::<BTree<2, true, true, true>>("permuter");
         agrees_with_a_map::<BTree<2, true, true, false>>("single");
         agrees_with_a_map::<BTree<1, true, true, true>>("fixed");
-        agrees_with_a_map::<SmallPages>("masstree");
+        agrees_with_a_map::<MasstreeSmall>("masstree");
     }
 
     #[test]
@@ -258,7 +230,7 @@ mod tests {
         keeps_what_threads_put::<BTree<2, false, false, true>>("b-tree");
         keeps_what_threads_put::<BTree<2, true, true, true>>("permuter");
         keeps_what_threads_put::<BTree<1, true, true, true>>("fixed");
-        keeps_what_threads_put::<SmallPages>("masstree");
+        keeps_what_threads_put::<MasstreeSmall>("masstree");
     }
 
     #[test]

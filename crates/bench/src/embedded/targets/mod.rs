@@ -16,7 +16,8 @@ use pando_engine::Direction;
 
 pub(crate) use hashes::{DashMap, PapayaMap, SccMap};
 pub(crate) use pando::{
-    Masstree, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock, Reference,
+    Masstree, MasstreeSmall, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock,
+    Reference,
 };
 pub(crate) use stores::Redb;
 pub(crate) use trees::{BTreeLock, CongeeTree, MasstreeCrate, SccTree, SkipList};
@@ -27,6 +28,7 @@ use super::keys::KeyShape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TargetName {
     Masstree,
+    MasstreeSmall,
     Reference,
     BTreeLock,
     MasstreeCrate,
@@ -44,8 +46,9 @@ pub(crate) enum TargetName {
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 15] = [
+    const ALL: [(Self, &'static str); 16] = [
         (Self::Masstree, "pando-masstree"),
+        (Self::MasstreeSmall, "pando-masstree-small-pages"),
         (Self::Reference, "pando-reference"),
         (Self::BTreeLock, "btree-lock"),
         (Self::MasstreeCrate, "masstree-crate"),
@@ -85,6 +88,7 @@ macro_rules! on_target {
         }
         match $name {
             all::TargetName::Masstree => arm!(Masstree),
+            all::TargetName::MasstreeSmall => arm!(MasstreeSmall),
             all::TargetName::Reference => arm!(Reference),
             all::TargetName::BTreeLock => arm!(BTreeLock),
             all::TargetName::MasstreeCrate => arm!(MasstreeCrate),

@@ -8,6 +8,7 @@ use pando_engine::{
     Ordered, Point, ReferenceEngine, TreeId, ValueRef,
 };
 
+use pando_masstree::Pages;
 use pando_mercury::Locking;
 
 use super::{Target, Worker, key_figure};
@@ -16,13 +17,6 @@ use super::{Target, Worker, key_figure};
 pub(crate) struct Pando<E> {
     engine: Arc<E>,
     tree: TreeId,
-}
-
-impl<E> Pando<E> {
-    /// A tree of an engine that was made with options of its own.
-    pub(crate) fn of(engine: Arc<E>, tree: TreeId) -> Self {
-        Self { engine, tree }
-    }
 }
 
 pub(crate) struct PandoWorker<S> {
@@ -124,6 +118,35 @@ impl<S: Ordered> Worker for PandoWorker<S> {
 }
 
 pub(crate) type Masstree = Pando<pando_masstree::Masstree>;
+
+impl Masstree {
+    /// An empty tree with options.
+    pub(crate) fn with_options(options: pando_masstree::Options) -> Self {
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let engine = pando_masstree::Masstree::with_options(clock, options);
+        let tree = engine.create_tree();
+        Self { engine, tree }
+    }
+}
+
+/// Masstree on ordinary pages.
+pub(crate) struct MasstreeSmall(Masstree);
+
+impl Target for MasstreeSmall {
+    type Worker<'t> = <Masstree as Target>::Worker<'t>;
+
+    fn new() -> Self {
+        Self(Masstree::with_options(pando_masstree::Options {
+            pages: Pages::Small,
+            ..pando_masstree::Options::default()
+        }))
+    }
+
+    fn worker(&self) -> Self::Worker<'_> {
+        self.0.worker()
+    }
+}
+
 pub(crate) type Reference = Pando<ReferenceEngine>;
 
 /// The hash engine with one of the kinds of locks that its paper compares: the discriminant of
