@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     FoldWithoutMark = 5,
     /// An emptied border node leaves the tree without the deleted mark.
     RemoveWithoutMark = 6,
+    /// A layer leaves the tree without the deleted mark.
+    LayerGoesWithoutMark = 7,
 }
 
 /// The fault planted in one tree.

@@ -63,5 +63,9 @@ pub use session::MasstreeSession;
 
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, shuttle))]
+mod schedules;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+#[cfg(all(test, any(loom, shuttle)))]
+mod world;

@@ -4,11 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pando_engine::{
-    Body, BodyRef, Decision, EpochClock, Key, LogEpoch, NewValue, NoHook, TreeId, ValueRef,
-};
-use pando_memory::pool::{Arena, Pages, Pool};
-use pando_sync::epoch::Collector;
+use pando_engine::BodyRef;
 use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
@@ -16,9 +12,8 @@ use crate::context::Context;
 use crate::find::{Found, LayerGone, look};
 use crate::get::get;
 use crate::slice::Cursor;
-use crate::task::{Tombstone, purge};
-use crate::tree::Tree;
-use crate::update::{Draw, Update};
+use crate::task::Tombstone;
+use crate::world::{World, say_panics_shortly};
 
 /// What [`World::peek`] has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,83 +23,10 @@ enum Peeked {
     Layer,
 }
 
-/// Preemptions per execution: the races of one reader and one writer show with two.
-const PREEMPTIONS_MAX: usize = 2;
-
-/// Fewer executions than this mean that the model did not see the node's atomics.
-const EXECUTIONS_MIN: usize = 10;
-
-struct World {
-    tree: Tree,
-    clock: EpochClock,
-    collector: Arc<Collector<Pool>>,
-    arena: Arc<Arena>,
-}
-
 impl World {
-    fn new() -> Arc<Self> {
-        let arena = Arena::new(Pages::Small);
-        Arc::new(Self {
-            tree: Tree::new(TreeId(0), &mut arena.pool()),
-            clock: EpochClock::starting_at(LogEpoch(1)),
-            collector: Collector::new(3, usize::MAX),
-            arena,
-        })
-    }
-
-    fn context(&self) -> Context {
-        Context {
-            participant: self
-                .collector
-                .register()
-                .expect("three participants at most"),
-            pool: self.arena.pool(),
-            counters: Arc::default(),
-        }
-    }
-
+    /// Puts the key as its own value.
     fn put(&self, context: &mut Context, key: &[u8]) {
-        context.pinned(|guard, context| {
-            let decide = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::Bytes(key)));
-            let key = Key::new(TreeId(0), key);
-            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
-            Update {
-                tree,
-                draw,
-                key,
-                hook: &mut NoHook,
-                decide,
-            }
-            .run(guard, context);
-        });
-    }
-
-    /// Removes a key; what remembers it is returned.
-    fn remove(&self, context: &mut Context, key: &[u8]) -> Tombstone {
-        let version = context.pinned(|guard, context| {
-            let decide = |_: Option<ValueRef<'_>>| Decision::Remove;
-            let named = Key::new(TreeId(0), key);
-            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
-            let commit = Update {
-                tree,
-                draw,
-                key: named,
-                hook: &mut NoHook,
-                decide,
-            }
-            .run(guard, context);
-            commit.expect("the key was there").version
-        });
-        Tombstone {
-            tree: TreeId(0),
-            key: key.into(),
-            version,
-        }
-    }
-
-    /// Takes a tombstone out, with the node and layers that it leaves empty.
-    fn purge(&self, context: &mut Context, tombstone: &Tombstone) {
-        context.pinned(|guard, context| purge(&self.tree, tombstone, guard, context));
+        self.put_value(context, key, key);
     }
 
     /// What stands in the first layer at the slice of a longer key, told by its address only: what
@@ -143,10 +65,11 @@ impl World {
     }
 }
 
-/// Panics say what failed and no more: a backtrace needs more stack than loom's threads have.
-fn say_panics_shortly() {
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
-}
+/// Preemptions per execution: the races of one reader and one writer show with two.
+const PREEMPTIONS_MAX: usize = 2;
+
+/// Fewer executions than this mean that the model did not see the node's atomics.
+const EXECUTIONS_MIN: usize = 10;
 
 /// Puts `before`, then runs a writer that puts `key` beside a reader.
 fn beside_put(
@@ -162,10 +85,7 @@ fn beside_put(
     let counted = Arc::clone(&executions);
     model.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        let world = World::new();
-        if let Some(fault) = fault {
-            world.tree.canary.plant(fault);
-        }
+        let world = World::new(fault);
         let mut writer = world.context();
         let mut reader = world.context();
         for key in before {
@@ -245,10 +165,7 @@ fn beside<P: Send + Sync + 'static, R: Send + 'static>(
     let counted = Arc::clone(&executions);
     model.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        let world = World::new();
-        if let Some(fault) = fault {
-            world.tree.canary.plant(fault);
-        }
+        let world = World::new(fault);
         let mut writer = world.context();
         let mut reader = world.context();
         let prepared = prepare(&world, &mut writer);
@@ -390,6 +307,104 @@ fn a_split_beside_a_neighbour_that_goes_loses_nothing() {
             for key in [b"a", b"b", b"c", b"d"] {
                 assert!(world.has(context, key));
             }
+        },
+    );
+}
+
+const THIRD: &[u8] = b"01234567MN";
+
+/// Two keys in a layer, one of them a tombstone, whose purge folds the layer beside an insert.
+fn fold_beside_inserter(fault: Option<Fault>) {
+    beside(
+        fault,
+        |world, context| {
+            world.put(context, LONG);
+            world.put(context, OTHER);
+            world.remove(context, OTHER)
+        },
+        World::purge,
+        |world, context| world.put(context, THIRD),
+        |world, context, _, ()| {
+            assert!(world.has(context, THIRD), "put where it is found");
+            assert!(world.has(context, LONG), "never removed");
+        },
+    );
+}
+
+#[test]
+fn no_insert_is_lost_to_a_layer_that_goes() {
+    fold_beside_inserter(None);
+}
+
+#[test]
+#[should_panic(expected = "put where it is found")]
+fn the_model_catches_a_layer_that_goes_without_the_deleted_mark() {
+    fold_beside_inserter(Some(Fault::LayerGoesWithoutMark));
+}
+
+#[test]
+fn a_removed_key_comes_back_beside_its_layer_s_end() {
+    beside(
+        None,
+        |world, context| {
+            world.put(context, LONG);
+            world.put(context, OTHER);
+            world.remove(context, OTHER)
+        },
+        World::purge,
+        |world, context| world.put(context, OTHER),
+        |world, context, _, ()| {
+            assert!(world.has(context, LONG), "never removed");
+            assert!(
+                world.has(context, OTHER),
+                "the purge takes its own tombstone only"
+            );
+        },
+    );
+}
+
+#[test]
+fn two_purges_take_a_layer_away_between_them() {
+    beside(
+        None,
+        |world, context| {
+            world.put(context, LONG);
+            world.put(context, OTHER);
+            let long = world.remove(context, LONG);
+            world.bury(world.remove(context, OTHER));
+            long
+        },
+        World::purge,
+        |world, context| {
+            let other = world.exhume().unwrap();
+            world.purge(context, &other);
+        },
+        |world, context, _, ()| {
+            assert_eq!(world.peek(context, LONG), Peeked::Nothing);
+            assert_eq!(world.layers(), 0, "no layer is left");
+        },
+    );
+}
+
+#[test]
+fn a_tombstone_that_becomes_a_layer_beside_its_purge_goes() {
+    beside(
+        None,
+        |world, context| {
+            world.put(context, LONG);
+            world.remove(context, LONG)
+        },
+        World::purge,
+        |world, context| {
+            world.put(context, OTHER);
+            assert!(world.has(context, OTHER), "put where it is found");
+        },
+        |world, context, _, ()| {
+            assert!(world.has(context, OTHER));
+            assert!(
+                world.tree.tombstones() == 0,
+                "the purge found it wherever it was"
+            );
         },
     );
 }

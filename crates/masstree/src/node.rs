@@ -39,7 +39,7 @@ use std::ptr::{self, NonNull};
 
 use pando_memory::pool::Pool;
 pub(crate) use pando_sync::epoch::Guard;
-use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, MODEL, Ordering};
 use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
@@ -47,9 +47,9 @@ use crate::slice::{CODE_NEVER, rank_of_code};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 /// Entries of a full-size node; the model checker runs with fewer.
-pub(crate) const WIDTH: usize = if cfg!(loom) { 3 } else { SLOTS_MAX };
+pub(crate) const WIDTH: usize = if MODEL { 3 } else { SLOTS_MAX };
 /// Entries of the root of a young layer.
-pub(crate) const WIDTH_YOUNG: usize = if cfg!(loom) { 2 } else { 4 };
+pub(crate) const WIDTH_YOUNG: usize = if MODEL { 2 } else { 4 };
 
 /// What border and interior nodes have in common: they begin with a version word.
 #[repr(C)]
@@ -87,9 +87,9 @@ pub(crate) struct Interior {
     children: [AtomicPtr<Node>; WIDTH + 1],
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Border>() == 64 && size_of::<Entry>() == 16);
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Interior>() == 272);
 
 /// A node of either kind.

@@ -28,12 +28,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
 use pando_sync::epoch::ReclaimEpoch;
-use pando_sync::shim::Spin;
+use pando_sync::shim::{Mutex, MutexGuard, Spin};
 
 use crate::block::{BlockRef, Keep};
 use crate::canary::Fault;
@@ -441,7 +441,9 @@ fn tidy_chain(
     let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
     let position = position.expect("the entry above a layer stays while the layer is owned");
     let slot = permutation.slot(position);
-    chain.iter().for_each(Spine::mark_deleted);
+    if !tree.canary.is(Fault::LayerGoesWithoutMark) {
+        chain.iter().for_each(Spine::mark_deleted);
+    }
     match rest {
         Rest::Value(code, slice, block) => {
             let mut suffix = key[above_offset + SLICE_BYTES..offset].to_vec();

@@ -31,10 +31,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::Padded;
-use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 
 /// Retirements after which the end of a pin tries to collect.
 const COLLECT_COUNT: usize = 128;
