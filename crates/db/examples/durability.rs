@@ -1,7 +1,14 @@
 //! Measures what keeping data costs: puts with and without a log and during a checkpoint, the
 //! checkpoint itself, recovery from it, and replay of the log.
 //!
-//! `cargo run --release -p pando-db --example durability -- DIRECTORY [MILLION_PAIRS] [THREADS]`
+//! `cargo run --release -p pando-db --example durability -- DIRECTORY [MILLION_PAIRS] [THREADS]
+//! [ROUNDS] [SHARE]`
+//!
+//! One writer's rate alone and beside a checkpoint is taken in turns, ROUNDS times (default 5), the
+//! checkpoint's thread working SHARE percent of its time (default: as the server has it). Where the
+//! operating system counts what a thread has run (`/proc/thread-self/schedstat`), puts per second
+//! of that are told too: on a busy machine they show what caches and memory cost, without what the
+//! scheduler gave to others.
 //!
 //! Keys are decimal numbers in random order, values 8 bytes, as in §6 of the Masstree paper. The
 //! directory must be empty or missing; it is removed in the end.
@@ -12,7 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use pando_db::{CheckpointOptions, Database, DurabilityOptions, Options, Session};
+use pando_db::{
+    CheckpointOptions, CheckpointReport, Database, DurabilityOptions, Options, Pace, Session,
+};
 use pando_engine::{Body, Decision, NewValue};
 
 /// Puts of one turn, as a worker's batch has them.
@@ -85,6 +94,93 @@ fn overwrite(session: &mut Session, pairs: u64, stop: &AtomicBool) -> u64 {
     puts
 }
 
+/// Nanoseconds that the calling thread has run, if the operating system tells.
+fn ran_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Millions of puts per second.
+#[derive(Clone, Copy)]
+struct Rate {
+    /// Of time.
+    wall: f64,
+    /// Of the writer's time on a processor.
+    cpu: f64,
+}
+
+/// One writer's rate while `beside` runs.
+fn writer_beside<R>(session: &mut Session, pairs: u64, beside: impl FnOnce() -> R) -> (Rate, R) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let handle = scope.spawn(|| {
+            let (began, before) = (Instant::now(), ran_ns());
+            let puts = overwrite(session, pairs, &stop);
+            let us = began.elapsed().as_micros() as u64;
+            let ran_ns = ran_ns().zip(before).map(|(now, before)| now - before);
+            Rate {
+                wall: per_second(puts, us),
+                cpu: per_second(puts, ran_ns.map_or(us, |ns| ns / 1000)),
+            }
+        });
+        let result = beside();
+        stop.store(true, Ordering::Relaxed);
+        (handle.join().expect("a writer does not panic"), result)
+    })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// What a checkpoint of one thread leaves of one writer's rate.
+fn beside_checkpoints(
+    database: &Database,
+    session: &mut Session,
+    pairs: u64,
+    rounds: usize,
+    pace: Pace,
+) -> Result<(), Failure> {
+    let options = CheckpointOptions {
+        pace,
+        ..CheckpointOptions::default()
+    };
+    let (mut walls, mut cpus, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
+    let mut length = std::time::Duration::from_secs(2);
+    for _ in 0..rounds {
+        // As long alone as beside the last checkpoint, half before and half after.
+        let pause = || std::thread::sleep(length / 2);
+        let (before, ()) = writer_beside(session, pairs, pause);
+        let (during, report) = writer_beside(session, pairs, || database.checkpoint(&options));
+        let (after, ()) = writer_beside(session, pairs, pause);
+        let report: CheckpointReport = report?;
+        let alone = |of: fn(&Rate) -> f64| f64::midpoint(of(&before), of(&after));
+        walls.push(during.wall / alone(|rate| rate.wall) * 100.0);
+        cpus.push(during.cpu / alone(|rate| rate.cpu) * 100.0);
+        seconds.push(report.took_us as f64 / 1e6);
+        length = std::time::Duration::from_micros(report.took_us);
+        println!(
+            "  {:.2} M puts/s alone, {:.2} beside a checkpoint: {:.0} %, {:.0} % per CPU second; \
+             {:.1} s",
+            alone(|rate| rate.wall),
+            during.wall,
+            walls[walls.len() - 1],
+            cpus[cpus.len() - 1],
+            report.took_us as f64 / 1e6
+        );
+    }
+    println!(
+        "one writer beside a checkpoint of one thread at {} %: {:.0} % of its rate, {:.0} % per \
+         CPU second; {:.1} s (medians of {rounds})",
+        pace.share_percent,
+        median(walls),
+        median(cpus),
+        median(seconds)
+    );
+    Ok(())
+}
+
 fn per_second(count: u64, us: u64) -> f64 {
     count as f64 / us.max(1) as f64
 }
@@ -114,13 +210,24 @@ fn main() -> Result<(), Failure> {
     let directory = Path::new(&directory);
     let pairs: u64 = arguments.next().map_or(Ok(10), |text| text.parse())? * 1_000_000;
     let threads: u64 = arguments.next().map_or(Ok(2), |text| text.parse())?;
-    let run = || measure(directory, pairs, threads);
+    let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    let mut pace = Pace::default();
+    if let Some(share) = arguments.next() {
+        pace.share_percent = share.parse()?;
+    }
+    let run = || measure(directory, pairs, threads, rounds, pace);
     let result = run();
     std::fs::remove_dir_all(directory)?;
     result
 }
 
-fn measure(directory: &Path, pairs: u64, threads: u64) -> Result<(), Failure> {
+fn measure(
+    directory: &Path,
+    pairs: u64,
+    threads: u64,
+    rounds: usize,
+    pace: Pace,
+) -> Result<(), Failure> {
     println!("{pairs} pairs, {threads} threads");
     let memory = Database::open(Options::default())?;
     println!("put, no log: {:.2} M/s", fill(&memory, pairs, threads)?);
@@ -130,34 +237,12 @@ fn measure(directory: &Path, pairs: u64, threads: u64) -> Result<(), Failure> {
     println!("put, logged: {:.2} M/s", fill(&database, pairs, threads)?);
 
     let mut session = database.session()?;
-    let stop = AtomicBool::new(false);
-    let writer = |stop: &AtomicBool, session: &mut Session| {
-        let began = Instant::now();
-        let puts = overwrite(session, pairs, stop);
-        per_second(puts, began.elapsed().as_micros() as u64)
-    };
-    let alone = std::thread::scope(|scope| {
-        let handle = scope.spawn(|| writer(&stop, &mut session));
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        stop.store(true, Ordering::Relaxed);
-        handle.join().expect("a writer does not panic")
-    });
-    stop.store(false, Ordering::Relaxed);
-    let (during, report) = std::thread::scope(|scope| {
-        let handle = scope.spawn(|| writer(&stop, &mut session));
-        let report = database.checkpoint(&CheckpointOptions::default());
-        stop.store(true, Ordering::Relaxed);
-        (handle.join().expect("a writer does not panic"), report)
-    });
-    let report = report?;
-    println!(
-        "one writer: {alone:.2} M puts/s alone, {during:.2} during a checkpoint of one thread \
-         ({:.0} %), which took {:.1} s",
-        during / alone * 100.0,
-        report.took_us as f64 / 1e6
-    );
+    if rounds > 0 {
+        beside_checkpoints(&database, &mut session, pairs, rounds, pace)?;
+    }
     let options = CheckpointOptions {
         threads: threads as usize,
+        pace: Pace::FULL,
         ..CheckpointOptions::default()
     };
     let report = database.checkpoint(&options)?;

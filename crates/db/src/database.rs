@@ -382,6 +382,17 @@ impl Database {
         Statistics::sum(counters.open.iter().map(Arc::as_ref)).plus(counters.ended)
     }
 
+    /// A count that goes up whenever keys are read or written. O(sessions).
+    pub(crate) fn served(&self) -> u64 {
+        let Statistics {
+            keyspace_hits,
+            keyspace_misses,
+            commits,
+            ..
+        } = self.statistics();
+        keyspace_hits + keyspace_misses + commits
+    }
+
     /// What memcached commands have done since the start, or since [`Self::reset_memcached`].
     #[must_use]
     pub fn memcached_figures(&self) -> MemcachedFigures {

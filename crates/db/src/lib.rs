@@ -43,7 +43,8 @@ pub use commands::{Progress, Slice, memory_usage};
 pub use database::{Database, OpenError};
 pub use durable::{
     CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions,
-    Malformed, OnProgress, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError, check,
+    Malformed, OnProgress, Pace, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError,
+    check,
 };
 pub use error::CommandError;
 pub use eviction::{Accesses, EvictionPolicy, LastAccess};

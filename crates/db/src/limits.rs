@@ -71,6 +71,13 @@ pub const CHECKPOINT_RANGE_KEYS: u64 = 64 * 1024;
 /// See [`CHECKPOINT_RANGE_KEYS`].
 pub const CHECKPOINT_RANGES_MAX: usize = 256;
 
+/// Percent of its time in which a thread of a checkpoint works while requests are served, unless it
+/// is told otherwise.
+pub const CHECKPOINT_SHARE_PERCENT: u32 = 50;
+
+/// Shortest rest of a checkpoint that is worth a sleep, in microseconds.
+pub const CHECKPOINT_REST_US_MIN: u64 = 500;
+
 /// Longest pause that a checkpoint makes at a time to keep its pace, in milliseconds.
 pub const CHECKPOINT_PACE_MS_MAX: u64 = 200;
 

@@ -8,7 +8,9 @@
 //! A worker may see two settings of one CONFIG SET at different moments; none depends on another.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use pando_db::Durability;
 
@@ -31,6 +33,7 @@ pub struct Settings {
     durability: AtomicU8,
     checkpoint_log_bytes: AtomicU64,
     checkpoint_interval_s: AtomicU64,
+    checkpoint_share_percent: AtomicU32,
     password_set: AtomicBool,
     password: Mutex<Vec<u8>>,
 }
@@ -51,6 +54,7 @@ impl Settings {
             durability: AtomicU8::new(0),
             checkpoint_log_bytes: AtomicU64::new(0),
             checkpoint_interval_s: AtomicU64::new(0),
+            checkpoint_share_percent: AtomicU32::new(0),
             password_set: AtomicBool::new(false),
             password: Mutex::default(),
         };
@@ -85,6 +89,8 @@ impl Settings {
             .store(config.checkpoint_log_bytes, Ordering::Relaxed);
         self.checkpoint_interval_s
             .store(config.checkpoint_interval_s, Ordering::Relaxed);
+        self.checkpoint_share_percent
+            .store(config.checkpoint_share_percent, Ordering::Relaxed);
         lock(&self.password).clone_from(&config.password);
         self.password_set
             .store(!config.password.is_empty(), Ordering::Relaxed);
@@ -155,6 +161,11 @@ impl Settings {
             self.checkpoint_log_bytes.load(Ordering::Relaxed),
             self.checkpoint_interval_s.load(Ordering::Relaxed),
         )
+    }
+
+    /// Percent of its time in which a checkpoint's thread works while requests are served.
+    pub(crate) fn checkpoint_share_percent(&self) -> u32 {
+        self.checkpoint_share_percent.load(Ordering::Relaxed)
     }
 
     /// Whether new connections have to authenticate.

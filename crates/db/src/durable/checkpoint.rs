@@ -10,6 +10,11 @@
 //! written when the turn is over. A large value is handed over to the writer by its root, O(1), and
 //! written piece by piece outside the turn.
 //!
+//! Between slices a thread rests as its pace asks ([`super::pace`]). A chunk that grows while it is
+//! scanned is not cut again: memory is bounded by the buffer and a slice, whatever its length. So
+//! that it does not grow for ever ahead of a thread that rests, rests end when more entries than
+//! there were at the beginning have been written.
+//!
 //! Invariants:
 //! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
 //!   scan begins; the mapping is that of this moment.
@@ -23,7 +28,7 @@
 use std::ops::Bound;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use pando_durability::checkpoint::{
@@ -35,6 +40,7 @@ use thiserror::Error;
 
 use super::about::About;
 use super::bytes::Sink;
+use super::pace::{Duty, Pace, Written};
 #[cfg(test)]
 use super::testing::{Fault, is};
 use super::{Durable, record, value};
@@ -50,8 +56,8 @@ use crate::turn::Turn;
 pub struct CheckpointOptions {
     /// Threads that scan and write; default 1.
     pub threads: usize,
-    /// Bytes per second that all of them write together; default no bound.
-    pub bytes_per_second: Option<u64>,
+    /// How fast it goes while requests are served.
+    pub pace: Pace,
     /// Is told how many entries have been written, and of about how many; default nobody.
     pub progress: Option<Arc<dyn Fn(u64, u64) + Send + Sync>>,
 }
@@ -60,7 +66,7 @@ impl Default for CheckpointOptions {
     fn default() -> Self {
         Self {
             threads: 1,
-            bytes_per_second: None,
+            pace: Pace::default(),
             progress: None,
         }
     }
@@ -70,7 +76,7 @@ impl std::fmt::Debug for CheckpointOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CheckpointOptions")
             .field("threads", &self.threads)
-            .field("bytes_per_second", &self.bytes_per_second)
+            .field("pace", &self.pace)
             .finish_non_exhaustive()
     }
 }
@@ -136,13 +142,8 @@ struct Work<'a> {
     total: u64,
     /// One of the threads has failed, or all are to stop.
     stop: AtomicBool,
-    pace: Mutex<Pace>,
-}
-
-/// A token bucket: bytes may be written as time goes by.
-struct Pace {
     began: Instant,
-    bytes: u64,
+    written: Written,
 }
 
 impl Database {
@@ -262,10 +263,8 @@ impl Database {
             entries: AtomicU64::new(0),
             total,
             stop: AtomicBool::new(false),
-            pace: Mutex::new(Pace {
-                began: Instant::now(),
-                bytes: 0,
-            }),
+            began: Instant::now(),
+            written: Written::default(),
         })
     }
 
@@ -354,6 +353,7 @@ impl Work<'_> {
         let options = &self.durable.options;
         let disk = Arc::clone(&options.disk);
         let mut writer = PartWriter::create(disk, &options.data_directory, self.start, part)?;
+        let mut duty = Duty::new(self.options.pace, self.database.served());
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = self.ranges.get(index) else {
@@ -361,7 +361,7 @@ impl Work<'_> {
             };
             let sorted = matches!(state.store.listing(), Listing::Ordered(_));
             writer.begin_chunk(range.tree.0, sorted);
-            self.write_range(range, state, &mut writer)?;
+            self.write_range(range, state, &mut writer, &mut duty)?;
             writer.end_chunk();
         }
     }
@@ -371,10 +371,12 @@ impl Work<'_> {
         range: &Range,
         state: &mut SessionState,
         writer: &mut PartWriter,
+        duty: &mut Duty,
     ) -> Result<(), CheckpointFailure> {
         let mut position = Position::of(range);
         let mut written = writer.bytes();
         loop {
+            let began = Instant::now();
             let mut slice = Slice::new(range, writer);
             let mut turn = Turn::begin(self.database, state);
             let next = slice.take(&mut turn.session_mut().store, &position);
@@ -391,7 +393,7 @@ impl Work<'_> {
             if self.is_stopped() {
                 return Err(CheckpointFailure::Stopped);
             }
-            self.wait_for_pace(writer.bytes() - written);
+            self.rest(duty, began, writer.bytes() - written);
             written = writer.bytes();
             match next {
                 Some(next) => position = next,
@@ -407,19 +409,23 @@ impl Work<'_> {
         }
     }
 
-    /// Waits until so many more bytes may have been written.
-    fn wait_for_pace(&self, bytes: u64) {
-        let Some(rate) = self.options.bytes_per_second else {
-            return;
-        };
-        let due = {
-            let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-            pace.bytes += bytes;
-            let due = Duration::from_secs_f64(pace.bytes as f64 / rate.max(1) as f64);
-            pace.began + due
-        };
-        let wait = due.saturating_duration_since(Instant::now());
-        std::thread::sleep(wait.min(Duration::from_millis(limits::CHECKPOINT_PACE_MS_MAX)));
+    /// Rests after a slice that began at `began` and wrote so many bytes. No turn is open.
+    fn rest(&self, duty: &mut Duty, began: Instant, bytes: u64) {
+        // What came since the beginning is not waited for.
+        let outgrown = self.entries.load(Ordering::Relaxed) > self.total;
+        if duty.rests() && !outgrown {
+            let rest = duty.worked(began.elapsed(), self.database.served());
+            if !rest.is_zero() {
+                let resting = Instant::now();
+                std::thread::sleep(rest);
+                duty.rested(resting.elapsed());
+            }
+        }
+        let pace = self.options.pace;
+        let wait = self.written.add(pace, bytes, self.began.elapsed());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `places` | where logs have been |
 //! | `about` | what a checkpoint says of itself |
 //! | `checkpoint` | taking a checkpoint while the database is being served |
+//! | `pace` | how fast it goes |
 //! | `recover` | from what is found on disk to a database |
 //! | `replay` | the log on top of a checkpoint |
 //! | `check` | looking at files offline |
@@ -23,6 +24,7 @@ mod checkpoint;
 pub(crate) mod hook;
 mod identity;
 mod options;
+mod pace;
 mod places;
 pub(crate) mod record;
 mod recover;
@@ -46,6 +48,7 @@ pub use bytes::Malformed;
 pub use check::{CheckReport, check};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions, CheckpointReport};
 pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
+pub use pace::Pace;
 pub use recover::{Recovery, RecoveryError};
 pub use stream::StreamError;
 

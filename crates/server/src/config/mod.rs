@@ -106,6 +106,9 @@ pub struct Config {
     /// `checkpoint-interval`: seconds after which a checkpoint is written if anything has changed;
     /// 0 is never. Default 3600.
     pub checkpoint_interval_s: u64,
+    /// `checkpoint-share`: percent of its time in which a checkpoint's thread works while requests
+    /// are served, 1 to 100; it does not rest while nobody is. Default 50.
+    pub checkpoint_share_percent: u32,
     /// Whether the server was started with `durability none`, so that there is no log; set by
     /// [`crate::Server::start`].
     pub without_log: bool,
@@ -190,6 +193,7 @@ impl Default for Config {
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 3600,
+            checkpoint_share_percent: pando_db::limits::CHECKPOINT_SHARE_PERCENT,
             without_log: false,
             databases: 16,
             clients_max: 10_000,

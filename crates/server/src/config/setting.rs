@@ -245,6 +245,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
     )
     .running(),
     Setting::new(
+        "checkpoint-share",
+        "Percent of its time in which a checkpoint's thread works while requests are served",
+        |config| print(config.checkpoint_share_percent),
+        |config, value| set(&mut config.checkpoint_share_percent, integer(value, 1, 100)),
+    )
+    .running(),
+    Setting::new(
         "databases",
         "Databases that SELECT reaches",
         |config| print(config.databases),
