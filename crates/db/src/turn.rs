@@ -90,6 +90,8 @@ pub enum HostProgress {
         /// How long to wait; `None` is for ever.
         timeout_ms: Option<u64>,
     },
+    /// The reply is the host's to write, when what this number stands for has happened (SAVE).
+    AwaitHost(u64),
 }
 
 /// What became of a request.
@@ -112,6 +114,9 @@ pub enum Outcome {
         /// How long; `None` is for ever.
         timeout_ms: Option<u64>,
     },
+    /// The command is over; its reply is the host's to write, when what this number stands for has
+    /// happened. Nothing is held.
+    AwaitHost(u64),
     /// Nothing was done: execute the request again at this time (microseconds, CLIENT PAUSE).
     Paused(u64),
 }
@@ -398,6 +403,7 @@ impl<'t> Turn<'t> {
                 epoch: self.database.epochs.current().0,
                 timeout_ms,
             },
+            Progress::AwaitHost(number) => Outcome::AwaitHost(number),
             Progress::Slices(work) => Outcome::Slices(SlicedCommand {
                 database: client.database,
                 spec,
@@ -530,6 +536,7 @@ impl<'t> Turn<'t> {
                     HostProgress::AwaitDurable { timeout_ms } => {
                         Progress::AwaitDurable { timeout_ms }
                     }
+                    HostProgress::AwaitHost(number) => Progress::AwaitHost(number),
                 })
             }
             id => {
@@ -648,7 +655,9 @@ impl<'t> Turn<'t> {
                 Progress::Done => {}
                 Progress::Close => outcome = Outcome::Close,
                 // Inside a transaction nothing waits.
-                Progress::Sleep(_) | Progress::AwaitDurable { .. } => reply.ok(),
+                Progress::Sleep(_) | Progress::AwaitDurable { .. } | Progress::AwaitHost(_) => {
+                    reply.ok();
+                }
                 Progress::Slices(mut work) => {
                     let mut keyspace = self.keyspace(client.database);
                     while !work.step(&mut keyspace, reply) {}

@@ -5,12 +5,13 @@
 //! | `state` | the keeper; BGSAVE, SAVE, SHUTDOWN SAVE | its mutex | the same, INFO, LASTSAVE |
 //!
 //! Whoever asks for a checkpoint gets one that begins after the request: what was written before is
-//! in it.
+//! in it. Requests are numbered; when one is met or has failed, all workers are woken, so that they
+//! answer those that wait for it (SAVE).
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{CheckpointOptions, CheckpointReport, Database};
+use pando_db::{CheckpointOptions, CheckpointReport, Database, Pace};
 use tracing::{info, warn};
 
 use crate::limits;
@@ -32,6 +33,8 @@ struct State {
     /// The error of the last one, if it failed.
     error: Option<String>,
     taken: u64,
+    /// Nobody is served much longer: no rests.
+    hurry: bool,
     stop: bool,
 }
 
@@ -68,20 +71,32 @@ impl Keeper {
         true
     }
 
-    /// Asks for a checkpoint that begins now, and waits for its end (SAVE).
-    pub(crate) fn take_now(&self) -> Result<(), String> {
+    /// Asks for a checkpoint that begins now (SAVE); the number of the request.
+    pub(crate) fn ask_now(&self) -> u64 {
         let mut state = lock(&self.state);
         // What is being taken began before.
-        let wanted = state.asked.max(state.answered) + 1;
-        state.asked = wanted;
+        state.asked = state.asked.max(state.answered) + 1;
         self.changed.notify_all();
-        while state.answered < wanted && !state.stop {
+        state.asked
+    }
+
+    /// What became of a request, if it is met: of the last checkpoint, if there was another since.
+    pub(crate) fn answer(&self, request: u64) -> Option<Result<(), String>> {
+        lock(&self.state).answer(request)
+    }
+
+    /// Asks for a checkpoint that begins now, without rests, and waits for its end (SHUTDOWN SAVE).
+    pub(crate) fn take_last(&self) -> Result<(), String> {
+        lock(&self.state).hurry = true;
+        let request = self.ask_now();
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(answer) = state.answer(request) {
+                // It may have failed, and the server stays.
+                state.hurry = false;
+                return answer;
+            }
             state = self.wait(state);
-        }
-        match &state.error {
-            _ if state.answered < wanted => Err("the server stops".to_owned()),
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
         }
     }
 
@@ -119,10 +134,11 @@ impl Keeper {
                 continue;
             }
             state.running_since = Some(Instant::now());
+            let hurry = state.hurry;
             drop(state);
             begun = Instant::now();
             logged = Logged::now(database);
-            let result = take(database);
+            let result = take(shared, hurry);
             let mut state = lock(&self.state);
             state.running_since = None;
             state.answered = asked.max(state.answered);
@@ -134,7 +150,18 @@ impl Keeper {
                 Err(error) => state.error = Some(error),
             }
             self.changed.notify_all();
+            drop(state);
+            shared.wake_workers();
         }
+    }
+}
+
+impl State {
+    fn answer(&self, request: u64) -> Option<Result<(), String>> {
+        if self.answered < request {
+            return self.stop.then(|| Err("the server stops".to_owned()));
+        }
+        Some(self.error.clone().map_or(Ok(()), Err))
     }
 }
 
@@ -174,9 +201,15 @@ impl Logged {
     }
 }
 
-fn take(database: &Database) -> Result<CheckpointReport, String> {
+fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
+    let database = &shared.database;
+    let pace = Pace {
+        share_percent: shared.settings.checkpoint_share_percent(),
+        ..Pace::default()
+    };
     let options = CheckpointOptions {
         threads: threads(),
+        pace: if hurry { Pace::FULL } else { pace },
         ..CheckpointOptions::default()
     };
     match database.checkpoint(&options) {

@@ -34,7 +34,11 @@ pub trait WorkerMailbox: Send + Sync {
     /// Everything up to this log epoch is on disk: replies may be sent.
     fn durable(&self, epoch: u64);
 
-    /// Makes the worker look at the shared state again: shutdown, the end of a pause.
+    /// Ends this client's wait of this number, by an error or as if its time were over; does
+    /// nothing when it has ended already.
+    fn unblock(&self, client: u64, wait: u64, by_error: bool);
+
+    /// Makes the worker look at the shared state again: shutdown, the end of a pause or of a save.
     fn wake(&self);
 }
 
@@ -52,7 +56,7 @@ pub enum ClientFlag {
     NoEvict,
     /// CLIENT NO-TOUCH ON.
     NoTouch,
-    /// Waits for something: a pause, DEBUG SLEEP, the next slice, WAITAOF.
+    /// Waits for something: a pause, DEBUG SLEEP, the next slice, WAITAOF, SAVE.
     Blocked,
     /// Replies to it wait for the disk.
     Held,
@@ -133,6 +137,9 @@ pub struct ClientRecord {
     output_capacity_bytes: AtomicUsize,
     flags: AtomicU8,
     killed: AtomicBool,
+    /// How many waits there were that CLIENT UNBLOCK may end, times two; one more during a wait
+    /// that nobody has ended.
+    wait: AtomicU64,
 }
 
 /// [`ClientRecord::last_command`] before the first command.
@@ -158,6 +165,7 @@ impl ClientRecord {
             output_capacity_bytes: AtomicUsize::new(0),
             flags: AtomicU8::new(0),
             killed: AtomicBool::new(false),
+            wait: AtomicU64::new(0),
             origin,
         };
         record.set_flag(ClientFlag::UnixSocket, record.origin.unix_socket);
@@ -300,6 +308,28 @@ impl ClientRecord {
         );
     }
 
+    /// A wait begins that CLIENT UNBLOCK may end. Its worker says so.
+    pub(crate) fn begin_wait(&self) {
+        let waits = self.wait.load(Ordering::Relaxed) >> 1;
+        self.wait.store((waits + 1) << 1 | 1, Ordering::Relaxed);
+    }
+
+    /// The wait is over, if there was one. Its worker says so.
+    pub(crate) fn end_wait(&self) {
+        self.wait.fetch_and(!1, Ordering::Relaxed);
+    }
+
+    /// Ends the wait, once: its number, by which the worker is to be told.
+    pub(crate) fn claim_wait(&self) -> Option<u64> {
+        let wait = self.wait.fetch_and(!1, Ordering::Relaxed);
+        (wait & 1 == 1).then_some(wait >> 1)
+    }
+
+    /// The number of the last wait.
+    pub(crate) fn last_wait(&self) -> u64 {
+        self.wait.load(Ordering::Relaxed) >> 1
+    }
+
     /// What it calls itself.
     #[must_use]
     pub fn names(&self) -> ClientNames {
@@ -427,6 +457,21 @@ mod tests {
             (registry.received(), registry.rejected(), registry.len()),
             (3, 1, 1)
         );
+    }
+
+    #[test]
+    fn a_wait_is_ended_once() {
+        let record = ClientRecord::new(1, origin(), 0);
+        assert_eq!(record.claim_wait(), None);
+        record.begin_wait();
+        let first = record.claim_wait();
+        assert_eq!(first, Some(record.last_wait()));
+        assert_eq!(record.claim_wait(), None);
+        record.end_wait();
+        record.begin_wait();
+        assert_ne!(Some(record.last_wait()), first);
+        record.end_wait();
+        assert_eq!(record.claim_wait(), None);
     }
 
     #[test]

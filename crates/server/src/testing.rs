@@ -19,6 +19,7 @@ pub(crate) struct Mail {
     pub(crate) closed: Vec<u64>,
     pub(crate) delivered: Vec<(u64, String)>,
     pub(crate) wakes: usize,
+    pub(crate) unblocked: Vec<(u64, u64, bool)>,
 }
 
 /// A mailbox that keeps what it is sent.
@@ -36,6 +37,10 @@ impl WorkerMailbox for TestMailbox {
     }
 
     fn durable(&self, _: u64) {}
+
+    fn unblock(&self, client: u64, wait: u64, by_error: bool) {
+        lock(&self.0).unblocked.push((client, wait, by_error));
+    }
 
     fn wake(&self) {
         lock(&self.0).wakes += 1;

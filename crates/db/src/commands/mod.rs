@@ -37,6 +37,8 @@ pub enum Progress {
         /// How long; `None` is for ever.
         timeout_ms: Option<u64>,
     },
+    /// The reply is the host's to write, when what this number stands for has happened.
+    AwaitHost(u64),
     /// The command goes on in slices, so that others run in between.
     Slices(Box<dyn Slice>),
 }

@@ -209,7 +209,10 @@ impl Shell {
                     break;
                 }
             },
-            Outcome::Sleep(_) | Outcome::AwaitDurable { .. } | Outcome::Paused(_) => {
+            Outcome::Sleep(_)
+            | Outcome::AwaitDurable { .. }
+            | Outcome::AwaitHost(_)
+            | Outcome::Paused(_) => {
                 panic!("a shell does not wait: {request:?}")
             }
         }

@@ -51,7 +51,7 @@ const HELP: &[&str] = &[
     "TRACKINGINFO",
     "    Return that tracking is off.",
     "UNBLOCK <client-id> [TIMEOUT|ERROR]",
-    "    Return 0: no connection waits for a key.",
+    "    End the WAITAOF of a connection, as if its time were over or by an error.",
     "UNPAUSE",
     "    End a pause.",
 ];
@@ -216,16 +216,26 @@ fn tracking_info(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(HostProgress::Done)
 }
 
+/// UNBLOCK id [TIMEOUT | ERROR]: only WAITAOF waits for something that others may end; a pause,
+/// DEBUG SLEEP and SAVE do not, as in Redis.
 fn unblock(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
-    match request.len() {
-        3 => {}
-        4 if request.is(3, "TIMEOUT") || request.is(3, "ERROR") => {}
+    let by_error = match request.len() {
+        3 => false,
+        4 if request.is(3, "TIMEOUT") => false,
+        4 if request.is(3, "ERROR") => true,
         4 => return Err(AdminError::UnblockReason),
         _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
+    };
+    let id = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let record = call.shared.registry.get(id as u64);
+    let ended = record.and_then(|record| Some((record.claim_wait()?, record)));
+    if let Some((wait, record)) = &ended
+        && let Some(mailbox) = call.shared.mailbox(record.origin().worker)
+    {
+        mailbox.unblock(record.id(), *wait, by_error);
     }
-    number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    integer(call, 0)
+    integer(call, i64::from(ended.is_some()))
 }
 
 fn pause(call: &mut Call<'_, '_, '_>) -> Handled {

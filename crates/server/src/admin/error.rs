@@ -126,6 +126,13 @@ impl AdminError {
         }
     }
 
+    /// A SAVE that has failed for this reason.
+    pub(crate) fn save_failed(reason: &str) -> Self {
+        Self::SaveFailed {
+            reason: Echo::of(reason.as_bytes()),
+        }
+    }
+
     /// The error reply, with the client's own bytes as they came.
     pub(crate) fn text(&self) -> Vec<u8> {
         self.to_string()

@@ -7,7 +7,8 @@
 //! Where answers differ from those of Redis 7.0.15:
 //!
 //! - SAVE, BGSAVE and BGREWRITEAOF take a checkpoint; with `durability none` they and SHUTDOWN SAVE
-//!   are refused. Every shutdown writes the log to its end.
+//!   are refused. SAVE holds back its own connection only. Every shutdown writes the log to its
+//!   end.
 //! - WAITAOF waits for all writes so far, and never for replicas.
 //! - WAIT answers 0 at once, whatever its timeout: there is no replica to wait for.
 //! - CLIENT TRACKING ON is refused, CLIENT SETINFO, NO-TOUCH and KILL MAXAGE are those of Redis 7.2

@@ -6,26 +6,26 @@
 
 use pando_db::{CommandError, HostProgress};
 
-use super::error::Echo;
 use super::{AdminError, Call, Handled};
 
-/// SAVE: takes a checkpoint and answers when it is complete. The worker waits, its gate is free.
+/// SAVE: takes a checkpoint and answers when it is complete. Only this connection waits.
 pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.inside_exec {
         return Err(CommandError::NotInTransaction.into());
     }
-    take(call)?;
-    call.ok()
-}
-
-fn take(call: &Call<'_, '_, '_>) -> Result<(), AdminError> {
     if call.shared.database.recovery().is_none() {
         return Err(AdminError::NothingKept);
     }
-    let taken = call.shared.keeper.take_now();
-    taken.map_err(|reason| AdminError::SaveFailed {
-        reason: Echo::of(reason.as_bytes()),
-    })
+    Ok(HostProgress::AwaitHost(call.shared.keeper.ask_now()))
+}
+
+/// Takes a checkpoint before the end, as fast as it can. The worker waits, its gate is free.
+fn take_last(call: &Call<'_, '_, '_>) -> Result<(), AdminError> {
+    if call.shared.database.recovery().is_none() {
+        return Err(AdminError::NothingKept);
+    }
+    let taken = call.shared.keeper.take_last();
+    taken.map_err(|reason| AdminError::save_failed(&reason))
 }
 
 /// BGSAVE [SCHEDULE], BGREWRITEAOF: asks the keeper for a checkpoint.
@@ -91,7 +91,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(AdminError::NoShutdown);
     }
     if save
-        && let Err(error) = take(call)
+        && let Err(error) = take_last(call)
         && !force
     {
         return Err(error);

@@ -3,10 +3,11 @@
 //! Phases:
 //!
 //! ```text
-//!           ┌── begin_slices ──► Slicing ── last slice ──┐
-//! Ready ────┼── sleep ─────────► Sleeping ── due ────────┼──► Ready
-//!           ├── pause ─────────► Paused ──── due, woken ─┤
-//!           ├── await_durable ─► Awaiting ── on disk, due ─┘
+//!           ┌── begin_slices ──► Slicing ── last slice ──────────────┐
+//! Ready ────┼── sleep ─────────► Sleeping ── due ────────────────────┼──► Ready
+//!           ├── pause ─────────► Paused ──── due, woken ─────────────┤
+//!           ├── await_durable ─► Awaiting ── on disk, due, unblocked ┤
+//!           ├── await_host ────► Saving ──── the keeper is done ─────┘
 //!           └── finish ────────► Closing ── output sent ──► Lingering ── peer closed, due ──► gone
 //! ```
 //!
@@ -53,6 +54,8 @@ pub(crate) enum Phase {
     Paused,
     /// WAITAOF answers when this log epoch is on disk, or when it is due.
     Awaiting { epoch: u64, silent: bool },
+    /// SAVE answers when the keeper has met this request.
+    Saving { request: u64, silent: bool },
     /// Nothing more is executed; the connection ends when its output is sent.
     Closing,
     /// Everything is sent, and the peer is told so; what it still sends is thrown away, so that the
@@ -162,14 +165,35 @@ impl Connection {
     pub(crate) fn enter(&mut self, phase: Phase) {
         let blocked = matches!(
             phase,
-            Phase::Slicing(_) | Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
+            Phase::Slicing(_)
+                | Phase::Sleeping { .. }
+                | Phase::Paused
+                | Phase::Awaiting { .. }
+                | Phase::Saving { .. }
         );
         self.record.set_flag(ClientFlag::Blocked, blocked);
+        if matches!(phase, Phase::Awaiting { .. }) {
+            self.record.begin_wait();
+        } else {
+            self.record.end_wait();
+        }
         if matches!(phase, Phase::Closing | Phase::Lingering) {
             self.record.set_flag(ClientFlag::Closing, true);
             self.input.discard();
         }
         self.phase = phase;
+    }
+
+    /// Whether it waits for something that nobody asks for any more when the peer has gone.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        self.flags.read_closed
+            && matches!(
+                self.phase,
+                Phase::Sleeping { .. }
+                    | Phase::Paused
+                    | Phase::Awaiting { .. }
+                    | Phase::Saving { .. }
+            )
     }
 
     /// The log epoch that its output, or itself, waits for.

@@ -28,6 +28,17 @@ use super::connection::{Connection, Phase};
 use super::{Worker, queue_up, touch};
 use crate::registry::ClientFlag;
 
+/// How a WAITAOF ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Everything is on disk.
+    Durable,
+    /// Its time is over, or CLIENT UNBLOCK says so.
+    Due,
+    /// CLIENT UNBLOCK with ERROR.
+    Unblocked,
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Holding {
@@ -161,7 +172,7 @@ impl Worker {
                 touch(slot, connection, &mut self.touched);
             }
             if matches!(connection.phase, Phase::Awaiting { epoch, .. } if epoch <= durable) {
-                self.end_await(slot, true);
+                self.end_await(slot, End::Durable);
             }
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
@@ -178,8 +189,20 @@ impl Worker {
         self.ask_for_disk();
     }
 
+    /// CLIENT UNBLOCK has ended a wait, which may have come to its end meanwhile.
+    pub(super) fn unblock(&mut self, client: u64, wait: u64, by_error: bool) {
+        let Some(slot) = self.connections.slot_of(client) else {
+            return;
+        };
+        let connection = self.connections.get(slot);
+        if connection.is_some_and(|connection| connection.record.last_wait() == wait) {
+            let end = if by_error { End::Unblocked } else { End::Due };
+            self.end_await(slot, end);
+        }
+    }
+
     /// WAITAOF answers: how many disks of this server have everything, and how many replicas.
-    pub(super) fn end_await(&mut self, slot: usize, durable: bool) {
+    pub(super) fn end_await(&mut self, slot: usize, end: End) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
@@ -187,10 +210,10 @@ impl Worker {
             return;
         };
         if !silent {
-            let reply: &[u8] = if durable {
-                b"*2\r\n:1\r\n:0\r\n"
-            } else {
-                b"*2\r\n:0\r\n:0\r\n"
+            let reply: &[u8] = match end {
+                End::Durable => b"*2\r\n:1\r\n:0\r\n",
+                End::Due => b"*2\r\n:0\r\n:0\r\n",
+                End::Unblocked => b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
             };
             let buffer = connection.output.buffer(&mut self.pool);
             buffer.extend_from_slice(reply);

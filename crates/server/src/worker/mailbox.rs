@@ -43,12 +43,19 @@ pub(crate) enum Message {
     Close(u64),
     /// Send these bytes to this client.
     Deliver(u64, Arc<[u8]>),
+    /// End a client's wait.
+    Unblock {
+        client: u64,
+        /// Which of its waits.
+        wait: u64,
+        by_error: bool,
+    },
 }
 
 /// What a mailbox held besides messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct News {
-    /// The shared state has changed: a shutdown, the end of a pause.
+    /// The shared state has changed: a shutdown, the end of a pause or of a save.
     pub(crate) look: bool,
     /// Monitor lines that found no room (WM2).
     pub(crate) lines_dropped: usize,
@@ -175,6 +182,18 @@ impl WorkerMailbox for Mailbox {
                 queue
                     .messages
                     .push(Message::Deliver(client, Arc::clone(bytes)));
+            }
+        });
+    }
+
+    fn unblock(&self, client: u64, wait: u64, by_error: bool) {
+        self.post(|queue| {
+            if !queue.closed {
+                queue.messages.push(Message::Unblock {
+                    client,
+                    wait,
+                    by_error,
+                });
             }
         });
     }

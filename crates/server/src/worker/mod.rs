@@ -29,6 +29,7 @@ mod holding;
 mod input;
 mod mailbox;
 mod output;
+mod saving;
 mod timers;
 mod turn;
 mod wire;
@@ -47,7 +48,7 @@ pub(crate) use self::mailbox::{Mailbox, NewConnection};
 use self::batch::Gathering;
 use self::connection::{Connection, Phase};
 use self::connections::Connections;
-use self::holding::Holding;
+use self::holding::{End, Holding};
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
@@ -94,6 +95,8 @@ pub(crate) struct Worker {
     touched: Vec<usize>,
     slicing: Vec<usize>,
     paused: Vec<usize>,
+    /// Slots of connections that wait for a checkpoint.
+    saving: Vec<usize>,
     holding: Holding,
     timers: Timers,
     gathering: Gathering,
@@ -138,6 +141,7 @@ impl Worker {
             touched: Vec::new(),
             slicing: Vec::new(),
             paused: Vec::new(),
+            saving: Vec::new(),
             holding: Holding::default(),
             timers: Timers::default(),
             gathering: Gathering::new(),
@@ -204,12 +208,7 @@ impl Worker {
             if ready.writable && connection.output.pending() > 0 {
                 touch(slot, connection, &mut self.touched);
             }
-            if ready.read_closed
-                && matches!(
-                    connection.phase,
-                    Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
-                )
-            {
+            if ready.read_closed && connection.waits_in_vain() {
                 // Nobody is left to wait.
                 connection.enter(Phase::Closing);
                 touch(slot, connection, &mut self.touched);
@@ -233,6 +232,11 @@ impl Worker {
                     }
                 }
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
+                Message::Unblock {
+                    client,
+                    wait,
+                    by_error,
+                } => self.unblock(client, wait, by_error),
             }
         }
         self.messages = messages;
@@ -240,6 +244,7 @@ impl Worker {
             for slot in std::mem::take(&mut self.paused) {
                 self.resume_paused(slot);
             }
+            self.answer_saves();
         }
         if news.lines_dropped > 0 {
             let lines = news.lines_dropped;
@@ -336,9 +341,9 @@ impl Worker {
                     queue_up(slot, connection, &mut self.queue);
                 }
                 Phase::Paused => self.resume_paused(slot),
-                Phase::Awaiting { .. } => self.end_await(slot, false),
+                Phase::Awaiting { .. } => self.end_await(slot, End::Due),
                 Phase::Closing | Phase::Lingering => self.close(slot, Reason::Abandoned),
-                Phase::Ready | Phase::Slicing(_) => {}
+                Phase::Ready | Phase::Slicing(_) | Phase::Saving { .. } => {}
             }
         }
         if self.sweeps() && now_ns / 1_000_000 >= self.sweep_ms {

@@ -239,6 +239,10 @@ impl Worker {
                     self.holding.add(segment.slot, connection, epoch);
                     Some(Phase::Awaiting { epoch, silent })
                 }
+                Outcome::AwaitHost(request) => {
+                    self.saving.push(segment.slot);
+                    Some(Phase::Saving { request, silent })
+                }
                 Outcome::Slices(command) => {
                     let trace = host.begin_slices(&command, request);
                     connection.arrived_ns = arrived_ns;
@@ -425,12 +429,10 @@ fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::A
 
 /// Enters a phase after a request; a client that has closed its end has nobody who waits.
 fn wait_unless_alone(connection: &mut Connection, phase: Phase) {
-    let waits = matches!(
-        phase,
-        Phase::Sleeping { .. } | Phase::Paused | Phase::Awaiting { .. }
-    );
-    let alone = waits && connection.flags.read_closed;
-    connection.enter(if alone { Phase::Closing } else { phase });
+    connection.enter(phase);
+    if connection.waits_in_vain() {
+        connection.enter(Phase::Closing);
+    }
 }
 
 /// Gives a closing connection a bounded time to take its output.

@@ -353,3 +353,43 @@ fn waitaof_waits_for_the_disk() {
     wire.end();
     wire.expect_closed();
 }
+
+#[test]
+fn client_unblock_ends_a_waitaof() {
+    let server = HeldServer::start(|_| {});
+    let mut other = server.connect();
+    let mut wire = server.connect();
+    wire.send("CLIENT ID\r\n");
+    let id = wire.line().trim_start_matches(':').to_owned();
+    other.ask(&["CLIENT", "UNBLOCK", &id], ":0\r\n");
+    let over = "*2\r\n:0\r\n:0\r\n";
+    let error = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+    for (how, reply) in [
+        (None, over),
+        (Some("TIMEOUT"), over),
+        (Some("error"), error),
+    ] {
+        wire.ask(&["SET", "k", "v"], "+OK\r\n");
+        wire.send("WAITAOF 1 0 0\r\nPING\r\n");
+        server.wait_until("it waits", || server.flags(&id) == "b");
+        let unblock: Vec<&str> = ["CLIENT", "UNBLOCK", &id].into_iter().chain(how).collect();
+        other.ask(&unblock, ":1\r\n");
+        wire.expect(format!("{reply}+PONG\r\n"));
+        other.ask(&["CLIENT", "UNBLOCK", &id, "ERROR"], ":0\r\n");
+    }
+    // What else a connection may wait for is not ended.
+    let mut held = server.connect_sync();
+    held.send("CLIENT ID\r\n");
+    let held_id = held.line().trim_start_matches(':').to_owned();
+    held.send("SET k w\r\n");
+    server.wait_until("it waits", || server.flags(&held_id) == "b");
+    other.ask(&["CLIENT", "UNBLOCK", &held_id], ":0\r\n");
+    server.sync();
+    held.expect("+OK\r\n");
+    // Nor is the next wait, by what has ended the last.
+    wire.ask(&["SET", "k", "x"], "+OK\r\n");
+    wire.send("WAITAOF 1 0 0\r\n");
+    server.expect_nothing(&wire);
+    server.sync();
+    wire.expect("*2\r\n:1\r\n:0\r\n");
+}

@@ -1,5 +1,6 @@
 //! What is kept on disk, as whoever starts and stops servers sees it.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -136,4 +137,40 @@ fn files_that_are_damaged_or_foreign_are_named() {
     std::fs::write(&log, &whole).expect("a file");
     let server = TestServer::start(&flags);
     server.connect().ask(&["DBSIZE"], ":100\r\n");
+}
+
+/// SAVE holds back its own connection only: another one of the same worker is served, and sees the
+/// checkpoint being taken, before SAVE has answered.
+#[test]
+fn save_holds_back_its_own_connection_only() {
+    const KEYS: usize = 20_000;
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let flags = ["--threads", "1", "--durability", "interval"];
+    let server = TestServer::start(&[&flags[..], &["--data-dir", &data]].concat());
+    let (mut saver, mut other) = (server.connect(), server.connect());
+    // A checkpoint rests while others are served; so it lasts long enough to be seen.
+    other.ask(&["CONFIG", "SET", "checkpoint-share", "1"], "+OK\r\n");
+    for first in (0..KEYS).step_by(1_000) {
+        let mut line = "MSET".to_owned();
+        for key in first..first + 1_000 {
+            write!(line, " key:{key} v").expect("a string takes all");
+        }
+        other.ask(&line.split(' ').collect::<Vec<_>>(), "+OK\r\n");
+    }
+    let mut seen = false;
+    // On a machine that is busy enough one may be missed; a worker that waits misses all.
+    for _ in 0..20 {
+        saver.send("SAVE\r\nPING\r\n");
+        while !saver.has_input() {
+            other.ask(&["SET", "k", "v"], "+OK\r\n");
+            let info = other.ask_any(&["INFO", "persistence"]);
+            seen |= info.contains("rdb_bgsave_in_progress:1");
+        }
+        saver.expect("+OK\r\n+PONG\r\n");
+        if seen {
+            break;
+        }
+    }
+    assert!(seen, "nobody was served during a SAVE");
 }
