@@ -87,6 +87,11 @@ pub enum NodeKind {
     Interior,
 }
 
+/// Whether one thread has the engine to itself (`--cfg pando_single`, for measurements only): no
+/// lock is taken, no version counted or checked, as in the variant of the paper's §6.4. A server
+/// does not compile so.
+const SINGLE: bool = cfg!(pando_single);
+
 /// A version word (see the module header).
 #[derive(Debug)]
 pub struct VersionLock(AtomicU64);
@@ -103,7 +108,8 @@ impl VersionLock {
     #[must_use]
     pub fn new_splitting(kind: NodeKind) -> Self {
         let kind = if kind == NodeKind::Border { BORDER } else { 0 };
-        Self(AtomicU64::new(kind | LOCKED | SPLITTING))
+        let locked = if SINGLE { 0 } else { LOCKED | SPLITTING };
+        Self(AtomicU64::new(kind | locked))
     }
 
     /// The word as it is, dirty or not.
@@ -117,6 +123,9 @@ impl VersionLock {
     #[inline]
     #[must_use]
     pub fn stable(&self) -> NodeVersion {
+        if SINGLE {
+            return self.peek();
+        }
         // Acquire pairs with the Release of `unlock`: the changes that this version stands for are
         // seen. Without it a reader could validate successfully against older contents.
         let word = self.0.load(Ordering::Acquire);
@@ -144,6 +153,9 @@ impl VersionLock {
     #[inline]
     #[must_use]
     pub fn unchanged_since(&self, snapshot: NodeVersion) -> bool {
+        if SINGLE {
+            return true;
+        }
         // Acquire fence pairs with the Release fence of the marks: if one of the loads before saw
         // a change, the load below sees the mark. Without it that load could be satisfied first.
         fence(Ordering::Acquire);
@@ -170,6 +182,9 @@ impl VersionLock {
     pub fn try_lock(&self) -> Option<NodeVersion> {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(word, POISON, "a reclaimed node is being locked");
+        if SINGLE {
+            return Some(NodeVersion(word));
+        }
         if word & LOCKED != 0 {
             return None;
         }
@@ -183,6 +198,9 @@ impl VersionLock {
     /// Releases the lock in one store, counting what was marked. The caller owns the lock (L1).
     #[inline]
     pub fn unlock(&self) {
+        if SINGLE {
+            return;
+        }
         let word = self.0.load(Ordering::Relaxed);
         debug_assert!(word & LOCKED != 0, "unlocked by one who does not own it");
         let mut next = word & !(LOCKED | DIRTY);
@@ -226,6 +244,10 @@ impl VersionLock {
     #[inline]
     fn set(&self, bits: u64) {
         let word = self.0.load(Ordering::Relaxed);
+        if SINGLE {
+            self.0.store(word | bits & DELETED, Ordering::Relaxed);
+            return;
+        }
         debug_assert!(word & LOCKED != 0, "marked by one who does not own it");
         self.0.store(word | bits, Ordering::Relaxed);
         // Release fence pairs with the Acquire fence of `unchanged_since`: no later store is seen
