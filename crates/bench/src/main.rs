@@ -18,7 +18,9 @@ mod figures;
 mod guard;
 mod hash;
 mod hitrate;
+mod listener;
 mod load;
+mod progress;
 mod report;
 mod servers;
 mod wire;
@@ -64,6 +66,12 @@ enum Question {
         /// A program that listens on `--port`.
         program: std::path::PathBuf,
     },
+    /// Removes what a guard leaves in this directory when the guard's end of standard input goes.
+    #[command(hide = true)]
+    Sweep {
+        /// Its worktrees and builds.
+        scratch: std::path::PathBuf,
+    },
     /// Listens and never answers.
     #[command(hide = true)]
     Mute {
@@ -87,6 +95,10 @@ fn main() -> ExitCode {
         Question::Report(options) => report::run(&options).map_err(Into::into),
         Question::Hitrate(options) => hitrate::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
+        Question::Sweep { scratch } => {
+            guard::sweep(&scratch);
+            Ok(())
+        }
         Question::Hold { program } => servers::hold(&program).map_err(Into::into),
         Question::Mute { port } => servers::mute(port).map_err(Into::into),
         Question::Cell(cell) => embedded::run_cell(&cell).map_err(Into::into),

@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-/// How long a server may take until it listens.
-const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long a server may take until it listens; a machine under full load is slow to start one.
+const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// How often a server is started, on another port each time, when it ends at once: somebody else
+/// may have taken the port that was free.
+const STARTS_MAX: usize = 3;
 
 /// Clock ticks per second in `/proc/PID/stat`, fixed by the kernel's interface.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -59,6 +63,16 @@ impl Server {
             }
             arguments.extend(extra.iter().cloned());
             arguments
+        })
+    }
+
+    /// This project's server with one worker, driven on its memcached port.
+    pub(crate) fn pando_memcached(binary: &Path, cpu: &str) -> Result<Self, ServerError> {
+        let program = binary.display().to_string();
+        Self::start("pando memcached", &program, cpu, |port| {
+            let line = "--port 0 --threads 1 --durability none --memcached-port";
+            let port = port.to_string();
+            line.split(' ').chain([&*port]).map(String::from).collect()
         })
     }
 
@@ -123,7 +137,22 @@ impl Server {
         name: &str,
         program: &str,
         cpu: &str,
-        arguments: impl FnOnce(u16) -> Vec<String>,
+        arguments: impl Fn(u16) -> Vec<String>,
+    ) -> Result<Self, ServerError> {
+        let mut starts = 1;
+        loop {
+            match Self::start_once(name, program, cpu, &arguments) {
+                Err(ServerError::Ended { .. }) if starts < STARTS_MAX => starts += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn start_once(
+        name: &str,
+        program: &str,
+        cpu: &str,
+        arguments: impl Fn(u16) -> Vec<String>,
     ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Start {
             program: program.into(),
@@ -147,12 +176,18 @@ impl Server {
             process,
         };
         let limit = Instant::now() + START_LIMIT;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        loop {
+            let answered = answers(port);
+            // What answered may be another process, because of whose port ours ends.
             if let Some(status) = server.process.try_wait().map_err(failed)? {
                 return Err(ServerError::Ended {
                     program: program.into(),
                     status,
                 });
+            }
+            let listener = crate::listener::process_of(port);
+            if answered && listener.is_none_or(|process| process == server.process.id()) {
+                return Ok(server);
             }
             if Instant::now() > limit {
                 return Err(ServerError::Silent {
@@ -162,7 +197,6 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(server)
     }
 
     /// Any program that takes `--port`.
@@ -194,6 +228,14 @@ impl Server {
             .map(|kilobytes| kilobytes * 1024)
             .ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))
     }
+}
+
+/// Whether somebody listens on this port. A socket that is connected to itself, which the kernel
+/// allows when it draws the same port for the near end, is nobody.
+fn answers(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .and_then(|stream| Ok(stream.local_addr()? != stream.peer_addr()?))
+        .unwrap_or(false)
 }
 
 /// A command for `program` that the kernel kills when the thread that started it ends: `setpriv`

@@ -105,7 +105,7 @@ fn every_section_shows_something_and_the_page_is_whole() {
         for wrong in ["NaN", "inf", "points=\"\""] {
             assert!(!content.contains(wrong), "{wrong} in {id}");
         }
-        let over_wire = ["figure-13", "ycsb-wire", "latency"].contains(&id.as_str());
+        let over_wire = ["redis", "figure-13", "ycsb-wire", "latency"].contains(&id.as_str());
         if over_wire {
             // There is no server of ours here; the page has to say so.
             assert!(content.contains("no-such-binary"), "{id}");
@@ -125,7 +125,37 @@ fn every_section_shows_something_and_the_page_is_whole() {
     );
     let json = std::fs::read_to_string(directory.0.join("report.json")).unwrap();
     assert!(json.starts_with("{\"machine\":{\"processor\":"));
+    assert!(html.contains("<dt>measured in</dt>"), "the whole time");
+    assert!(html.contains(" Measured in "), "each section's time");
+    assert!(html.contains("papaya 0."), "versions of the crates");
+    let markdown = std::fs::read_to_string(directory.0.join("report.md")).unwrap();
+    for wrong in ["NaN", "inf |", "inf)"] {
+        assert!(!markdown.contains(wrong), "{wrong} in {markdown}");
+    }
+    assert!(markdown.contains("| `decimal` |"), "{markdown}");
+    documents_are_refreshed(&directory.0);
     assert_eq!(json.matches('{').count(), json.matches('}').count());
+}
+
+/// Without measuring again: the tables find their marked places, and only those change.
+fn documents_are_refreshed(out: &Path) {
+    let root = out.join("root");
+    std::fs::create_dir_all(root.join("docs")).unwrap();
+    let place =
+        |name| format!("before\n<!-- pando-bench report: {name} -->\n<!-- end -->\nafter\n");
+    std::fs::write(root.join("README.md"), place("redis")).unwrap();
+    let document = root.join("docs/BENCHMARKS.md");
+    std::fs::write(&document, place("summary")).unwrap();
+    let samples = std::fs::read(out.join("samples.tsv")).unwrap();
+    let output = report(out, &["--render", "--docs", root.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read(out.join("samples.tsv")).unwrap(), samples);
+    let text = std::fs::read_to_string(document).unwrap();
+    assert!(text.starts_with("before\n") && text.ends_with("-->\nafter\n"));
+    assert!(text.contains("| `mercury-6` |"), "{text}");
+    // Our server was not there: nothing to say about it.
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    assert_eq!(readme, place("redis"));
 }
 
 #[test]

@@ -5,16 +5,19 @@
 //! the builds in turns; a build is slower when the median of the pairs' ratios says so and all
 //! pairs but one agree that there is a loss at all.
 //!
-//! A build is a git revision, built in a worktree of its own that is removed afterwards, or the
-//! path of a `pando-bench` that is built already.
+//! A build is a git revision, built in a worktree of its own that is removed afterwards, whatever
+//! ends the guard ([`sweep()`]), or the path of a `pando-bench` that is built already.
 
 mod builds;
+mod sweep;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
 use thiserror::Error;
+
+pub(crate) use sweep::sweep;
 
 use crate::figures::Spread;
 use crate::servers::bound_to_this_process;

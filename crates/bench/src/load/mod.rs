@@ -14,23 +14,25 @@
 //! Deliberately absent: traffic to other hosts. An address that is not a loopback one is refused.
 
 mod client;
+mod figures;
 mod memcached;
 mod open;
 mod requests;
 mod worker;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use hdrhistogram::Histogram;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 
 use crate::distribution::{Distribution, YCSB_THETA};
-use crate::figures::Spread;
+use crate::listener;
+use crate::progress::Progress;
 use crate::workload::{Workload, WorkloadName};
 use worker::Worker;
 
@@ -40,12 +42,19 @@ pub(crate) struct Options {
     /// Servers, `HOST:PORT` on the loopback interface; measured in turns, ratios to the first.
     #[arg(required = true)]
     servers: Vec<SocketAddr>,
+    /// Further servers, measured in turns with the others; the same as naming them before options.
+    #[arg(long, value_delimiter = ',')]
+    vs: Vec<SocketAddr>,
     /// What the servers speak.
     #[arg(long, value_enum, default_value = "resp")]
     protocol: Dialect,
     /// Threads of the client.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Cores of the threads, one each, from the first again when there are more threads than
+    /// cores; wherever there is time when absent.
+    #[arg(long, value_delimiter = ',')]
+    cores: Vec<usize>,
     /// Connections per thread.
     #[arg(long, default_value_t = 25)]
     connections: usize,
@@ -61,6 +70,13 @@ pub(crate) struct Options {
     /// Bytes of a value or of a column; of GET and SET at least 8.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     value_bytes: Option<u32>,
+    /// Keys of one read: MGET, or memcached's get. Counted as one request.
+    #[arg(long, default_value_t = 1, conflicts_with = "verify")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    multi_get: u64,
+    /// How ranges over keys are asked for.
+    #[arg(long, value_enum, default_value = "krange")]
+    ranges: Ranges,
     /// Columns of a row.
     #[arg(long, requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1000))]
     columns: Option<u32>,
@@ -105,6 +121,15 @@ pub(crate) enum Dialect {
     Memcached,
 }
 
+/// How a server is asked for a range over its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ranges {
+    /// Our command.
+    Krange,
+    /// A script over a sorted set of all keys, which inserts keep: for Redis.
+    SortedSet,
+}
+
 /// Why a measurement failed.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
@@ -140,13 +165,26 @@ pub(crate) enum LoadError {
     Poll(std::io::Error),
     #[error("{option} must be at least 1")]
     Zero { option: &'static str },
+    #[error("--multi-get reads values: {0} has rows")]
+    RowsAtOnce(String),
     #[error("memcached has no rows: {0} needs a RESP server")]
     NoRows(String),
     #[error("--rate must be a number above 0")]
     Rate,
+    #[error("{option} must be seconds, at most a day")]
+    Seconds { option: &'static str },
+    #[error("--theta must be at least 0 and below 1")]
+    Theta,
+    #[error("cannot run on core {0}")]
+    Core(usize),
 }
 
 impl Options {
+    /// All servers; ratios are to the first.
+    fn targets(&self) -> impl Iterator<Item = SocketAddr> {
+        self.servers.iter().chain(&self.vs).copied()
+    }
+
     fn workload(&self) -> Workload {
         let mut workload = match self.workload {
             Some(name) => name.workload(),
@@ -163,6 +201,13 @@ impl Options {
             workload.distribution = distribution;
         }
         workload.theta = self.theta;
+        if let (Dialect::Memcached, 100, Some(columns)) =
+            (self.protocol, workload.mix.read, workload.columns)
+        {
+            // Rows that are only read whole can be one value.
+            workload.column_bytes *= columns;
+            workload.columns = None;
+        }
         workload
     }
 }
@@ -186,25 +231,38 @@ struct Sample {
 pub(crate) fn run(options: &Options) -> Result<(), LoadError> {
     check(options)?;
     if options.fill {
-        for server in &options.servers {
-            worker::fill(options, *server)?;
+        for server in options.targets() {
+            worker::fill(options, server)?;
         }
     }
-    let mut samples: Vec<Vec<Sample>> = options.servers.iter().map(|_| Vec::new()).collect();
+    // What workloads with inserts have made of the number of items, server by server.
     let items: Vec<_> = options
-        .servers
-        .iter()
+        .targets()
         .map(|_| Arc::new(AtomicU64::new(options.keys)))
         .collect();
+    let mut progress = Progress::new(items.len() * options.repeats);
+    let samples = in_turns(options, |index, server, seed| {
+        progress.step(&server.to_string());
+        measure(options, server, &items[index], seed)
+    })?;
+    progress.end();
+    print!("{}", figures::side_by_side(options, &samples));
+    Ok(())
+}
+
+/// Every server once in each repetition, all with the same seed: samples by server.
+fn in_turns<T>(
+    options: &Options,
+    mut measure: impl FnMut(usize, SocketAddr, u64) -> Result<T, LoadError>,
+) -> Result<Vec<Vec<T>>, LoadError> {
+    let mut samples: Vec<Vec<T>> = options.targets().map(|_| Vec::new()).collect();
     for round in 0..options.repeats {
-        for ((server, items), samples) in options.servers.iter().zip(&items).zip(&mut samples) {
-            eprintln!("round {} of {}: {server}", round + 1, options.repeats);
-            let seed = options.seed + round as u64;
-            samples.push(measure(options, *server, items, seed)?);
+        let seed = options.seed + round as u64;
+        for (index, server) in options.targets().enumerate() {
+            samples[index].push(measure(index, server, seed)?);
         }
     }
-    report(options, &samples);
-    Ok(())
+    Ok(samples)
 }
 
 /// The options alone, for callers that are no command line.
@@ -226,20 +284,12 @@ pub(crate) fn figures_of(port: u16, options: &[String]) -> Result<Vec<(String, f
     }
     let items = Arc::new(AtomicU64::new(options.keys));
     let sample = measure(&options, server, &items, options.seed)?;
-    Ok(FIGURES
-        .iter()
-        .map(|(name, figure)| ((*name).to_owned(), figure(&sample)))
-        .filter(|(_, value)| value.is_finite())
-        .collect())
+    Ok(figures::of(&sample))
 }
 
 fn check(options: &Options) -> Result<(), LoadError> {
-    if let Some(server) = options
-        .servers
-        .iter()
-        .find(|server| !server.ip().is_loopback())
-    {
-        return Err(LoadError::NotLoopback(*server));
+    if let Some(server) = options.targets().find(|server| !server.ip().is_loopback()) {
+        return Err(LoadError::NotLoopback(server));
     }
     let counts = [
         ("--threads", options.threads),
@@ -254,10 +304,26 @@ fn check(options: &Options) -> Result<(), LoadError> {
     {
         return Err(LoadError::Rate);
     }
+    for (option, seconds) in [
+        ("--seconds", options.seconds),
+        ("--warm-up", options.warm_up),
+    ] {
+        if !(0.0..=86_400.0).contains(&seconds) {
+            return Err(LoadError::Seconds { option });
+        }
+    }
+    if !(0.0..1.0).contains(&options.theta) {
+        return Err(LoadError::Theta);
+    }
     if let (Dialect::Memcached, Some(name)) = (options.protocol, options.workload)
-        && name.workload().columns.is_some()
+        && options.workload().columns.is_some()
     {
         return Err(LoadError::NoRows(name.name()));
+    }
+    if let (2.., Some(name)) = (options.multi_get, options.workload)
+        && options.workload().columns.is_some()
+    {
+        return Err(LoadError::RowsAtOnce(name.name()));
     }
     match counts.into_iter().find(|(_, count)| *count == 0) {
         Some((option, _)) => Err(LoadError::Zero { option }),
@@ -274,121 +340,66 @@ fn measure(
     let workers = (0..options.threads)
         .map(|thread| Worker::connect(options, server, items, thread, seed))
         .collect::<Result<Vec<_>, _>>()?;
-    let process = listener_process(server);
+    let process = listener::process_of(server.port());
     let barrier = Barrier::new(options.threads + 1);
     let (results, cpu) = std::thread::scope(|scope| {
         let handles: Vec<_> = workers
             .into_iter()
-            .map(|mut worker| {
+            .enumerate()
+            .map(|(thread, mut worker)| {
                 let barrier = &barrier;
                 scope.spawn(move || {
-                    let warm = worker.run(Duration::from_secs_f64(options.warm_up));
+                    let warm = stay(&options.cores, thread)
+                        .and_then(|()| worker.run(Duration::from_secs_f64(options.warm_up)));
+                    // Whatever went wrong, the others wait here.
                     barrier.wait();
                     warm.and_then(|_| worker.run(Duration::from_secs_f64(options.seconds)))
                 })
             })
             .collect();
         barrier.wait();
-        let before = process.and_then(cpu_seconds);
+        let before = process.and_then(listener::cpu_seconds);
         let results: Vec<_> = handles
             .into_iter()
             .map(|handle| handle.join().expect("a worker panicked"))
             .collect();
-        let after = process.and_then(cpu_seconds);
+        let after = process.and_then(listener::cpu_seconds);
         (
             results,
             before.zip(after).map(|(before, after)| after - before),
         )
     });
     let mut latency = latencies()?;
-    let mut unsent = 0;
+    let (mut unsent, mut rate) = (0, 0.0);
     for result in results {
         let part = result?;
         latency.add(&part.latency).expect("histograms of one shape");
         unsent += part.unsent;
+        // A thread's last replies may come after the time that was asked for.
+        let seconds = part.time.as_secs_f64().max(f64::MIN_POSITIVE);
+        rate += (part.latency.len() - part.unsent) as f64 / seconds;
     }
     let operations = (latency.len() - unsent) as f64;
     Ok(Sample {
-        rate: operations / options.seconds,
+        rate,
         cpu_per_million: cpu.map(|seconds| seconds / (operations / 1e6)),
         latency,
         unsent,
     })
 }
 
-type Figure = (&'static str, fn(&Sample) -> f64);
-
-const FIGURES: [Figure; 7] = [
-    ("thousand requests/s", |sample| sample.rate / 1e3),
-    ("latency p50, µs", |sample| {
-        sample.latency.value_at_quantile(0.5) as f64
-    }),
-    ("latency p99, µs", |sample| {
-        sample.latency.value_at_quantile(0.99) as f64
-    }),
-    ("latency p99.9, µs", |sample| {
-        sample.latency.value_at_quantile(0.999) as f64
-    }),
-    ("latency max, µs", |sample| sample.latency.max() as f64),
-    ("server CPU s per million", |sample| {
-        sample.cpu_per_million.unwrap_or(f64::NAN)
-    }),
-    ("requests that could not be sent in time", |sample| {
-        sample.unsent as f64
-    }),
-];
-
-fn report(options: &Options, samples: &[Vec<Sample>]) {
-    let workload = options.workload();
-    println!(
-        "{} threads × {} connections, pipeline {}, {} keys {:?}, {}, {}",
-        options.threads,
-        options.connections,
-        options.pipeline,
-        options.keys,
-        workload.distribution,
-        match options.workload {
-            Some(name) => name.name(),
-            None => format!(
-                "{} % reads, {}-byte values",
-                options.reads, workload.column_bytes
-            ),
-        },
-        options
-            .rate
-            .map_or("closed loop".into(), |rate| format!("{rate} requests/s"))
-    );
-    for (name, figure) in FIGURES {
-        let unsent = samples.iter().flatten().any(|sample| sample.unsent > 0);
-        if name.starts_with("requests that") && !unsent {
-            continue;
-        }
-        println!("\n{name}");
-        for (server, rounds) in options.servers.iter().zip(samples) {
-            let ratios = rounds.iter().zip(&samples[0]);
-            println!(
-                "  {server}  {}   ratio {}",
-                Spread::of(rounds.iter().map(figure)),
-                Spread::of(ratios.map(|(sample, first)| figure(sample) / figure(first)))
-            );
-        }
+/// Keeps this thread on its core, if it has one.
+fn stay(cores: &[usize], thread: usize) -> Result<(), LoadError> {
+    let Some(core) = cores.get(thread % cores.len().max(1)).copied() else {
+        return Ok(());
+    };
+    if core >= CpuSet::MAX_CPU {
+        return Err(LoadError::Core(core));
     }
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|_| LoadError::Core(core))
 }
 
-/// The process that listens on the server's port, where `ss` tells.
-fn listener_process(server: SocketAddr) -> Option<u32> {
-    let filter = format!("sport = :{}", server.port());
-    let output = Command::new("ss").args(["-Hltnp", &filter]).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let digits = text.split("pid=").nth(1)?;
-    digits
-        .split(|byte: char| !byte.is_ascii_digit())
-        .next()?
-        .parse()
-        .ok()
-}
-
-fn cpu_seconds(process: u32) -> Option<f64> {
-    let time = crate::servers::cpu_time_of(process).ok()?;
-    Some(time.user + time.system)
-}
+#[cfg(test)]
+mod tests;

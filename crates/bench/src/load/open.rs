@@ -71,7 +71,11 @@ impl Worker {
             unsent += 1;
             due += interval;
         }
-        Ok(Outcome { latency, unsent })
+        Ok(Outcome {
+            latency,
+            unsent,
+            time,
+        })
     }
 
     /// The first connection from `turn` on whose pipeline is not full.

@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 use pando_protocol::resp::Value;
 
 use super::client::Client;
-use super::requests::Requests;
-use super::{LoadError, Options, latencies};
+use super::requests::{RANGE_SCRIPT, Requests};
+use super::{LoadError, Options, Ranges, latencies};
 use crate::workload::{Step, Stream};
 
 /// Keys that one pipeline of [`fill`] writes.
@@ -58,6 +58,8 @@ pub(super) struct Outcome {
     /// Requests of an open loop that were due and could not be sent before the end: they are in
     /// `latency` with the time that they had waited by then.
     pub(super) unsent: u64,
+    /// What the requests that were sent took together: at least the time asked for.
+    pub(super) time: Duration,
 }
 
 impl Worker {
@@ -68,10 +70,14 @@ impl Worker {
         thread: usize,
         seed: u64,
     ) -> Result<Self, LoadError> {
-        let clients = (0..options.connections)
+        let mut clients = (0..options.connections)
             .map(|_| Client::connect(server, options.protocol))
             .collect::<Result<Vec<_>, _>>()?;
         let workload = options.workload();
+        let mut requests = Requests::new(options);
+        if options.ranges == Ranges::SortedSet {
+            requests.set_script(&load_script(&mut clients[0], server)?);
+        }
         let threads = options.threads as f64;
         let seed = seed.wrapping_mul(1009).wrapping_add(thread as u64);
         Ok(Self {
@@ -79,7 +85,7 @@ impl Worker {
             pending: clients.iter().map(|_| VecDeque::new()).collect(),
             clients,
             stream: Stream::new(workload, items, seed),
-            requests: Requests::new(workload),
+            requests,
             pipeline: options.pipeline,
             value: vec![b'x'; workload.column_bytes],
             verify: options.verify,
@@ -103,11 +109,12 @@ impl Worker {
         }
     }
 
-    /// Every connection sends its next pipeline when its last one is answered.
+    /// Every connection sends its next pipeline when its last one is answered: at least one, also
+    /// where this thread gets no processor for all of `time`.
     fn run_closed(&mut self, time: Duration) -> Result<Outcome, LoadError> {
         let mut latency = latencies()?;
         let start = Instant::now();
-        while start.elapsed() < time {
+        loop {
             for index in 0..self.clients.len() {
                 for _ in 0..self.pipeline {
                     self.send(index, Instant::now());
@@ -120,8 +127,15 @@ impl Worker {
                     self.answered(index, &reply, &mut latency)?;
                 }
             }
+            if start.elapsed() >= time {
+                break;
+            }
         }
-        Ok(Outcome { latency, unsent: 0 })
+        Ok(Outcome {
+            latency,
+            unsent: 0,
+            time: start.elapsed(),
+        })
     }
 
     /// Appends the next step's requests to a connection's output.
@@ -217,20 +231,37 @@ impl Worker {
     }
 }
 
+/// Makes the server know the script for ranges; its name there.
+fn load_script(client: &mut Client, server: SocketAddr) -> Result<Vec<u8>, LoadError> {
+    client.push(&[b"SCRIPT", b"LOAD", RANGE_SCRIPT]);
+    client.flush()?;
+    match client.receive()? {
+        Value::Bulk(name) => Ok(name),
+        other => Err(LoadError::WrongReply {
+            server,
+            request: "SCRIPT LOAD".into(),
+            got: format!("{other:?}"),
+            expected: "a script's name".into(),
+        }),
+    }
+}
+
 /// Writes every item once.
 pub(super) fn fill(options: &Options, server: SocketAddr) -> Result<(), LoadError> {
     let mut client = Client::connect(server, options.protocol)?;
     let workload = options.workload();
-    let mut requests = Requests::new(workload);
+    let mut requests = Requests::new(options);
     let value = vec![b'x'; workload.column_bytes];
     let mut next = 0;
     while next < options.keys {
         let end = (next + FILL_BATCH).min(options.keys);
+        let mut replies = Vec::new();
         for item in next..end {
-            requests.push(&mut client, Step::Insert { item }, &value);
+            let count = requests.push(&mut client, Step::Insert { item }, &value);
+            replies.extend(std::iter::repeat_n(item, count));
         }
         client.flush()?;
-        for item in next..end {
+        for item in replies {
             let reply = client.receive()?;
             if !requests.fits(Step::Insert { item }, &reply, true) {
                 return Err(LoadError::WrongReply {

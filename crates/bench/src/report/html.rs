@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::machine::Machine;
-use super::model::{Chart, Panel, Question, Sizes};
+use super::model::{Chart, Panel, Question, Shape, Sizes};
 use super::samples::Samples;
 use super::svg::{bars, lines, short};
 use super::table::{Table, standing};
@@ -46,7 +46,8 @@ pub(super) fn page(
          round by round.</p><dl class=\"machine\">",
         sizes.repeats
     );
-    for (name, value) in &machine.0 {
+    let taken = ("measured in", clock(samples.seconds.values().sum::<f64>()));
+    for (name, value) in machine.0.iter().chain([&taken]) {
         let _ = write!(
             html,
             "<div><dt>{}</dt><dd>{}</dd></div>",
@@ -132,18 +133,31 @@ fn summary(questions: &[Question], samples: &Samples) -> String {
     )
 }
 
-fn times(ratio: f64) -> String {
+/// Minutes and seconds.
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    format!("{} min {:02} s", seconds / 60, seconds % 60)
+}
+
+pub(super) fn times(ratio: f64) -> String {
     format!("{}×", short(ratio))
 }
 
 fn section(html: &mut String, question: &Question, samples: &Samples) {
     let _ = write!(
         html,
-        "<section id=\"{}\"><h2>{}</h2><p class=\"asks\">{}</p><p class=\"method\">{}</p>",
+        "<section id=\"{}\"><h2>{}</h2><p class=\"asks\">{}</p><p class=\"method\">{}{}</p>",
         question.id,
         escape(question.title),
         escape(question.asks),
-        escape(&question.method)
+        escape(&question.method),
+        samples
+            .seconds
+            .get(question.id)
+            .map_or(String::new(), |seconds| format!(
+                " Measured in {}.",
+                clock(*seconds)
+            ))
     );
     html.push_str("<div class=\"panels\">");
     let mut shown = 0;
@@ -154,6 +168,13 @@ fn section(html: &mut String, question: &Question, samples: &Samples) {
         }
         shown += 1;
         html.push_str(&panel_of(question, panel, &table, samples));
+    }
+    for shape in &question.shapes {
+        let table = Table::of_shape(question, shape, samples);
+        // The paper's alone would say nothing about us.
+        if table.values.iter().skip(1).flatten().any(Option::is_some) {
+            html.push_str(&shape_of(question, shape, &table));
+        }
     }
     html.push_str("</div>");
     if shown == 0 {
@@ -170,24 +191,45 @@ fn section(html: &mut String, question: &Question, samples: &Samples) {
     html.push_str("</section>");
 }
 
+/// A paper's figure and ours, as ratios in one plot.
+fn shape_of(question: &Question, shape: &Shape, table: &Table<'_>) -> String {
+    let panel = Panel {
+        figure: shape.figure,
+        title: shape.title.clone(),
+        unit: shape.unit,
+        chart: shape.chart,
+        less_is_better: false,
+        figures: Vec::new(),
+    };
+    format!(
+        "<figure class=\"shape\"><figcaption>{}</figcaption>{}</figure>",
+        escape(&shape.title),
+        plot(question, &panel, table)
+    )
+}
+
+/// The drawing, with a legend where the names are not in it.
+fn plot(question: &Question, panel: &Panel, table: &Table<'_>) -> String {
+    if panel.chart == Chart::Bars {
+        return bars(panel, table);
+    }
+    let mut html = lines(panel, question.place, table);
+    html.push_str("<ul class=\"legend\">");
+    for (index, name) in table.series.iter().enumerate() {
+        let _ = write!(
+            html,
+            "<li><svg viewBox=\"0 0 16 8\"><line class=\"line s{index}\" x1=\"0\" \
+             x2=\"16\" y1=\"4\" y2=\"4\"/></svg>{}</li>",
+            escape(name)
+        );
+    }
+    html.push_str("</ul>");
+    html
+}
+
 fn panel_of(question: &Question, panel: &Panel, table: &Table<'_>, samples: &Samples) -> String {
     let mut html = format!("<figure><figcaption>{}</figcaption>", escape(&panel.title));
-    match panel.chart {
-        Chart::Lines => {
-            html.push_str(&lines(panel, question.place, table));
-            html.push_str("<ul class=\"legend\">");
-            for (index, name) in table.series.iter().enumerate() {
-                let _ = write!(
-                    html,
-                    "<li><svg viewBox=\"0 0 16 8\"><line class=\"line s{index}\" x1=\"0\" \
-                     x2=\"16\" y1=\"4\" y2=\"4\"/></svg>{}</li>",
-                    escape(name)
-                );
-            }
-            html.push_str("</ul>");
-        }
-        Chart::Bars => html.push_str(&bars(panel, table)),
-    }
+    html.push_str(&plot(question, panel, table));
     let _ = write!(
         html,
         "<details><summary>Numbers, {}</summary><div class=\"wide\"><table><thead><tr><th></th>",
@@ -206,7 +248,7 @@ fn panel_of(question: &Question, panel: &Panel, table: &Table<'_>, samples: &Sam
             };
             let ratio = (index > 0)
                 .then(|| {
-                    let cell = |series| [question.id, panel.figure, series, *place];
+                    let cell = |series| panel.name(question, series, place);
                     samples.ratio(cell(name), cell(table.series[0]))
                 })
                 .flatten();
@@ -236,12 +278,7 @@ fn comparisons(html: &mut String, question: &Question, samples: &Samples) {
         .comparisons
         .iter()
         .filter_map(|comparison| {
-            let name = |end: &(String, String)| (end.0.clone(), end.1.clone());
-            let (above, below) = (name(&comparison.above), name(&comparison.below));
-            let ratio = samples.ratio(
-                [question.id, comparison.figure, &above.0, &above.1],
-                [question.id, comparison.figure, &below.0, &below.1],
-            )?;
+            let ratio = samples.of_comparison(question.id, comparison)?;
             Some(format!(
                 "<tr><th>{}</th><td>{}</td><td><b>{}</b> <span>({}–{})</span></td></tr>",
                 escape(&comparison.what),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::machine::Machine;
-use super::model::{Panel, Question};
+use super::model::{Panel, Question, Shape};
 use super::samples::Samples;
 use super::table::Table;
 use crate::figures::Spread;
@@ -42,6 +42,27 @@ fn spread(spread: Option<Spread>) -> String {
 
 fn panel(question: &Question, panel: &Panel, samples: &Samples) -> String {
     let table = Table::new(question, panel, samples);
+    format!(
+        "{{\"title\":{},\"figure\":{},\"unit\":{},{}}}",
+        quoted(&panel.title),
+        quoted(panel.figure),
+        quoted(panel.unit),
+        rows(&table)
+    )
+}
+
+fn shape(question: &Question, shape: &Shape, samples: &Samples) -> String {
+    let table = Table::of_shape(question, shape, samples);
+    format!(
+        "{{\"title\":{},\"unit\":{},{}}}",
+        quoted(&shape.title),
+        quoted(shape.unit),
+        rows(&table)
+    )
+}
+
+/// `"places":…,"rows":…`.
+fn rows(table: &Table<'_>) -> String {
     let rows = table.series.iter().zip(&table.values).map(|(name, row)| {
         format!(
             "{{\"series\":{},\"values\":{}}}",
@@ -50,10 +71,7 @@ fn panel(question: &Question, panel: &Panel, samples: &Samples) -> String {
         )
     });
     format!(
-        "{{\"title\":{},\"figure\":{},\"unit\":{},\"places\":{},\"rows\":{}}}",
-        quoted(&panel.title),
-        quoted(panel.figure),
-        quoted(panel.unit),
+        "\"places\":{},\"rows\":{}",
         list(table.places.iter().map(|place| quoted(place))),
         list(rows)
     )
@@ -68,12 +86,7 @@ pub(super) fn document(questions: &[Question], samples: &Samples, machine: &Mach
     let facts: Vec<_> = facts.collect();
     let questions = questions.iter().map(|question| {
         let comparisons = question.comparisons.iter().map(|comparison| {
-            let name = |end: &(String, String)| (end.0.clone(), end.1.clone());
-            let (above, below) = (name(&comparison.above), name(&comparison.below));
-            let ratio = samples.ratio(
-                [question.id, comparison.figure, &above.0, &above.1],
-                [question.id, comparison.figure, &below.0, &below.1],
-            );
+            let ratio = samples.of_comparison(question.id, comparison);
             format!(
                 "{{\"what\":{},\"paper\":{},\"here\":{}}}",
                 quoted(&comparison.what),
@@ -84,7 +97,7 @@ pub(super) fn document(questions: &[Question], samples: &Samples, machine: &Mach
         let notes = samples.notes.get(question.id).into_iter().flatten();
         format!(
             "{{\"id\":{},\"title\":{},\"asks\":{},\"method\":{},\"panels\":{},\
-             \"comparisons\":{},\"notes\":{}}}",
+             \"comparisons\":{},\"shapes\":{},\"notes\":{},\"seconds\":{}}}",
             quoted(question.id),
             quoted(question.title),
             quoted(question.asks),
@@ -96,7 +109,14 @@ pub(super) fn document(questions: &[Question], samples: &Samples, machine: &Mach
                     .map(|one| panel(question, one, samples))
             ),
             list(comparisons),
-            list(notes.map(|note| quoted(note)))
+            list(
+                question
+                    .shapes
+                    .iter()
+                    .map(|one| shape(question, one, samples))
+            ),
+            list(notes.map(|note| quoted(note))),
+            samples.seconds.get(question.id).copied().unwrap_or(0.0)
         )
     });
     format!(

@@ -8,11 +8,12 @@
 //!
 //! Deliberately absent: scripts in the page, anything that a page would load.
 
+mod docs;
 mod html;
 mod json;
 mod machine;
+mod markdown;
 mod model;
-mod progress;
 mod questions;
 mod run;
 mod samples;
@@ -24,12 +25,14 @@ use std::path::PathBuf;
 use clap::Args;
 use thiserror::Error;
 
+use crate::progress::Progress;
+
 pub(crate) use model::Sizes;
-use progress::Progress;
 use samples::Samples;
 
 /// What to measure and where to write it.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
     /// Small sizes: minutes instead of hours.
     #[arg(long)]
@@ -64,6 +67,16 @@ pub(crate) struct Options {
     /// Binary of this server, for the questions over the wire.
     #[arg(long, default_value = "target/release/pando")]
     pando: PathBuf,
+    /// This tool built with `RUSTFLAGS="--cfg pando_single"`, for the single-core variants (§6.4).
+    #[arg(long)]
+    single_core: Option<PathBuf>,
+    /// Measures nothing: writes the page anew from the samples of `--out`.
+    #[arg(long, conflicts_with = "only")]
+    render: bool,
+    /// Writes the summary tables into the marked places of `README.md` and `docs/BENCHMARKS.md` of
+    /// this directory.
+    #[arg(long)]
+    docs: Option<PathBuf>,
 }
 
 /// Why there is no report.
@@ -83,6 +96,8 @@ pub(crate) enum ReportError {
     },
     #[error("{path}, line {line}: not question, figure, series, place, round and value")]
     Samples { path: PathBuf, line: usize },
+    #[error("{path} has no place marked `{marker}`")]
+    NoPlace { path: PathBuf, marker: String },
     #[error("--repeats, --keys, --rows and --threads must be at least 1")]
     Zero,
 }
@@ -124,27 +139,38 @@ pub(crate) fn run(options: &Options) -> Result<(), ReportError> {
     }
     let wanted = |id: &str| options.only.is_empty() || options.only.iter().any(|name| name == id);
     let kept = options.out.join("samples.tsv");
-    let mut samples = if options.keep && kept.exists() {
+    let mut samples = if options.render || (options.keep && kept.exists()) {
         Samples::read(&kept)?
     } else {
         Samples::default()
     };
-    let measured: Vec<_> = all.iter().filter(|question| wanted(question.id)).collect();
-    let steps = measured.iter().map(|question| run::steps(question, &sizes));
+    let programs = run::Programs {
+        pando: &options.pando,
+        single_core: options.single_core.as_deref(),
+    };
+    let measured: Vec<_> = all
+        .iter()
+        .filter(|question| wanted(question.id) && !options.render)
+        .collect();
+    let steps = measured
+        .iter()
+        .map(|question| run::steps(question, &sizes, programs));
     let mut progress = Progress::new(steps.sum());
     for question in &measured {
         samples.forget(question.id);
-        run::measure(
-            question,
-            &sizes,
-            &options.pando,
-            &mut samples,
-            &mut progress,
-        );
+        run::measure(question, &sizes, programs, &mut samples, &mut progress);
         // After each question, so that an interrupted run leaves what it has.
         write(options, &sizes, &all, &samples)?;
     }
     progress.end();
+    if options.render {
+        write(options, &sizes, &all, &samples)?;
+    }
+    if let Some(directory) = &options.docs {
+        let machine = machine::Machine::here(&options.pando, &sizes);
+        let blocks = markdown::blocks(&all, &samples, &machine, &sizes);
+        docs::refresh(directory, &blocks)?;
+    }
     println!("{}", options.out.join("report.html").display());
     Ok(())
 }
@@ -160,10 +186,14 @@ fn write(
         move |source| ReportError::Write { path, source }
     };
     std::fs::create_dir_all(&options.out).map_err(failed(&options.out))?;
-    let machine = machine::Machine::here(&options.pando);
+    let machine = machine::Machine::here(&options.pando, sizes);
     for (name, text) in [
         ("report.html", html::page(all, samples, &machine, sizes)),
         ("report.json", json::document(all, samples, &machine)),
+        (
+            "report.md",
+            markdown::document(all, samples, &machine, sizes),
+        ),
         ("samples.tsv", samples.to_text()),
     ] {
         let path = options.out.join(name);

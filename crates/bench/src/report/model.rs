@@ -50,6 +50,8 @@ pub(crate) struct Question {
     pub(crate) panels: Vec<Panel>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) comparisons: Vec<Comparison>,
+    /// The shapes of a paper's figure and of ours, in one plot.
+    pub(crate) shapes: Vec<Shape>,
 }
 
 /// One figure of a question's cells, plotted.
@@ -62,6 +64,9 @@ pub(crate) struct Panel {
     pub(crate) chart: Chart,
     /// Whether less is better.
     pub(crate) less_is_better: bool,
+    /// Figures that stand side by side as places, with their labels, instead of the places of the
+    /// cells. `figure` is unused then.
+    pub(crate) figures: Vec<(&'static str, &'static str)>,
 }
 
 /// How a panel is drawn.
@@ -84,8 +89,11 @@ pub(crate) struct Cell {
 /// How a cell is measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
-    /// By this tool in a process of its own, with these arguments after `cell`.
+    /// By this tool in a process of its own, with these arguments.
     Process(Vec<String>),
+    /// The same by the build of this tool whose trees are for one thread each
+    /// (`--cfg pando_single`).
+    SingleCore(Vec<String>),
     /// A server started for the cell, under the load of these options.
     Wire { peer: Peer, options: Vec<String> },
 }
@@ -94,6 +102,8 @@ pub(crate) enum Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Pando,
+    /// Our memcached port.
+    PandoMemcached,
     Redis,
     Memcached,
 }
@@ -107,7 +117,59 @@ pub(crate) struct Comparison {
     pub(crate) figure: &'static str,
     /// Series and place.
     pub(crate) above: (String, String),
+    /// Nothing where `figure` is a ratio already.
     pub(crate) below: (String, String),
+}
+
+/// What a paper's figure and ours look like: ratios over the same places.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) title: String,
+    pub(crate) unit: &'static str,
+    pub(crate) chart: Chart,
+    /// The figure that our ratios are made of.
+    pub(crate) figure: &'static str,
+    pub(crate) series: Vec<(&'static str, Vec<(String, Point)>)>,
+}
+
+/// A ratio at one place.
+#[derive(Clone, Debug)]
+pub(crate) enum Point {
+    /// As a paper's text has it: least and most.
+    Stated(f64, f64),
+    /// Of two measurements here: series and place.
+    Here {
+        above: (String, String),
+        below: (String, String),
+    },
+}
+
+impl Panel {
+    /// Where the value of a series at a place of this panel is kept.
+    pub(crate) fn name<'n>(
+        &'n self,
+        question: &'n Question,
+        series: &'n str,
+        place: &'n str,
+    ) -> [&'n str; 4] {
+        let labelled = self.figures.iter().find(|(_, label)| *label == place);
+        match labelled {
+            Some((figure, _)) => {
+                let only = question.cells.first().map_or("", |cell| &cell.place);
+                [question.id, figure, series, only]
+            }
+            None => [question.id, self.figure, series, place],
+        }
+    }
+
+    /// The places of this panel.
+    pub(crate) fn places<'q>(&'q self, question: &'q Question) -> Vec<&'q str> {
+        if self.figures.is_empty() {
+            question.places()
+        } else {
+            self.figures.iter().map(|(_, label)| *label).collect()
+        }
+    }
 }
 
 impl Question {

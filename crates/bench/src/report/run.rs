@@ -1,22 +1,42 @@
 //! Measures the cells of questions in turns.
 
 use std::path::Path;
+use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::model::{Cell, Job, Peer, Question, Sizes};
-use super::progress::Progress;
 use super::samples::Samples;
 use crate::load;
+use crate::progress::Progress;
 use crate::servers::{Server, bound_to_this_process};
 
 /// Core of the servers; the client has the others, where there are others.
 const SERVER_CORE: usize = 0;
 const SERVER_CPU: &str = "0";
 
+/// The figure of a server's memory after a measurement.
+pub(super) const RESIDENT: &str = "resident MB";
+
+/// What the cells need beside this tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programs<'p> {
+    /// Our server.
+    pub(super) pando: &'p Path,
+    /// This tool with trees for one thread each; without it their cells are left out.
+    pub(super) single_core: Option<&'p Path>,
+}
+
+impl Programs<'_> {
+    fn has(self, cell: &Cell) -> bool {
+        self.single_core.is_some() || !matches!(cell.job, Job::SingleCore(_))
+    }
+}
+
 /// Measurements that a question takes.
-pub(super) fn steps(question: &Question, sizes: &Sizes) -> usize {
-    question.cells.len() * sizes.repeats
+pub(super) fn steps(question: &Question, sizes: &Sizes, programs: Programs<'_>) -> usize {
+    let cells = question.cells.iter().filter(|cell| programs.has(cell));
+    cells.count() * sizes.repeats
 }
 
 /// Round by round, every cell of a question. A cell that cannot be measured is noted and not tried
@@ -24,18 +44,22 @@ pub(super) fn steps(question: &Question, sizes: &Sizes) -> usize {
 pub(super) fn measure(
     question: &Question,
     sizes: &Sizes,
-    pando: &Path,
+    programs: Programs<'_>,
     samples: &mut Samples,
     progress: &mut Progress,
 ) {
+    let start = Instant::now();
     let mut broken = Vec::new();
     for round in 0..sizes.repeats {
         for (index, cell) in question.cells.iter().enumerate() {
+            if !programs.has(cell) {
+                continue;
+            }
             progress.step(&format!("{} {} {}", question.id, cell.series, cell.place));
             if broken.contains(&index) {
                 continue;
             }
-            match figures(cell, pando) {
+            match figures(cell, programs) {
                 Ok(figures) => {
                     for (figure, value) in figures {
                         let name = [question.id, &figure, &cell.series, &cell.place];
@@ -50,20 +74,27 @@ pub(super) fn measure(
             }
         }
     }
+    let seconds = start.elapsed().as_secs_f64();
+    samples.seconds.insert(question.id.into(), seconds);
 }
 
 /// What a cell measures once, or why it cannot.
-fn figures(cell: &Cell, pando: &Path) -> Result<Vec<(String, f64)>, String> {
+fn figures(cell: &Cell, programs: Programs<'_>) -> Result<Vec<(String, f64)>, String> {
     match &cell.job {
-        Job::Process(arguments) => process(arguments),
-        Job::Wire { peer, options } => wire(*peer, options, pando),
+        Job::Process(arguments) => {
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            process(&program, arguments)
+        }
+        Job::SingleCore(arguments) => match programs.single_core {
+            Some(program) => process(program, arguments),
+            None => Err("needs --single-core".into()),
+        },
+        Job::Wire { peer, options } => wire(*peer, options, programs.pando),
     }
 }
 
-fn process(arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+fn process(program: &Path, arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
     let output = bound_to_this_process(&program.display().to_string())
-        .arg("cell")
         .args(arguments)
         .output()
         .map_err(|error| error.to_string())?;
@@ -76,8 +107,10 @@ fn process(arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
         .lines()
         .filter_map(|line| {
             let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
+            Some((name.to_owned(), value.parse::<f64>().ok()?))
         })
+        // What took no time by the clock has no rate.
+        .filter(|(_, value)| value.is_finite())
         .collect();
     if figures.is_empty() {
         return Err("no figures".into());
@@ -88,12 +121,19 @@ fn process(arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
 fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Vec<(String, f64)>, String> {
     let server = match peer {
         Peer::Pando => Server::pando(pando, SERVER_CPU, &[]),
+        Peer::PandoMemcached => Server::pando_memcached(pando, SERVER_CPU),
         Peer::Redis => Server::redis(SERVER_CPU),
         Peer::Memcached => Server::memcached(SERVER_CPU),
     };
     let server = server.map_err(|error| error.to_string())?;
     let before = leave_the_server_alone();
     let figures = load::figures_of(server.port, options).map_err(|error| error.to_string());
+    let figures = figures.map(|mut figures| {
+        if let Ok(bytes) = server.resident_bytes() {
+            figures.push((RESIDENT.into(), bytes as f64 / 1e6));
+        }
+        figures
+    });
     if let Some(before) = before {
         // What is measured next may use every core; where it may not, it runs on those left.
         let _ = sched_setaffinity(None, &before);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::ReportError;
+use super::model::Comparison;
 use crate::figures::Spread;
 
 /// Where a value belongs.
@@ -16,10 +17,13 @@ pub(super) struct Samples {
     values: BTreeMap<Name, BTreeMap<usize, f64>>,
     /// By question: what was skipped, and why.
     pub(super) notes: BTreeMap<String, Vec<String>>,
+    /// By question: the seconds that its measurements took.
+    pub(super) seconds: BTreeMap<String, f64>,
 }
 
-/// The figure under which notes are kept in the file.
+/// The figures under which notes and times are kept in the file.
 const NOTE: &str = "note";
+const SECONDS: &str = "seconds";
 
 impl Samples {
     pub(super) fn put(&mut self, cell: [&str; 4], round: usize, value: f64) {
@@ -40,6 +44,7 @@ impl Samples {
     pub(super) fn forget(&mut self, question: &str) {
         self.values.retain(|name, _| name.0 != question);
         self.notes.remove(question);
+        self.seconds.remove(question);
     }
 
     fn rounds(&self, cell: [&str; 4]) -> Option<&BTreeMap<usize, f64>> {
@@ -64,6 +69,21 @@ impl Samples {
         (!ratios.is_empty()).then(|| Spread::of(ratios))
     }
 
+    /// What a paper's statement is here.
+    pub(super) fn of_comparison(&self, question: &str, comparison: &Comparison) -> Option<Spread> {
+        let Comparison {
+            figure,
+            above,
+            below,
+            ..
+        } = comparison;
+        let above = [question, figure, &above.0, &above.1];
+        if below.0.is_empty() {
+            return self.spread(above);
+        }
+        self.ratio(above, [question, figure, &below.0, &below.1])
+    }
+
     /// One line per value, fields separated by tabs.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
@@ -74,6 +94,9 @@ impl Samples {
                     "{question}\t{figure}\t{series}\t{place}\t{round}\t{value}"
                 );
             }
+        }
+        for (question, seconds) in &self.seconds {
+            let _ = writeln!(text, "{question}\t{SECONDS}\t\t\t0\t{seconds:.1}");
         }
         for (question, notes) in &self.notes {
             for note in notes {
@@ -104,10 +127,12 @@ impl Samples {
             };
             let round = round.parse().map_err(|_| broken())?;
             let value = value.parse().map_err(|_| broken())?;
-            if figure == NOTE {
-                samples.note(question, series);
-            } else {
-                samples.put([question, figure, series, place], round, value);
+            match figure {
+                NOTE => samples.note(question, series),
+                SECONDS => {
+                    samples.seconds.insert(question.into(), value);
+                }
+                _ => samples.put([question, figure, series, place], round, value),
             }
         }
         Ok(samples)
@@ -141,6 +166,7 @@ mod tests {
         let mut samples = Samples::default();
         samples.put(["q", "get, million/s", "a b", "δ 1"], 3, 1.25);
         samples.note("q", "redis-server is not installed");
+        samples.seconds.insert("q".into(), 61.5);
         let directory = std::env::temp_dir().join(format!("samples-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("samples.tsv");

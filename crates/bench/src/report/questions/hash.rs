@@ -1,6 +1,9 @@
 //! Questions about the hash engine: the Mercury paper's §4, in process.
 
-use super::{Chart, GET, PUT, Question, Sizes, comparison, panel, process, thousands};
+use super::{
+    Cell, Chart, Comparison, GET, Job, PUT, Panel, Question, Sizes, comparison, panel, process,
+    thousands, words,
+};
 
 const FIGURE: &str = "operations, million/s";
 
@@ -18,7 +21,8 @@ pub(super) fn locks(sizes: &Sizes) -> Question {
         }
         for target in ["pando-mercury"].iter().chain(&LOCKS).chain(&PEERS) {
             let arguments = format!(
-                "points --target {target} --keys {keys} --shape fixed --threads {threads} --seed 1"
+                "points --target {target} --keys {keys} --shape fixed --threads {threads} --seed 1 \
+                 --until get"
             );
             cells.push(process(target, &threads.to_string(), &arguments));
         }
@@ -62,6 +66,7 @@ pub(super) fn locks(sizes: &Sizes) -> Question {
                 ("pando-mercury", "1"),
             ),
         ],
+        shapes: Vec::new(),
     }
 }
 
@@ -98,5 +103,72 @@ pub(super) fn ycsb(sizes: &Sizes) -> Question {
         panels: vec![panel(FIGURE, "Operations", "million/s", Chart::Bars)],
         cells,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
+    }
+}
+
+/// Names of `hash-one`'s targets and what they are called here.
+const EXPANDED: [(&str, &str); 4] = [
+    ("mercury", "pando-mercury"),
+    ("mercury-ttas", LOCKS[0]),
+    ("mercury-mutex", LOCKS[1]),
+    ("mercury-rwlock", LOCKS[2]),
+];
+
+pub(super) fn expansion(sizes: &Sizes) -> Question {
+    let keys = sizes.keys;
+    let cells = EXPANDED
+        .iter()
+        .map(|(target, name)| Cell {
+            series: (*name).into(),
+            place: "gets".into(),
+            job: Job::Process(words(&format!(
+                "hash-one --target {target} --keys {keys} --operations {} --threads 1",
+                keys.min(1_000_000)
+            ))),
+        })
+        .collect();
+    let lost = |name: &str| Comparison {
+        what: format!("{name}: gets while the table expands, over those before"),
+        paper: "0.91×",
+        figure: "during over before",
+        above: (name.into(), "gets".into()),
+        below: (String::new(), String::new()),
+    };
+    Question {
+        id: "mercury-6",
+        title: "Gets while the table expands (Mercury, §4.1)",
+        asks: "What do reads lose while another thread moves the buckets?",
+        method: format!(
+            "About {} keys of 8 bytes; one thread gets, another is there throughout and moves \
+             buckets only while the table doubles: off before, on, off after.",
+            thousands(keys)
+        ),
+        place: "",
+        panels: vec![
+            Panel {
+                figures: vec![
+                    ("gets before expansion", "expansion off: before"),
+                    ("gets during expansion", "expansion on"),
+                    ("gets after expansion", "expansion off: after"),
+                ],
+                ..panel("gets", "Gets of one thread", "million/s", Chart::Bars)
+            },
+            Panel {
+                figures: vec![
+                    ("during over before", "over before"),
+                    ("during over after", "over after"),
+                ],
+                ..panel(
+                    "ratio",
+                    "Gets while it expands",
+                    "times the gets when it does not",
+                    Chart::Bars,
+                )
+            },
+        ],
+        cells,
+        comparisons: EXPANDED.iter().map(|(_, name)| lost(name)).collect(),
+        shapes: Vec::new(),
     }
 }

@@ -1,11 +1,12 @@
 //! The questions of a report, one file per group.
 
 mod hash;
+pub(super) mod redis;
 mod rows;
 mod tree;
 mod wire;
 
-use super::model::{Cell, Chart, Comparison, Job, Panel, Question, Sizes};
+use super::model::{Cell, Chart, Comparison, Job, Panel, Point, Question, Shape, Sizes};
 
 /// All questions, in the order of the page.
 pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
@@ -18,10 +19,12 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
         tree::skew(sizes),
         hash::locks(sizes),
         hash::ycsb(sizes),
+        hash::expansion(sizes),
         rows::mycsb(sizes),
         rows::ycsb(sizes),
         rows::distributions(sizes),
         rows::fields(sizes),
+        redis::redis(sizes),
         wire::paper(sizes),
         wire::ycsb(sizes),
         wire::latency(sizes),
@@ -38,6 +41,7 @@ fn panel(figure: &'static str, title: &str, unit: &'static str, chart: Chart) ->
         unit,
         chart,
         less_is_better: false,
+        figures: Vec::new(),
     }
 }
 
@@ -46,8 +50,29 @@ fn process(series: &str, place: &str, arguments: &str) -> Cell {
     Cell {
         series: series.into(),
         place: place.into(),
-        job: Job::Process(arguments.split(' ').map(String::from).collect()),
+        job: Job::Process(words(&format!("cell {arguments}"))),
     }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(String::from).collect()
+}
+
+/// The ratio of two cells: series and place of each.
+fn here(above: (&str, &str), below: (&str, &str)) -> Point {
+    let own = |(series, place): (&str, &str)| (series.to_owned(), place.to_owned());
+    Point::Here {
+        above: own(above),
+        below: own(below),
+    }
+}
+
+/// Ratios as a paper's text has them.
+fn stated(points: &[(&str, f64, f64)]) -> Vec<(String, Point)> {
+    let point = |(place, least, most): &(&str, f64, f64)| {
+        ((*place).to_owned(), Point::Stated(*least, *most))
+    };
+    points.iter().map(point).collect()
 }
 
 /// A paper's statement on `figure` of two cells.
@@ -68,7 +93,7 @@ fn comparison(
     }
 }
 
-fn thousands(count: usize) -> String {
+pub(super) fn thousands(count: usize) -> String {
     match count {
         0..1000 => count.to_string(),
         1000..1_000_000 => format!("{} thousand", count as f64 / 1e3),
@@ -95,11 +120,19 @@ mod tests {
                     comparison.what
                 );
                 assert!(
-                    has(&comparison.below),
+                    comparison.below.0.is_empty() || has(&comparison.below),
                     "{}: {}",
                     question.id,
                     comparison.what
                 );
+            }
+            for (name, points) in question.shapes.iter().flat_map(|shape| &shape.series) {
+                for (place, point) in points {
+                    if let Point::Here { above, below } = point {
+                        let both = has(above) && has(below);
+                        assert!(both, "{}: {name} at {place}", question.id);
+                    }
+                }
             }
         }
     }

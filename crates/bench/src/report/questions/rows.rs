@@ -53,6 +53,7 @@ pub(super) fn mycsb(sizes: &Sizes) -> Question {
         panels: vec![panel(FIGURE, "Operations", "million/s", Chart::Bars)],
         cells: all,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }
 
@@ -82,6 +83,7 @@ pub(super) fn ycsb(sizes: &Sizes) -> Question {
         panels: vec![panel(FIGURE, "Operations", "million/s", Chart::Bars)],
         cells: all,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }
 
@@ -108,6 +110,7 @@ pub(super) fn distributions(sizes: &Sizes) -> Question {
         )],
         cells: all,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }
 
@@ -139,5 +142,6 @@ pub(super) fn fields(sizes: &Sizes) -> Question {
         )],
         cells: all,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }

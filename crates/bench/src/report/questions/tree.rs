@@ -1,6 +1,9 @@
 //! Questions about the tree: the Masstree paper's §6, in process.
 
-use super::{Chart, GET, PUT, Panel, Question, Sizes, comparison, panel, process, thousands};
+use super::{
+    Cell, Chart, GET, Job, PUT, Panel, Question, Shape, Sizes, comparison, here, panel, process,
+    stated, thousands, words,
+};
 
 const ORDERED: [&str; 6] = [
     "pando-masstree",
@@ -65,6 +68,7 @@ pub(super) fn decimal(sizes: &Sizes) -> Question {
             })
             .collect(),
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }
 
@@ -166,6 +170,44 @@ pub(super) fn ladder(sizes: &Sizes) -> Question {
                 RUNGS[7].1,
             ),
         ],
+        shapes: vec![Shape {
+            title: "Gets, the paper's steps and ours".into(),
+            unit: "times + integer comparison",
+            chart: Chart::Bars,
+            figure: GET,
+            series: vec![
+                // The text's factors, multiplied; it gives ranges over gets and puts.
+                (
+                    "the paper, 16 cores",
+                    stated(&[
+                        (RUNGS[1].1, 1.0, 1.0),
+                        (RUNGS[2].1, 1.41, 1.44),
+                        (RUNGS[4].1, 1.54, 1.89),
+                        (RUNGS[6].1, 1.60, 2.04),
+                    ]),
+                ),
+                (
+                    "here",
+                    RUNGS[..7]
+                        .iter()
+                        .map(|(_, name)| {
+                            let point = here((name, "rung"), (RUNGS[1].1, "rung"));
+                            ((*name).to_owned(), point)
+                        })
+                        .collect(),
+                ),
+            ],
+        }],
+    }
+}
+
+/// Our engine compiled for one thread.
+const SINGLE: &str = "pando-masstree, one core";
+
+fn single_core(series: &str, place: &str, arguments: &str) -> Cell {
+    Cell {
+        job: Job::SingleCore(words(&format!("cell {arguments}"))),
+        ..process(series, place, arguments)
     }
 }
 
@@ -176,7 +218,8 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
         .chain(&HASHED)
         .map(|target| {
             let arguments = format!(
-                "points --target {target} --keys {keys} --shape digits --threads 1 --seed 1"
+                "points --target {target} --keys {keys} --shape digits --threads 1 --seed 1 \
+                 --until get"
             );
             process(target, "8 digits", &arguments)
         })
@@ -189,6 +232,12 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
         let arguments = format!("ladder --rung {rung} --keys {keys} --shape digits --threads 1");
         cells.push(process(name, "8 digits", &arguments));
     }
+    let arguments = format!("--keys {keys} --shape digits --threads 1 --seed 1 --until get");
+    cells.push(single_core(
+        SINGLE,
+        "8 digits",
+        &format!("points --target pando-masstree {arguments}"),
+    ));
     let place = "8 digits";
     Question {
         id: "flexibility",
@@ -196,7 +245,8 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
         asks: "How much would fixed keys, a single core or no order gain?",
         method: format!(
             "{} keys of 8 digits, one thread. The B-trees are the last before Masstree in \
-             figure 8; congee is an adaptive radix tree for 8-byte keys.",
+             figure 8; congee is an adaptive radix tree for 8-byte keys. The single-core Masstree \
+             is our engine compiled without locks, version checks and fences.",
             thousands(keys)
         ),
         place: "",
@@ -214,6 +264,20 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
                 ("pando-masstree", place),
             ),
             comparison(
+                "Masstree without locks, versions and fences, puts",
+                "1.13×",
+                PUT,
+                (SINGLE, place),
+                ("pando-masstree", place),
+            ),
+            comparison(
+                "The same, gets",
+                "not in the paper",
+                GET,
+                (SINGLE, place),
+                ("pando-masstree", place),
+            ),
+            comparison(
                 "Without locks and versions, puts (ladder's B-tree)",
                 "1.13× (Masstree)",
                 PUT,
@@ -228,13 +292,17 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
                 ("pando-masstree", place),
             ),
         ],
+        shapes: Vec::new(),
     }
 }
+
+/// Bytes of the keys of figure 9.
+const LENGTHS: [usize; 6] = [8, 16, 24, 32, 40, 48];
 
 pub(super) fn prefix(sizes: &Sizes) -> Question {
     let Sizes { keys, threads, .. } = *sizes;
     let mut cells = Vec::new();
-    for bytes in [8, 16, 24, 32, 40, 48] {
+    for bytes in LENGTHS {
         for target in &ORDERED[..4] {
             let arguments = format!(
                 "prefix --target {target} --key-bytes {bytes} --keys {keys} --threads {threads}"
@@ -290,6 +358,29 @@ pub(super) fn prefix(sizes: &Sizes) -> Question {
                 ("pando-masstree", "8"),
             ),
         ],
+        shapes: vec![Shape {
+            title: "Masstree over a B-tree".into(),
+            unit: "times the B-tree's gets",
+            chart: Chart::Lines,
+            figure: GET,
+            series: vec![
+                (
+                    "here",
+                    LENGTHS
+                        .iter()
+                        .map(|bytes| {
+                            let bytes = bytes.to_string();
+                            let point = here(("pando-masstree", &bytes), ("btree-lock", &bytes));
+                            (bytes, point)
+                        })
+                        .collect(),
+                ),
+                (
+                    "the paper, 16 cores (its text names two lengths)",
+                    stated(&[("16", 1.4, 1.4), ("48", 3.4, 3.4)]),
+                ),
+            ],
+        }],
     }
 }
 
@@ -304,16 +395,17 @@ pub(super) fn threads(sizes: &Sizes) -> Question {
     for count in &counts {
         for target in ["pando-masstree", "masstree-crate", "btree-lock", "papaya"] {
             let arguments = format!(
-                "points --target {target} --keys {keys} --shape decimal --threads {count} --seed 1"
+                "points --target {target} --keys {keys} --shape decimal --threads {count} --seed 1 \
+                 --until get"
             );
             cells.push(process(target, &count.to_string(), &arguments));
         }
     }
     let most = counts.last().map_or(String::new(), ToString::to_string);
-    let over = |what: &str, figure| {
+    let over = |what: &str, paper, figure| {
         comparison(
             &format!("{what}, {most} threads over one"),
-            "12.6× at 16 cores",
+            paper,
             figure,
             ("pando-masstree", &most),
             ("pando-masstree", "1"),
@@ -333,15 +425,47 @@ pub(super) fn threads(sizes: &Sizes) -> Question {
             panel(GET, "Gets, all threads together", "million/s", Chart::Lines),
             panel(PUT, "Puts, all threads together", "million/s", Chart::Lines),
         ],
-        comparisons: vec![over("Gets", GET), over("Puts", PUT)],
+        comparisons: vec![
+            over("Gets", "12.7× at 16 cores", GET),
+            over("Puts", "12.5× at 16 cores", PUT),
+        ],
+        shapes: vec![Shape {
+            title: "Gets over one thread's".into(),
+            unit: "times one thread",
+            chart: Chart::Lines,
+            figure: GET,
+            series: vec![
+                (
+                    "the paper (its text names two counts)",
+                    stated(&[("1", 1.0, 1.0), ("16", 12.7, 12.7)]),
+                ),
+                (
+                    "here",
+                    counts
+                        .iter()
+                        .map(|count| {
+                            let count = count.to_string();
+                            let point = here(("pando-masstree", &count), ("pando-masstree", "1"));
+                            (count, point)
+                        })
+                        .collect(),
+                ),
+            ],
+        }],
         cells,
     }
 }
 
+/// Skewness of figure 11.
+const DELTAS: [usize; 6] = [0, 1, 3, 5, 7, 9];
+
+/// The paper's hard-partitioned variant.
+const PARTITIONED: &str = "a tree for one core per thread";
+
 pub(super) fn skew(sizes: &Sizes) -> Question {
     let Sizes { keys, threads, .. } = *sizes;
     let mut cells = Vec::new();
-    for delta in [0, 1, 3, 5, 7, 9] {
+    for delta in DELTAS {
         for (series, flag) in [
             ("one shared tree", ""),
             ("a tree per thread", " --partitioned"),
@@ -349,6 +473,9 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
             let arguments = format!("skew --delta {delta} --keys {keys} --threads {threads}{flag}");
             cells.push(process(series, &delta.to_string(), &arguments));
         }
+        let arguments =
+            format!("skew --delta {delta} --keys {keys} --threads {threads} --partitioned");
+        cells.push(single_core(PARTITIONED, &delta.to_string(), &arguments));
     }
     Question {
         id: "figure-11",
@@ -357,7 +484,8 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
         method: format!(
             "{} decimal keys in {threads} partitions on {threads} threads, gets; the last \
              partition gets δ times more requests than another. A partitioned run ends with its \
-             slowest thread. The partitions' trees are the concurrent engine. The paper has 16 \
+             slowest thread. `{PARTITIONED}` is the paper's variant, our engine compiled without \
+             locks, version checks and fences. The paper has 16 \
              partitions, where δ = 9 leaves 80 % of the cores idle; with {threads} the loss is \
              smaller: the hot one gets (1 + δ) of {threads} + δ parts.",
             thousands(keys)
@@ -374,6 +502,13 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
                 ("one shared tree", "0"),
             ),
             comparison(
+                "A tree for one core per thread over one tree, δ = 0",
+                "1.5×",
+                GET,
+                (PARTITIONED, "0"),
+                ("one shared tree", "0"),
+            ),
+            comparison(
                 "One tree over a tree per thread, δ = 9",
                 "3.5× (16 partitions)",
                 GET,
@@ -381,5 +516,29 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
                 ("a tree per thread", "9"),
             ),
         ],
+        shapes: vec![Shape {
+            title: "One tree over a tree per thread".into(),
+            unit: "times the partitioned gets",
+            chart: Chart::Lines,
+            figure: GET,
+            series: vec![
+                (
+                    "here",
+                    DELTAS
+                        .iter()
+                        .map(|delta| {
+                            let delta = delta.to_string();
+                            let partitioned = ("a tree per thread", delta.as_str());
+                            let point = here(("one shared tree", &delta), partitioned);
+                            (delta, point)
+                        })
+                        .collect(),
+                ),
+                (
+                    "the paper, 16 partitions (its text names two)",
+                    stated(&[("0", 1.0 / 1.5, 1.0 / 1.5), ("9", 3.5, 3.5)]),
+                ),
+            ],
+        }],
     }
 }

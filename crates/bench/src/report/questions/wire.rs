@@ -2,7 +2,9 @@
 //! set rate.
 
 use super::super::model::Peer;
-use super::{Cell, Chart, Comparison, Job, Panel, Question, Sizes, comparison, panel};
+use super::{
+    Cell, Chart, Comparison, Job, Panel, Question, Shape, Sizes, comparison, here, panel, stated,
+};
 
 const RATE: &str = "thousand requests/s";
 const CPU: &str = "server CPU s per million";
@@ -46,13 +48,28 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-/// Cells of both servers; only ours where the workload needs ranges over keys.
+/// Cells of both servers. Redis has no ranges over keys: there an index beside them and a script.
 fn both(sizes: &Sizes, place: &str, more: &str, ranges: bool) -> Vec<Cell> {
     PEERS
         .iter()
-        .filter(|(_, peer)| !ranges || *peer == Peer::Pando)
-        .map(|(series, peer)| cell(sizes, series, *peer, place, more))
+        .map(|(series, peer)| {
+            let index = ranges && *peer == Peer::Redis;
+            let more = if index {
+                format!("{more} --ranges sorted-set")
+            } else {
+                more.to_owned()
+            };
+            cell(sizes, series, *peer, place, &more)
+        })
         .collect()
+}
+
+/// Cells of the servers that speak memcached's protocol.
+fn over_memcached(sizes: &Sizes, place: &str, more: &str) -> [Cell; 2] {
+    [(PORT, Peer::PandoMemcached), ("memcached", Peer::Memcached)].map(|(series, peer)| {
+        let more = format!("{more} --protocol memcached");
+        cell(sizes, series, peer, place, &more)
+    })
 }
 
 fn over_redis(what: &str, paper: &'static str, place: &str) -> Comparison {
@@ -63,6 +80,33 @@ fn over_redis(what: &str, paper: &'static str, place: &str) -> Comparison {
         ("pando", place),
         ("redis", place),
     )
+}
+
+const MULTI: &str = "multi-get of 32";
+const PORT: &str = "pando, memcached port";
+
+/// Ratios to a peer: the paper's (one core for get and put, 16 for rows) and ours.
+fn shape(
+    title: &str,
+    unit: &'static str,
+    peer: &'static str,
+    paper: &[(&'static str, f64)],
+) -> Shape {
+    let theirs: Vec<_> = paper
+        .iter()
+        .map(|(place, ratio)| (*place, *ratio, *ratio))
+        .collect();
+    let ours = paper.iter().map(|(place, _)| {
+        let point = here(("pando", place), (peer, place));
+        ((*place).to_owned(), point)
+    });
+    Shape {
+        title: title.into(),
+        unit,
+        chart: Chart::Bars,
+        figure: RATE,
+        series: vec![("the paper", stated(&theirs)), ("here", ours.collect())],
+    }
 }
 
 pub(super) fn paper(sizes: &Sizes) -> Question {
@@ -79,19 +123,23 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
         let depth = if ranges { 4 } else { 32 };
         let more = format!("--workload {workload} --pipeline {depth}");
         cells.extend(both(sizes, place, &more, ranges));
-        if workload.starts_with("decimal") {
-            let more = format!("{more} --protocol memcached");
-            cells.push(cell(sizes, "memcached", Peer::Memcached, place, &more));
+        if workload.starts_with("decimal") || workload == "mycsb-c" {
+            cells.extend(over_memcached(sizes, place, &more));
         }
     }
+    let more = "--workload decimal-get --multi-get 32";
+    cells.extend(both(sizes, MULTI, more, false));
+    cells.extend(over_memcached(sizes, MULTI, more));
     Question {
         id: "figure-13",
         title: "Servers on the paper's workloads (figure 13)",
         asks: "How fast is the server, beside Redis and memcached?",
         method: format!(
             "{} keys or rows, 32 requests in a pipeline (4 for E). {METHOD} Rows are hashes on \
-             both sides; Redis cannot range over keys (E), memcached \
-             has no rows. The paper's figures are for one core \
+             both sides; memcached has rows as one value, where they are only read (C). Redis \
+             cannot range over keys: in E it keeps a sorted set of them, and a script takes keys \
+             from there, then a field of each. The multi-get is one request for 32 keys, not \
+             pipelined: MGET, or memcached's get. The paper's figures are for one core \
              (get, put) or 16 cores against 16 Redis processes (MYCSB), over a network.",
             super::thousands(sizes.rows)
         ),
@@ -115,9 +163,55 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
                 ("pando", "put"),
                 ("memcached", "put"),
             ),
+            comparison(
+                "get: the memcached port over memcached",
+                "1.19× (1 core)",
+                RATE,
+                (PORT, "get"),
+                ("memcached", "get"),
+            ),
+            comparison(
+                "multi-get of 32: the memcached port over memcached",
+                "not in the paper",
+                RATE,
+                (PORT, MULTI),
+                ("memcached", MULTI),
+            ),
             over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
             over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
             over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
+            comparison(
+                "MYCSB C: over memcached",
+                "1.87× (9.86 and 5.28 million/s)",
+                RATE,
+                ("pando", "MYCSB C"),
+                ("memcached", "MYCSB C"),
+            ),
+            over_redis("MYCSB E", "not run: no ranges", "MYCSB E"),
+        ],
+        shapes: vec![
+            shape(
+                "Over Redis, the paper and here",
+                "times Redis",
+                "redis",
+                &[
+                    ("get", 0.91 / 0.54),
+                    ("put", 0.60 / 0.28),
+                    ("MYCSB A", 6.05 / 2.13),
+                    ("MYCSB B", 8.90 / 2.69),
+                    ("MYCSB C", 9.86 / 2.70),
+                ],
+            ),
+            shape(
+                "Over memcached, the paper and here",
+                "times memcached",
+                "memcached",
+                &[
+                    ("get", 0.91 / 0.77),
+                    ("put", 0.60 / 0.11),
+                    ("MYCSB C", 9.86 / 5.28),
+                ],
+            ),
         ],
     }
 }
@@ -143,13 +237,15 @@ pub(super) fn ycsb(sizes: &Sizes) -> Question {
         asks: "How fast is the server, beside Redis, on YCSB's core workloads?",
         method: format!(
             "{} rows of ten 100-byte fields as hashes (HGETALL, HSET; KRANGE for E), 16 requests \
-             in a pipeline (2 for E). {METHOD} Redis cannot range over keys (E).",
+             in a pipeline (2 for E). {METHOD} For E Redis keeps a sorted set of all keys, which \
+             inserts add to, and a script takes keys from there, then each row.",
             super::thousands(sizes.rows)
         ),
         place: "",
         panels: panels(),
         cells,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }
 
@@ -183,5 +279,6 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
         ],
         cells,
         comparisons: Vec::new(),
+        shapes: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ const WIDTH: usize = 30;
 
 /// Counts steps and says how long they take.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     start: Instant,
     done: usize,
     total: usize,
@@ -15,7 +15,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(total: usize) -> Self {
+    pub(crate) fn new(total: usize) -> Self {
         Self {
             start: Instant::now(),
             done: 0,
@@ -25,7 +25,7 @@ impl Progress {
     }
 
     /// Says what comes next. Without a terminal, one line per tenth of the work.
-    pub(super) fn step(&mut self, what: &str) {
+    pub(crate) fn step(&mut self, what: &str) {
         let tenth = |done: usize| done * 10 / self.total.max(1);
         if self.terminal {
             eprint!("\r\x1b[K{}  {what}", self.line());
@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// Says how long everything took.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let clear = if self.terminal { "\r\x1b[K" } else { "" };
         let taken = clock(self.start.elapsed());
         eprintln!("{clear}{} measurements in {taken}", self.total);
