@@ -5,13 +5,15 @@
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
 //! process; `bars` sets the tree's goals beside what it reaches. `hash` does so for maps without
-//! key order. `hitrate` asks which share of reads a bounded cache answers. `report` answers every
-//! question on one page. `guard` compares two builds.
+//! key order. `hitrate` asks which share of reads a bounded cache answers. `memcached` drives the
+//! memcached port beside memcached. `report` answers every question on one page. `guard` compares
+//! two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod distribution;
 mod embedded;
 mod figures;
@@ -57,6 +59,8 @@ enum Question {
     Report(report::Options),
     /// Hits of bounded caches on the same traces, beside redis-server and memcached.
     Hitrate(hitrate::Options),
+    /// The memcached port beside memcached, and both engines over RESP, with the cheapest client.
+    Memcached(beside::Options),
     /// Two builds on a fixed set of cells; names regressions over 5 %.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Question::HashOne(options) => hash::run_one(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),
         Question::Hitrate(options) => hitrate::run(&options).map_err(Into::into),
+        Question::Memcached(options) => beside::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Sweep { scratch } => {
             guard::sweep(&scratch);

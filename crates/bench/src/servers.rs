@@ -133,6 +133,37 @@ impl Server {
         })
     }
 
+    /// memcached with so many threads.
+    pub(crate) fn memcached_of(cpu: &str, threads: usize) -> Result<Self, ServerError> {
+        let name = format!("memcached -t {threads}");
+        Self::start(&name, "memcached", cpu, |port| {
+            let line = format!("-p {port} -l 127.0.0.1 -U 0 -t {threads} -m 1024 -u root");
+            line.split(' ').map(Into::into).collect()
+        })
+    }
+
+    /// This project's server with an engine and so many workers, listening on `port_flag`'s port.
+    pub(crate) fn pando_of(
+        binary: &Path,
+        cpu: &str,
+        port_flag: &str,
+        engine: &str,
+        threads: usize,
+    ) -> Result<Self, ServerError> {
+        let name = format!("pando {engine}");
+        Self::start(&name, &binary.display().to_string(), cpu, |port| {
+            let other = if port_flag == "--port" {
+                ""
+            } else {
+                " --port 0"
+            };
+            let line = format!(
+                "--engine {engine} --threads {threads} --durability none{other} {port_flag} {port}"
+            );
+            line.split(' ').map(Into::into).collect()
+        })
+    }
+
     fn start(
         name: &str,
         program: &str,
@@ -214,6 +245,22 @@ impl Server {
     /// CPU time of all its threads so far (10 ms resolution).
     pub(crate) fn cpu_time(&self) -> Result<CpuTime, ServerError> {
         cpu_time_of(self.process.id())
+    }
+
+    /// Seconds for which its threads have run, to the nanosecond.
+    pub(crate) fn scheduled_seconds(&self) -> Result<f64, ServerError> {
+        let process = self.process.id();
+        let failed = |source| ServerError::Accounting { process, source };
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_err(failed)?;
+        let mut nanoseconds = 0;
+        for thread in threads {
+            let path = thread.map_err(failed)?.path().join("schedstat");
+            let text = std::fs::read_to_string(path).map_err(failed)?;
+            let first = text.split(' ').next().and_then(|it| it.parse::<u64>().ok());
+            nanoseconds +=
+                first.ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))?;
+        }
+        Ok(nanoseconds as f64 / 1e9)
     }
 
     /// Resident memory in bytes.
