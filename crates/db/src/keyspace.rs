@@ -10,8 +10,8 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_durability::log::LogSession;
 use pando_engine::{
-    Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, LogEpoch, Point,
-    Pressure, Probe, StringRef, TreeId, ValueRef, ValueVersion,
+    Attributes, BodyRef, CommitHook, Deadline, Decision, Direction, HashRef, Key, Point, Pressure,
+    Probe, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 use crate::clock::Milliseconds;
@@ -206,6 +206,11 @@ impl<'t> Keyspace<'t> {
         result
     }
 
+    /// The command in work leaves access marks as they are, as with CLIENT NO-TOUCH.
+    pub(crate) fn leave_marks(&mut self) {
+        self.session.access.quiet = true;
+    }
+
     /// Counts a hit or a miss: what [`Self::read`] does, for an update that also reads.
     #[inline]
     pub fn count_read(&self, hit: bool) {
@@ -341,12 +346,6 @@ impl<'t> Keyspace<'t> {
     #[must_use]
     pub fn accesses(&self) -> Accesses<'t> {
         self.database.accesses(self.now())
-    }
-
-    /// The log epoch, by which the age of values is told.
-    #[inline]
-    pub(crate) fn epoch(&self) -> LogEpoch {
-        self.database.epochs.current()
     }
 
     /// Whether the key is there; counts a hit or a miss.

@@ -5,6 +5,7 @@
 //! | `poller` | tells which sockets have something to do; wakes a waiting thread |
 //! | `listener` | listening TCP and Unix sockets |
 //! | `stream` | one connection |
+//! | `datagram` | UDP sockets |
 //! | `file` | files that are written through the page cache or past it, and their aligned buffers |
 //! | `descriptors` | how many files the process may open |
 //!
@@ -16,12 +17,14 @@
 
 #![forbid(unsafe_code)]
 
+mod datagram;
 pub mod descriptors;
 pub mod file;
 mod listener;
 mod poller;
 mod stream;
 
+pub use datagram::{DATAGRAM_BYTES_MAX, DatagramSocket};
 pub use listener::{Accepted, Listener, ListenerError, TcpOptions};
 pub use poller::{Interest, Poller, Ready, ReadyEvents, Token, Waker};
 pub use stream::{PeerName, Stream};

@@ -34,6 +34,14 @@ pub enum ListenerError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The same for datagrams.
+    #[error("cannot receive datagrams on {address}: {source}")]
+    Udp {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's reason.
+        source: io::Error,
+    },
     /// The kernel refuses.
     #[error("cannot listen on {}: {source}", path.display())]
     Unix {
@@ -55,7 +63,7 @@ impl ListenerError {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         match self {
-            Self::Tcp { source, .. } | Self::Unix { source, .. } => {
+            Self::Tcp { source, .. } | Self::Udp { source, .. } | Self::Unix { source, .. } => {
                 source.kind() == io::ErrorKind::AddrInUse
             }
             Self::UnixInUse(_) => true,
@@ -66,7 +74,7 @@ impl ListenerError {
     /// Whether the machine does not have the address, or its family.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        let Self::Tcp { source, .. } = self else {
+        let (Self::Tcp { source, .. } | Self::Udp { source, .. }) = self else {
             return false;
         };
         let families = [

@@ -14,7 +14,7 @@ use crate::{
 
 mod memcached;
 
-pub use memcached::memcached_requests;
+pub use memcached::{memcached_datagrams, memcached_requests};
 
 /// Limits so small that short inputs reach them.
 const LIMITS: DecoderLimits = DecoderLimits {

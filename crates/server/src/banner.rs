@@ -85,6 +85,9 @@ pub fn banner(
     for address in &listening.memcached {
         let _ = write!(text, " memcached={address}");
     }
+    for address in &listening.memcached_udp {
+        let _ = write!(text, " memcached-udp={address}");
+    }
     if let Some(path) = &listening.memcached_socket {
         let _ = write!(text, " memcached-unix={}", path.display());
     }

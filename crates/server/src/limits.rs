@@ -47,6 +47,20 @@ pub const ARENA_BYTES: usize = 256 * 1024;
 /// Bytes that there is room for when the rest of a long argument is read.
 pub const LARGE_READ_BYTES: usize = 1024 * 1024;
 
+/// Longest reply to a request of a memcached client, in bytes: a line may name an item many times.
+pub const MEMCACHED_REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Bytes of datagrams that one turn of a worker reads, with UDP.
+pub const UDP_ARENA_BYTES: usize = 256 * 1024;
+
+/// Most bytes of a reply over UDP, its frames included.
+pub const UDP_REPLY_BYTES_MAX: usize = 256 * 1024;
+
+/// Replies over UDP that wait for the disk, and their bytes, before further ones are lost.
+pub const UDP_HELD_MAX: usize = 16 * 1024;
+/// See [`UDP_HELD_MAX`].
+pub const UDP_HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
@@ -99,5 +113,11 @@ pub const DESCRIPTORS_RESERVED: u64 = 64;
 const _: () = assert!(THREADS_MAX + BACKGROUND_SESSIONS <= 1024);
 // A batch is warmed as a whole.
 const _: () = assert!(BATCH_REQUESTS_MAX <= pando_db::limits::WARM_KEYS_MAX);
+// Several of the longest datagrams are read in a turn, and the longest reply can be counted.
+const _: () = assert!(UDP_ARENA_BYTES >= 3 * pando_io::DATAGRAM_BYTES_MAX);
+const _: () = assert!(UDP_REPLY_BYTES_MAX <= pando_protocol::memcached::datagram::REPLY_BYTES_MAX);
+// The longest item can be read.
+const _: () =
+    assert!(MEMCACHED_REPLY_BYTES_MAX > pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX + 4096);
 // The arena holds several reads.
 const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);

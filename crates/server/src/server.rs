@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError};
-use pando_io::{Listener, ListenerError, PeerName, TcpOptions, descriptors};
+use pando_io::{DatagramSocket, Listener, ListenerError, PeerName, TcpOptions, descriptors};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
@@ -127,7 +127,12 @@ impl Server {
         }
         let listeners = listen(&config)?;
         let metrics_listeners = listen_for_metrics(&config)?;
+        let datagrams = listen_for_datagrams(&config)?;
+        let reply_ratio = config.memcached_udp_reply_ratio;
         let mut listening = names(&listeners);
+        for socket in datagrams.iter().flatten() {
+            listening.memcached_udp.extend(socket.address());
+        }
         let shared = Shared::new(config, database);
         let mut server = Self {
             shared: Arc::clone(&shared),
@@ -137,8 +142,8 @@ impl Server {
             workers: Vec::with_capacity(threads),
         };
         let mut mailboxes = Vec::with_capacity(threads);
-        for index in 0..threads {
-            mailboxes.push(server.start_worker(index)?);
+        for (index, sockets) in datagrams.into_iter().enumerate() {
+            mailboxes.push(server.start_worker(index, sockets, reply_ratio)?);
         }
         let told = Arc::downgrade(&shared);
         shared.database.on_durable(move |epoch| {
@@ -165,10 +170,19 @@ impl Server {
         Ok(server)
     }
 
-    fn start_worker(&mut self, index: usize) -> Result<Arc<Mailbox>, StartError> {
+    fn start_worker(
+        &mut self,
+        index: usize,
+        datagrams: Vec<DatagramSocket>,
+        reply_ratio: usize,
+    ) -> Result<Arc<Mailbox>, StartError> {
         let session = self.shared.database.session().map_err(OpenError::from)?;
         let shared = Arc::clone(&self.shared);
-        let (worker, mailbox) = Worker::new(index, shared, session).map_err(StartError::Poller)?;
+        let (mut worker, mailbox) =
+            Worker::new(index, shared, session).map_err(StartError::Poller)?;
+        worker
+            .watch_datagrams(datagrams, reply_ratio)
+            .map_err(StartError::Poller)?;
         self.shared.attach_worker(index, Arc::clone(&mailbox) as _);
         self.workers
             .push(spawn(format!("worker-{index}"), move || worker.run())?);
@@ -347,6 +361,33 @@ fn listen_on_port(
         found(listener);
     }
     Ok(())
+}
+
+/// The UDP sockets of each worker, on a port of its own on every address of `bind`; without a ratio
+/// of replies only on loopback addresses (see `worker::datagrams`).
+fn listen_for_datagrams(config: &Config) -> Result<Vec<Vec<DatagramSocket>>, StartError> {
+    let mut workers: Vec<Vec<_>> = (0..config.threads).map(|_| Vec::new()).collect();
+    let Some(first) = config.memcached_udp_port else {
+        return Ok(workers);
+    };
+    for (index, sockets) in workers.iter_mut().enumerate() {
+        // With port 0 a worker has on all addresses the port that it got on the first.
+        let mut port = if first == 0 { 0 } else { first + index as u16 };
+        for bind in &config.bind {
+            if config.memcached_udp_reply_ratio == 0 && !bind.ip.is_loopback() {
+                continue;
+            }
+            let socket = match DatagramSocket::bind(SocketAddr::new(bind.ip, port)) {
+                Err(error) if bind.optional && error.is_unavailable() => continue,
+                socket => socket?,
+            };
+            if let (0, Ok(address)) = (port, socket.address()) {
+                port = address.port();
+            }
+            sockets.push(socket);
+        }
+    }
+    Ok(workers)
 }
 
 /// Listens for `/metrics` on the addresses of `bind`, or on the loopback when there are none.

@@ -46,6 +46,8 @@ pub struct Listening {
     pub memcached: Vec<SocketAddr>,
     /// The Unix socket for memcached clients.
     pub memcached_socket: Option<PathBuf>,
+    /// UDP addresses for memcached clients, in the order of workers.
+    pub memcached_udp: Vec<SocketAddr>,
     /// Where `/metrics` is served.
     pub metrics: Vec<SocketAddr>,
 }

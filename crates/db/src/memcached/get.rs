@@ -73,6 +73,9 @@ fn show(
     let Some(value) = value else {
         return Ok(false);
     };
+    if reply.is_over() {
+        return Err(error::REPLY_TOO_LARGE);
+    }
     let string = string_of(value)?;
     let cas = with_cas.then(|| value.version.to_bits());
     reply.value(key, value.attributes.flags, string.len(), cas);
@@ -102,6 +105,9 @@ pub(super) fn get_and_touch(
         if let Some(((flags, string), version)) = found {
             counters.count(Figure::GetHits);
             counters.count(Figure::TouchHits);
+            if reply.is_over() {
+                return Err(error::REPLY_TOO_LARGE.into());
+            }
             let string = string.as_ref();
             let cas = (verb == Verb::Gats).then(|| version.to_bits());
             reply.value(key, flags, string.len(), cas);

@@ -4,12 +4,11 @@
 //! the value's version, its expiry the deadline. Two bits of the attributes' encoding byte hold
 //! what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
 
-use pando_engine::{Attributes, Deadline, StringRef, ValueRef, ValueVersion};
+use pando_engine::{Attributes, Deadline, StringRef, ValueRef};
 use pando_protocol::memcached::{Reply, error};
 
 use crate::clock::Milliseconds;
 use crate::commands::encoding::{CLAIMED, STALE};
-use crate::limits;
 
 /// More seconds than this are a time, not a span.
 const SPAN_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
@@ -54,12 +53,6 @@ impl Expiry {
 /// Seconds until a deadline, rounded; −1 is never.
 pub(crate) fn seconds_left(deadline: Option<Deadline>, now: Milliseconds) -> i64 {
     deadline.map_or(-1, |at| (at.0.saturating_sub(now) + 500) as i64 / 1000)
-}
-
-/// Seconds since the value was written, by the log epochs that have begun since.
-pub(crate) fn seconds_since(version: ValueVersion, current: pando_engine::LogEpoch) -> u64 {
-    let epochs = current.0.saturating_sub(version.epoch().0);
-    epochs.saturating_mul(limits::EPOCH_INTERVAL_MS) / 1000
 }
 
 pub(crate) fn is_stale(attributes: &Attributes) -> bool {

@@ -85,17 +85,18 @@ const MEMORY_MIB_MIN: u32 = 8;
 const DATABASE: usize = 0;
 
 impl Turn<'_> {
-    /// Executes one memcached request.
+    /// Executes one memcached request. A reply that does not fit into what is left of `reply` is an
+    /// error instead, which may not fit either.
     pub fn execute_memcached(
         &mut self,
         client: &mut Client,
         verb: Verb,
         line: Line<'_>,
-        out: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Outcome {
         self.serve(client, |turn, client| {
-            turn.answer_memcached(client, verb, line, out, host)
+            turn.answer_memcached(client, verb, line, reply, host)
         })
     }
 
@@ -104,7 +105,7 @@ impl Turn<'_> {
         client: &mut Client,
         verb: Verb,
         line: Line<'_>,
-        out: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Outcome {
         if let Some(until) = self.database().paused_until(verb.writes()) {
@@ -115,13 +116,15 @@ impl Turn<'_> {
             // Makes room; whether there is any is asked where the data is taken.
             self.has_room();
         }
-        let mut reply = Reply::new(out);
         let start = reply.position();
-        let result = if client.authenticated {
-            self.run_memcached(verb, line, &mut reply, host)
+        let mut result = if client.authenticated {
+            self.run_memcached(verb, line, reply, host)
         } else {
-            self.authenticate_memcached(client, verb, line, &mut reply, host)
+            self.authenticate_memcached(client, verb, line, reply, host)
         };
+        if reply.is_over() {
+            result = Err(error::REPLY_TOO_LARGE.into());
+        }
         let refused = result.is_err();
         let mut silent = takes_noreply(verb) && line.is_noreply();
         if let Err(refusal) = result {

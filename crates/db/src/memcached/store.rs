@@ -172,10 +172,13 @@ impl Storing<'_> {
         if self.mode == Mode::Add {
             return kept(Stored::No);
         }
+        // As in memcached, 0 is no token where something is added to the item.
+        let adds = matches!(self.mode, Mode::Append | Mode::Prepend);
         if let Some(token) = self.cas
             && token != old.version.to_bits()
+            && (token != 0 || !adds)
         {
-            let passes = self.invalidate && self.mode == Mode::Set;
+            let passes = self.invalidate && self.mode == Mode::Set && token != 0;
             if !passes || token > old.version.to_bits() {
                 return kept(Stored::Exists);
             }

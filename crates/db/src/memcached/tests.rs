@@ -5,7 +5,7 @@ use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb};
 
 use super::MemcachedHost;
 use crate::commands::testing::Shell;
-use crate::{Client, Options, Outcome, Turn};
+use crate::{Client, EvictionPolicy, Options, Outcome, Turn};
 
 /// A host without figures that knows one password.
 struct Host;
@@ -46,7 +46,13 @@ fn ask_as(shell: &mut Shell, client: &mut Client, requests: &str) -> String {
     while let Ok(Decoded::Request { end, .. }) = decoder.next(&input, from, &mut ranges) {
         let line = Line::of_ranges(&input, &ranges);
         let mut turn = shell.session.turn();
-        let outcome = turn.execute_memcached(client, line.verb(), line, &mut out, &mut Host);
+        let outcome = turn.execute_memcached(
+            client,
+            line.verb(),
+            line,
+            &mut Reply::new(&mut out),
+            &mut Host,
+        );
         if matches!(outcome, Outcome::Close) {
             out.extend_from_slice(b"(closed)");
         }
@@ -425,4 +431,63 @@ fn the_rest_answers_as_memcached_does() {
         debug.starts_with("ME k exp=-1 la=0 cas=") && debug.contains(" size="),
         "{debug}"
     );
+}
+
+/// The state before the read that tells it; `u` and `me` are no reads.
+#[test]
+fn what_access_marks_tell_is_told() {
+    let mut shell = Shell::new();
+    check(&mut shell, &[("set k 0 0 1|x", "STORED|")]);
+    check(
+        &mut shell,
+        &[("mg k h l", "HD h0 l0|"), ("mg k h", "HD h0|")],
+    );
+    shell
+        .database
+        .set_eviction_policy(EvictionPolicy::AllKeysLru);
+    check(
+        &mut shell,
+        &[
+            ("set k 0 0 1|x", "STORED|"),
+            ("mg k h u", "HD h0|"),
+            ("mg k h", "HD h0|"),
+            ("mg k h l", "HD h1 l0|"),
+            ("set k 0 0 1|x", "STORED|"),
+            ("mg k v", "VA 1|x|"),
+            ("mg k h", "HD h1|"),
+            ("mg new N0 h l", "HD h0 l0 W|"),
+        ],
+    );
+    for (key, fetched) in [("k", " fetch=yes "), ("new", " fetch=no ")] {
+        let debug = ask(&mut shell, &format!("me {key}|"));
+        assert!(debug.contains(fetched), "{debug}");
+    }
+}
+
+#[test]
+fn a_reply_has_a_bound() {
+    let mut shell = Shell::new();
+    check(&mut shell, &[("set k 0 0 10|0123456789", "STORED|")]);
+    let large = "SERVER_ERROR reply too large\r\n";
+    let one = "VALUE k 0 10\r\n0123456789\r\n";
+    for (request, end_max, answer) in [
+        ("get k k", 2 * one.len() + 5, format!("{one}{one}END\r\n")),
+        ("get k k", 2 * one.len() + 4, large.to_owned()),
+        ("get k k k k k k k k k k k", one.len(), large.to_owned()),
+        ("gat 0 k k k", one.len(), large.to_owned()),
+        ("mg k v", 10, large.to_owned()),
+        ("mg k s", 10, "HD s10\r\n".into()),
+    ] {
+        let input = format!("{request}\r\n").into_bytes();
+        let (mut out, mut ranges) = (Vec::new(), Vec::new());
+        let mut decoder = Decoder::new(DecoderLimits::of_items(100));
+        let decoded = decoder.next(&input, 0, &mut ranges);
+        assert!(matches!(decoded, Ok(Decoded::Request { .. })));
+        let line = Line::of_ranges(&input, &ranges);
+        let mut client = Client::new(9, true);
+        let mut turn = shell.session.turn();
+        let mut reply = Reply::bounded(&mut out, end_max);
+        let _ = turn.execute_memcached(&mut client, line.verb(), line, &mut reply, &mut Host);
+        assert_eq!(String::from_utf8_lossy(&out), answer, "{request} {end_max}");
+    }
 }

@@ -3,7 +3,7 @@
 use super::Cuts;
 use crate::memcached::arguments::{self, Arithmetic, Store, Touch};
 use crate::memcached::meta::{self, Meta};
-use crate::memcached::{Decoder, DecoderLimits, KEY_BYTES_MAX, Line, LineTooLong, Verb};
+use crate::memcached::{Decoder, DecoderLimits, KEY_BYTES_MAX, Line, LineTooLong, Verb, datagram};
 use crate::{ArgumentRange, Decoded};
 
 /// Limits so small that short inputs reach them.
@@ -134,6 +134,45 @@ pub(super) fn lines_with<D: LineDecoder>(data: &[u8], decoder: impl Fn() -> D) {
     let whole = receive(&mut decoder(), data, None);
     let pieces = receive(&mut decoder(), data, Some(cuts));
     assert_eq!(whole, pieces);
+}
+
+/// Cuts a reply into datagrams.
+pub(super) type Cutter = fn(u16, &[u8]) -> Vec<Vec<u8>>;
+
+pub(super) fn datagrams_with(data: &[u8], cut: Cutter) {
+    if let Some((id, commands)) = datagram::request(data) {
+        assert_eq!(data.len(), datagram::HEADER_BYTES + commands.len());
+        assert!(data.ends_with(commands));
+        let single: Vec<u8> = [id.to_be_bytes(), [0, 0], [0, 1]].concat();
+        assert_eq!(data[..6], single);
+    }
+    let (cuts, reply) = Cuts::from_data(data);
+    let reply = reply.repeat(1 + cuts.0 as usize % 100);
+    let sent = cut(7, &reply);
+    let bytes: usize = sent.iter().map(Vec::len).sum();
+    assert_eq!(bytes, datagram::bytes_of(reply.len()));
+    assert!(datagram::payload_within(bytes) >= reply.len());
+    let mut joined = Vec::new();
+    for (sequence, datagram) in sent.iter().enumerate() {
+        assert!(datagram.len() <= datagram::DATAGRAM_BYTES_MAX);
+        let numbers = [7, sequence as u16, sent.len() as u16, 0].map(u16::to_be_bytes);
+        assert_eq!(datagram[..8], numbers.concat());
+        assert!(datagram.len() > 8);
+        joined.extend_from_slice(&datagram[8..]);
+        // No reply but one of a single datagram could be taken for a request.
+        assert_eq!(datagram::request(datagram).is_some(), sent.len() == 1);
+    }
+    assert_eq!(joined, reply);
+}
+
+/// Frames of datagrams: what is a request is read, and a reply is what its datagrams hold.
+pub fn memcached_datagrams(data: &[u8]) {
+    datagrams_with(data, |id, reply| {
+        let datagrams = datagram::reply(id, reply);
+        datagrams
+            .map(|(header, payload)| [&header, payload].concat())
+            .collect()
+    });
 }
 
 /// memcached requests: the same ones however the stream is cut, and whatever they say can be read.

@@ -20,7 +20,8 @@
 //! | `P` `L` | any | all | of proxies; ignored |
 //!
 //! As in memcached, a letter that another command knows is ignored, its token is checked all the
-//! same, and the errors come in this order: too many flags, letters, tokens, the key's base 64.
+//! same, and the errors come in this order: too many flags, letters, tokens (of several the last
+//! one's, that of `F` before all others), the key's base 64, the opaque's length.
 
 use super::arguments::{key, length};
 use super::{KEY_BYTES_MAX, Line, Verb, base64, error, number};
@@ -66,6 +67,8 @@ pub struct Meta<'r> {
     pub empty: bool,
     /// `u`
     pub unnoted: bool,
+    /// `h` or `l`
+    pub asks_access: bool,
     /// `T`
     pub exptime: Option<i64>,
     /// `N`
@@ -74,6 +77,7 @@ pub struct Meta<'r> {
     pub recache: Option<i64>,
     /// `T` comes before `R`, which looks at the new expiry then.
     pub touched_first: bool,
+    has_long_opaque: bool,
     /// `C`
     pub cas: Option<u64>,
     /// `F`
@@ -145,10 +149,12 @@ impl<'r> Meta<'r> {
             invalidate: false,
             empty: false,
             unnoted: false,
+            asks_access: false,
             exptime: None,
             vivify: None,
             recache: None,
             touched_first: false,
+            has_long_opaque: false,
             cas: None,
             client_flags: 0,
             mode: None,
@@ -156,23 +162,17 @@ impl<'r> Meta<'r> {
             initial: 0,
         };
         let general = matches!(verb, Verb::MetaGet | Verb::MetaSet);
-        let known = meta.check_letters().and_then(|()| {
-            line.words_from(first_flag)
-                .try_for_each(|flag| meta.take(flag, verb))
-        });
+        let known = meta.check_letters().and_then(|()| meta.take_all(verb));
         let known = known.and_then(|()| {
             if meta.base64 {
                 meta.key = decode(word, room).ok_or("CLIENT_ERROR error decoding key")?;
             }
             Ok(())
         });
-        known.map_err(|text| {
-            if general || text == OPAQUE_TOO_LONG {
-                text
-            } else {
-                INVALID_OR_DUPLICATE
-            }
-        })?;
+        known.map_err(|text| if general { text } else { INVALID_OR_DUPLICATE })?;
+        if meta.has_long_opaque {
+            return Err(OPAQUE_TOO_LONG);
+        }
         match (verb, meta.mode) {
             (Verb::MetaSet, Some(mode)) if !b"EAPRS".contains(&mode) => {
                 Err("CLIENT_ERROR invalid mode for ms M token")
@@ -206,6 +206,21 @@ impl<'r> Meta<'r> {
         Ok(())
     }
 
+    /// Reads the flags' tokens.
+    #[inline]
+    fn take_all(&mut self, verb: Verb) -> Result<(), &'static str> {
+        let mut result = Ok(());
+        for flag in self.flags() {
+            if let Err(text) = self.take(flag, verb)
+                && (result.is_ok() || text != error::BAD_FORMAT)
+            {
+                result = Err(text);
+            }
+        }
+        result
+    }
+
+    #[inline]
     fn take(&mut self, flag: &[u8], verb: Verb) -> Result<(), &'static str> {
         let token = &flag[1..];
         let seconds = || number::signed(token).ok_or(BAD_TOKEN);
@@ -216,8 +231,9 @@ impl<'r> Meta<'r> {
             b'u' => self.unnoted = true,
             b'I' => self.invalidate = true,
             b'x' if verb == Verb::MetaDelete => self.empty = true,
-            b'O' if flag.len() > OPAQUE_BYTES_MAX => return Err(OPAQUE_TOO_LONG),
-            b'c' | b'f' | b'h' | b'k' | b'l' | b's' | b't' | b'L' | b'O' | b'P' => {}
+            b'O' => self.has_long_opaque = flag.len() > OPAQUE_BYTES_MAX,
+            b'h' | b'l' => self.asks_access = true,
+            b'c' | b'f' | b'k' | b's' | b't' | b'L' | b'P' => {}
             b'T' => self.exptime = Some(seconds()?),
             b'N' => self.vivify = Some(seconds()?),
             b'R' => {
@@ -294,6 +310,14 @@ mod tests {
             ("ma k D", Some(INVALID_OR_DUPLICATE)),
             ("ma k MX", Some("CLIENT_ERROR invalid mode for ma M token")),
             ("ma k Mincr", Some(INVALID_OR_DUPLICATE)),
+            ("mg k T Fx", Some(BAD_TOKEN)),
+            ("mg k Fx T", Some(BAD_TOKEN)),
+            (
+                "ms k 1 Fx Mxx Jx",
+                Some("CLIENT_ERROR invalid numeric initial value"),
+            ),
+            (&format!("mg k {opaque} T"), Some(BAD_TOKEN)),
+            (&format!("md k {opaque} T"), Some(INVALID_OR_DUPLICATE)),
             (&format!("mg k {opaque}"), Some(OPAQUE_TOO_LONG)),
             (&format!("ma k {opaque}"), Some(OPAQUE_TOO_LONG)),
             (&format!("mg k {}", &opaque[1..]), None),

@@ -3,7 +3,7 @@
 //! A request is a line of words and, behind a storage command, a block of data. [`Decoder`] finds
 //! both and returns ranges; [`Line`] reads them; [`Verb`] is the command. What the words of a
 //! command say is read by the types of [`arguments`] and [`meta`], which also say the error line
-//! when they make no sense. [`Reply`] writes answers.
+//! when they make no sense. [`Reply`] writes answers. [`datagram`] is the framing of UDP.
 //!
 //! The answers, errors included, are those of memcached 1.6.18; the server's differential test
 //! compares them byte by byte.
@@ -13,6 +13,7 @@
 
 pub mod arguments;
 mod base64;
+pub mod datagram;
 mod decode;
 mod line;
 pub mod meta;
@@ -54,6 +55,10 @@ pub mod error {
     pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
     /// The password is wrong.
     pub const AUTHENTICATION_FAILED: &str = "CLIENT_ERROR authentication failure";
+    /// The reply is longer than one may be.
+    pub const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large";
+    /// The server does not execute this now.
+    pub const PAUSED: &str = "SERVER_ERROR the server pauses";
     /// A line that does not end within its bound.
     pub const LINE_TOO_LONG: &str = "CLIENT_ERROR line too long";
 }

@@ -7,6 +7,8 @@ use crate::number::IntegerText;
 #[derive(Debug)]
 pub struct Reply<'o> {
     out: &'o mut Vec<u8>,
+    /// The position that it may reach.
+    end_max: usize,
 }
 
 impl<'o> Reply<'o> {
@@ -14,7 +16,22 @@ impl<'o> Reply<'o> {
     #[must_use]
     #[inline]
     pub fn new(out: &'o mut Vec<u8>) -> Self {
-        Self { out }
+        Self::bounded(out, usize::MAX)
+    }
+
+    /// Appends to `out`, which is not to grow beyond `end_max` bytes. Whoever writes much asks
+    /// [`Self::is_over`] on the way.
+    #[must_use]
+    #[inline]
+    pub fn bounded(out: &'o mut Vec<u8>, end_max: usize) -> Self {
+        Self { out, end_max }
+    }
+
+    /// Whether more was written than may be.
+    #[must_use]
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.out.len() > self.end_max
     }
 
     /// Bytes in the output buffer, earlier replies included.
@@ -53,6 +70,9 @@ impl<'o> Reply<'o> {
     pub fn number(&mut self, value: u64) {
         if value < 10 {
             self.out.push(b'0' + value as u8);
+        } else if value < 100 {
+            let digits = [b'0' + value as u8 / 10, b'0' + value as u8 % 10];
+            self.out.extend_from_slice(&digits);
         } else {
             self.out
                 .extend_from_slice(IntegerText::of_unsigned(value).as_bytes());

@@ -1,25 +1,25 @@
 //! `stats` of memcached clients, and the setting that they change.
 //!
-//! `stats` tells memcached's names for what Pando counts too. What only memcached's memory has
-//! (slab classes, its LRU lists and their crawler) is left out; `stats items` is empty for the same
-//! reason, and `stats slabs` tells of no class.
+//! `stats` tells memcached's names for what Pando counts too. What only memcached's memory has (its
+//! LRU lists and their crawler) is left out. `stats items` and `stats slabs` tell of one class, 1,
+//! which holds every item: what collectors sum over the classes they find there.
 
 use pando_protocol::memcached::{Line, Reply, error};
 
 use crate::host::MEMCACHED_VERSION;
 use crate::process;
+use crate::registry::{ClientFlag, WireProtocol};
 use crate::shared::{Shared, wall_us};
 
-/// `stats`, `stats settings`, `stats items`, `stats slabs`, `stats sizes` or `stats reset`.
+/// `stats`, `stats settings`, `stats items`, `stats slabs`, `stats conns`, `stats sizes` or `stats
+/// reset`.
 pub(crate) fn stats(shared: &Shared, line: Line<'_>, reply: &mut Reply<'_>) {
     match line.word(1) {
         None => general(shared, reply),
         Some(b"settings") => settings(shared, reply),
-        Some(b"items") => {}
-        Some(b"slabs") => {
-            reply.stat("active_slabs", 0);
-            reply.stat("total_malloced", shared.memory_used());
-        }
+        Some(b"items") => items(shared, reply),
+        Some(b"slabs") => slabs(shared, reply),
+        Some(b"conns") => connections(shared, reply),
         Some(b"sizes") => reply.stat("sizes_status", "disabled"),
         Some(b"reset") => {
             shared.database.reset_memcached();
@@ -50,6 +50,8 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("curr_connections", shared.registry.len());
     reply.stat("total_connections", figures.connections_received);
     reply.stat("rejected_connections", figures.connections_rejected);
+    reply.stat("connection_structures", shared.registry.len());
+    reply.stat("reserved_fds", crate::limits::DESCRIPTORS_RESERVED);
     for (name, value) in shared.database.memcached_figures().iter() {
         reply.stat(name, value);
     }
@@ -57,10 +59,81 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("bytes_written", figures.output_bytes);
     reply.stat("limit_maxbytes", config.max_memory);
     reply.stat("accepting_conns", 1);
+    reply.stat("listen_disabled_num", figures.connections_rejected);
     reply.stat("threads", shared.workers());
     reply.stat("bytes", shared.memory_used());
     reply.stat("curr_items", items);
+    reply.stat("evictions", figures.database.evicted_keys);
     reply.stat("reclaimed", figures.database.expired_keys);
+}
+
+/// Items in one class; nothing when there is none, as in memcached.
+fn items(shared: &Shared, reply: &mut Reply<'_>) {
+    let (items, ..) = shared.database.summary(0);
+    if items == 0 {
+        return;
+    }
+    let figures = shared.figures_total().database;
+    let refused = shared.database.memcached_figures();
+    let mut refused = refused.iter();
+    let refused = refused.find(|(name, _)| *name == "store_no_memory");
+    reply.stat("items:1:number", items);
+    reply.stat("items:1:mem_requested", shared.memory_used());
+    reply.stat("items:1:evicted", figures.evicted_keys);
+    reply.stat("items:1:outofmemory", refused.map_or(0, |(_, count)| count));
+    reply.stat("items:1:reclaimed", figures.expired_keys);
+}
+
+/// Memory in one class; memcached has more, by the sizes of items.
+fn slabs(shared: &Shared, reply: &mut Reply<'_>) {
+    let (items, ..) = shared.database.summary(0);
+    if items > 0 {
+        reply.stat("1:used_chunks", items);
+        for (name, value) in shared.database.memcached_figures().iter() {
+            let of_slabs = [
+                "get_hits",
+                "cmd_set",
+                "delete_hits",
+                "incr_hits",
+                "decr_hits",
+                "cas_hits",
+                "cas_badval",
+                "touch_hits",
+            ];
+            if of_slabs.contains(&name) {
+                reply.stat(&format!("1:{name}"), value);
+            }
+        }
+    }
+    reply.stat("active_slabs", u8::from(items > 0));
+    reply.stat("total_malloced", shared.memory_used());
+}
+
+/// The connections of memcached clients, by their ids. O(connections).
+fn connections(shared: &Shared, reply: &mut Reply<'_>) {
+    let now_ms = shared.now_ms();
+    for record in shared.registry.snapshot() {
+        let origin = record.origin();
+        if origin.protocol != WireProtocol::Memcached {
+            continue;
+        }
+        let id = record.id();
+        let kind = if origin.unix_socket { "unix" } else { "tcp" };
+        let idle_ms = now_ms.saturating_sub(record.last_interaction_ms());
+        reply.stat(
+            &format!("{id}:addr"),
+            format_args!("{kind}:{}", origin.address),
+        );
+        let local = format_args!("{kind}:{}", origin.local_address);
+        reply.stat(&format!("{id}:listen_addr"), local);
+        let state = if record.has(ClientFlag::Blocked) {
+            "conn_waiting"
+        } else {
+            "conn_read"
+        };
+        reply.stat(&format!("{id}:state"), state);
+        reply.stat(&format!("{id}:secs_since_last_cmd"), idle_ms / 1000);
+    }
 }
 
 fn settings(shared: &Shared, reply: &mut Reply<'_>) {
@@ -70,17 +143,24 @@ fn settings(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("maxbytes", config.max_memory);
     reply.stat("maxconns", config.clients_max);
     reply.stat("tcpport", first.map_or(0, std::net::SocketAddr::port));
-    reply.stat("udpport", 0);
+    let udp = listening.memcached_udp.first();
+    reply.stat("udpport", udp.map_or(0, std::net::SocketAddr::port));
     match first {
         Some(address) => reply.stat("inter", address.ip()),
         None => reply.stat("inter", "NULL"),
     }
     reply.stat("verbosity", 0);
+    let evicts = config.eviction_policy != pando_db::EvictionPolicy::NoEviction;
+    reply.stat("evictions", if evicts { "on" } else { "off" });
     match &config.memcached_socket {
         Some(path) => reply.stat("domain_socket", path.display()),
         None => reply.stat("domain_socket", "NULL"),
     }
     reply.stat("num_threads", shared.workers());
+    reply.stat("num_threads_per_udp", u8::from(udp.is_some()));
+    reply.stat("shutdown_command", "no");
+    reply.stat("detail_enabled", "no");
+    reply.stat("binding_protocol", "ascii");
     reply.stat("cas_enabled", "yes");
     reply.stat("tcp_backlog", config.tcp_backlog);
     reply.stat("auth_enabled_sasl", "no");

@@ -86,6 +86,13 @@ pub struct Config {
     pub memcached_socket: Option<PathBuf>,
     /// `memcached-item-bytes-max`: most data of a memcached item, 1 KiB to 512 MiB. Default 1 MiB.
     pub memcached_item_bytes_max: usize,
+    /// `memcached-udp-port`: UDP port of the first worker for memcached clients, the next worker's
+    /// is the next one; 0 is any free port for each, `off` is none. Default `off`.
+    pub memcached_udp_port: Option<u16>,
+    /// `memcached-udp-reply-ratio`: bytes that a UDP client on another host gets at most for each
+    /// byte that it has sent, 0 to 1000; 0 means that UDP is served on loopback addresses only.
+    /// Default 0.
+    pub memcached_udp_reply_ratio: usize,
     /// `threads`: workers, 1 to [`crate::limits::THREADS_MAX`]. Default: the machine's cores.
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
@@ -185,6 +192,8 @@ impl Default for Config {
             memcached_port: None,
             memcached_socket: None,
             memcached_item_bytes_max: database.item_bytes_max,
+            memcached_udp_port: None,
+            memcached_udp_reply_ratio: 0,
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
             durability: Durability::Interval,
@@ -284,6 +293,24 @@ impl Config {
                 got: self.memcached_item_bytes_max.to_string(),
                 expected: "at most proto-max-bulk-len",
             });
+        }
+        if let Some(port) = self.memcached_udp_port {
+            if usize::from(port) + self.threads > 1 << 16 {
+                return Err(SettingError::Relation {
+                    setting: "memcached-udp-port",
+                    got: port.to_string(),
+                    expected: "a port with as many behind it as there are threads",
+                });
+            }
+            if self.memcached_udp_reply_ratio == 0
+                && !self.bind.iter().any(|bind| bind.ip.is_loopback())
+            {
+                return Err(SettingError::Relation {
+                    setting: "memcached-udp-reply-ratio",
+                    got: "0".into(),
+                    expected: "more than 0 to serve UDP where no address of bind is a loopback one",
+                });
+            }
         }
         if self.bind.is_empty() && self.unix_socket.is_none() {
             return Err(SettingError::Relation {

@@ -172,6 +172,27 @@ pub(crate) static SETTINGS: &[Setting] = &[
         },
     ),
     Setting::new(
+        "memcached-udp-port",
+        "UDP port of the first worker for memcached clients, the others' follow; off is none",
+        |config| {
+            config
+                .memcached_udp_port
+                .map_or_else(|| b"off".into(), print)
+        },
+        |config, value| set(&mut config.memcached_udp_port, parse_port_or_off(value)),
+    ),
+    Setting::new(
+        "memcached-udp-reply-ratio",
+        "Bytes that another host gets over UDP for each it sends; 0 serves loopback addresses only",
+        |config| print(config.memcached_udp_reply_ratio),
+        |config, value| {
+            set(
+                &mut config.memcached_udp_reply_ratio,
+                integer(value, 0, 1000),
+            )
+        },
+    ),
+    Setting::new(
         "threads",
         "Workers; the machine's cores unless given",
         |config| print(config.threads),

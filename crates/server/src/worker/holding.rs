@@ -17,6 +17,7 @@
 //!
 //! Invariants:
 //! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more.
+//!   The replies to datagrams stand there as one.
 //! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
 //!   least epoch that any of them waits for, or a smaller one.
 //!
@@ -38,6 +39,9 @@ pub(super) enum End {
     /// CLIENT UNBLOCK with ERROR.
     Unblocked,
 }
+
+/// What stands among the slots for the replies to datagrams.
+const DATAGRAMS: usize = usize::MAX;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -103,6 +107,23 @@ impl Holding {
         }
     }
 
+    /// Whether something that awaits this epoch must wait.
+    pub(crate) fn must_wait(&mut self, epoch: u64, database: &Database) -> bool {
+        if epoch > self.durable {
+            self.durable = database.durable();
+        }
+        epoch > self.durable
+    }
+
+    /// A reply to a datagram waits for an epoch (HO1).
+    pub(crate) fn add_datagrams(&mut self, epoch: u64) {
+        self.latest = self.latest.max(epoch);
+        self.least = self.least.min(epoch);
+        if !self.slots.contains(&DATAGRAMS) {
+            self.slots.push(DATAGRAMS);
+        }
+    }
+
     /// A connection waits for an epoch (HO1).
     pub(crate) fn add(&mut self, slot: usize, connection: &mut Connection, epoch: u64) {
         self.latest = self.latest.max(epoch);
@@ -160,6 +181,16 @@ impl Worker {
         self.holding.released = durable;
         self.holding.least = u64::MAX;
         for slot in std::mem::take(&mut self.holding.slots) {
+            if slot == DATAGRAMS {
+                let statistics = self.recorder.statistics();
+                let datagrams = self.datagrams.as_mut();
+                let epoch = datagrams.and_then(|it| it.release(durable, statistics));
+                if let Some(epoch) = epoch {
+                    self.holding.least = self.holding.least.min(epoch);
+                    self.holding.slots.push(DATAGRAMS);
+                }
+                continue;
+            }
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };

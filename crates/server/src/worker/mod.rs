@@ -25,6 +25,7 @@
 mod batch;
 mod connection;
 mod connections;
+mod datagrams;
 mod holding;
 mod input;
 mod mailbox;
@@ -48,6 +49,7 @@ pub(crate) use self::mailbox::{Mailbox, NewConnection};
 use self::batch::Gathering;
 use self::connection::{Connection, Phase};
 use self::connections::Connections;
+use self::datagrams::Datagrams;
 use self::holding::{End, Holding};
 use self::mailbox::Message;
 use self::output::BufferPool;
@@ -100,6 +102,8 @@ pub(crate) struct Worker {
     holding: Holding,
     timers: Timers,
     gathering: Gathering,
+    /// Nothing when UDP is off.
+    datagrams: Option<Box<Datagrams>>,
     pool: BufferPool,
     /// When what this turn reads has arrived, in nanoseconds since the start.
     arrived_ns: u64,
@@ -145,6 +149,7 @@ impl Worker {
             holding: Holding::default(),
             timers: Timers::default(),
             gathering: Gathering::new(),
+            datagrams: None,
             pool: BufferPool::default(),
             arrived_ns: 0,
             sweep_ms: 0,
@@ -175,7 +180,8 @@ impl Worker {
     /// How long to wait for events: not at all while there is work, else until the next timer.
     fn timeout(&self) -> Option<Duration> {
         let idle = self.queue.is_empty() && self.slicing.is_empty() && self.touched.is_empty();
-        if !idle || self.must_release() {
+        let has_datagrams = self.datagrams.as_ref().is_some_and(|it| it.has_input());
+        if !idle || has_datagrams || self.must_release() {
             return Some(Duration::ZERO);
         }
         let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
@@ -197,6 +203,11 @@ impl Worker {
         for ready in events {
             if ready.token == WAKER {
                 woken = true;
+                continue;
+            }
+            if let Some(datagrams) = &mut self.datagrams
+                && datagrams.note(ready)
+            {
                 continue;
             }
             let slot = ready.token.0;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use pando_db::{Outcome, ReplyMode};
 use pando_io::{Interest, Poller, Token};
 use pando_protocol::Reply;
-use pando_protocol::memcached::Line;
+use pando_protocol::memcached::{self, Line};
 use tracing::debug;
 
 use super::batch::{Entry, Place, Segment};
@@ -23,7 +23,8 @@ impl Worker {
     pub(super) fn serve(&mut self) -> bool {
         self.release();
         self.read_queued();
-        if self.gathering.is_empty() && self.slicing.is_empty() {
+        let datagrams = self.read_datagrams();
+        if self.gathering.is_empty() && self.slicing.is_empty() && !datagrams {
             self.send();
             return false;
         }
@@ -32,8 +33,12 @@ impl Worker {
         while self.gathering.gather(&mut self.connections) {
             self.execute_batch();
         }
+        if datagrams {
+            self.execute_datagrams();
+        }
         self.recorder.end_execution();
         self.settle();
+        self.send_datagrams();
         self.ask_for_disk();
         self.send();
         self.recorder.end_batch(&self.shared);
@@ -216,7 +221,9 @@ impl Worker {
                 }
                 Resolved::Memcached(verb) => {
                     let line = Line::new(request);
-                    turn.execute_memcached(client, verb, line, out, &mut host)
+                    let end_max = start + limits::MEMCACHED_REPLY_BYTES_MAX;
+                    let mut reply = memcached::Reply::bounded(out, end_max);
+                    turn.execute_memcached(client, verb, line, &mut reply, &mut host)
                 }
             };
             let phase = match outcome {

@@ -210,6 +210,10 @@ impl<'r> Generator<'r> {
                 "t".into(),
                 "q".into(),
                 "u".into(),
+                "h".into(),
+                "l".into(),
+                "L1".into(),
+                "P".into(),
                 "Oq1".into(),
                 "N100".into(),
                 "R500".into(),
@@ -224,6 +228,9 @@ impl<'r> Generator<'r> {
                 "F999".into(),
                 "I".into(),
                 "C@".into(),
+                "P1".into(),
+                "s".into(),
+                "h".into(),
                 format!("T{exptime}"),
                 format!("M{}", self.pick(&["E", "A", "P", "R", "S", "X", "ab"])),
             ],
@@ -231,6 +238,9 @@ impl<'r> Generator<'r> {
                 "k".into(),
                 "q".into(),
                 "O".into(),
+                "L".into(),
+                "f".into(),
+                "c".into(),
                 "I".into(),
                 "C@".into(),
                 "T100".into(),
@@ -242,7 +252,10 @@ impl<'r> Generator<'r> {
             }
         }
         if self.rng.u8(..30) == 0 {
-            flags.push(self.pick(&["z", "!", "T", "v", "5", "Nx"]).into());
+            flags.push(
+                self.pick(&["z", "!", "T", "v", "5", "Nx", "Fx", "Jx", "Mxx", "C", "Dx"])
+                    .into(),
+            );
         }
         // An item that is made has the expiry that is said last: listed.
         if flags.iter().any(|flag| flag.starts_with('N')) {
@@ -343,6 +356,10 @@ pub(super) fn odd_lines() -> Vec<Vec<u8>> {
         "mg a|mg  a  v|mg a v |mg a v v|mg a q|mg a k Oab q|mg nope k Oab b|",
         "mg Y b|mg YQ= b|mg Y$== b|mg ==== b|mg Y=== b|mg YW== b k|mg YWFh-_== b|md Y b|ma Y b|",
         "ms a|ms a S2|ms a x|ms a -1|ms a b 2|ms a 2 M|hi|ms a 2 MX|hi|ms a 2 F|hi|",
+        "set a 0 0 1|1|ms a 1 C0|2|ms a 1 C0 I|2|ms a 1 C0 MA|2|ms a 1 C0 MR|2|ms none 1 C0|2|",
+        "md a C0|ma a C0|ma a C0 N0|ma none C0|ma none C0 N0 J7 v|cas a 0 0 1 0|1|get a|",
+        "mg a T Fx|mg a Fx T|mg a J T h|mg a Mset T|ms a 1 Fx M|1|ms a 1 Mxx Jx|1|ma a Jx T|",
+        "mg a T O0123456789abcdef0123456789abcdef|md a O0123456789abcdef0123456789abcdef T|",
         "md a x x|md a ! |md nope q k O1|ma nope q|ma a J|ma a D-1|ma a N|",
         "ma v N0 J18446744073709551615 v|ma v v|ma v MD D3 v|ma v MI D10 v q|md v|",
         " get a|get a\r|get  a  b|set a 0 0 2|\r\n|get a|",

@@ -6,7 +6,7 @@
 //! | the numbers of cas tokens | they are value versions here, a counter there |
 //! | `touch`, `gat`, `mg T`, `N`, `R` change the cas token | every change draws a version |
 //! | `t` by two seconds | deadlines are exact here, of whole seconds there |
-//! | `h`, `l` | reads write nothing here, so accesses are not known |
+//! | `h`, `l` | accesses are noted here under eviction policies only, and about |
 //! | `k` in base 64 | the form of this request here, that of the item's first one there |
 //! | `t` before `T` or `N` | tells the new expiry here, the old one there |
 //! | `T` beside `N` | the item that is made has `N`'s expiry here, the later one's there |
@@ -21,6 +21,7 @@
 //! | `md x`, an opaque of 32 bytes | later versions of memcached |
 //! | spaces behind a number that is shorter, and its state | kept there unless the item is in use |
 //! | a word with a NUL | the line ends there |
+//! | one reply to a datagram of several commands, none to words that are no command | one to each |
 //!
 //! The generator keeps away from these. A failure names its seed; `PANDO_DIFFERENTIAL_COMMANDS`
 //! sets how many commands there are. Where memcached is not installed the test says so and passes.
@@ -29,7 +30,7 @@ mod compare;
 mod generator;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ impl Server {
                 "-l",
                 "127.0.0.1",
                 "-U",
-                "0",
+                port,
                 "-t",
                 "1",
                 "-p",
@@ -71,7 +72,7 @@ impl Server {
             let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
             command.args(["--port", "0", "--bind", "127.0.0.1", "--threads", "2"]);
             command.args(["--engine", engine, "--memcached-port", port]);
-            command.args(["--durability", "none"]);
+            command.args(["--durability", "none", "--memcached-udp-port", port]);
             command
         });
         server.expect("the binary under test starts")
@@ -255,5 +256,74 @@ fn odd_lines_are_answered_alike() {
             answers.0.escape_ascii(),
             answers.1.escape_ascii()
         );
+    }
+}
+
+/// What a server answers to this datagram, up to the answer to one that asks for a marker; without
+/// the headers, which are checked.
+fn datagrams(server: &Server, commands: &[u8]) -> Vec<u8> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    socket
+        .connect((Ipv4Addr::LOCALHOST, server.port))
+        .expect("an address");
+    socket
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a socket option");
+    for (id, commands) in [(0x0102_u16, commands), (0xfffe, b"mn\r\n")] {
+        let header = [id.to_be_bytes(), [0, 0], [0, 1], [0, 0]].concat();
+        let datagram = [&header, commands].concat();
+        socket.send(&datagram).expect("it is sent");
+    }
+    let (mut answer, mut buffer, mut sequence) = (Vec::new(), [0; 2000], 0);
+    loop {
+        let bytes = socket.recv(&mut buffer).expect("an answer");
+        let field = |at: usize| u16::from_be_bytes([buffer[at], buffer[at + 1]]);
+        if field(0) == 0xfffe {
+            return answer;
+        }
+        assert_eq!((field(0), field(2), field(6)), (0x0102, sequence, 0));
+        assert!(bytes <= 1400);
+        sequence = (sequence + 1) % field(4);
+        answer.extend_from_slice(&buffer[8..bytes]);
+    }
+}
+
+#[test]
+fn datagrams_are_answered_alike() {
+    let Some(theirs) = Server::memcached() else {
+        println!("memcached is not installed: nothing was compared");
+        return;
+    };
+    let ours = Server::pando("mercury");
+    let long = "v".repeat(9000);
+    for commands in [
+        "set a 7 0 1|x|",
+        "get a|",
+        "gets none|",
+        "get a none a|",
+        "add a 0 0 1|x|",
+        "incr a 1|",
+        "set n 0 0 1 noreply|5|",
+        "incr n 3|",
+        "mg n v k|",
+        "mg none v q|",
+        "get n|get a|mn|",
+        "touch a 0|",
+        "delete a|",
+        "delete a noreply|",
+        &format!("set long 0 0 9000|{long}|"),
+        "get long|",
+        "get n long n|",
+        "mg long v s|",
+        "flush_all|",
+        "get n|",
+        "verbosity 1|",
+        "get",
+        "",
+    ] {
+        let bytes = commands.replace('|', "\r\n").into_bytes();
+        let answers = (datagrams(&ours, &bytes), datagrams(&theirs, &bytes));
+        let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        assert_eq!(shown(&answers.0), shown(&answers.1), "{commands}");
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct TestServer {
     pub(crate) unix_socket: Option<PathBuf>,
     /// For memcached clients.
     pub(crate) memcached: Option<SocketAddr>,
+    /// The same over UDP, for each worker.
+    pub(crate) memcached_udp: Vec<SocketAddr>,
     pub(crate) banner: String,
 }
 
@@ -99,12 +101,18 @@ impl TestServer {
             .parse()
             .expect("an address");
         let unix_socket = value("unix=").map(PathBuf::from);
+        let memcached_udp = last
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("memcached-udp="))
+            .map(|address| address.parse().expect("an address"))
+            .collect();
         let memcached = value("memcached=").map(|address| address.parse().expect("an address"));
         Self {
             child,
             address,
             unix_socket,
             memcached,
+            memcached_udp,
             banner,
         }
     }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, Due, EpochLog, LogEpoch, Milliseconds, Sealed};
+use pando_db::{Database, Due, Durability, EpochLog, LogEpoch, Milliseconds, Sealed};
 use pando_server::{Config, Server};
 
+use crate::datagrams::Datagrams;
 use crate::harness::{PATIENCE, Wire, request};
 
 type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
@@ -392,4 +393,53 @@ fn client_unblock_ends_a_waitaof() {
     server.expect_nothing(&wire);
     server.sync();
     wire.expect("*2\r\n:1\r\n:0\r\n");
+}
+
+/// A memcached client has no command to say how its requests are answered: the setting says it.
+#[test]
+fn memcached_clients_wait_for_the_disk_too() {
+    let server = HeldServer::start(|config| {
+        config.memcached_port = Some(0);
+        config.memcached_udp_port = Some(0);
+        config.durability = Durability::Sync;
+    });
+    let listening = server
+        .server
+        .as_ref()
+        .expect("it runs")
+        .shared()
+        .listening();
+    let mut wire = Wire::new(TcpStream::connect(listening.memcached[0]).expect("a connection"));
+    wire.send("mn\r\nset k 0 0 1\r\nv\r\nget k\r\n");
+    wire.expect("MN\r\n");
+    server.expect_nothing(&wire);
+    server.sync();
+    wire.expect("STORED\r\nVALUE k 0 1\r\nv\r\nEND\r\n");
+    // Each command that changes something waits; quiet ones too, with what stands behind them.
+    for (commands, replies) in [
+        ("ms k 1\r\n1\r\n", "HD\r\n"),
+        ("incr k 2\r\n", "3\r\n"),
+        ("touch k 100\r\n", "TOUCHED\r\n"),
+        ("ma k q\r\nmn\r\n", "MN\r\n"),
+        ("mg k v T0\r\n", "VA 1\r\n4\r\n"),
+        ("set k 0 0 1 noreply\r\nx\r\nmg k v\r\n", "VA 1\r\nx\r\n"),
+        ("delete k\r\n", "DELETED\r\n"),
+        ("flush_all\r\n", "OK\r\n"),
+    ] {
+        wire.send(commands);
+        server.expect_nothing(&wire);
+        server.sync();
+        wire.expect(replies);
+    }
+    // So do replies to datagrams, in their order; what is on disk is read at once.
+    let mut client = Datagrams::connect(listening.memcached_udp[0]);
+    client.ask("get k|", "END|");
+    let stored = client.request(b"set k 0 0 1\r\nv\r\n");
+    let read = client.request(b"get k\r\n");
+    server.expect_nothing(&wire);
+    assert!(!client.has_input(), "a reply did not wait for the disk");
+    server.sync();
+    assert_eq!(client.reply(stored), "STORED|");
+    assert_eq!(client.reply(read), "VALUE k 0 1|v|END|");
+    client.ask("get k|", "VALUE k 0 1|v|END|");
 }

@@ -2,6 +2,7 @@
 
 mod applications;
 mod bounds;
+mod datagrams;
 mod eviction;
 mod harness;
 mod held;

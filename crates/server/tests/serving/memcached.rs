@@ -308,6 +308,18 @@ fn figures_are_told_and_reset() {
     }
     let settings = stats(&mut wire, "stats settings");
     assert!(settings.contains(&"STAT item_size_max 1048576".to_owned()));
+    let items = stats(&mut wire, "stats items");
+    assert!(
+        items.contains(&"STAT items:1:number 1".to_owned()),
+        "{items:?}"
+    );
+    let slabs = stats(&mut wire, "stats slabs");
+    for line in ["STAT 1:get_hits 1", "STAT active_slabs 1"] {
+        assert!(slabs.contains(&line.to_owned()), "{slabs:?}");
+    }
+    let connections = stats(&mut wire, "stats conns");
+    assert_eq!(connections.len(), 4, "{connections:?}");
+    ask(&mut wire, "delete k|", "DELETED|");
     assert!(stats(&mut wire, "stats items").is_empty());
     ask(&mut wire, "stats reset|stats nonsense|", "RESET|ERROR|");
     assert!(stats(&mut wire, "stats").contains(&"STAT cmd_get 0".to_owned()));

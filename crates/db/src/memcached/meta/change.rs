@@ -123,7 +123,9 @@ pub(in super::super) fn arithmetic(
         };
         // As in memcached, what cannot be a number is refused before the token is looked at.
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
-        if !is_empty && is_other(meta.cas, old.version) {
+        // As there, 0 is no token here.
+        let token = meta.cas.filter(|token| *token != 0);
+        if !is_empty && is_other(token, old.version) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }

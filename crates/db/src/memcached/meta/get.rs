@@ -12,14 +12,13 @@ use pando_protocol::memcached::meta::{self, KeyBuffer, Meta};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 
 use super::super::counters::Figure;
-use super::super::item::{
-    Expiry, is_claimed, is_stale, reply_data, seconds_left, seconds_since, string_of,
-};
+use super::super::item::{Expiry, is_claimed, is_stale, reply_data, seconds_left, string_of};
 use super::super::{Handled, Refusal};
 use super::{Facts, answer};
 use crate::clock::Milliseconds;
 use crate::commands::detached::Detached;
 use crate::commands::encoding::CLAIMED;
+use crate::eviction::{Accesses, LastAccess};
 use crate::keyspace::Keyspace;
 
 /// What a look at the item came to.
@@ -39,11 +38,14 @@ pub(in super::super) fn get(
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let meta = Meta::parse(Verb::MetaGet, line, &mut room)?;
     let now = keyspace.now();
-    let current = keyspace.epoch();
+    if meta.unnoted {
+        keyspace.leave_marks();
+    }
+    let accesses = meta.asks_access.then(|| keyspace.accesses());
     let look = if meta.exptime.is_some() {
         Look::Changes
     } else {
-        keyspace.look(meta.key, |value| {
+        keyspace.read(meta.key, |value| {
             let Some(value) = value else {
                 return Ok::<_, &'static str>(Look::Absent);
             };
@@ -51,7 +53,7 @@ pub(in super::super) fn get(
                 return Ok(Look::Changes);
             }
             let string = string_of(value)?;
-            let facts = facts_of(&value, string, value.version, (now, current));
+            let facts = facts_of(&value, string, accesses, now);
             show(
                 reply,
                 &meta,
@@ -70,7 +72,9 @@ pub(in super::super) fn get(
     if !found && !meta.quiet {
         answer(reply, "EN", &meta, &Facts::default(), "");
     }
-    keyspace.count_read(found);
+    if meta.exptime.is_some() {
+        keyspace.count_read(found);
+    }
     let counters = keyspace.memcached_counters();
     counters.count(Figure::CmdGet);
     counters.count(if found {
@@ -119,15 +123,15 @@ fn state_of(attributes: &Attributes, won: bool) -> &'static str {
 fn facts_of(
     value: &ValueRef<'_>,
     string: StringRef<'_>,
-    version: ValueVersion,
-    (now, current): (Milliseconds, pando_engine::LogEpoch),
+    accesses: Option<Accesses<'_>>,
+    now: Milliseconds,
 ) -> Facts {
     Facts {
         bytes: Some(string.len()),
         flags: Some(value.attributes.flags),
-        cas: Some(version.to_bits()),
+        cas: Some(value.version.to_bits()),
         seconds_left: Some(seconds_left(value.attributes.deadline, now)),
-        idle_seconds: Some(seconds_since(value.version, current)),
+        access: accesses.map(|accesses| accesses.of(value)),
     }
 }
 
@@ -158,7 +162,7 @@ fn change(
     reply: &mut Reply<'_>,
     now: Milliseconds,
 ) -> Result<bool, Refusal> {
-    let current = keyspace.epoch();
+    let accesses = meta.asks_access.then(|| keyspace.accesses());
     let mut found = Ok(None);
     let drawn = keyspace.update(meta.key, |old| {
         let Some(old) = old else {
@@ -185,7 +189,7 @@ fn change(
         };
         let won = wins(&old.attributes, deadline, meta, now);
         let state = state_of(&attributes, won);
-        let mut facts = facts_of(&old, string, old.version, (now, current));
+        let mut facts = facts_of(&old, string, accesses, now);
         facts.seconds_left = Some(seconds_left(attributes.deadline, now));
         found = Ok(Some(Found {
             string: Detached::take(string),
@@ -240,7 +244,10 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
         flags: Some(0),
         cas: Some(0),
         seconds_left: Some(seconds_left(attributes.deadline, now)),
-        idle_seconds: Some(0),
+        access: Some(LastAccess {
+            idle_seconds: 0,
+            is_read: false,
+        }),
     };
     let found = Found {
         string: Detached::new(&b""[..]),
@@ -258,7 +265,7 @@ pub(in super::super) fn debug(
 ) -> Handled {
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let key = meta::debug(line, &mut room)?;
-    let (now, current) = (keyspace.now(), keyspace.epoch());
+    let (now, accesses) = (keyspace.now(), keyspace.accesses());
     let shown = line.word(1).unwrap_or_default();
     keyspace.look(key, |value| {
         let Some(value) = value else {
@@ -271,11 +278,17 @@ pub(in super::super) fn debug(
         reply.raw(shown);
         reply.raw(b" exp=");
         reply.signed(seconds_left(value.attributes.deadline, now));
+        let access = accesses.of(&value);
         reply.raw(b" la=");
-        reply.number(seconds_since(value.version, current));
+        reply.number(access.idle_seconds);
         reply.raw(b" cas=");
         reply.number(value.version.to_bits());
-        reply.raw(b" fetch=no cls=0 size=");
+        reply.raw(if access.is_read {
+            b" fetch=yes"
+        } else {
+            b" fetch=no"
+        });
+        reply.raw(b" cls=0 size=");
         reply.number(bytes as u64);
         reply.end();
     });

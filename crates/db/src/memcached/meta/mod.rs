@@ -1,8 +1,9 @@
 //! The meta commands `mg`, `ms`, `md`, `ma` and `me`.
 //!
 //! What they answer beside the value is a list of facts in the order in which their letters were
-//! sent. `l` is the time since the item was written: reads write nothing (see the engines), so
-//! whether and when an item was read is not known, and `h` says 0.
+//! sent. `h` and `l` tell what access marks do: under an LRU policy whether and about when the item
+//! was read, under an LFU policy whether. Without a policy reads write nothing (see the engines):
+//! then `h` says 0 and `l` is the time since the item was written.
 
 mod change;
 mod get;
@@ -10,6 +11,8 @@ mod set;
 
 use pando_protocol::memcached::meta::Meta;
 use pando_protocol::memcached::{Line, Reply};
+
+use crate::eviction::LastAccess;
 
 pub(super) use change::{arithmetic, delete};
 pub(super) use get::{debug, get};
@@ -23,7 +26,7 @@ struct Facts {
     cas: Option<u64>,
     /// −1: it does not expire.
     seconds_left: Option<i64>,
-    idle_seconds: Option<u64>,
+    access: Option<LastAccess>,
 }
 
 /// The first line of an answer: `code`, the facts that the flags ask for, `state`.
@@ -40,8 +43,8 @@ fn answer(reply: &mut Reply<'_>, code: &str, meta: &Meta<'_>, facts: &Facts, sta
             b's' => fact(reply, b" s", facts.bytes.map(|bytes| bytes as u64)),
             b'f' => fact(reply, b" f", facts.flags.map(u64::from)),
             b'c' => fact(reply, b" c", facts.cas),
-            b'h' => fact(reply, b" h", facts.idle_seconds.map(|_| 0)),
-            b'l' => fact(reply, b" l", facts.idle_seconds),
+            b'h' => fact(reply, b" h", facts.access.map(|it| u64::from(it.is_read))),
+            b'l' => fact(reply, b" l", facts.access.map(|it| it.idle_seconds)),
             b't' => {
                 if let Some(seconds) = facts.seconds_left {
                     reply.raw(b" t");

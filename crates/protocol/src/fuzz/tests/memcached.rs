@@ -1,8 +1,8 @@
 //! The memcached target on seeded input, and a decoder that must be caught.
 
-use super::super::memcached::{LIMITS, LineDecoder, lines_with};
+use super::super::memcached::{Cutter, LIMITS, LineDecoder, datagrams_with, lines_with};
 use super::*;
-use crate::memcached::{Decoder as Lines, LineTooLong};
+use crate::memcached::{Decoder as Lines, LineTooLong, datagram};
 
 fn a_line(rng: &mut Rng, out: &mut Vec<u8>) {
     const WORDS: [&str; 20] = [
@@ -89,6 +89,58 @@ fn stream(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn memcached_requests_hold_on_seeded_inputs() {
     run(memcached_requests, stream, 20_000);
+}
+
+fn frame(rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::new();
+    for field in [rng.u16(..), rng.u16(..2), rng.u16(..3), rng.u16(..)] {
+        out.extend(field.to_be_bytes());
+    }
+    if rng.bool() {
+        out.truncate(rng.usize(..9));
+    }
+    for _ in 0..rng.usize(..4) {
+        a_line(rng, &mut out);
+    }
+    out
+}
+
+#[test]
+fn memcached_datagrams_hold_on_seeded_inputs() {
+    run(memcached_datagrams, frame, 5_000);
+}
+
+#[test]
+fn datagrams_that_are_cut_wrongly_are_caught() {
+    const WRONG: [Cutter; 3] = [
+        // Loses the last byte of a full datagram.
+        |id, reply| {
+            let cut = datagram::reply(id, reply);
+            cut.map(|(header, payload)| [&header, &payload[..payload.len().min(1391)]].concat())
+                .collect()
+        },
+        // Numbers them from behind.
+        |id, reply| {
+            let mut sent: Vec<Vec<u8>> = datagram::reply(id, reply)
+                .map(|(header, payload)| [&header, payload].concat())
+                .collect();
+            sent.reverse();
+            sent
+        },
+        // Forgets how many there are.
+        |id, reply| {
+            datagram::reply(id, reply)
+                .map(|(header, payload)| [&header[..4], &[0, 1, 0, 0], payload].concat())
+                .collect()
+        },
+    ];
+    for (flaw, cut) in WRONG.into_iter().enumerate() {
+        let caught = (0..2000).any(|seed| {
+            let input = frame(&mut Rng::with_seed(seed));
+            catch_unwind(AssertUnwindSafe(|| datagrams_with(&input, cut))).is_err()
+        });
+        assert!(caught, "{flaw}");
+    }
 }
 
 /// A decoder that goes wrong when a request arrives in pieces.

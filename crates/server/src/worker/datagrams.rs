@@ -1,0 +1,469 @@
+//! memcached's commands over UDP: sockets of this worker, on a port of its own.
+//!
+//! A turn reads what has come, up to the arena's end, executes it in batches as it does requests of
+//! connections, and sends the replies when no gate is held. Nothing is known of a peer from one
+//! datagram to the next: a password is asked for in each, half a request is forgotten. What the
+//! kernel has no room for is lost, as datagrams may be.
+//!
+//! The sender's address may be forged, and the replies go there. So:
+//!
+//! - What is no request of one datagram is not answered, nor are words that are no command: the
+//!   reply of another server that comes here makes no second one, and no two servers talk for ever.
+//! - A reply is bounded. For a peer on another host the bound is a multiple of the bytes that it
+//!   has sent, by a setting which is 0 unless somebody has raised it; then only loopback addresses
+//!   are listened on. A loopback peer cannot be forged from outside: it gets up to
+//!   [`limits::UDP_REPLY_BYTES_MAX`]. A request whose reply does not fit is answered by an error;
+//!   where that does not fit either it is not answered, nor is the rest of its datagram executed.
+//!
+//! Invariants:
+//! - **UD1** All datagrams that answer one datagram have no more bytes than its bound.
+//! - **UD2** A reply that waits for the disk is in `held`, its epoch known to [`super::holding`];
+//!   `held` is bounded, what goes beyond is lost.
+//!
+//! Deliberately absent: several datagrams in a system call, which needs `unsafe` or another crate.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use pando_db::{Client, Outcome};
+use pando_io::{DATAGRAM_BYTES_MAX, DatagramSocket, Interest, Poller, Ready, Token};
+use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb, datagram, error};
+use pando_protocol::resp::Decoded;
+use pando_protocol::{ArgumentRange, Request};
+use tracing::warn;
+
+use super::holding::Holding;
+use super::wire::Resolved;
+use super::{WAKER, Worker};
+use crate::host::WorkerHost;
+use crate::limits;
+use crate::registry::{ClientOrigin, ClientRecord, WireProtocol};
+use crate::statistics::WorkerStatistics;
+
+/// A socket, and whether it may have something to read (PO1).
+#[derive(Debug)]
+struct Bound {
+    socket: DatagramSocket,
+    readable: bool,
+}
+
+/// A request datagram in the arena.
+#[derive(Debug)]
+struct Received {
+    socket: usize,
+    peer: SocketAddr,
+    id: u16,
+    /// Most bytes of its replies, without frames (UD1).
+    reply_bytes_max: usize,
+}
+
+/// A command of a datagram.
+#[derive(Debug)]
+struct Entry {
+    datagram: usize,
+    verb: Verb,
+    first: usize,
+    count: usize,
+}
+
+/// The replies to a datagram, in `out`.
+#[derive(Debug)]
+struct Answer {
+    datagram: usize,
+    start: usize,
+    end: usize,
+    /// What it waits for; 0 is nothing.
+    epoch: u64,
+}
+
+/// A reply that waits for the disk (UD2).
+#[derive(Debug)]
+struct Held {
+    epoch: u64,
+    socket: usize,
+    peer: SocketAddr,
+    id: u16,
+    reply: Box<[u8]>,
+}
+
+/// See the module's header. Its memory is used again in every turn.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    sockets: Vec<Bound>,
+    arena: Box<[u8]>,
+    received: Vec<Received>,
+    entries: Vec<Entry>,
+    ranges: Vec<ArgumentRange>,
+    answers: Vec<Answer>,
+    out: Vec<u8>,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// Whoever has sent a datagram, while it is executed.
+    client: Client,
+    record: ClientRecord,
+    /// Bytes that another host gets for each that it sends.
+    reply_ratio: usize,
+    item_bytes_max: usize,
+}
+
+/// The poller's token of a socket; those of connections count from 0.
+fn token(index: usize) -> Token {
+    Token(WAKER.0 - 1 - index)
+}
+
+/// Most bytes, without frames, that answer a datagram of so many bytes (UD1).
+fn reply_bytes_max(peer: SocketAddr, sent_bytes: usize, reply_ratio: usize) -> usize {
+    let bytes_max = if peer.ip().is_loopback() {
+        limits::UDP_REPLY_BYTES_MAX
+    } else {
+        limits::UDP_REPLY_BYTES_MAX.min(reply_ratio * sent_bytes)
+    };
+    datagram::payload_within(bytes_max)
+}
+
+impl Datagrams {
+    fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// Notes what the poller says; whether it speaks of a socket of these.
+    pub(crate) fn note(&mut self, ready: Ready) -> bool {
+        let index = (WAKER.0 - 1).checked_sub(ready.token.0);
+        let Some(bound) = index.and_then(|index| self.sockets.get_mut(index)) else {
+            return false;
+        };
+        bound.readable |= ready.readable;
+        true
+    }
+
+    /// Whether a socket may have something to read.
+    pub(crate) fn has_input(&self) -> bool {
+        self.sockets.iter().any(|bound| bound.readable)
+    }
+
+    /// Reads what has come until the arena is full, and finds the commands.
+    fn read(&mut self, statistics: &WorkerStatistics) {
+        self.entries.clear();
+        self.ranges.clear();
+        let mut used = 0;
+        for index in 0..self.sockets.len() {
+            while self.sockets[index].readable && used + DATAGRAM_BYTES_MAX <= self.arena.len() {
+                let window = &mut self.arena[used..used + DATAGRAM_BYTES_MAX];
+                match self.sockets[index].socket.receive(window) {
+                    Ok(Some((bytes, peer))) => {
+                        statistics.reads.add(1);
+                        statistics.input_bytes.add(bytes as u64);
+                        let end = used + bytes;
+                        if !self.take(index, peer, used, end) {
+                            statistics.protocol_errors.add(1);
+                        }
+                        // An empty one uses room too, so that their number is bounded.
+                        used = (end + 1).next_multiple_of(64);
+                    }
+                    Ok(None) => self.sockets[index].readable = false,
+                    Err(error) => {
+                        warn!(%error, "cannot receive datagrams");
+                        self.sockets[index].readable = false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the commands of a datagram in the arena; whether it has one.
+    fn take(&mut self, socket: usize, peer: SocketAddr, start: usize, end: usize) -> bool {
+        let Some((id, commands)) = datagram::request(&self.arena[start..end]) else {
+            return false;
+        };
+        let commands = end - commands.len()..end;
+        let reply_bytes_max = reply_bytes_max(peer, end - start, self.reply_ratio);
+        let mut decoder = Decoder::new(DecoderLimits::of_items(self.item_bytes_max));
+        let mut from = commands.start;
+        let entries = self.entries.len();
+        while let Ok(Decoded::Request { arguments, end }) =
+            decoder.next(&self.arena[..commands.end], from, &mut self.ranges)
+        {
+            let first = self.ranges.len() - arguments;
+            let line = Line::of_ranges(&self.arena, &self.ranges[first..]);
+            let verb = line.verb();
+            if verb == Verb::Unknown {
+                break;
+            }
+            self.entries.push(Entry {
+                datagram: self.received.len(),
+                verb,
+                first,
+                count: arguments,
+            });
+            from = end;
+        }
+        let some = self.entries.len() > entries;
+        if some {
+            self.received.push(Received {
+                socket,
+                peer,
+                id,
+                reply_bytes_max,
+            });
+        }
+        some
+    }
+
+    fn request(&self, entry: &Entry) -> Request<'_> {
+        let ranges = &self.ranges[entry.first..entry.first + entry.count];
+        Request::new(&self.arena, ranges)
+    }
+
+    /// Sends a reply; what the kernel does not take is lost.
+    fn send_one(
+        sockets: &[Bound],
+        statistics: &WorkerStatistics,
+        (socket, peer, id): (usize, SocketAddr, u16),
+        reply: &[u8],
+    ) {
+        let mut frame = [0; datagram::DATAGRAM_BYTES_MAX];
+        for (header, payload) in datagram::reply(id, reply) {
+            let bytes = header.len() + payload.len();
+            frame[..header.len()].copy_from_slice(&header);
+            frame[header.len()..bytes].copy_from_slice(payload);
+            if !sockets[socket].socket.send(&frame[..bytes], peer) {
+                return;
+            }
+            statistics.writes.add(1);
+            statistics.output_bytes.add(bytes as u64);
+        }
+    }
+
+    /// Sends what was answered, or keeps it until it may be sent.
+    fn send(&mut self, statistics: &WorkerStatistics, holding: &mut Holding) {
+        for answer in self.answers.drain(..) {
+            let Received {
+                socket, peer, id, ..
+            } = self.received[answer.datagram];
+            let reply = &self.out[answer.start..answer.end];
+            if answer.epoch == 0 {
+                Self::send_one(&self.sockets, statistics, (socket, peer, id), reply);
+            } else if self.held_bytes + reply.len() <= limits::UDP_HELD_BYTES_MAX
+                && self.held.len() < limits::UDP_HELD_MAX
+            {
+                self.held_bytes += reply.len();
+                self.held.push_back(Held {
+                    epoch: answer.epoch,
+                    socket,
+                    peer,
+                    id,
+                    reply: reply.into(),
+                });
+                holding.add_datagrams(answer.epoch);
+            }
+        }
+        self.received.clear();
+        self.out.clear();
+        self.out.shrink_to(limits::POOLED_BUFFER_BYTES_MAX);
+    }
+
+    /// Sends the replies that wait for no later epoch than this one, and says what is waited for
+    /// now. Epochs stand in their order: a client's never goes back.
+    pub(crate) fn release(&mut self, durable: u64, statistics: &WorkerStatistics) -> Option<u64> {
+        while let Some(held) = self.held.front() {
+            if held.epoch > durable {
+                return Some(held.epoch);
+            }
+            let to = (held.socket, held.peer, held.id);
+            Self::send_one(&self.sockets, statistics, to, &held.reply);
+            self.held_bytes -= held.reply.len();
+            self.held.pop_front();
+        }
+        None
+    }
+}
+
+impl Worker {
+    /// Serves these sockets too; another host gets `reply_ratio` bytes for each that it sends.
+    pub(crate) fn watch_datagrams(
+        &mut self,
+        sockets: Vec<DatagramSocket>,
+        reply_ratio: usize,
+    ) -> io::Result<()> {
+        let Some(first) = sockets.first() else {
+            return Ok(());
+        };
+        let origin = ClientOrigin {
+            worker: self.index,
+            descriptor: -1,
+            address: "udp".into(),
+            local_address: first.address()?.to_string(),
+            unix_socket: false,
+            protocol: WireProtocol::Memcached,
+        };
+        for (index, socket) in sockets.iter().enumerate() {
+            add(&self.poller, socket, index)?;
+        }
+        let bound = |socket| Bound {
+            socket,
+            readable: true,
+        };
+        self.datagrams = Some(Box::new(Datagrams {
+            sockets: sockets.into_iter().map(bound).collect(),
+            arena: vec![0; limits::UDP_ARENA_BYTES].into_boxed_slice(),
+            received: Vec::new(),
+            entries: Vec::new(),
+            ranges: Vec::new(),
+            answers: Vec::new(),
+            out: Vec::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            client: Client::new(0, false),
+            record: ClientRecord::new(0, origin, self.shared.now_ms()),
+            reply_ratio,
+            item_bytes_max: self.wire_limits.item_bytes_max,
+        }));
+        Ok(())
+    }
+
+    /// Reads what has come; whether there is something to execute.
+    pub(super) fn read_datagrams(&mut self) -> bool {
+        let Some(datagrams) = &mut self.datagrams else {
+            return false;
+        };
+        if datagrams.has_input() {
+            datagrams.read(self.recorder.statistics());
+        }
+        !datagrams.is_empty()
+    }
+
+    /// Executes what was read, in batches as requests of connections.
+    pub(super) fn execute_datagrams(&mut self) {
+        let Some(mut datagrams) = self.datagrams.take() else {
+            return;
+        };
+        if !datagrams.is_empty() {
+            let mut entry = 0;
+            while entry < datagrams.entries.len() {
+                entry = self.execute_some(&mut datagrams, entry);
+            }
+        }
+        self.datagrams = Some(datagrams);
+    }
+
+    /// Executes a batch under one gate and pin; where the next one begins.
+    fn execute_some(&mut self, datagrams: &mut Datagrams, from: usize) -> usize {
+        let end = datagrams
+            .entries
+            .len()
+            .min(from + limits::BATCH_REQUESTS_MAX);
+        let mut turn = self.session.turn();
+        turn.warm(datagrams.entries[from..end].iter().filter_map(|entry| {
+            let key = Resolved::Memcached(entry.verb).key(datagrams.request(entry))?;
+            Some((0, key))
+        }));
+        let mut next = from;
+        while next < end {
+            let Datagrams {
+                arena,
+                received,
+                entries,
+                ranges,
+                answers,
+                out,
+                client,
+                record,
+                ..
+            } = &mut *datagrams;
+            let entry = &entries[next];
+            let begun = answers.last().map(|answer| answer.datagram);
+            if begun != Some(entry.datagram) {
+                let settings = &self.shared.settings;
+                client.authenticated = !settings.requires_password();
+                client.durability = settings.durability();
+                answers.push(Answer {
+                    datagram: entry.datagram,
+                    start: out.len(),
+                    end: out.len(),
+                    epoch: 0,
+                });
+            }
+            let Some(answer) = answers.last_mut() else {
+                break;
+            };
+            let end_max = answer.start + received[entry.datagram].reply_bytes_max;
+            let request = Request::new(arena, &ranges[entry.first..entry.first + entry.count]);
+            let mut host =
+                WorkerHost::new(&self.shared, &mut self.recorder, record, self.arrived_ns);
+            let start = out.len();
+            let mut reply = Reply::bounded(out, end_max);
+            let outcome = turn.execute_memcached(
+                client,
+                entry.verb,
+                Line::new(request),
+                &mut reply,
+                &mut host,
+            );
+            let mut goes_on = matches!(outcome, Outcome::Done);
+            if matches!(outcome, Outcome::Paused(_)) {
+                // Nobody waits for a datagram.
+                reply.line(error::PAUSED);
+            }
+            if reply.is_over() {
+                reply.rewind(start);
+                goes_on = false;
+            }
+            answer.end = out.len();
+            let epoch = client.awaits();
+            if answer.end > start && self.holding.must_wait(epoch, &self.shared.database) {
+                answer.epoch = epoch;
+            }
+            next += 1;
+            if !goes_on {
+                let datagram = entry.datagram;
+                let rest = entries[next..].iter();
+                next += rest.take_while(|entry| entry.datagram == datagram).count();
+            }
+        }
+        next
+    }
+
+    /// Sends the replies of this turn. No gate is held.
+    pub(super) fn send_datagrams(&mut self) {
+        if let Some(datagrams) = &mut self.datagrams
+            && !datagrams.is_empty()
+        {
+            datagrams.send(self.recorder.statistics(), &mut self.holding);
+        }
+    }
+}
+
+fn add(poller: &Poller, socket: &DatagramSocket, index: usize) -> io::Result<()> {
+    poller.add(socket, token(index), Interest::Read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ud1_another_host_gets_a_multiple_of_what_it_has_sent() {
+        let bound = |peer: &str, sent_bytes, ratio| {
+            let peer = peer.parse().expect("an address");
+            reply_bytes_max(peer, sent_bytes, ratio)
+        };
+        let whole = datagram::payload_within(limits::UDP_REPLY_BYTES_MAX);
+        for here in ["127.0.0.1:5000", "127.9.9.9:5000", "[::1]:5000"] {
+            assert_eq!(bound(here, 15, 0), whole);
+        }
+        for there in [
+            "192.0.2.1:5000",
+            "[2001:db8::1]:5000",
+            "[::ffff:127.0.0.1]:5000",
+        ] {
+            assert_eq!(bound(there, 15, 0), 0);
+            for (sent_bytes, ratio) in [(15, 3), (700, 2), (1400, 1), (1400, 50), (65_535, 1000)] {
+                let payload = bound(there, sent_bytes, ratio);
+                assert!(datagram::bytes_of(payload) <= ratio * sent_bytes);
+                assert!(payload <= whole);
+            }
+            assert_eq!(bound(there, 65_535, 1000), whole);
+        }
+    }
+}
