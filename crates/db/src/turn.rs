@@ -296,22 +296,21 @@ impl<'t> Turn<'t> {
     /// Fetches into the cache what the requests of a batch will touch: the first key of each, with
     /// its database, their descents interleaved (up to [`limits::WARM_KEYS_MAX`]). Changes nothing.
     pub fn warm<'r>(&mut self, first_keys: impl Iterator<Item = (usize, &'r [u8])>) {
+        let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
+        let mut first_keys = first_keys.filter(|(_, key)| key.len() <= key_bytes_max);
+        // One key alone has nothing to be interleaved with, and is the most frequent case.
+        let (Some(first), Some(second)) = (first_keys.next(), first_keys.next()) else {
+            return;
+        };
         let mut keys =
             [const { pando_engine::Key::new(pando_engine::TreeId(0), b"") }; limits::WARM_KEYS_MAX];
         let mut count = 0;
-        for (index, key) in first_keys {
-            if key.len() > pando_engine::limits::KEY_BYTES_MAX {
-                continue;
-            }
-            keys[count] = pando_engine::Key::new(self.database.tree(index), key);
+        let all = [first, second].into_iter().chain(first_keys);
+        for (slot, (index, key)) in keys.iter_mut().zip(all) {
+            *slot = pando_engine::Key::new(self.database.tree(index), key);
             count += 1;
-            if count == keys.len() {
-                break;
-            }
         }
-        if count > 1 {
-            self.session.store.warm(&keys[..count]);
-        }
+        self.session.store.warm(&keys[..count]);
     }
 
     /// Executes one request: authentication, memory, MULTI, gates, command. `resolved` is what

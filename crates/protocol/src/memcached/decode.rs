@@ -187,28 +187,61 @@ const fn incomplete(start: usize, bytes_missing: usize) -> Decoded {
 /// included.
 #[inline]
 fn split(rest: &[u8], start: usize, arguments: &mut Vec<ArgumentRange>) -> Option<usize> {
-    let mut word = 0;
-    for (index, byte) in rest.iter().enumerate() {
-        if *byte > b' ' {
-            continue;
+    let (mut word, mut from) = (0, 0);
+    // Words are longer than a few bytes: eight are looked at in one step.
+    while let Some((chunk, _)) = rest[from..].split_first_chunk::<8>() {
+        let mut found = blanks(u64::from_le_bytes(*chunk));
+        while found != 0 {
+            let index = from + found.trailing_zeros() as usize / 8;
+            found &= found - 1;
+            if part(rest, start, index, &mut word, arguments) {
+                return Some(index + 1);
+            }
         }
-        let end = match *byte {
-            b'\n' if index > word && rest[index - 1] == b'\r' => index - 1,
-            b' ' | b'\n' => index,
-            _ => continue,
-        };
-        if end > word {
-            arguments.push(ArgumentRange {
-                start: (start + word) as u32,
-                len: (end - word) as u32,
-            });
-        }
-        word = index + 1;
-        if *byte == b'\n' {
+        from += 8;
+    }
+    for index in from..rest.len() {
+        if rest[index] <= b' ' && part(rest, start, index, &mut word, arguments) {
             return Some(index + 1);
         }
     }
     None
+}
+
+/// The high bit of every byte that is not above a space, and of no other.
+#[inline]
+const fn blanks(bytes: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const LOW: u64 = 0x7f * ONES;
+    // Byte by byte, no carry: bit 7 of the sum is set when the low seven bits are above a space.
+    let above = (bytes & LOW) + (LOW - b' ' as u64 * ONES);
+    !(above | bytes) & (0x80 * ONES)
+}
+
+/// Looks at a byte that is not above a space: ends the word before it if it parts words. Whether it
+/// ends the line.
+#[inline]
+fn part(
+    rest: &[u8],
+    start: usize,
+    index: usize,
+    word: &mut usize,
+    arguments: &mut Vec<ArgumentRange>,
+) -> bool {
+    let ends_line = rest[index] == b'\n';
+    let end = match rest[index] {
+        b'\n' if index > *word && rest[index - 1] == b'\r' => index - 1,
+        b' ' | b'\n' => index,
+        _ => return false,
+    };
+    if end > *word {
+        arguments.push(ArgumentRange {
+            start: (start + *word) as u32,
+            len: (end - *word) as u32,
+        });
+    }
+    *word = index + 1;
+    ends_line
 }
 
 #[cfg(test)]
@@ -254,6 +287,21 @@ mod tests {
             requests(b"get  a b \r\n get c\n\r\n\nset a 0 0 2\r\n\r\n\r\nget\td\r\r\n"),
             ["get|a|b", "get|c", "", "", "set|a|0|0|2|=\r\n", "get\td\r"]
         );
+    }
+
+    #[test]
+    fn eight_bytes_are_looked_at_in_one_step() {
+        for byte in 0..=u8::MAX {
+            for place in 0..8 {
+                for around in [0, b' ', b'!', 0x7f, 0x80, 0xff] {
+                    let mut bytes = [around; 8];
+                    bytes[place] = byte;
+                    let expected = bytes.map(|byte| if byte <= b' ' { 0x80 } else { 0 });
+                    let found = blanks(u64::from_le_bytes(bytes));
+                    assert_eq!(found.to_le_bytes(), expected, "{bytes:?}");
+                }
+            }
+        }
     }
 
     #[test]
