@@ -4,6 +4,7 @@ PANDO_MEMCACHED_PORT names the port for memcached clients of a running server on
 the one for Redis clients; each test uses keys of its own.
 """
 
+import base64
 import os
 import threading
 import unittest
@@ -107,6 +108,17 @@ class Application(unittest.TestCase):
                 client.set(f"{self.prefix}{number}", str(number))
             self.assertEqual(client.get(f"{self.prefix}99"), b"99")
             client.close()
+
+    def test_meta_commands_as_they_are(self):
+        key = self.prefix + "m"
+        raw = self.client.raw_command
+        self.assertEqual(raw(f"ms {key} 2 F7\r\nab"), b"HD")
+        self.assertEqual(raw(f"mg {key} s f t"), b"HD s2 f7 t-1")
+        encoded = base64.b64encode(key.encode()).decode()
+        self.assertEqual(raw(f"mg {encoded} b v", end_tokens=b"ab\r\n"), b"VA 2\r\n")
+        self.assertEqual(self.client.get("m"), b"ab")
+        self.assertEqual(raw(f"md {key} q\r\nmn"), b"MN")
+        self.assertIsNone(self.client.get("m"))
 
     def test_figures(self):
         self.client.get("none")
