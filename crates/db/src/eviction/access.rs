@@ -5,8 +5,8 @@
 //! | `Lately` (LRU) | recency [`LATELY`], class 0 | the same recency, its age's class (`ages`) |
 //! | `Often` (LFU) | [`OFTEN_FIRST`] | one more, the less likely the higher |
 //!
-//! | `Lately` (LRU) | recency [`LATELY`], class 0 | the same recency, its age's class |
-//! class, which is only told to those who ask.
+//! A mark of `Lately` is a number in base [`CLASSES`]: the recency, which the hand lowers, above
+//! the class, which is only told to those who ask.
 //!
 //! `Often` counts the logarithm of the uses as Redis does: from [`OFTEN_FIRST`] on, one use in
 //! `10·(mark - 5) + 1` counts. What the hand does with marks is `judge`'s: marks decay at the pace
