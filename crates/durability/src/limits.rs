@@ -50,6 +50,9 @@ pub const PENDING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most logs, and most directories.
 pub const LOGS_MAX: usize = 1024;
 
+/// Longest manifest that is read; one of 256 chunks of each of 1024 databases has a sixth of it.
+pub const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 /// Free files that a log keeps when segments are recycled; further ones are removed.
 pub const FREE_FILES_MAX: usize = 8;
 

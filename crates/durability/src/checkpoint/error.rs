@@ -17,7 +17,7 @@ pub enum CheckpointError {
         error: io::Error,
     },
     /// A file is not what was written.
-    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    #[error("{}: damaged at offset {offset}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -27,7 +27,12 @@ pub enum CheckpointError {
         what: &'static str,
     },
     /// The file is of another version of the format.
-    #[error("{} has format {got}, this version reads {expected}", path.display())]
+    #[error(
+        "{}: checkpoint format {got}, but this server reads format {expected}: use the version of \
+         Pando that wrote it ({})",
+        path.display(),
+        if got > expected { "a newer one" } else { "an older one" }
+    )]
     Format {
         /// The file.
         path: PathBuf,

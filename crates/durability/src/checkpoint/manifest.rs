@@ -18,6 +18,7 @@ use std::path::Path;
 use super::cursor::Cursor;
 use super::{CheckpointError, manifest_path, parse_name};
 use crate::disk::{Access, Disk};
+use crate::limits::MANIFEST_BYTES_MAX;
 
 const MAGIC: &[u8; 8] = b"PANDOMAN";
 const FORMAT: u32 = 1;
@@ -144,7 +145,8 @@ impl Manifest {
         let damaged = |offset, what| Err(CheckpointError::damaged(&path, offset, what));
         let read = || {
             let file = disk.open(&path, Access::Read)?;
-            let mut bytes = vec![0; file.bytes()? as usize];
+            // A longer file is none of ours, and is cut.
+            let mut bytes = vec![0; file.bytes()?.min(MANIFEST_BYTES_MAX) as usize];
             let read = file.read_full_at(&mut bytes, 0)?;
             bytes.truncate(read);
             Ok(bytes)

@@ -63,6 +63,17 @@ impl DirectoryLock {
     }
 }
 
+/// Whether there is anything in a directory that a server leaves there: its lock, or files of ours.
+/// A directory that does not exist holds nothing.
+pub fn was_used(disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
+    let ours = |name: &String| name == NAME || name.strip_suffix(".pando").is_some();
+    match disk.list(directory) {
+        Ok(names) => Ok(names.iter().any(ours)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The process number that the holder wrote.
 fn holder(disk: &dyn Disk, path: &Path) -> Option<u32> {
     let file = disk.open(path, super::Access::Read).ok()?;

@@ -25,7 +25,7 @@ use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-pub use lock::{DirectoryLock, LockError};
+pub use lock::{DirectoryLock, LockError, was_used};
 pub use pando_io::file::{Access, AlignedBuffer};
 pub use real::RealDisk;
 pub use simulated::{Call, CallKind, Fault, SimulatedDisk};

@@ -18,17 +18,18 @@ pub enum LogError {
     },
     /// Something that was durable, hence may have been acknowledged, is damaged.
     #[error(
-        "{}: damaged at offset {offset}: {what}. Epoch {epoch}, which was durable, cannot be \
-         recovered whole. Restore the file from a copy; or remove the log files of this data \
-         directory to go on from the newest checkpoint alone and lose what was written since",
-        path.display()
+        "{}: damaged at offset {offset}: {what}.{} Restore the file from a copy; or remove all \
+         log-0*.pando files of this data directory and its log directories to go on from the \
+         newest checkpoint alone and lose what was written since it began",
+        path.display(),
+        lost(*epoch)
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// Where in it.
         offset: u64,
-        /// The newest epoch that is known to have been durable.
+        /// The newest epoch that is known to have been durable; 0: none.
         epoch: u64,
         /// What was found.
         what: &'static str,
@@ -53,7 +54,8 @@ pub enum LogError {
     /// The log does not reach back to the epoch where recovery has to begin.
     #[error(
         "the log does not hold all of what was written between epochs {from} and {epoch}: what \
-         comes before was recycled, or its files were removed. Looked in: {looked_in}"
+         comes before was recycled, or its files were removed. Restore them, or the checkpoint, \
+         from a copy. Looked in: {looked_in}"
     )]
     DoesNotReachBack {
         /// Where recovery has to begin.
@@ -92,6 +94,13 @@ pub enum LogError {
     /// There is no room to write the log.
     #[error("the log's disk is full: {0}")]
     Full(String),
+}
+
+fn lost(epoch: u64) -> String {
+    if epoch == 0 {
+        return String::new();
+    }
+    format!(" Epoch {epoch}, which was durable, cannot be recovered whole.")
 }
 
 impl LogError {

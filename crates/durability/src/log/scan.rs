@@ -10,7 +10,7 @@
 //! | a bad frame with a valid one behind it | a gap: its frames do not count |
 //! | a bad frame with none behind it | the end of the segment |
 //! | a frame that a later segment repeats (LS3) | does not count |
-//! | a file shorter than it was made | read as far as it goes |
+//! | a file shorter than it was made | refused: no crash does that (LS1), so it was cut |
 //!
 //! A gap or an end is a torn tail or damage: a torn tail if no epoch that is known to have been
 //! durable needs what is missing. That an epoch was durable is known from the closing marks and
@@ -335,7 +335,14 @@ fn read_segment(disk: &dyn Disk, path: &Path, name: Name, sync: bool) -> Result<
             "it was renamed: its header says that it is another segment",
         ));
     }
-    let bytes = &bytes[..bytes.len().min(header.bytes as usize)];
+    let Some(bytes) = bytes.get(..header.bytes as usize) else {
+        return Err(LogError::Damaged {
+            path: path.to_owned(),
+            offset: bytes.len() as u64,
+            epoch: 0,
+            what: "the file was cut there: it was made longer",
+        });
+    };
     Ok((header.identity, scan_segment(bytes, &header, path)))
 }
 

@@ -174,6 +174,8 @@ impl Supply {
                 other => other.map_err(|error| io("open", error))?,
             };
             if file.bytes().map_err(|error| io("measure", error))? == self.segment_bytes {
+                // A process that was killed may have left it as long, and not yet durable (LS1).
+                file.sync().map_err(|error| io("sync", error))?;
                 return Ok(FreeFile { path, file });
             }
             // Of another size, or left unfinished.

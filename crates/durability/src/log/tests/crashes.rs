@@ -84,3 +84,36 @@ fn the_power_may_end_at_every_call_of_a_later_start() {
         assert!(calls > 30, "{calls}");
     }
 }
+
+/// The process ends at a call, another one goes on, then the power ends. `false`: there was no such
+/// call.
+fn killed_at(call: usize, through: bool, seed: u64) -> bool {
+    let (disk, mut model) = (disk(), Model::default());
+    disk.set_writes_through(through);
+    disk.fail_at(disk.call_count() + call, Fault::PowerLoss);
+    let _ = run(&as_disk(&disk), &mut model, 2, seed, 6);
+    let happened = !disk.has_power();
+    let say = format!("seed {seed}, call {call}, through {through}");
+    let left = disk.restart();
+    let server = run(&as_disk(&left), &mut model, 2, seed + 100, 5);
+    drop(server.unwrap_or_else(|error| panic!("{say}: {error}")));
+    for crash in 0..seeds() {
+        let found = recover(&as_disk(&left.copy().crash(crash)), &model);
+        let found = found.unwrap_or_else(|error| panic!("{say}, crash {crash}: {error}"));
+        let verdict = model.verdict(&found);
+        verdict.unwrap_or_else(|wrong| panic!("{say}, crash {crash}: {wrong}"));
+    }
+    happened
+}
+
+/// LS1: what was not durable when the process ended is not taken for it by the next one.
+#[test]
+fn a_killed_process_leaves_files_that_are_not_durable() {
+    for (seed, through) in [(40, true), (41, false)] {
+        let mut call = 0;
+        while killed_at(call, through, seed) {
+            call += 1;
+        }
+        assert!(call > 20, "{call}");
+    }
+}
