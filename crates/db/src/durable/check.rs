@@ -1,15 +1,16 @@
 //! Looking at the files of a database offline: what is there, and whether it is whole.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use pando_durability::checkpoint;
-use pando_durability::disk::{DirectoryLock, LockError};
+use pando_durability::disk::{self, DirectoryLock, LockError};
 use pando_durability::log::{LogScan, ScanOptions};
 
 use super::bytes::{Input, Malformed};
 use super::options::DurabilityOptions;
 use super::recover::{RecoveryError, found_checkpoints};
-use super::{identity, record, value};
+use super::{identity, places, record, value};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,19 +47,33 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
         // Files that may only be read can be looked at all the same.
         Err(LockError::Io { .. }) => None,
     };
+    let mut identity = None;
     match identity::read(disk, directory) {
-        Ok(Some(identity)) => report.say(format!("database {identity:032x}")),
+        Ok(Some(found)) => {
+            report.say(format!("database {found:032x}"));
+            identity = Some(found);
+        }
         Ok(None) => report.say("no identity: the directory holds no database, or it went".into()),
-        Err(_) => report.complain("identity.pando cannot be read".into()),
+        Err(failure) => report.complain(RecoveryError::from(failure).to_string()),
     }
+    let (_log_locks, searched) = log_directories(options, &mut report)?;
     let mut notes = Vec::new();
     let found = found_checkpoints(disk, directory, &mut notes)?;
+    let mut basis = Basis {
+        from: None,
+        written: 0,
+        any: !found.is_empty() || !notes.is_empty(),
+    };
     for note in notes {
         report.complain(note);
     }
-    let mut usable = Vec::new();
     for (manifest, about) in &found {
         let start = manifest.start;
+        basis.written = basis.written.max(about.written);
+        if *identity.get_or_insert(about.identity) != about.identity {
+            let path = directory.clone();
+            report.complain(RecoveryError::Foreign { path, start }.to_string());
+        }
         let mut values = 0_u64;
         let checked = checkpoint::verify(disk, directory, manifest, |_, entry| {
             values += 1;
@@ -71,13 +86,67 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
                     "checkpoint {start}: epochs up to {start} to {end}, {values} keys, \
                      {bytes} bytes, whole"
                 ));
-                usable.push((start, about.written));
+                basis.from = basis.from.or(Some(start));
             }
-            Err(error) => report.complain(format!("checkpoint {start}: {error}")),
+            Err(error) => report.complain(error.to_string()),
         }
     }
-    check_log(options, &usable, &mut report)?;
+    check_log(options, &searched, &basis, identity, &mut report);
     Ok(report)
+}
+
+/// What recovery would put the log upon.
+struct Basis {
+    /// The start of the newest whole checkpoint.
+    from: Option<u64>,
+    /// The newest epoch that a whole manifest knows to have been durable.
+    written: u64,
+    /// Whether there are checkpoints, whole or not.
+    any: bool,
+}
+
+/// The directories that may hold parts of the log, and that a server has been in.
+fn log_directories(
+    options: &DurabilityOptions,
+    report: &mut CheckReport,
+) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
+    let (disk, data) = (&*options.disk, &options.data_directory);
+    let (mut searched, mut locks) = (vec![data.clone()], Vec::new());
+    let noted = places::path(data);
+    let before = places::read(disk, data).unwrap_or_else(|error| {
+        report.complain(format!("{}: {error}", noted.display()));
+        Vec::new()
+    });
+    let mut known = places::configured(options);
+    let (there, missing) = places::sort(disk, &before, &known).unwrap_or_else(|(path, error)| {
+        report.complain(format!("{}: {error}", path.display()));
+        (before, Vec::new())
+    });
+    for path in missing {
+        let noted = noted.clone();
+        report.complain(RecoveryError::LogDirectory { path, noted }.to_string());
+    }
+    let others = there.into_iter().filter(|path| !known.contains(path));
+    let others: Vec<_> = others.collect();
+    known.extend(others);
+    for path in known {
+        match disk::was_used(disk, &path) {
+            Ok(true) => {}
+            // A server would begin to use it.
+            Ok(false) => continue,
+            Err(error) => {
+                report.complain(format!("{}: {error}", path.display()));
+                continue;
+            }
+        }
+        match DirectoryLock::take(disk, &path) {
+            Ok(lock) => locks.push(lock),
+            Err(error @ LockError::Held { .. }) => return Err(error.into()),
+            Err(LockError::Io { .. }) => {}
+        }
+        searched.push(path);
+    }
+    Ok((locks, searched))
 }
 
 fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
@@ -89,18 +158,20 @@ fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
 
 fn check_log(
     options: &DurabilityOptions,
-    usable: &[(u64, u64)],
+    searched: &[PathBuf],
+    basis: &Basis,
+    identity: Option<u128>,
     report: &mut CheckReport,
-) -> Result<(), RecoveryError> {
+) {
     let scan = ScanOptions {
         threads: options.recovery_threads.max(1),
         sync: false,
     };
-    let scan = match LogScan::read(&options.disk, &options.searched_directories(), scan) {
+    let scan = match LogScan::read(&options.disk, searched, scan) {
         Ok(scan) => scan,
         Err(error) => {
             report.complain(error.to_string());
-            return Ok(());
+            return;
         }
     };
     for segment in scan.segments() {
@@ -117,14 +188,30 @@ fn check_log(
         }
         report.say(line);
     }
-    let (from, written) = usable.first().copied().unwrap_or((0, 0));
-    let cut = match scan.cut(from, written) {
+    if let (Some(found), Some(identity)) = (scan.identity(), identity)
+        && found != identity
+    {
+        let path = scan.segments()[0].path.display();
+        report.complain(format!("{path}: it belongs to another database"));
+    }
+    let from = basis.from.unwrap_or(0);
+    if basis.from.is_some() && scan.segments().is_empty() {
+        report.complain(format!(
+            "there is no log: what was written since epoch {from} is there in part or not at all"
+        ));
+        return;
+    }
+    let cut = match scan.cut(from, basis.written) {
         Ok(cut) => cut,
         Err(error) => {
             report.complain(error.to_string());
-            return Ok(());
+            return;
         }
     };
+    if basis.from.is_none() && basis.any && cut.epochs().is_empty() {
+        let (path, notes) = (options.data_directory.clone(), Vec::new());
+        report.complain(RecoveryError::NoCheckpoint { path, notes }.to_string());
+    }
     let mut records = 0_u64;
     for mut log in cut.logs() {
         loop {
@@ -133,7 +220,7 @@ fn check_log(
                 Ok(None) => break,
                 Err(error) => {
                     report.complain(error.to_string());
-                    return Ok(());
+                    return;
                 }
             };
             let mut input = Input(group.records);
@@ -152,5 +239,4 @@ fn check_log(
         "the log counts up to epoch {cutoff}: {records} records from epoch {from} on; {torn} \
          epochs at its end are torn and were not acknowledged as durable"
     ));
-    Ok(())
 }

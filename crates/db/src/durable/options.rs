@@ -73,16 +73,6 @@ impl DurabilityOptions {
         }
     }
 
-    /// The directories that may hold parts of the log: those of now, and the data directory, where
-    /// it was if it was not told otherwise.
-    pub(crate) fn searched_directories(&self) -> Vec<PathBuf> {
-        let mut directories = self.log_directories();
-        if !directories.contains(&self.data_directory) {
-            directories.push(self.data_directory.clone());
-        }
-        directories
-    }
-
     /// The directories of the log.
     pub(crate) fn log_directories(&self) -> Vec<PathBuf> {
         if self.log_directories.is_empty() {

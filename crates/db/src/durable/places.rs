@@ -1,12 +1,17 @@
 //! Where logs have been: the directories beside the data directory, one a line, in a file of the
 //! latter. A log is looked for there although the configuration names it no more.
 //!
-//! A directory that has gone is noted and passed over: what the log lacks for it, the log says.
+//! A directory that is noted and shows nothing of a server is refused: its disk may not be mounted,
+//! and a log that is nowhere says itself nothing of what it lacks. One that the configuration names
+//! no more is forgotten once no segment is there; one that was moved, when another one that the
+//! configuration names has segments and was not noted.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use pando_durability::disk::{Access, Disk};
+use pando_durability::disk::{self, Access, Disk};
+
+use super::options::DurabilityOptions;
 
 const NAME: &str = "log-directories.pando";
 const UNFINISHED: &str = "log-directories.new";
@@ -14,9 +19,66 @@ const UNFINISHED: &str = "log-directories.new";
 /// Longest file that is read.
 const BYTES_MAX: u64 = 1024 * 1024;
 
+/// The file.
+pub(super) fn path(data: &Path) -> PathBuf {
+    data.join(NAME)
+}
+
+/// Whether segments of a log are in a directory.
+pub(super) fn has_log(disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
+    match disk.list(directory) {
+        Ok(names) => Ok(names.iter().any(|name| name.starts_with("log-0"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The noted directories that show files of a server, and those that do not and were not moved to
+/// one of those that are `configured`.
+pub(super) fn sort(
+    disk: &dyn Disk,
+    noted: &[PathBuf],
+    configured: &[PathBuf],
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), (PathBuf, io::Error)> {
+    let fails = |path: &PathBuf| {
+        let path = path.clone();
+        move |error| (path, error)
+    };
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for path in noted {
+        if disk::was_used(disk, path).map_err(fails(path))? {
+            there.push(path.clone());
+        } else {
+            missing.push(path.clone());
+        }
+    }
+    for path in configured.iter().filter(|path| !noted.contains(path)) {
+        if !missing.is_empty() && has_log(disk, path).map_err(fails(path))? {
+            missing.pop();
+        }
+    }
+    Ok((there, missing))
+}
+
+/// The path in the one form in which paths are noted and compared.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The directories of the log beside the data directory, each once.
+pub(super) fn configured(options: &DurabilityOptions) -> Vec<PathBuf> {
+    let mut places = vec![absolute(&options.data_directory)];
+    for path in options.log_directories() {
+        if !places.contains(&absolute(&path)) {
+            places.push(absolute(&path));
+        }
+    }
+    places.split_off(1)
+}
+
 /// The directories that are noted; none if there is no file.
 pub(super) fn read(disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
-    let file = match disk.open(&data.join(NAME), Access::Read) {
+    let file = match disk.open(&path(data), Access::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -49,7 +111,7 @@ pub(super) fn write(disk: &dyn Disk, data: &Path, directories: &[PathBuf]) -> io
     let file = disk.create(&unfinished, Access::Write)?;
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync()?;
-    disk.rename(&unfinished, &data.join(NAME))?;
+    disk.rename(&unfinished, &path(data))?;
     disk.sync_directory(data)
 }
 

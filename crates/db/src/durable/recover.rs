@@ -9,7 +9,9 @@
 //! | a damaged `identity.pando` | refused, with the file |
 //! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
 //! | an older checkpoint too | kept, for the next case |
-//! | a damaged checkpoint, or one whose end the log does not reach | noted; the older one is used |
+//! | a damaged checkpoint | noted; the older one is used, up to the end of the newer one at least |
+//! | a checkpoint whose end the log does not reach | refused: what it says was durable went |
+//! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4) |
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
 //! | part files without a manifest, an unfinished manifest | left for the next checkpoint |
@@ -19,6 +21,7 @@
 //! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
 //! | a record that cannot be read, a change without predecessor | refused, with file and offset |
 //! | a directory of logs that the configuration names no more | looked at ([`super::places`]) |
+//! | a directory where a log was, without any file of a server | refused: is its disk mounted? |
 //! | a log or directory more or fewer than configured | read; new ones are used from now on |
 //! | records of databases beyond the configured number | kept, not shown |
 //! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
@@ -28,6 +31,9 @@
 //! - **RC2** A checkpoint that turns out to be damaged leaves nothing behind: the next attempt
 //!   begins with an empty engine.
 //! - **RC3** Nothing is shown before all is done.
+//! - **RC4** Where there was a checkpoint, no empty database begins: without a log, the newest
+//!   whole checkpoint is all there is, for whoever follows the advice to remove a damaged log;
+//!   without either, recovery refuses.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +51,8 @@ use super::identity::{self, Failure};
 use super::options::{DurabilityOptions, Stage};
 use super::places;
 use super::replay::{Restorer, Trees, replay};
+#[cfg(test)]
+use super::testing::{Fault, is};
 use super::value;
 use crate::Options;
 use crate::expiry::ExpiryIndex;
@@ -63,6 +71,32 @@ pub enum RecoveryError {
         path: PathBuf,
         /// What it said.
         error: std::io::Error,
+    },
+    /// Nothing of a log is left in a directory that had one.
+    #[error(
+        "{}: a log of this database was kept here, and nothing of it is here now. Is its disk \
+         mounted? To go on without what it held, remove the line of this directory from {}",
+        path.display(),
+        noted.display()
+    )]
+    LogDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// The file that names it.
+        noted: PathBuf,
+    },
+    /// There were checkpoints, and neither one of them nor the log can be used.
+    #[error(
+        "{}: no checkpoint can be used, and the log does not begin at the beginning{}. Restore the \
+         directory from a copy, or begin in an empty one",
+        path.display(),
+        described(notes)
+    )]
+    NoCheckpoint {
+        /// The data directory.
+        path: PathBuf,
+        /// Why checkpoints were not used.
+        notes: Vec<String>,
     },
     /// The file that names the database is damaged.
     #[error(
@@ -112,6 +146,15 @@ pub enum RecoveryError {
     /// A thread could not get a session of the engine.
     #[error(transparent)]
     Session(#[from] SessionLimit),
+}
+
+impl From<Failure> for RecoveryError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Disk(path, error) => Self::Disk { path, error },
+            Failure::Damaged(path) => Self::Identity { path },
+        }
+    }
 }
 
 fn described(notes: &[String]) -> String {
@@ -180,10 +223,12 @@ pub(crate) fn recover(
     durability: &DurabilityOptions,
 ) -> Result<Recovered, RecoveryError> {
     let mut recovery = Recovery::default();
-    let (locks, searched) = prepare_directories(durability, &mut recovery.notes)?;
+    let (locks, searched) = prepare_directories(durability)?;
     let disk = &*durability.disk;
     let directory = &durability.data_directory;
+    let noted = recovery.notes.len();
     let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
+    let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
     let identity = establish_identity(disk, directory, &found)?;
     for (manifest, about) in &found {
         if about.identity != identity {
@@ -212,25 +257,36 @@ pub(crate) fn recover(
     let newest = newest.unwrap_or(0).max(scan.newest_epoch());
     let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
     let wall_ms = wall_ms.unwrap_or(0).max(scan.newest_wall_ms());
-    let checkpoints: Vec<u64> = found.iter().map(|(manifest, _)| manifest.start).collect();
+    let mut checkpoints: Vec<u64> = found.iter().map(|(manifest, _)| manifest.start).collect();
+    // Whatever checkpoint is used, what any of them knows to have been durable has to be there.
+    let written = found.iter().map(|(_, about)| about.written).max();
+    let written = written.unwrap_or(0);
+    #[cfg(test)]
+    let written = if is(Fault::NewerManifestForgotten) {
+        0
+    } else {
+        written
+    };
+    let no_log = scan.segments().is_empty();
 
     let mut attempts = found.into_iter().map(Some).chain([None]);
     loop {
         let manifest = attempts.next().expect("the last attempt returns");
-        let (from, written) = manifest
-            .as_ref()
-            .map_or((0, 0), |(manifest, about)| (manifest.start, about.written));
-        let cut = match scan.cut(from, written) {
-            Ok(cut) => cut,
-            Err(error) => match manifest {
-                Some((manifest, _)) => {
-                    let start = manifest.start;
-                    recovery.notes.push(format!("checkpoint {start}: {error}"));
-                    continue;
-                }
-                None => return Err(log_error(&recovery.notes)(error)),
-            },
+        let start = manifest.as_ref().map_or(0, |(manifest, _)| manifest.start);
+        let cut = if no_log && manifest.is_some() {
+            // A new log begins, behind nothing (RC4).
+            scan.cut(0, 0)
+        } else {
+            scan.cut(start, written)
         };
+        // An older checkpoint needs all that this one needs of the log, and more.
+        let cut = cut.map_err(log_error(&recovery.notes))?;
+        if manifest.is_none() && any_checkpoint && cut.epochs().is_empty() {
+            return Err(RecoveryError::NoCheckpoint {
+                path: directory.clone(),
+                notes: recovery.notes,
+            });
+        }
         // RC1. A new engine for every attempt (RC2).
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(newest + 1)));
         let attempt = Attempt {
@@ -243,6 +299,15 @@ pub(crate) fn recover(
         match attempt.run(&candidate, options.databases, &mut recovery) {
             Ok(trees) => {
                 recovery.cutoff = candidate.cut.cutoff();
+                if no_log && !last {
+                    recovery.cutoff = newest;
+                    recovery.notes.push(format!(
+                        "there is no log: the checkpoint of epoch {start} alone is used, and what \
+                         was written since it began is there in part or not at all"
+                    ));
+                }
+                // One that could not be used is no help later, and goes.
+                checkpoints.retain(|&checkpoint| !last && checkpoint <= start);
                 recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
                 let (trees, changes) = trees.into_parts();
                 return Ok(Recovered {
@@ -271,7 +336,6 @@ pub(crate) fn recover(
 /// the log: where it is written now, where it was, and the data directory.
 fn prepare_directories(
     durability: &DurabilityOptions,
-    notes: &mut Vec<String>,
 ) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
     let (disk, data) = (&*durability.disk, &durability.data_directory);
     let failed = |path: &Path| {
@@ -280,37 +344,41 @@ fn prepare_directories(
     };
     let mut locks = Vec::new();
     let mut take = |path: &Path| -> Result<(), RecoveryError> {
+        disk.create_directory(path).map_err(failed(path))?;
         locks.push(DirectoryLock::take(disk, path)?);
         Ok(())
     };
-    let mut searched = durability.searched_directories();
-    for path in &searched {
-        disk.create_directory(path).map_err(failed(path))?;
-        take(path)?;
+    take(data)?;
+    let noted = places::path(data);
+    let before = places::read(disk, data).map_err(failed(&noted))?;
+    let configured = places::configured(durability);
+    let (there, missing) = places::sort(disk, &before, &configured)
+        .map_err(|(path, error)| RecoveryError::Disk { path, error })?;
+    if let Some(path) = missing.into_iter().next() {
+        return Err(RecoveryError::LogDirectory { path, noted });
     }
-    let before = places::read(disk, data).map_err(failed(data))?;
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let known: Vec<PathBuf> = searched.iter().map(|path| absolute(path)).collect();
-    let mut places: Vec<PathBuf> = before.clone();
-    for path in known.iter().filter(|path| **path != absolute(data)) {
-        if !places.contains(path) {
-            places.push(path.clone());
+    let (mut searched, mut now) = (vec![data.clone()], Vec::new());
+    for path in configured {
+        take(&path)?;
+        // The lock's name is durable before the directory is noted: it is what is looked for.
+        if !before.contains(&path) {
+            disk.sync_directory(&path).map_err(failed(&path))?;
+        }
+        searched.push(path.clone());
+        now.push(path);
+    }
+    for path in there {
+        if now.contains(&path) || path == places::absolute(data) {
+            continue;
+        }
+        if places::has_log(disk, &path).map_err(failed(&path))? {
+            take(&path)?;
+            searched.push(path.clone());
+            now.push(path);
         }
     }
-    for path in before.into_iter().filter(|path| !known.contains(path)) {
-        match disk.list(&path) {
-            Ok(_) => {
-                take(&path)?;
-                searched.push(path);
-            }
-            Err(error) => notes.push(format!(
-                "{}: a log was kept there once, and it cannot be looked at: {error}",
-                path.display()
-            )),
-        }
-    }
-    if places != places::read(disk, data).map_err(failed(data))? {
-        places::write(disk, data, &places).map_err(failed(data))?;
+    if now != before {
+        places::write(disk, data, &now).map_err(failed(&noted))?;
     }
     Ok((locks, searched))
 }
@@ -341,16 +409,12 @@ fn establish_identity(
     directory: &Path,
     found: &[(Manifest, About)],
 ) -> Result<u128, RecoveryError> {
-    let failed = |failure| match failure {
-        Failure::Disk(path, error) => RecoveryError::Disk { path, error },
-        Failure::Damaged(path) => RecoveryError::Identity { path },
-    };
-    if let Some(identity) = identity::read(disk, directory).map_err(failed)? {
+    if let Some(identity) = identity::read(disk, directory)? {
         return Ok(identity);
     }
     let known = found.first().map(|(_, about)| about.identity);
     let identity = known.unwrap_or_else(|| fastrand::u128(1..));
-    identity::write(disk, directory, identity).map_err(failed)?;
+    identity::write(disk, directory, identity)?;
     Ok(identity)
 }
 

@@ -18,7 +18,7 @@
 //!   its number does not come again.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -146,14 +146,14 @@ struct Worker<'a> {
     #[cfg(test)]
     fault: super::testing::Fault,
     restorer: Restorer<'a>,
-    /// Keys with a change that found nothing, up to the end of the checkpoint.
-    orphans: HashSet<(TreeId, Box<[u8]>)>,
+    /// Keys with a change that found nothing, up to the end of the checkpoint, and the first one.
+    orphans: Orphans,
     fuzzy_until: u64,
 }
 
 impl Worker<'_> {
     /// Puts back what a record says (RP2).
-    fn apply(&mut self, record: &Record<'_>, epoch: u64) -> Result<(), Malformed> {
+    fn apply(&mut self, record: &Record<'_>, origin: &Origin) -> Result<(), Malformed> {
         match *record {
             Record::Put(written, view) => {
                 self.adopt(written.key);
@@ -181,9 +181,14 @@ impl Worker<'_> {
                 Probe::Present { version, .. } if version == predecessor => {
                     self.change(written, change)?;
                 }
-                Probe::Absent if epoch <= self.fuzzy_until => {
+                #[cfg(test)]
+                Probe::Absent if self.fault == super::testing::Fault::OrphansRefused => {
+                    return malformed(NO_PREDECESSOR);
+                }
+                Probe::Absent if origin.epoch <= self.fuzzy_until => {
                     self.orphans
-                        .insert((written.key.tree, written.key.bytes.into()));
+                        .entry((written.key.tree, written.key.bytes.into()))
+                        .or_insert_with(|| origin.clone());
                 }
                 _ => return malformed(NO_PREDECESSOR),
             },
@@ -211,6 +216,7 @@ impl Worker<'_> {
 }
 
 /// Where a group was read, for messages.
+#[derive(Clone)]
 struct Origin {
     path: PathBuf,
     offset: u64,
@@ -341,7 +347,7 @@ pub(super) fn replay(
                 #[cfg(test)]
                 fault: super::testing::fault(),
                 restorer: Restorer::new(store, expiry)?,
-                orphans: HashSet::new(),
+                orphans: Orphans::new(),
                 fuzzy_until,
             };
             senders.push(sender);
@@ -402,14 +408,14 @@ pub(super) fn replay(
         if let Some(error) = failed {
             return Err(error);
         }
-        orphans.retain(|(tree, _)| trees.mapped.contains(tree));
-        if !orphans.is_empty() {
-            return Err(RecoveryError::Record {
-                path: durability.data_directory.clone(),
-                offset: 0,
-                epoch: fuzzy_until,
-                what: NO_PREDECESSOR,
-            });
+        orphans.retain(|((tree, _), _)| trees.mapped.contains(tree));
+        if let Some((_, origin)) = orphans.first() {
+            return Err(refused(
+                origin,
+                Malformed {
+                    what: NO_PREDECESSOR,
+                },
+            ));
         }
         Ok(records)
     })
@@ -456,7 +462,7 @@ fn sort(
     Ok((batch, left))
 }
 
-type Orphans = HashSet<(TreeId, Box<[u8]>)>;
+type Orphans = HashMap<(TreeId, Box<[u8]>), Origin>;
 
 fn work(
     mut worker: Worker<'_>,
@@ -488,7 +494,7 @@ fn put_back(worker: &mut Worker<'_>, batch: &Batch, index: usize) -> Result<(), 
         let origin = &batch.groups[item.group as usize].1;
         let mut input = Input(&batch.bytes[item.at..item.end]);
         record::take(&mut input)
-            .and_then(|record| worker.apply(&record, origin.epoch))
+            .and_then(|record| worker.apply(&record, origin))
             .map_err(|error| refused(origin, error))?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use pando_durability::disk::Fault;
 use super::*;
 
 /// How much longer than usual tests run.
-fn effort() -> u64 {
+pub(super) fn effort() -> u64 {
     let effort = std::env::var("PANDO_CRASH_EFFORT");
     effort.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
