@@ -1,4 +1,5 @@
-//! The keeper: the thread that takes checkpoints, on request, by the size of the log, by time.
+//! The keeper: the thread that takes checkpoints, on request, by the size of the log, by time, and
+//! when the log has no room: then some may come back. It says when writes are refused for that.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -11,7 +12,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{CheckpointOptions, CheckpointReport, Database, Pace};
+use pando_db::{CheckpointOptions, CheckpointReport, Database, LogState, Pace};
 use tracing::{info, warn};
 
 use crate::limits;
@@ -117,6 +118,7 @@ impl Keeper {
         let database = &shared.database;
         let mut begun = Instant::now();
         let mut logged = Logged::at_start(database);
+        let mut rescue = Rescue::default();
         loop {
             let interval = Duration::from_millis(limits::KEEPER_MS);
             let state = lock(&self.state);
@@ -130,7 +132,9 @@ impl Keeper {
                 warn!("{note}");
             }
             let asked = state.asked;
-            if asked <= state.answered && !logged.is_due(shared, begun.elapsed()) {
+            let is_asked = asked > state.answered;
+            let is_due = rescue.is_due(database) || logged.is_due(shared, begun.elapsed());
+            if !is_asked && !is_due {
                 continue;
             }
             state.running_since = Some(Instant::now());
@@ -147,7 +151,10 @@ impl Keeper {
                     state.taken += 1;
                     state.error = None;
                 }
-                Err(error) => state.error = Some(error),
+                Err(error) => {
+                    state.error = Some(error);
+                    rescue.give_up();
+                }
             }
             self.changed.notify_all();
             drop(state);
@@ -162,6 +169,37 @@ impl State {
             return self.stop.then(|| Err("the server stops".to_owned()));
         }
         Some(self.error.clone().map_or(Ok(()), Err))
+    }
+}
+
+/// What is done when the log has no room: checkpoints that free segments, each behind the older one
+/// of the two that are kept, until there is room or one fails.
+#[derive(Debug, Default)]
+struct Rescue {
+    is_full: bool,
+    taken: usize,
+}
+
+impl Rescue {
+    /// Whether a checkpoint should be taken; says when the log becomes full, and when no longer.
+    fn is_due(&mut self, database: &Database) -> bool {
+        let Some(LogState::Full { reason }) = database.log_state() else {
+            if std::mem::take(self).is_full {
+                info!("the log has room again: writes are taken");
+            }
+            return false;
+        };
+        if !self.is_full {
+            self.is_full = true;
+            warn!(%reason, "the log has no room: writes are refused until there is some");
+        }
+        self.taken += 1;
+        self.taken <= limits::RESCUES_MAX
+    }
+
+    /// One failed: more would, too.
+    fn give_up(&mut self) {
+        self.taken = limits::RESCUES_MAX;
     }
 }
 

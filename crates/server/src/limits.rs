@@ -121,3 +121,7 @@ const _: () =
     assert!(MEMCACHED_REPLY_BYTES_MAX > pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX + 4096);
 // The arena holds several reads.
 const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);
+
+/// Checkpoints that are taken because the log has no room: what the first makes superfluous goes
+/// with the second.
+pub const RESCUES_MAX: usize = 2;

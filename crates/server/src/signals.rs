@@ -1,7 +1,8 @@
 //! Signals that stop the server, as bytes in a socket that a poller can wait on.
 //!
 //! SIGTERM and SIGINT ask for a graceful stop; the second one ends the process at once, for whoever
-//! does not want to wait. SIGHUP is ignored: a server outlives its terminal.
+//! does not want to wait. SIGHUP is ignored: a server outlives its terminal. So is SIGXFSZ: a write
+//! beyond the limit on the size of files then fails as one on a full disk does.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
 /// Exit code of a process that is told to stop twice.
@@ -34,7 +35,9 @@ impl StopSignals {
             flag::register(signal, Arc::clone(&stopping))?;
             low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        flag::register(SIGHUP, Arc::default())?;
+        for signal in [SIGHUP, SIGXFSZ] {
+            flag::register(signal, Arc::default())?;
+        }
         Ok(Self { receiver })
     }
 

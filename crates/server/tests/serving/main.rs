@@ -2,8 +2,10 @@
 
 mod applications;
 mod bounds;
+mod damaged;
 mod datagrams;
 mod eviction;
+mod full;
 mod harness;
 mod held;
 mod kept;

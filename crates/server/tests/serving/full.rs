@@ -1,0 +1,199 @@
+//! A disk without room, under a real server: a limit on the size of its files, put on and taken off
+//! from outside while it serves (no file system of a test's own, which only root could mount). A
+//! segment is a file of one size, so below that no new one can be made, and the present one takes
+//! what lies below the limit.
+
+use std::time::Instant;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use crate::harness::{Folder, PATIENCE, TestServer, Wire, request};
+
+/// Bytes of a segment: the smallest that can be set.
+const SEGMENT: &str = "1mb";
+/// Three quarters of a segment are below it, no whole one is.
+const ONLY_WHAT_IS_THERE: u64 = 900 * 1024;
+/// The header of a file.
+const ALMOST_NOTHING: u64 = 4096;
+/// Writes that fill two segments, and so much that a checkpoint of it is above any of the limits.
+const PRELOADED_MIN: usize = 150;
+
+fn limit(server: &TestServer, bytes: Option<u64>) {
+    let pid = Pid::from_raw(server.pid().cast_signed()).expect("a process");
+    // The server has inherited this one.
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let current = bytes.or(maximum);
+    prlimit(Some(pid), Resource::Fsize, Rlimit { current, maximum }).expect("a limit");
+}
+
+fn start(folder: &Folder) -> TestServer {
+    let data = folder.path("data").display().to_string();
+    let flags = ["--durability", "sync", "--threads", "1", "--data-dir"];
+    let more = [
+        "--log-segment-size",
+        SEGMENT,
+        "--checkpoint-log-size",
+        "1gb",
+    ];
+    TestServer::start(&[&flags[..], &[&data], &more].concat())
+}
+
+/// Sends a write and reads its answer, one line.
+fn answer(wire: &mut Wire, arguments: &[&str]) -> String {
+    let arguments: Vec<&[u8]> = arguments.iter().map(|it| it.as_bytes()).collect();
+    wire.send(request(&arguments));
+    wire.line()
+}
+
+/// A value that no other one is like: the log would hold the difference alone.
+fn value(count: usize) -> String {
+    let letter = char::from(b'a' + (count % 26) as u8);
+    letter.to_string().repeat(16 * 1024)
+}
+
+/// Fills segments, up to the beginning of one; returns how many writes that took.
+fn preload(wire: &mut Wire, key: impl Fn(usize) -> String) -> usize {
+    let mut segments = String::new();
+    for count in 0.. {
+        wire.ask(&["SET", &key(count), &value(count)], "+OK\r\n");
+        let figures = wire.ask_any(&["INFO", "persistence"]);
+        let now = figures
+            .lines()
+            .find(|line| line.starts_with("log_segments"));
+        let now = now.expect("a figure").to_owned();
+        if count > PRELOADED_MIN && now != segments {
+            return count + 1;
+        }
+        segments = now;
+    }
+    unreachable!("a segment ends")
+}
+
+/// Writes until one is refused; returns how many were acknowledged since the start.
+fn write_until_refused(wire: &mut Wire, from: usize, key: impl Fn(usize) -> String) -> usize {
+    for count in from..2000 {
+        let said = answer(wire, &["SET", &key(count), &value(count)]);
+        if said != "+OK" {
+            assert!(
+                said.starts_with("-MISCONF") && said.contains("room on the disk"),
+                "{said}"
+            );
+            return count;
+        }
+    }
+    panic!("nothing was refused");
+}
+
+fn write_until_taken(wire: &mut Wire) {
+    let deadline = Instant::now() + PATIENCE;
+    while answer(wire, &["SET", "again", "1"]) != "+OK" {
+        assert!(
+            Instant::now() < deadline,
+            "there is room, and no write is taken"
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn expect_kept(wire: &mut Wire, keys: usize) {
+    for key in 0..keys {
+        wire.ask(&["STRLEN", &format!("k{key}")], ":16384\r\n");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_loses_none() {
+    let folder = Folder::new();
+    let server = start(&folder);
+    let mut wire = server.connect();
+    let loaded = preload(&mut wire, |key| format!("k{key}"));
+    limit(&server, Some(ONLY_WHAT_IS_THERE));
+    let written = write_until_refused(&mut wire, loaded, |key| format!("k{key}"));
+    // Whatever the promise, and in a transaction; reads go on.
+    wire.ask(&["CLIENT", "DURABILITY", "NONE"], "+OK\r\n");
+    for refused in [&["DEL", "k0"][..], &["FLUSHALL"], &["HSET", "h", "f", "1"]] {
+        let said = answer(&mut wire, refused);
+        assert!(said.starts_with("-MISCONF"), "{said}");
+    }
+    wire.ask(&["MULTI"], "+OK\r\n");
+    assert!(answer(&mut wire, &["INCR", "counter"]).starts_with("-MISCONF"));
+    assert!(answer(&mut wire, &["EXEC"]).starts_with("-EXECABORT"));
+    wire.ask(&["CLIENT", "DURABILITY", "SYNC"], "+OK\r\n");
+    expect_kept(&mut wire, written);
+    wire.ask(&["EXISTS", "counter", "h"], ":0\r\n");
+    // No part of a checkpoint is above the limit either, and that is said.
+    let said = answer(&mut wire, &["SAVE"]);
+    assert!(
+        said.starts_with('-') && said.contains("checkpoint-"),
+        "{said}"
+    );
+    assert!(
+        wire.ask_any(&["INFO", "persistence"])
+            .contains("log_state:full")
+    );
+    expect_kept(&mut server.connect(), written);
+    limit(&server, None);
+    write_until_taken(&mut wire);
+    drop(server);
+    let server = start(&folder);
+    let mut wire = server.connect();
+    expect_kept(&mut wire, written);
+    wire.ask(&["GET", "again"], "$1\r\n1\r\n");
+    let expected = format!(":{}\r\n", written + 1);
+    wire.ask(&["DBSIZE"], &expected);
+}
+
+/// Where old segments are what takes the room, checkpoints make some, unasked.
+#[test]
+fn a_full_disk_has_room_again_after_checkpoints() {
+    let folder = Folder::new();
+    let server = start(&folder);
+    let mut wire = server.connect();
+    let loaded = preload(&mut wire, |_| "k0".to_owned());
+    limit(&server, Some(ONLY_WHAT_IS_THERE));
+    write_until_refused(&mut wire, loaded, |_| "k0".to_owned());
+    write_until_taken(&mut wire);
+    // Killed while the limit stands.
+    drop(server);
+    let server = start(&folder);
+    let mut wire = server.connect();
+    expect_kept(&mut wire, 1);
+    wire.ask(&["GET", "again"], "$1\r\n1\r\n");
+}
+
+/// Even what was taken before the disk was found full is not lost: it waits.
+#[test]
+fn what_a_full_disk_could_not_take_is_written_later() {
+    let folder = Folder::new();
+    let server = start(&folder);
+    let mut wire = server.connect();
+    wire.ask(&["SET", "k", "before"], "+OK\r\n");
+    for key in 0..4 {
+        wire.ask(&["SET", &format!("k{key}"), &value(key)], "+OK\r\n");
+    }
+    limit(&server, Some(ALMOST_NOTHING));
+    let mut waiting = server.connect();
+    waiting.send(request(&[b"SET", b"k", b"after"]));
+    let mut other = server.connect();
+    other.ask(&["CLIENT", "DURABILITY", "INTERVAL"], "+OK\r\n");
+    server.wait_until("the log is full", || {
+        other
+            .ask_any(&["INFO", "persistence"])
+            .contains("log_state:full")
+    });
+    assert!(!waiting.has_input(), "it is not on disk");
+    // What is can be read with the promise of `sync`, what is not with less.
+    expect_kept(&mut server.connect(), 4);
+    other.ask(&["GET", "k"], "$5\r\nafter\r\n");
+    let said = answer(&mut other, &["SET", "more", "1"]);
+    assert!(said.starts_with("-MISCONF"), "{said}");
+    limit(&server, None);
+    waiting.expect("+OK\r\n");
+    write_until_taken(&mut other);
+    drop(server);
+    let server = start(&folder);
+    let mut wire = server.connect();
+    wire.ask(&["GET", "k"], "$5\r\nafter\r\n");
+    wire.ask(&["EXISTS", "more"], ":0\r\n");
+    expect_kept(&mut wire, 4);
+}
