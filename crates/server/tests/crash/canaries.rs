@@ -2,6 +2,7 @@
 
 use crate::model::{Generator, History, Operation, State, Text, Violation};
 use crate::transfers::{ACCOUNTS, Books, Transfer};
+use crate::whole::{self, Ledgers, Step};
 
 /// A history of `count` commands, all promised, and what they make.
 fn history(seed: u64, count: usize) -> (History, State) {
@@ -137,4 +138,48 @@ fn half_a_transfer_is_seen() {
     let mut half = after(30, 70);
     half[3] -= 1;
     assert!(books.check(&half, &[30, 70]).is_err());
+}
+
+#[test]
+fn what_is_not_whole_is_seen() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let steps: Vec<Step> = (1..200)
+        .map(|stamp| Step::random(&mut random, stamp, 30))
+        .collect();
+    assert!(steps.contains(&Step::FlushAll) && steps.contains(&Step::Swap));
+    let before = Ledgers::default();
+    let after = |steps: &[Step]| {
+        let mut ledgers = before;
+        for step in steps {
+            step.apply(&mut ledgers);
+        }
+        ledgers
+    };
+    for (index, step) in steps.iter().enumerate() {
+        let sent = &steps[..=index];
+        assert_eq!(
+            whole::check(&before, sent, sent.len(), &after(sent)),
+            Ok(())
+        );
+        // Without the last, which was promised; with a part of it; without one in the middle.
+        let shorter = after(&steps[..index]);
+        if shorter != after(sent) {
+            assert!(whole::check(&before, sent, sent.len(), &shorter).is_err());
+        }
+        assert_eq!(whole::check(&before, sent, index, &shorter), Ok(()));
+        if let Step::Transfers { stamp, count } = *step {
+            let count = count / 2;
+            let mut half = shorter;
+            Step::Transfers { stamp, count }.apply(&mut half);
+            assert!(whole::check(&before, sent, 0, &half).is_err(), "{index}");
+        }
+        let next = steps.get(index + 1);
+        if let Some(next @ Step::Transfers { .. }) = next {
+            let mut skipped = shorter;
+            next.apply(&mut skipped);
+            let sent = &steps[..index + 2];
+            let kept = after(sent) != skipped;
+            assert!(!kept || whole::check(&before, sent, 0, &skipped).is_err());
+        }
+    }
 }

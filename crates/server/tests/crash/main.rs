@@ -6,6 +6,7 @@
 //! | `model` | a writer's commands, and which of them what was found can come from |
 //! | `writers` | writers and readers under load |
 //! | `transfers` | transfers by EXEC, with receipts |
+//! | `whole` | EXECs longer than an epoch, FLUSHALL and SWAPDB, in one sequence |
 //! | `server` | the process and its connections |
 //! | `canaries` | faults planted into what is found, and into what is promised |
 //!
@@ -17,6 +18,7 @@ mod canaries;
 mod model;
 mod server;
 mod transfers;
+mod whole;
 mod writers;
 
 use std::sync::mpsc;
