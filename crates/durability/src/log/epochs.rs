@@ -2,8 +2,8 @@
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
-//! | `durable` | whoever made the last mark durable, under `state` | `SeqCst` | everybody, `Acquire` |
-//! | `wanted` | sessions that wait ([`Epochs::want`]) | `SeqCst` | the epoch thread, under `state` |
+//! | `durable` | whoever made the last mark durable, under `state` | `Release`, then a fence | everybody, `Acquire` |
+//! | `wanted` | sessions that wait ([`Epochs::want`]) | a fence behind it | the epoch thread, under `state` |
 //! | `state` | the closing of epochs, loggers | the lock | |
 //!
 //! States of an epoch:
@@ -18,12 +18,25 @@
 //!   durable in every log that took part.
 //! - **LE2** Epochs become durable in order: recovery finds an epoch only with all before it.
 //! - **LE3** Whoever wants an epoch finds it durable, or is woken when it is: he says so and then
-//!   looks; who makes it durable says so and then looks who wants it (all four `SeqCst`).
+//!   looks; who makes it durable says so and then looks who wants it (a `SeqCst` fence between).
+//! - **LE4** The epoch thread does not sleep while an open epoch is wanted and nothing is in
+//!   flight: it looks under `state`, and whoever changes the one or the other does so, or looks,
+//!   under `state` afterwards and wakes it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering, fence},
+};
 use std::time::{Duration, Instant};
+
+#[cfg(loom)]
+use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering, fence},
+};
 
 /// Why the epoch thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +75,8 @@ pub(super) struct Epochs {
     due: Condvar,
     durable: AtomicU64,
     wanted: AtomicU64,
+    #[cfg(all(test, loom))]
+    fault: Option<models::Fault>,
 }
 
 impl Epochs {
@@ -91,10 +106,10 @@ impl Epochs {
 
     /// Somebody waits for `epoch`. `true`: it is durable already.
     pub(super) fn want(&self, epoch: u64) -> bool {
-        // SeqCst: with the load below, partner of the store and the load in `advance` (LE3). Only
-        // the first to want an epoch takes the lock, so that the epoch thread either sees it
-        // before it sleeps or is woken.
-        if self.wanted.fetch_max(epoch, Ordering::SeqCst) < epoch {
+        // Relaxed: the fence below orders it for `advance` (LE3), the lock for the epoch thread.
+        // Only the first to want an epoch takes the lock, so that the epoch thread either sees it
+        // before it sleeps or is woken (LE4).
+        if self.wanted.fetch_max(epoch, Ordering::Relaxed) < epoch {
             let state = self.lock();
             let wake = self.is_due(&state);
             drop(state);
@@ -102,13 +117,21 @@ impl Epochs {
                 self.due.notify_all();
             }
         }
-        self.durable.load(Ordering::SeqCst) >= epoch
+        #[cfg(all(test, loom))]
+        if self.fault == Some(models::Fault::NoFence) {
+            return self.durable() >= epoch;
+        }
+        // Partner of the one in `advance` (LE3): of two threads that say something and then look at
+        // what the other says, one at least sees it.
+        fence(Ordering::SeqCst);
+        self.durable() >= epoch
     }
 
     /// Whether an epoch is wanted that is still open, with nothing in flight: as long as something
     /// is, the next epoch gathers what more sessions write.
     fn is_due(&self, state: &State) -> bool {
-        self.wanted.load(Ordering::SeqCst) > state.closed && state.in_flight.is_empty()
+        // Relaxed: who raised it takes the lock afterwards (LE4).
+        self.wanted.load(Ordering::Relaxed) > state.closed && state.in_flight.is_empty()
     }
 
     pub(super) fn wait_until_due(&self, limit: Duration) -> Due {
@@ -170,12 +193,24 @@ impl Epochs {
         let Some(durable) = durable else {
             return false;
         };
-        // SeqCst: partner of `want` (LE3), and of the load in `durable` (LE1, LE2).
-        let before = self.durable.swap(durable, Ordering::SeqCst);
-        if self.is_due(state) {
+        // Release: partner of the load in `durable` (LE1, LE2).
+        let before = self.durable.swap(durable, Ordering::Release);
+        #[cfg(all(test, loom))]
+        let (fenced, notifies) = (
+            self.fault != Some(models::Fault::NoFence),
+            self.fault != Some(models::Fault::NobodyNotified),
+        );
+        #[cfg(not(all(test, loom)))]
+        let (fenced, notifies) = (true, true);
+        if fenced {
+            // Partner of the one in `want` (LE3).
+            fence(Ordering::SeqCst);
+        }
+        if notifies && self.is_due(state) {
             self.due.notify_all();
         }
-        self.wanted.load(Ordering::SeqCst) > before
+        // Relaxed: the fence orders it behind the store (LE3).
+        self.wanted.load(Ordering::Relaxed) > before
     }
 
     pub(super) fn stop(&self) {
@@ -183,3 +218,6 @@ impl Epochs {
         self.due.notify_all();
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;

@@ -50,7 +50,7 @@ mod segment;
 mod session;
 mod state;
 mod supply;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod writer;
 
