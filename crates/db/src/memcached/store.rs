@@ -178,7 +178,7 @@ impl Storing<'_> {
             && token != old.version.to_bits()
             && (token != 0 || !adds)
         {
-            let passes = self.invalidate && self.mode == Mode::Set && token != 0;
+            let passes = self.invalidate && !adds && token != 0;
             if !passes || token > old.version.to_bits() {
                 return kept(Stored::Exists);
             }

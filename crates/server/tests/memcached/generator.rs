@@ -357,6 +357,7 @@ pub(super) fn odd_lines() -> Vec<Vec<u8>> {
         "mg Y b|mg YQ= b|mg Y$== b|mg ==== b|mg Y=== b|mg YW== b k|mg YWFh-_== b|md Y b|ma Y b|",
         "ms a|ms a S2|ms a x|ms a -1|ms a b 2|ms a 2 M|hi|ms a 2 MX|hi|ms a 2 F|hi|",
         "set a 0 0 1|1|ms a 1 C0|2|ms a 1 C0 I|2|ms a 1 C0 MA|2|ms a 1 C0 MR|2|ms none 1 C0|2|",
+        "set a 0 0 1|1|ms a 1 C1 I MR|2|mg a v|ms a 1 C1 I MA|2|ms a 1 C1 I ME|2|md a|",
         "md a C0|ma a C0|ma a C0 N0|ma none C0|ma none C0 N0 J7 v|cas a 0 0 1 0|1|get a|",
         "mg a T Fx|mg a Fx T|mg a J T h|mg a Mset T|ms a 1 Fx M|1|ms a 1 Mxx Jx|1|ma a Jx T|",
         "mg a T O0123456789abcdef0123456789abcdef|md a O0123456789abcdef0123456789abcdef T|",
