@@ -6,8 +6,8 @@
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
 //! process; `bars` sets the tree's goals beside what it reaches. `hash` does so for maps without
 //! key order. `hitrate` asks which share of reads a bounded cache answers. `memcached` drives the
-//! memcached port beside memcached. `report` answers every question on one page. `guard` compares
-//! two builds.
+//! memcached port beside memcached. `restart` times servers that come back with their data.
+//! `report` answers every question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -24,6 +24,7 @@ mod listener;
 mod load;
 mod progress;
 mod report;
+mod restart;
 mod servers;
 mod wire;
 mod workload;
@@ -61,6 +62,8 @@ enum Question {
     Hitrate(hitrate::Options),
     /// The memcached port beside memcached, and both engines over RESP, with the cheapest client.
     Memcached(beside::Options),
+    /// The time that servers take to come back with their data, beside redis-server.
+    Restart(restart::Options),
     /// Two builds on a fixed set of cells; names regressions over 5 %.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Question::Report(options) => report::run(&options).map_err(Into::into),
         Question::Hitrate(options) => hitrate::run(&options).map_err(Into::into),
         Question::Memcached(options) => beside::run(&options).map_err(Into::into),
+        Question::Restart(options) => restart::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Sweep { scratch } => {
             guard::sweep(&scratch);

@@ -164,7 +164,8 @@ impl Server {
         })
     }
 
-    fn start(
+    /// A program on a free port; `arguments` is told which.
+    pub(crate) fn start(
         name: &str,
         program: &str,
         cpu: &str,
@@ -236,6 +237,17 @@ impl Server {
         Self::start("server", &program, "0", |port| {
             vec!["--port".into(), port.to_string()]
         })
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    pub(crate) fn wait(mut self) -> Result<(), ServerError> {
+        let waited = self.process.wait();
+        waited
+            .map(|_| ())
+            .map_err(|source| ServerError::Accounting {
+                process: self.process.id(),
+                source,
+            })
     }
 
     pub(crate) fn process(&self) -> u32 {
