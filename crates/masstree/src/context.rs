@@ -18,6 +18,9 @@ pub(crate) struct Context {
     pub(crate) participant: Participant<Pool>,
     pub(crate) pool: Pool,
     pub(crate) counters: Arc<Padded<Counters>>,
+    /// The address of the border node into which recovery has put the last new key, to tell sorted
+    /// runs; never followed.
+    pub(crate) last_filled: usize,
 }
 
 impl Context {

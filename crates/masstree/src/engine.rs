@@ -100,6 +100,7 @@ impl Masstree {
             participant,
             pool: self.arena.pool(),
             counters,
+            last_filled: 0,
         })
     }
 

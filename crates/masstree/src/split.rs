@@ -8,6 +8,11 @@
 //! At the right edge (the new key is last in a node without right sibling) the old node keeps its
 //! keys and the new one goes alone into the sibling. At the left edge (first in the leftmost node)
 //! the old keys go to the sibling and the new one stays alone; the paper does only the former.
+//!
+//! Recovery puts sorted runs of keys back, several at a time, each between others. A node into
+//! which a run has put its last key is split behind the run's next one: what belongs to another run
+//! and follows it goes to the sibling once, and the run leaves packed nodes behind, wherever it
+//! lies.
 
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
@@ -28,16 +33,22 @@ enum Edge {
 }
 
 /// Splits a full border node, which the caller has locked, and puts `entry` at `position` of its
-/// keys. Takes the lock over.
+/// keys, which is expected to be followed by higher ones if `in_run`. Takes the lock over; returns
+/// the node that has the entry.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a step of `update`, which holds all of these"
+)]
 pub(crate) fn split<'g>(
     tree: &Tree,
     border: BorderRef<'g>,
     position: usize,
     entry: NewEntry,
+    in_run: bool,
     layer_offset: usize,
     guard: Guard<'g>,
     context: &mut Context,
-) {
+) -> BorderRef<'g> {
     let permutation = border.permutation();
     debug_assert_eq!(permutation.count(), WIDTH);
     let entries: [NewEntry; WIDTH + 1] = std::array::from_fn(|index| {
@@ -58,7 +69,8 @@ pub(crate) fn split<'g>(
     } else {
         Edge::Middle
     };
-    let cut = choose_cut(&entries, edge);
+    let run = in_run.then_some(position);
+    let cut = choose_cut(&entries, edge, run);
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
     }
@@ -85,6 +97,7 @@ pub(crate) fn split<'g>(
         separator: low,
     };
     ascend(tree, halves, edge, layer_offset, guard, context);
+    if position < cut { border } else { right }
 }
 
 /// Leaves the first `cut` of the keys, the new one among them or not, in the old node.
@@ -109,10 +122,15 @@ fn keep_left(
     border.set_permutation(left);
 }
 
-/// How many of the keys stay left. Keys with the same slice stay together (M4): a slice has at most
-/// ten, so that a place to cut always exists.
-fn choose_cut(entries: &[NewEntry; WIDTH + 1], edge: Edge) -> usize {
+/// How many of the keys stay left; `run` is the position of a run's next key. Keys with the same
+/// slice stay together (M4): a slice has at most ten, so that a place to cut always exists.
+fn choose_cut(entries: &[NewEntry; WIDTH + 1], edge: Edge, run: Option<usize>) -> usize {
     let valid = |cut: usize| entries[cut - 1].slice != entries[cut].slice;
+    if let Some(cut) = run.map(|position| (position + 1).min(WIDTH))
+        && valid(cut)
+    {
+        return cut;
+    }
     match edge {
         Edge::Right if valid(WIDTH) => return WIDTH,
         Edge::Left if valid(1) => return 1,

@@ -115,6 +115,11 @@ impl Draw<'_> {
     fn buries_absent(self) -> bool {
         matches!(self, Self::Given(_))
     }
+
+    /// Whether keys may come in sorted runs, of which nodes are to be packed.
+    fn comes_in_runs(self) -> bool {
+        matches!(self, Self::Given(_))
+    }
 }
 
 /// One call of `update`.
@@ -270,6 +275,8 @@ where
             link: block.as_link(),
         };
         context.counters.entries.add(1);
+        let in_run = self.draw.comes_in_runs() && context.last_filled == locked.as_ptr().addr();
+        let mut filled = locked.as_ptr().addr();
         if permutation.count() < locked.width() {
             entry.put(self.tree, *locked, permutation, position);
         } else if locked.width() < WIDTH {
@@ -284,15 +291,20 @@ where
                 context,
             );
         } else {
-            split(
+            let border = split(
                 self.tree,
                 locked.into_owned(),
                 position,
                 entry,
+                in_run,
                 cursor.offset(),
                 guard,
                 context,
             );
+            filled = border.as_ptr().addr();
+        }
+        if self.draw.comes_in_runs() {
+            context.last_filled = filled;
         }
         Some(commit)
     }

@@ -52,6 +52,7 @@ impl World {
             participant: self.collector.register().expect("a few participants"),
             pool: self.arena.pool(),
             counters: Arc::clone(&self.counters),
+            last_filled: 0,
         }
     }
 

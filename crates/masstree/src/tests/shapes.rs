@@ -56,6 +56,60 @@ fn sequential_inserts_fill_nodes_at_either_edge() {
     }
 }
 
+/// Runs that are restored in turns by several sessions, each between others, fill their nodes; what
+/// is put between them afterwards finds its place.
+#[test]
+fn restored_runs_fill_nodes_wherever_they_lie() {
+    const RUNS: u32 = 40;
+    const RUN_KEYS: u32 = 1_500;
+    // In one layer, and below a common prefix in a deeper one.
+    for prefix in [&b""[..], b"a prefix of more than two slices"] {
+        let key = |number: u32| [prefix, &(number * 2).to_be_bytes()].concat();
+        let (_, engine) = engine();
+        let tree = engine.create_tree();
+        let mut sessions: Vec<_> = (0..2).map(|_| engine.session().unwrap()).collect();
+        let mut restore = |session: usize, number: u32| {
+            let (key, version) = (key(number), ValueVersion::from_bits(1));
+            let value = NewValue::new(Body::string(&key));
+            assert!(sessions[session].restore(Key::new(tree, &key), version, Some(value)));
+        };
+        for pair in (0..RUNS).step_by(2) {
+            // Not in the order of the runs.
+            let (one, other) = (pair * 7 % RUNS, (pair + 1) * 7 % RUNS);
+            for at in 0..RUN_KEYS {
+                restore(0, one * RUN_KEYS + at);
+                restore(1, other * RUN_KEYS + at);
+            }
+        }
+        let figures = gauges(&engine);
+        // A run begins and ends within a node, and may cut another's last one.
+        let most = i64::from(RUNS * RUN_KEYS / 15 + RUNS * 2 + 1);
+        assert!(figures["border_nodes"] <= most as _, "{figures:?}");
+        let mut session = engine.session().unwrap();
+        for number in (0..RUNS * RUN_KEYS).step_by(11) {
+            let mut between = key(number);
+            *between.last_mut().expect("it is not empty") += 1;
+            put(&mut session, tree, &between, &between);
+        }
+        let found = scan(
+            &mut session,
+            tree,
+            Bound::Unbounded,
+            Direction::Forward,
+            usize::MAX,
+        );
+        assert_eq!(
+            found.len() as u32,
+            RUNS * RUN_KEYS + (RUNS * RUN_KEYS).div_ceil(11)
+        );
+        assert!(found.iter().all(|(key, value)| key == value));
+        assert!(found.is_sorted());
+        for (key, _) in found.iter().step_by(7) {
+            assert_eq!(get(&mut session, tree, key).as_ref(), Some(key));
+        }
+    }
+}
+
 #[test]
 fn long_common_prefixes_make_chains_of_layers_and_removal_folds_them() {
     let (clock, engine) = engine();
