@@ -25,7 +25,18 @@ pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 
     /// Takes a number.
-    fn number(&mut self, mut number: u64) {
+    #[inline]
+    fn number(&mut self, number: u64) {
+        // Lengths of short strings, numbers of trees: most of them.
+        if number < 0x80 {
+            self.put(&[number as u8]);
+        } else {
+            self.long_number(number);
+        }
+    }
+
+    /// Takes a number of any size.
+    fn long_number(&mut self, mut number: u64) {
         let mut groups = [0_u8; 10];
         let mut count = 0;
         loop {
@@ -41,6 +52,7 @@ pub(crate) trait Sink {
     }
 
     /// Takes a byte string.
+    #[inline]
     fn string(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.put(bytes);

@@ -78,10 +78,20 @@ pub(crate) fn is_small(value: ValueRef<'_>) -> bool {
     )
 }
 
+#[inline]
 fn put_head(out: &mut Vec<u8>, kind: u8, key: Key<'_>, version: ValueVersion) {
-    out.put(&[kind]);
-    out.number(u64::from(key.tree.0));
-    out.put(&version.to_bits().to_le_bytes());
+    let version = version.to_bits().to_le_bytes();
+    if key.tree.0 < 0x80 {
+        // What follows, in one piece: this is written under the engine's lock.
+        let mut head = [0; 10];
+        (head[0], head[1]) = (kind, key.tree.0 as u8);
+        head[2..].copy_from_slice(&version);
+        out.put(&head);
+    } else {
+        out.put(&[kind]);
+        out.number(u64::from(key.tree.0));
+        out.put(&version);
+    }
 }
 
 /// Writes the record of a removal.
@@ -91,38 +101,56 @@ pub(crate) fn put_remove(out: &mut Vec<u8>, key: Key<'_>, version: ValueVersion)
 }
 
 /// Writes the record of a commit that has left `new`.
+#[inline]
 pub(crate) fn put_write(
     out: &mut Vec<u8>,
     key: Key<'_>,
     old: Option<ValueRef<'_>>,
     new: ValueRef<'_>,
 ) {
-    if let Some(old) = old {
-        let start = out.len();
-        put_head(out, CHANGE, key, new.version);
-        out.number(new.version.to_bits() - old.version.to_bits());
-        out.string(key.bytes);
-        if put_change(out, old, new) {
-            return;
-        }
-        out.truncate(start);
+    if let Some(old) = old
+        && may_be_change(old, new)
+        && try_put_change(out, key, old, new)
+    {
+        return;
     }
     put_head(out, PUT, key, new.version);
     out.string(key.bytes);
     value::put_value(out, new);
 }
 
+/// Whether what has changed may be less than the value: so much can be told without a look at it.
+#[inline]
+fn may_be_change(old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
+    match (old.body, new.body) {
+        (_, BodyRef::String(StringRef::Flat(flat))) if flat.len() < WHOLE_BYTES_MAX => false,
+        (BodyRef::String(was), BodyRef::String(now)) => now.len() >= was.len(),
+        (BodyRef::Hash(HashRef::Packed(_)), BodyRef::Hash(HashRef::Packed(block))) => {
+            block.len() >= WHOLE_BYTES_MAX
+        }
+        (BodyRef::Hash(HashRef::Wide(_)), BodyRef::Hash(HashRef::Wide(_))) => true,
+        // Another type, or a hash that has just become wide, or small again.
+        _ => false,
+    }
+}
+
+/// Writes the record of a change, unless that is not worth it: then nothing.
+fn try_put_change(out: &mut Vec<u8>, key: Key<'_>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
+    let start = out.len();
+    put_head(out, CHANGE, key, new.version);
+    out.number(new.version.to_bits() - old.version.to_bits());
+    out.string(key.bytes);
+    let worth_it = put_change(out, old, new);
+    if !worth_it {
+        out.truncate(start);
+    }
+    worth_it
+}
+
 /// Writes what has changed between two versions, unless that is not worth it.
 fn put_change(out: &mut Vec<u8>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     match (old.body, new.body) {
         (BodyRef::String(was), BodyRef::String(now)) => {
-            if now
-                .as_flat()
-                .is_some_and(|flat| flat.len() < WHOLE_BYTES_MAX)
-                || now.len() < was.len()
-            {
-                return false;
-            }
             let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
             let mut bytes = 0;
             now.changed_since(was, |range| {
@@ -154,12 +182,8 @@ fn put_changed_fields(
     new: ValueRef<'_>,
 ) -> bool {
     let bytes_max = match (was, now) {
-        (HashRef::Packed(_), HashRef::Packed(block)) if block.len() < WHOLE_BYTES_MAX => {
-            return false;
-        }
         (HashRef::Packed(_), HashRef::Packed(block)) => block.len() / 2,
         (HashRef::Wide(_), HashRef::Wide(row)) => row.heap_bytes() / 2,
-        // A hash that has just become wide, or small again.
         _ => return false,
     };
     let start = out.len();

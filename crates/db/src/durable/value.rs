@@ -62,6 +62,7 @@ pub(crate) enum Content<'a> {
     Same(TypeTag),
 }
 
+#[inline]
 pub(super) fn put_attributes(
     out: &mut impl Sink,
     tag: TypeTag,
@@ -70,6 +71,14 @@ pub(super) fn put_attributes(
 ) {
     let mut meta = tag as u8;
     meta |= if listed { LISTED } else { 0 };
+    if attributes == Attributes::default() {
+        out.put(&[meta]);
+    } else {
+        put_some_attributes(out, meta, attributes);
+    }
+}
+
+fn put_some_attributes(out: &mut impl Sink, mut meta: u8, attributes: Attributes) {
     meta |= attributes.deadline.map_or(0, |_| HAS_DEADLINE);
     meta |= if attributes.flags == 0 { 0 } else { HAS_FLAGS };
     meta |= if attributes.encoding == 0 {
@@ -90,6 +99,7 @@ pub(super) fn put_attributes(
 }
 
 /// Writes a whole value.
+#[inline]
 pub(crate) fn put_value(out: &mut impl Sink, value: ValueRef<'_>) {
     let attributes = |out: &mut _, listed| {
         put_attributes(out, value.tag(), listed, value.attributes);
