@@ -28,7 +28,7 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 * 1024;
 pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Most bytes that are written to a log at once.
-pub const WRITE_BYTES_MAX: usize = 1024 * 1024;
+pub const WRITE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Bytes of zeros that are written at once to a file that is made ahead: small, so that a log's
 /// write waits little behind them.
@@ -37,11 +37,15 @@ pub const FILL_BYTES: usize = 256 * 1024;
 /// Bytes of groups after which a session begins the next frame.
 pub const FRAME_BYTES: usize = 64 * 1024;
 
+/// Bytes of groups that a session hands over by copying them; more than these it gives away with
+/// their memory.
+pub const COPIED_BYTES_MAX: usize = FRAME_BYTES / 2;
+
 /// Most bytes of groups in one frame; a longer group is split.
 pub const FRAME_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes handed over to a log after which its logger writes without waiting for the epoch's end.
-pub const EARLY_BYTES: usize = 256 * 1024;
+pub const EARLY_BYTES: usize = 1024 * 1024;
 
 /// Bytes that were handed over and are not yet written, of all logs together, at which sessions
 /// wait before they begin a turn, unless the options say otherwise.
@@ -59,8 +63,16 @@ pub const FREE_FILES_MAX: usize = 8;
 /// Buffers of sessions that a log keeps for the next ones.
 pub const SPARE_BUFFERS_MAX: usize = 64;
 
+/// Largest of these buffers, in bytes: twice the longest frame, as its buffer may have grown.
+pub const SPARE_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
+
 /// How long a log that found no room waits before it tries again, in milliseconds.
 pub const ROOM_RETRY_MS: u64 = 100;
+
+/// Time that writes to a log lately took, in microseconds, up to which whoever waits for an epoch
+/// writes it himself: about that of two switches between threads on a busy machine. Other clients of
+/// his thread wait as long.
+pub const QUICK_WRITE_US_MAX: u64 = 250;
 
 /// Writes of a block by which the cost of a sync is measured.
 pub const SYNC_SAMPLES: usize = 32;

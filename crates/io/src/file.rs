@@ -26,6 +26,9 @@ pub enum Access {
     Read,
     /// Reads and writes through the page cache; durable after a sync.
     Write,
+    /// Writes past the page cache, where the file system can; durable after a sync. What is written
+    /// must be aligned.
+    Direct,
     /// Writes past the page cache that are durable when they return, where the file system can.
     WriteThrough,
 }
@@ -58,15 +61,18 @@ impl File {
             options.write(true).create_new(true);
         }
         let file = options.open(path)?;
-        if access == Access::WriteThrough {
-            let flags = OFlags::DIRECT | OFlags::DSYNC;
+        let through = access == Access::WriteThrough;
+        if through || access == Access::Direct {
+            let durable = if through {
+                OFlags::DSYNC
+            } else {
+                OFlags::empty()
+            };
+            let flags = OFlags::DIRECT | durable;
             options.create_new(false).custom_flags(flags.bits() as i32);
             match options.open(path) {
                 Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        through: true,
-                    });
+                    return Ok(Self { file, through });
                 }
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::frame::{FrameKind, GROUP_HEADER_BYTES, Participant, frame_bytes};
-use crate::limits::{SPARE_BUFFERS_MAX, WRITE_BYTES_MAX};
+use crate::limits::{COPIED_BYTES_MAX, SPARE_BUFFERS_MAX, SPARE_BYTES_MAX};
 
 /// The payload of a frame that waits.
 #[derive(Clone, Debug)]
@@ -96,14 +96,17 @@ pub(super) struct Queue {
     ready: Condvar,
     /// Bytes that are written without waiting for the end of the epoch.
     early_bytes: usize,
+    /// Bytes of groups up to which turns share a frame.
+    frame_bytes: usize,
 }
 
 impl Queue {
-    pub(super) fn new(early_bytes: usize) -> Self {
+    pub(super) fn new(early_bytes: usize, frame_bytes: usize) -> Self {
         Self {
             state: Mutex::default(),
             ready: Condvar::new(),
             early_bytes,
+            frame_bytes,
         }
     }
 
@@ -111,22 +114,23 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds frames of groups; what they were in comes back as an empty buffer. `true`: there is
-    /// enough to write without waiting for the end of the epoch.
+    /// Adds frames of groups, then the `groups` of an epoch, which come back empty. `true`: there
+    /// is enough to write without waiting for the end of the epoch.
     ///
     /// # Panics
     /// When an epoch is closed already (LQ2).
     pub(super) fn push(
         &self,
         frames: impl Iterator<Item = (u64, Body)>,
-        buffer: &mut Vec<u8>,
+        epoch: u64,
+        groups: &mut Vec<u8>,
     ) -> bool {
         let mut state = self.lock();
         for (epoch, body) in frames {
             state.push(epoch, body);
         }
-        if let Some(spare) = state.spare.pop() {
-            *buffer = spare;
+        if !groups.is_empty() {
+            state.push_groups(epoch, groups, self.frame_bytes);
         }
         state.bytes >= self.early_bytes
     }
@@ -173,7 +177,7 @@ impl Queue {
         for entry in entries {
             if let Body::Groups(mut bytes) = entry.body
                 && state.spare.len() < SPARE_BUFFERS_MAX
-                && bytes.capacity() <= WRITE_BYTES_MAX
+                && bytes.capacity() <= SPARE_BYTES_MAX
             {
                 bytes.clear();
                 state.spare.push(bytes);
@@ -241,6 +245,30 @@ impl State {
         }
     }
 
+    /// Adds groups to the last frame, or a frame of them. Few bytes are copied, so that a session
+    /// writes its records to the same memory in every turn, which stays in the cache.
+    fn push_groups(&mut self, epoch: u64, groups: &mut Vec<u8>, frame_bytes: usize) {
+        assert!(epoch > self.closed, "epoch {epoch} is closed (LQ2)");
+        if groups.len() > COPIED_BYTES_MAX {
+            let spare = self.spare.pop().unwrap_or_default();
+            self.push(epoch, Body::Groups(std::mem::replace(groups, spare)));
+            return;
+        }
+        if let Some(last) = self.entries.back_mut()
+            && last.epoch == epoch
+            && let Body::Groups(frame) = &mut last.body
+            && frame.len() + groups.len() <= frame_bytes
+        {
+            frame.extend_from_slice(groups);
+            self.bytes += groups.len();
+        } else {
+            let mut frame = self.spare.pop().unwrap_or_default();
+            frame.extend_from_slice(groups);
+            self.push(epoch, Body::Groups(frame));
+        }
+        groups.clear();
+    }
+
     /// Closes the epochs up to this one; says what the log wrote in them.
     pub(super) fn close(&mut self, epoch: u64, log: u32) -> Option<Participant> {
         self.closed = epoch;
@@ -271,5 +299,89 @@ impl State {
     /// Whether something was handed over since the last epoch was closed.
     pub(super) fn has_open(&self) -> bool {
         !self.open.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = 100;
+
+    fn hand_over(queue: &Queue, epoch: u64, bytes: usize) {
+        let mut groups = vec![epoch as u8; bytes];
+        queue.push(std::iter::empty(), epoch, &mut groups);
+        assert!(groups.is_empty());
+    }
+
+    /// Epoch, sequence and bytes of the frames that wait.
+    fn frames(queue: &Queue) -> Vec<(u64, u64, usize)> {
+        let mut batch = Vec::new();
+        queue.take(usize::MAX, None, &mut batch);
+        let frames = batch
+            .iter()
+            .map(|entry| (entry.epoch, entry.sequence, entry.body.bytes()))
+            .collect();
+        queue.give_back(batch.into_iter());
+        frames
+    }
+
+    #[test]
+    fn turns_of_an_epoch_share_frames_up_to_their_bound() {
+        let queue = Queue::new(usize::MAX, FRAME);
+        for (epoch, bytes) in [(1, 40), (1, 60), (1, 1), (2, 10), (2, 91)] {
+            hand_over(&queue, epoch, bytes);
+        }
+        assert_eq!(
+            frames(&queue),
+            [(1, 0, 100), (1, 1, 1), (2, 2, 10), (2, 3, 91)]
+        );
+    }
+
+    #[test]
+    fn a_mark_and_a_part_end_a_frame() {
+        let queue = Queue::new(usize::MAX, FRAME);
+        hand_over(&queue, 1, 10);
+        let participant = queue.lock().close(1, 0);
+        assert_eq!(
+            participant.map(|log| (log.first, log.last)),
+            Some((0, 0)),
+            "what is added to a frame belongs to it"
+        );
+        queue.lock().push_mark(1, vec![0; 5]);
+        hand_over(&queue, 2, 10);
+        let part = Body::Part([0; GROUP_HEADER_BYTES], Arc::new(vec![0; 9]), 0..9);
+        queue.push(std::iter::once((2, part)), 2, &mut Vec::new());
+        hand_over(&queue, 2, 10);
+        hand_over(&queue, 2, 10);
+        assert_eq!(
+            frames(&queue),
+            [(1, 0, 10), (1, 1, 5), (2, 2, 10), (2, 3, 13), (2, 4, 20)]
+        );
+        let participant = queue.lock().close(2, 0);
+        assert_eq!(participant.map(|log| (log.first, log.last)), Some((2, 4)));
+    }
+
+    #[test]
+    fn what_was_taken_is_not_added_to() {
+        let queue = Queue::new(15, FRAME);
+        hand_over(&queue, 1, 10);
+        assert_eq!(frames(&queue), [(1, 0, 10)]);
+        let mut groups = vec![1; 20];
+        assert!(queue.push(std::iter::empty(), 1, &mut groups), "enough");
+        assert_eq!(frames(&queue), [(1, 1, 20)]);
+        let most = COPIED_BYTES_MAX;
+        hand_over(&queue, 1, most + 1);
+        hand_over(&queue, 1, 1);
+        assert_eq!(frames(&queue), [(1, 2, most + 1), (1, 3, 1)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "LQ2")]
+    fn lq2_groups_of_a_closed_epoch_stop_the_server() {
+        let queue = Queue::new(usize::MAX, FRAME);
+        hand_over(&queue, 1, 10);
+        queue.lock().close(1, 0);
+        hand_over(&queue, 1, 10);
     }
 }

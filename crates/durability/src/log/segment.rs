@@ -221,13 +221,19 @@ pub(crate) struct FreeFile {
 /// Makes a free file: allocated, filled with zeros, durable. What cannot be finished is removed, so
 /// that a full disk gets its room back.
 pub(crate) fn make(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<FreeFile, LogError> {
+    // One sync for all of it: written through, each piece would wait for its own.
     let file = disk
-        .create(&path, Access::WriteThrough)
+        .create(&path, Access::Direct)
         .map_err(LogError::io("create", &path))?;
-    match fill(disk, &path, &*file, bytes) {
-        Ok(()) => Ok(FreeFile { path, file }),
+    let filled = fill(disk, &path, &*file, bytes);
+    drop(file);
+    let reopened = filled.and_then(|()| {
+        disk.open(&path, Access::WriteThrough)
+            .map_err(LogError::io("open", &path))
+    });
+    match reopened {
+        Ok(file) => Ok(FreeFile { path, file }),
         Err(error) => {
-            drop(file);
             // It failed already; what cannot be removed is found and used, or removed, at the
             // next start.
             let _ = disk.remove(&path);
@@ -248,9 +254,7 @@ fn fill(disk: &dyn Disk, path: &Path, file: &dyn DiskFile, bytes: u64) -> Result
             .map_err(LogError::io("write", path))?;
         at += count as u64;
     }
-    if !file.writes_through() {
-        file.sync().map_err(LogError::io("sync", path))?;
-    }
+    file.sync().map_err(LogError::io("sync", path))?;
     let directory = directory_of(path);
     disk.sync_directory(directory)
         .map_err(LogError::io("sync the directory", directory))

@@ -5,8 +5,9 @@
 //!            (one command or EXEC: a group)        (the turn's end)
 //! ```
 //!
-//! A record costs its own bytes; a group four more; a frame, of all that a turn wrote,
-//! 32 more. Nobody else touches the session's buffer, so `append` takes no lock.
+//! A record costs its own bytes; a group four more; a frame, of all that a turn wrote or that
+//! several did in one epoch, 32 more. Nobody else touches the session's buffer, so `append` takes
+//! no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,19 +140,14 @@ impl LogSession {
 
     fn hand_over_all(&mut self) {
         assert!(!self.has_group(), "a group was begun and not ended");
-        let last = std::mem::take(&mut self.buffer);
-        let last = (!last.is_empty()).then_some((self.epoch, Body::Groups(last)));
-        self.group = 0;
-        let bytes: usize = self
-            .frames
-            .iter()
-            .chain(&last)
-            .map(|(_, body)| body.bytes())
-            .sum();
+        let frames: usize = self.frames.iter().map(|(_, body)| body.bytes()).sum();
+        let bytes = frames + self.buffer.len();
         // Partner of the subtraction after the write: only the sum matters.
         self.shared.pending.fetch_add(bytes, Ordering::Relaxed);
         let queue = &self.shared.logs[self.log].queue;
-        if queue.push(self.frames.drain(..).chain(last), &mut self.buffer) {
+        let early = queue.push(self.frames.drain(..), self.epoch, &mut self.buffer);
+        self.group = 0;
+        if early {
             queue.wake();
         }
     }

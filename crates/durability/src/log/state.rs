@@ -15,6 +15,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::epochs::Epochs;
 use super::error::LogError;
@@ -22,7 +23,7 @@ use super::queue::Queue;
 use super::supply::Supply;
 use super::writer::{Flush, Writer, is_full};
 use crate::disk::Disk;
-use crate::limits::{BLOCK_BYTES, EARLY_BYTES, FRAME_BYTES_MAX};
+use crate::limits::{BLOCK_BYTES, EARLY_BYTES, FRAME_BYTES, FRAME_BYTES_MAX};
 
 /// Whether the log can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,24 @@ pub(super) struct Counters {
     pub(super) writes: AtomicU64,
     pub(super) write_us: AtomicU64,
     pub(super) failed_writes: AtomicU64,
+    /// A moving average of the time of a write with its sync, in nanoseconds.
+    pub(super) recent_ns: AtomicU64,
+}
+
+impl Counters {
+    /// A write and its sync are done.
+    pub(super) fn wrote(&self, bytes: usize, took: Duration) {
+        self.written_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.write_us
+            .fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        // An update that meets another one's loses one of the two samples.
+        let recent = self.recent_ns.load(Ordering::Relaxed);
+        let took_ns = took.as_nanos() as u64;
+        self.recent_ns
+            .store(recent - recent / 8 + took_ns / 8, Ordering::Relaxed);
+    }
 }
 
 type Wake = Box<dyn Fn(u64) + Send + Sync>;
@@ -123,8 +142,9 @@ impl Shared {
     ) -> Self {
         // All logs together write early before sessions have to wait.
         let early = EARLY_BYTES.min(options.pending_bytes_max / options.logs / 2);
+        let frame_bytes = FRAME_BYTES.min(frame_bytes_max(&options));
         let log = |index| OneLog {
-            queue: Queue::new(early.max(1)),
+            queue: Queue::new(early.max(1), frame_bytes),
             writer: Mutex::new(Writer::new(index, options.segment_bytes)),
             segment_bytes: AtomicU64::new(0),
         };
@@ -145,9 +165,9 @@ impl Shared {
         }
     }
 
-    /// Most bytes of groups in a frame: several fit in a segment.
+    /// Most bytes of groups in a frame.
     pub(super) fn frame_bytes_max(&self) -> usize {
-        FRAME_BYTES_MAX.min((self.options.segment_bytes as usize - BLOCK_BYTES) / 4)
+        frame_bytes_max(&self.options)
     }
 
     pub(super) fn add_wake(&self, wake: Wake) {
@@ -294,4 +314,9 @@ impl Shared {
         };
         drop(self.room.1.wait_while(guard, crowded));
     }
+}
+
+/// Most bytes of groups in a frame: several fit in a segment.
+fn frame_bytes_max(options: &LogOptions) -> usize {
+    FRAME_BYTES_MAX.min((options.segment_bytes as usize - BLOCK_BYTES) / 4)
 }

@@ -222,13 +222,7 @@ impl Writer {
         let newest = self.batch.iter().map(|entry| entry.epoch).max();
         segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
         segment.at += bytes.len() as u64;
-        let counters = &shared.counters;
-        counters
-            .written_bytes
-            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        counters.writes.fetch_add(1, Ordering::Relaxed);
-        let micros = began.elapsed().as_micros() as u64;
-        counters.write_us.fetch_add(micros, Ordering::Relaxed);
+        shared.counters.wrote(bytes.len(), began.elapsed());
         self.this(shared)
             .segment_bytes
             .store(self.used(), Ordering::Relaxed);
