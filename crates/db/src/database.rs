@@ -436,11 +436,13 @@ impl Database {
         self.acknowledgement.durable().0
     }
 
-    /// Somebody waits until `epoch` is on disk. Does not wait.
-    pub fn want_durable(&self, epoch: u64) {
-        if let Some(log) = self.acknowledgement.log() {
-            log.want(LogEpoch(epoch));
-        }
+    /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not
+    /// wait, unless the disk has lately been so quick that this thread does best to write what is
+    /// missing ([`pando_durability::limits::QUICK_WRITE_US_MAX`]).
+    pub fn want_durable(&self, epoch: u64) -> bool {
+        let clock = &*self.options.clock;
+        self.acknowledgement
+            .want(LogEpoch(epoch), &self.gates, clock)
     }
 
     /// Calls `wake` with [`Self::durable`] whenever that has grown; once, before anybody waits. It

@@ -70,8 +70,8 @@ pub const SPARE_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 pub const ROOM_RETRY_MS: u64 = 100;
 
 /// Time that writes to a log lately took, in microseconds, up to which whoever waits for an epoch
-/// writes it himself: about that of two switches between threads on a busy machine. Other clients of
-/// his thread wait as long.
+/// writes it himself: about that of two switches between threads on a busy machine. Other clients
+/// of his thread wait as long.
 pub const QUICK_WRITE_US_MAX: u64 = 250;
 
 /// Writes of a block by which the cost of a sync is measured.

@@ -105,13 +105,21 @@ impl Gates {
     /// As [`Self::enter_all`], unless somebody is taking all gates or has them. It waits for the
     /// holders of single gates.
     pub fn try_enter_all(&self) -> Option<AllGates<'_>> {
-        let turnstile = match self.turnstile.try_lock() {
-            Ok(turnstile) => turnstile,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let turnstile = try_lock(&self.turnstile)?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Some(self.take_all(turnstile))
+    }
+
+    /// As [`Self::enter_all`], unless anybody holds a gate or is taking all: it does not wait.
+    pub fn try_enter_all_free(&self) -> Option<AllGates<'_>> {
+        let turnstile = try_lock(&self.turnstile)?;
+        let used = &self.every[..self.used.load(Ordering::Relaxed)];
+        // What was taken before one that is held goes with the iterator.
+        let gates: Option<Vec<_>> = used.iter().map(|gate| try_lock(&gate.0)).collect();
+        Some(AllGates {
+            _gates: gates?,
+            _turnstile: turnstile,
+        })
     }
 
     fn take_all<'g>(&'g self, turnstile: MutexGuard<'g, ()>) -> AllGates<'g> {
@@ -130,6 +138,14 @@ fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -161,6 +177,30 @@ mod model {
                 pair.1.store(1, Ordering::Relaxed);
             }
             reader.join().unwrap();
+        });
+    }
+
+    /// G1: so they are if nobody had a gate when they were taken; else nothing is taken.
+    #[test]
+    fn free_gates_exclude_every_single_gate() {
+        loom::model(|| {
+            let gates = Arc::new(Gates::new(2));
+            gates.open(1);
+            let inside = Arc::new(AtomicUsize::new(0));
+            let session = {
+                let (gates, inside) = (Arc::clone(&gates), Arc::clone(&inside));
+                loom::thread::spawn(move || {
+                    let _gate = gates.enter(1);
+                    assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                    inside.fetch_sub(1, Ordering::Relaxed);
+                })
+            };
+            if let Some(_all) = gates.try_enter_all_free() {
+                assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                inside.fetch_sub(1, Ordering::Relaxed);
+            }
+            session.join().unwrap();
+            assert!(gates.try_enter_all_free().is_some());
         });
     }
 
@@ -228,6 +268,21 @@ mod tests {
         assert!(all.is_some() && gates.try_enter_all().is_none());
         drop(all);
         drop(gates.enter(1));
+    }
+
+    #[test]
+    fn free_gates_are_taken_all_or_none() {
+        let gates = Gates::new(3);
+        gates.open(2);
+        let one = gates.enter(1);
+        assert!(gates.try_enter_all_free().is_none());
+        drop(gates.enter(0));
+        drop(one);
+        let all = gates.try_enter_all_free();
+        assert!(all.is_some() && gates.try_enter_all_free().is_none());
+        assert!(gates.try_enter_all().is_none());
+        drop(all);
+        drop(gates.enter_all());
     }
 
     #[test]

@@ -69,6 +69,13 @@ pub(super) struct State {
     stopped: bool,
 }
 
+impl State {
+    /// Whether no epoch is on its way to the disk.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     state: Mutex<State>,
@@ -131,7 +138,7 @@ impl Epochs {
     /// is, the next epoch gathers what more sessions write.
     fn is_due(&self, state: &State) -> bool {
         // Relaxed: who raised it takes the lock afterwards (LE4).
-        self.wanted.load(Ordering::Relaxed) > state.closed && state.in_flight.is_empty()
+        self.wanted.load(Ordering::Relaxed) > state.closed && state.is_idle()
     }
 
     pub(super) fn wait_until_due(&self, limit: Duration) -> Due {

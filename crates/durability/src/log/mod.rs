@@ -77,7 +77,8 @@ use writer::Flush;
 
 use crate::disk::{Access, AlignedBuffer, Disk};
 use crate::limits::{
-    BLOCK_BYTES, LOGS_MAX, ROOM_RETRY_MS, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SYNC_SAMPLES,
+    BLOCK_BYTES, LOGS_MAX, QUICK_WRITE_US_MAX, ROOM_RETRY_MS, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    SYNC_SAMPLES,
 };
 
 /// The log of one database.
@@ -235,6 +236,17 @@ impl Log {
             epoch,
             participants: logs,
         }
+    }
+
+    /// Whether a write could begin now, and writes have lately been so quick that whoever waits for
+    /// an epoch does best to close and write it himself ([`Self::seal`]): the disk takes less time
+    /// than waking another thread, and being woken by it.
+    pub fn is_quick(&self) -> bool {
+        let shared = &*self.shared;
+        shared.options.threads
+            && shared.counters.recent_ns.load(Ordering::Relaxed) <= QUICK_WRITE_US_MAX * 1000
+            && shared.is_open()
+            && shared.epochs.lock().is_idle()
     }
 
     /// The newest epoch that is durable, with all before it.

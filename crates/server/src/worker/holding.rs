@@ -9,8 +9,8 @@
 //! execute ─► follow: the reply awaits an epoch that is not on disk ─► holding
 //!              │ end of the turn, no gate held
 //!              ▼
-//! ask_for_disk: the log is told, the mailbox notes the epoch (WM4)
-//!              │ woken, or passing by
+//! ask_for_disk: the log is told; on a quick disk it is written here and now, else the mailbox
+//!              │ notes the epoch (WM4); woken, or passing by
 //!              ▼
 //! release: what is on disk by now may be sent
 //! ```
@@ -147,11 +147,14 @@ impl Worker {
 
     #[cold]
     fn ask(&mut self) {
-        let holding = &mut self.holding;
-        if holding.latest > holding.asked {
-            holding.asked = holding.latest;
-            self.shared.database.want_durable(holding.latest);
+        if self.holding.latest > self.holding.asked {
+            self.holding.asked = self.holding.latest;
+            if self.shared.database.want_durable(self.holding.latest) {
+                // On a quick disk this thread has just written it: nobody has to be woken.
+                self.release_some();
+            }
         }
+        let holding = &mut self.holding;
         if holding.least < holding.noted {
             holding.noted = holding.least;
             self.mailbox.await_durable(holding.least);

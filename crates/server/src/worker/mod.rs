@@ -13,11 +13,13 @@
 //! readable sockets they share the wait. The clock is read three times per turn.
 //!
 //! Invariants:
-//! - **WL1** No gate and no pin is held while the worker waits, reads or sends (`Turn` is dropped).
+//! - **WL1** No gate and no pin is held while the worker waits, reads, sends or writes the log
+//!   (`Turn` is dropped).
 //! - **WL2** A connection with something to do that no event will announce again is in `queue`, or
 //!   its phase ends by a timer or by mail.
 //! - **WL3** A turn is bounded: the arena bounds what is read, each connection reads once, sends
-//!   once and has one slice of a long command. Memory per connection is bounded by the longest
+//!   once and has one slice of a long command, and the log is written at most once, if the disk is
+//!   quick. Memory per connection is bounded by the longest
 //!   request, the longest reply and a few constants.
 //!
 //! Deliberately absent: commands (`pando_db`, [`crate::host`]), accepting (`crate::acceptor`).
