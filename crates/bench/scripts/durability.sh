@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
-# What a log costs over the wire: Pando in each mode of durability beside redis-server, in turns, on
-# the disk that DIRECTORY is on. Prints rate and CPU seconds per million operations.
+# What a log costs, against the bars of durability: Pando in each mode beside redis-server, in
+# turns, on the disk that DIRECTORY is on. Rates and CPU seconds are the server's; CPU is read from
+# the scheduler, in nanoseconds, all threads together.
 #
-#     crates/bench/scripts/durability.sh target/release/pando DIRECTORY
+#     cargo build --release -p pando-server && cargo build --release -p pando-db --example durability
+#     crates/bench/scripts/durability.sh target/release/pando DIRECTORY [ROUNDS]
+#
+# ROUNDS (5) are run in turns; every figure and every ratio is a median, with the least and the most.
+# Ratios are those of two runs that follow each other.
 set -euo pipefail
-pando=$1
+pando=$(realpath "$1")
 directory=$2/pando-durability.$$
+rounds=${3:-5}
+example=$(dirname "$pando")/examples/durability
 port=7401
 server=
+figures=$directory/figures
 mkdir -p "$directory"
 stop() {
     [ -z "$server" ] && return
@@ -18,9 +26,10 @@ stop() {
 trap 'stop; rm -rf "$directory"' EXIT
 
 start() {
-    "$@" >/dev/null 2>&1 &
+    rm -rf "$directory/data" "$directory/appendonlydir"
+    (cd "$directory" && exec "$@") >/dev/null 2>&1 &
     server=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 600); do
         redis-cli -p $port ping >/dev/null 2>&1 && return
         sleep 0.05
     done
@@ -28,39 +37,117 @@ start() {
     exit 1
 }
 
-cpu_ticks() { awk '{print $14 + $15}' "/proc/$server/stat"; }
+cpu_ns() { cat "/proc/$server"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
+
+bench() { # clients pipeline operations
+    redis-benchmark -p $port -t set -c "$1" -P "$2" -n "$3" -r 100000 -d 16 --csv 2>/dev/null |
+        tail -1 | cut -d, -f2 | tr -d '"'
+}
 
 run() { # label clients pipeline operations
     local before rate after
-    before=$(cpu_ticks)
-    rate=$(redis-benchmark -p $port -t set -c "$2" -P "$3" -n "$4" -r 100000 -d 16 --csv 2>/dev/null |
-        tail -1 | cut -d, -f2 | tr -d '"')
-    after=$(cpu_ticks)
-    awk -v l="$1 clients=$2 pipeline=$3" -v r="$rate" -v t="$((after - before))" -v n="$4" \
-        'BEGIN { printf "%s: %d/s, %.2f CPU s per million\n", l, r, t / 100 * 1e6 / n }'
+    bench "$2" "$3" $(($4 / 5)) >/dev/null
+    before=$(cpu_ns)
+    rate=$(bench "$2" "$3" "$4")
+    after=$(cpu_ns)
+    awk -v l="$1 $2x$3" -v r="$rate" -v t="$((after - before))" -v n="$4" 'BEGIN {
+        printf "%s rate %.1f\n%s cpu %.3f\n", l, r / 1000, l, t / 1000 / n }' >>"$figures"
 }
 
-for _ in 1 2 3; do
+own() { # mode
+    start ${pin:-} "$pando" --port $port --threads 1 --durability "$1" --data-dir data \
+        --loglevel warning
+}
+
+redis() { # options
+    start ${pin:-} redis-server --port $port --save "" --dir "$directory" "$@"
+}
+
+: >"$figures"
+for _ in $(seq "$rounds"); do
+    # One core for the server, the other for the client.
+    pin="taskset -c 0"
     for mode in none interval; do
-        rm -rf "$directory/data"
-        start taskset -c 0 "$pando" --port $port --threads 1 --durability $mode \
-            --data-dir "$directory/data" --loglevel warning
-        run "pando $mode" 50 32 1000000
+        own $mode
+        run "pando-$mode" 50 32 1000000
         stop
     done
-    start taskset -c 0 redis-server --port $port --save "" --appendonly no --dir "$directory"
-    run "redis without a log" 50 32 1000000
+    redis --appendonly no
+    run redis-none 50 32 1000000
+    stop
+    # Both cores for both, then one for each.
+    for free in free pinned; do
+        [ $free = free ] && pin= || pin="taskset -c 0"
+        shapes=("50 1 50000" "50 32 400000" "1 1 5000")
+        own sync
+        for shape in "${shapes[@]}"; do run "pando-sync-$free" $shape; done
+        stop
+        redis --appendonly yes --appendfsync always
+        for shape in "${shapes[@]}"; do run "redis-always-$free" $shape; done
+        stop
+    done
+    # What the client can ask for at most, one at a time.
+    pin=
+    own none
+    run pando-none-free 50 1 50000
     stop
 done
-for _ in 1 2; do
-    rm -rf "$directory/data"
-    start "$pando" --port $port --threads 1 --durability sync --data-dir "$directory/data" \
-        --loglevel warning
-    for shape in "50 1 30000" "50 32 300000" "1 1 4000"; do run "pando sync" $shape; done
-    stop
-    rm -rf "$directory/appendonlydir"
-    start redis-server --port $port --save "" --appendonly yes --appendfsync always \
-        --dir "$directory"
-    for shape in "50 1 30000" "50 32 300000" "1 1 4000"; do run "redis always" $shape; done
-    stop
-done
+if [ -x "$example" ]; then
+    for threads in 1 "$(nproc)"; do
+        "$example" "$directory/example" 4 "$threads" "$rounds" puts >>"$figures"
+    done
+fi
+
+# Figures are lines of label, shape, kind and number, in the order of the rounds.
+awk '
+function median(list, count,   i, j, swap) {
+    for (i = 1; i <= count; i++) sorted[i] = list[i]
+    for (i = 1; i <= count; i++)
+        for (j = i + 1; j <= count; j++)
+            if (sorted[j] < sorted[i]) { swap = sorted[i]; sorted[i] = sorted[j]; sorted[j] = swap }
+    low = sorted[1]; high = sorted[count]
+    return count % 2 ? sorted[(count + 1) / 2] : (sorted[count / 2] + sorted[count / 2 + 1]) / 2
+}
+function ratio(text, goal, better, one, other, kind,   i, list, middle) {
+    one = one " " kind; other = other " " kind
+    if (!count[one] || count[one] != count[other]) return
+    for (i = 1; i <= count[one]; i++) list[i] = value[one, i] / value[other, i]
+    middle = median(list, count[one])
+    met = better == "least" ? middle >= goal : middle <= goal
+    printf "%-66s %.2f (%.2f-%.2f)  goal: %s %.2f, %s\n", text, middle, low, high,
+        better == "least" ? "at least" : "at most", goal, met ? "met" : "missed"
+}
+{ key = $1 " " $2 " " $3; value[key, ++count[key]] = $4; if (count[key] == 1) keys[++known] = key }
+END {
+    print "server clients x pipeline: thousand SET/s, or CPU us per SET: median (least-most)"
+    for (k = 1; k <= known; k++) {
+        key = keys[k]
+        for (i = 1; i <= count[key]; i++) list[i] = value[key, i]
+        middle = median(list, count[key])
+        printf "%-66s %.3g (%.3g-%.3g)\n", key, middle, low, high
+    }
+    print ""
+    ratio("put rate, interval / none, over RESP, 50x32", 0.85, "least",
+        "pando-interval 50x32", "pando-none 50x32", "rate")
+    for (t = 1; t <= 64; t++)
+        ratio("put rate, interval / none, in process, threads: " t, 0.85, "least",
+            "puts-interval " t, "puts-none " t, "rate")
+    for (t = 1; t <= 64; t++)
+        ratio("not a goal: CPU per put, interval / none, in process, threads: " t, 1.18, "most",
+            "puts-interval " t, "puts-none " t, "cpu")
+    ratio("CPU per SET, interval / Redis without a log, 50x32", 0.60, "most",
+        "pando-interval 50x32", "redis-none 50x32", "cpu")
+    for (f = 1; f <= 2; f++) {
+        free = f == 1 ? "free" : "pinned"
+        ratio("rate, sync / Redis always, 50x1, " free, 2, "least",
+            "pando-sync-" free " 50x1", "redis-always-" free " 50x1", "rate")
+        ratio("rate, sync / Redis always, 50x32, " free, 1.3, "least",
+            "pando-sync-" free " 50x32", "redis-always-" free " 50x32", "rate")
+        ratio("rate, sync / Redis always, 1x1, " free, 0.95, "least",
+            "pando-sync-" free " 1x1", "redis-always-" free " 1x1", "rate")
+    }
+    ratio("not a goal: CPU per SET, sync / Redis always, 50x1, free", 0.5, "most",
+        "pando-sync-free 50x1", "redis-always-free 50x1", "cpu")
+    ratio("not a goal: what the client asks for at most / Redis always", 2, "least",
+        "pando-none-free 50x1", "redis-always-free 50x1", "rate")
+}' "$figures"

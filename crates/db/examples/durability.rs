@@ -2,13 +2,17 @@
 //! checkpoint itself, recovery from it, and replay of the log.
 //!
 //! `cargo run --release -p pando-db --example durability -- DIRECTORY [MILLION_PAIRS] [THREADS]
-//! [ROUNDS] [SHARE]`
+//! [ROUNDS] [SHARE | puts]`
 //!
 //! One writer's rate alone and beside a checkpoint is taken in turns, ROUNDS times (default 5), the
 //! checkpoint's thread working SHARE percent of its time (default: as the server has it). Where the
 //! operating system counts what a thread has run (`/proc/thread-self/schedstat`), puts per second
 //! of that are told too: on a busy machine they show what caches and memory cost, without what the
 //! scheduler gave to others.
+//!
+//! With `puts`, only puts are measured, ROUNDS times without a log and with one in turns, and
+//! printed as `crates/bench/scripts/durability.sh` reads them: thousands a second, and microseconds
+//! of all threads' CPU for each.
 //!
 //! Keys are decimal numbers in random order, values 8 bytes, as in §6 of the Masstree paper. The
 //! directory must be empty or missing; it is removed in the end.
@@ -228,13 +232,53 @@ fn main() -> Result<(), Failure> {
     let threads: u64 = arguments.next().map_or(Ok(2), |text| text.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let mut pace = Pace::default();
-    if let Some(share) = arguments.next() {
+    let what = arguments.next();
+    let only_puts = what.as_deref() == Some("puts");
+    if let Some(share) = what.filter(|_| !only_puts) {
         pace.share_percent = share.parse()?;
     }
-    let run = || measure(directory, pairs, threads, rounds, pace);
+    let run = || {
+        if only_puts {
+            measure_puts(directory, pairs, threads, rounds)
+        } else {
+            measure(directory, pairs, threads, rounds, pace)
+        }
+    };
     let result = run();
     std::fs::remove_dir_all(directory)?;
     result
+}
+
+/// What all threads of this process have run, in microseconds; 0 where nobody tells.
+fn process_cpu_us() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything; user and system time are the 14th and 15th.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    ticks * 10_000
+}
+
+/// Puts without a log and with one, in turns.
+fn measure_puts(directory: &Path, pairs: u64, threads: u64, rounds: usize) -> Result<(), Failure> {
+    let measured = |name: &str, database: &Arc<Database>| -> Result<(), Failure> {
+        let began = process_cpu_us();
+        let rate = fill(database, pairs, threads)?;
+        let cpu_us = process_cpu_us() - began;
+        println!("{name} {threads} rate {:.1}", rate * 1000.0);
+        println!("{name} {threads} cpu {:.3}", cpu_us as f64 / pairs as f64);
+        Ok(())
+    };
+    for _ in 0..rounds {
+        measured("puts-none", &Database::open(Options::default())?)?;
+        let database = open(directory, threads)?;
+        measured("puts-interval", &database)?;
+        close(&database)?;
+        drop(database);
+        std::fs::remove_dir_all(directory)?;
+        std::fs::create_dir_all(directory)?;
+    }
+    Ok(())
 }
 
 fn measure(
