@@ -117,6 +117,11 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.warm(keys));
     }
 
+    #[inline]
+    fn recall(&mut self, index: usize) {
+        on!(StoreSession, self, session => session.recall(index));
+    }
+
     fn probe(&mut self, key: Key<'_>) -> Probe {
         on!(StoreSession, self, session => session.probe(key))
     }

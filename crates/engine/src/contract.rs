@@ -192,6 +192,14 @@ pub trait Point {
     /// Brings what operations on `keys` will touch into the cache; changes nothing.
     fn warm(&mut self, keys: &[Key<'_>]);
 
+    /// Says that the next operation is on the key at `index` of the last call of [`Self::warm`]
+    /// under this pin: what was found there may be used again. A hint: where it is wrong, or late,
+    /// it changes no answer.
+    #[inline]
+    fn recall(&mut self, index: usize) {
+        let _ = index;
+    }
+
     /// What stands at the key, tombstones included.
     fn probe(&mut self, key: Key<'_>) -> Probe;
 

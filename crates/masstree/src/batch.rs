@@ -11,6 +11,7 @@
 //! | `Value` | the block | nothing: the key is done |
 //!
 //! The steps validate as `find` does; a failed validation begins the layer, or the key, again.
+//! `warm` does not wait for the blocks, and remembers where it has found what (see `recall`).
 //! `get_many` shows the values in the order of the keys once a piece of [`BATCH_KEYS_MAX`] keys is
 //! done. Each value is one that its key had during the call.
 
@@ -22,7 +23,9 @@ use crate::block::BlockRef;
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, current_root, settle};
 use crate::limits::BATCH_KEYS_MAX;
-use crate::node::{Either, Guard, InteriorRef, NodeRef};
+use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
+use crate::permutation::Permutation;
+use crate::recall::{Spot, Spots};
 use crate::slice::{CODE_SUFFIX, Cursor};
 use crate::tree::Directory;
 use crate::tree::Tree;
@@ -38,6 +41,17 @@ enum State<'g> {
     Value(BlockRef<'g>),
     /// Finished.
     Done(Option<BlockRef<'g>>),
+    /// Warmed: the block was asked for, or there is none.
+    Warm(Place<'g>),
+}
+
+/// Where a key stands in its border node.
+#[derive(Clone, Copy)]
+struct Place<'g> {
+    border: BorderRef<'g>,
+    version: NodeVersion,
+    permutation: Permutation,
+    position: Option<u8>,
 }
 
 /// A step down that is to be validated when the child has come.
@@ -67,16 +81,33 @@ impl<'k, 'g> Descent<'k, 'g> {
         }
     }
 
+    /// Where the key was found by a warming pass.
+    #[inline]
+    fn spot(&self) -> Option<Spot> {
+        let State::Warm(place) = self.state else {
+            return None;
+        };
+        Spot::new(
+            self.tree?,
+            self.cursor,
+            place.border,
+            place.version,
+            place.permutation,
+            place.position,
+        )
+    }
+
     /// One step; whether there is more to do.
     #[inline]
-    fn step(&mut self, guard: Guard<'g>, counters: &Counters) -> bool {
+    fn step<const WARM: bool>(&mut self, guard: Guard<'g>, counters: &Counters) -> bool {
         let next = match self.state {
-            State::Root(root) => current_root(root)
-                .and_then(|(node, version)| self.look(node, version, node, guard, counters)),
+            State::Root(root) => current_root(root).and_then(|(node, version)| {
+                self.look::<WARM>(node, version, node, guard, counters)
+            }),
             State::Below(step) => {
                 let version = step.child.version.stable();
                 if step.parent.version.unchanged_since(step.parent_version) {
-                    self.look(step.child, version, step.root, guard, counters)
+                    self.look::<WARM>(step.child, version, step.root, guard, counters)
                 } else {
                     counters.local_retries.add(1);
                     Ok(State::Root(step.root))
@@ -87,7 +118,7 @@ impl<'k, 'g> Descent<'k, 'g> {
                 let same = !suffixed || block.suffix() == self.cursor.suffix();
                 Ok(State::Done(same.then_some(block)))
             }
-            done @ State::Done(_) => Ok(done),
+            done @ (State::Done(_) | State::Warm(_)) => Ok(done),
         };
         self.state = match (next, self.tree) {
             (Ok(state), _) => state,
@@ -98,12 +129,12 @@ impl<'k, 'g> Descent<'k, 'g> {
             }
             (Err(LayerGone), None) => State::Done(None),
         };
-        !matches!(self.state, State::Done(_))
+        !matches!(self.state, State::Done(_) | State::Warm(_))
     }
 
     /// Reads a node and asks for what it leads to.
     #[inline]
-    fn look(
+    fn look<const WARM: bool>(
         &mut self,
         node: NodeRef<'g>,
         version: NodeVersion,
@@ -134,11 +165,33 @@ impl<'k, 'g> Descent<'k, 'g> {
             if version.is_deleted() {
                 return Err(LayerGone);
             }
-            match border.read(slice, rank, version, guard) {
+            let permutation = border.permutation();
+            let position = border.search(permutation, slice, rank).ok();
+            let found = match position {
+                Some(position) => border
+                    .read_slot(permutation.slot(position), version, guard)
+                    .map(|(_, found)| found),
+                None => border
+                    .version
+                    .unchanged_since(version)
+                    .then_some(Found::Absent),
+            };
+            let place = Place {
+                border,
+                version,
+                permutation,
+                position: position.map(|position| position as u8),
+            };
+            match found {
+                Some(Found::Absent) if WARM => return Ok(State::Warm(place)),
                 Some(Found::Absent) => return Ok(State::Done(None)),
                 Some(Found::Value(block)) => {
                     block.prefetch();
-                    return Ok(State::Value(block));
+                    return Ok(if WARM {
+                        State::Warm(place)
+                    } else {
+                        State::Value(block)
+                    });
                 }
                 Some(Found::Layer(next)) => {
                     next.prefetch();
@@ -156,7 +209,7 @@ impl<'k, 'g> Descent<'k, 'g> {
 }
 
 /// Runs the descents of up to [`BATCH_KEYS_MAX`] keys, round robin.
-fn descend<'k, 'g>(
+fn descend<'k, 'g, const WARM: bool>(
     directory: &Directory,
     keys: &[Key<'k>],
     guard: Guard<'g>,
@@ -173,7 +226,7 @@ fn descend<'k, 'g>(
         for turn in 0..count {
             let index = pending[turn];
             let descent: &mut Descent<'_, '_> = &mut descents[usize::from(index)];
-            if descent.step(guard, counters) {
+            if descent.step::<WARM>(guard, counters) {
                 pending[kept] = index;
                 kept += 1;
             }
@@ -201,7 +254,7 @@ pub(crate) fn get_many<'g>(
     read: &mut impl FnMut(usize, Option<ValueRef<'g>>),
 ) {
     for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
-        let descents = descend(directory, keys, guard, counters);
+        let descents = descend::<false>(directory, keys, guard, counters);
         for (index, descent) in descents[..keys.len()].iter().enumerate() {
             let State::Done(block) = descent.state else {
                 unreachable!("all are done")
@@ -214,10 +267,20 @@ pub(crate) fn get_many<'g>(
     }
 }
 
-/// Brings the nodes and blocks on the way to `keys` into the cache.
-pub(crate) fn warm(directory: &Directory, keys: &[Key<'_>], guard: Guard<'_>, counters: &Counters) {
+/// Brings the nodes and blocks on the way to `keys` into the cache, and pushes where the keys stand
+/// to `spots`, in their order.
+pub(crate) fn warm(
+    directory: &Directory,
+    keys: &[Key<'_>],
+    guard: Guard<'_>,
+    counters: &Counters,
+    spots: &mut Spots,
+) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
-        descend(directory, keys, guard, counters);
+        let descents = descend::<true>(directory, keys, guard, counters);
+        for descent in &descents[..keys.len()] {
+            spots.push(descent.spot());
+        }
     }
 }
 

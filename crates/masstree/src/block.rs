@@ -275,6 +275,14 @@ impl<'g> BlockRef<'g> {
     /// What follows the entry's slice in its key; empty when the key ends there.
     #[inline]
     pub(crate) fn suffix(self) -> &'g [u8] {
+        if let Some((suffix_bytes, _)) = self.plain() {
+            return self.slice(HEADER_BYTES, suffix_bytes);
+        }
+        self.any_suffix()
+    }
+
+    #[inline(never)]
+    fn any_suffix(self) -> &'g [u8] {
         let shape = self.shape();
         if shape.meta & IS_EXTERNAL != 0 {
             let pointer = self.read::<NonNull<u8>>(shape.suffix_offset);
@@ -284,9 +292,32 @@ impl<'g> BlockRef<'g> {
         self.slice(shape.suffix_offset, shape.suffix_bytes)
     }
 
+    /// The lengths of suffix and body of what most blocks are: short bytes without options.
+    #[inline]
+    fn plain(self) -> Option<(usize, usize)> {
+        let meta = self.meta();
+        let suffix_bytes = (meta >> SUFFIX_SHIFT) as usize & SUFFIX_SHORT_MAX;
+        (meta & (OPTIONS | KIND_MASK) == Kind::Bytes as u32)
+            .then_some((suffix_bytes, (meta >> BODY_SHIFT) as usize))
+    }
+
     /// The value; `None` for a tombstone.
     #[inline]
     pub(crate) fn value(self) -> Option<ValueRef<'g>> {
+        if let Some((suffix_bytes, body_bytes)) = self.plain() {
+            let bytes = self.slice(HEADER_BYTES + suffix_bytes, body_bytes);
+            return Some(ValueRef {
+                version: self.version(),
+                attributes: Attributes::default(),
+                body: BodyRef::String(StringRef::Flat(bytes)),
+                mark: AccessMark::of(self.meta_word()),
+            });
+        }
+        self.any_value()
+    }
+
+    #[inline(never)]
+    fn any_value(self) -> Option<ValueRef<'g>> {
         let shape = self.shape();
         let flat = || self.slice(shape.body_offset, shape.body_bytes);
         let body = match shape.kind() {
@@ -319,15 +350,25 @@ impl<'g> BlockRef<'g> {
     }
 
     /// Bytes that retiring the block holds back, as far as they are the block's own.
+    #[inline]
     pub(crate) fn bytes(self) -> usize {
-        self.shape().bytes()
+        match self.plain() {
+            Some((suffix_bytes, body_bytes)) => HEADER_BYTES + suffix_bytes + body_bytes,
+            None => self.shape().bytes(),
+        }
     }
 
     /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
+    #[inline]
     pub(crate) fn bytes_beyond(self, next: BlockRef<'_>) -> usize {
-        if !self.shape().kind().is_object() {
+        if !Kind::of_meta(self.meta()).is_object() {
             return 0;
         }
+        self.bytes_of_object_beyond(next)
+    }
+
+    #[inline(never)]
+    fn bytes_of_object_beyond(self, next: BlockRef<'_>) -> usize {
         let next = next.value();
         self.value()
             .map_or(0, |value| value.bytes_beyond(next.as_ref()))
@@ -483,6 +524,10 @@ pub(crate) unsafe fn reclaim_block<const KEEP_BODY: bool, const KEEP_SUFFIX: boo
     pool: &mut Pool,
 ) {
     let block = BlockRef(pointer, PhantomData);
+    if let Some((suffix_bytes, body_bytes)) = block.plain() {
+        // SAFETY: allocated with this length by `assemble`; the caller vouches for the rest.
+        return unsafe { pool.free(pointer, HEADER_BYTES + suffix_bytes + body_bytes) };
+    }
     let shape = block.shape();
     if !KEEP_BODY && shape.kind().is_object() {
         let body = pointer.as_ptr().wrapping_add(shape.body_offset);

@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     RemoveWithoutMark = 6,
     /// A layer leaves the tree without the deleted mark.
     LayerGoesWithoutMark = 7,
+    /// What a warming pass has found is used without a look at the node (MH2).
+    RecallUnchecked = 8,
 }
 
 /// The fault planted in one tree.

@@ -46,6 +46,7 @@ mod layer;
 pub mod limits;
 mod node;
 mod permutation;
+mod recall;
 mod remove;
 mod sample;
 mod scan;

@@ -309,6 +309,18 @@ impl<'g> BorderRef<'g> {
         NodeRef(self.0.cast(), PhantomData)
     }
 
+    /// # Safety
+    /// `pointer` leads to a border node that lives as long as `'g` (M1).
+    #[inline]
+    pub(crate) unsafe fn from_raw(pointer: NonNull<Border>, _: Guard<'g>) -> Self {
+        Self(pointer, PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn pointer(self) -> NonNull<Border> {
+        self.0
+    }
+
     #[inline]
     pub(crate) fn as_ptr(self) -> *mut Border {
         self.0.as_ptr()

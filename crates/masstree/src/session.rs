@@ -16,6 +16,7 @@ use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
+use crate::recall::Spots;
 use crate::sample::sample;
 use crate::scan::Scan;
 use crate::task::{Tombstone, purge};
@@ -26,6 +27,7 @@ pub struct MasstreeSession {
     context: Context,
     /// Pins that the caller holds.
     pins: usize,
+    spots: Spots,
     /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
     engine: Arc<Masstree>,
 }
@@ -45,6 +47,7 @@ impl MasstreeSession {
             engine,
             context,
             pins: 0,
+            spots: Spots::default(),
         }
     }
 
@@ -98,6 +101,10 @@ impl Point for MasstreeSession {
     fn unpin(&mut self) {
         assert!(self.pins > 0, "unpinned more often than pinned");
         self.pins -= 1;
+        if self.pins == 0 {
+            // MH1.
+            self.spots.clear();
+        }
         self.context.participant.unpin(&mut self.context.pool);
     }
 
@@ -105,9 +112,17 @@ impl Point for MasstreeSession {
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         check(key);
         let engine = &self.engine;
+        let spot = self.spots.take();
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
-            let block = tree.and_then(|tree| get(tree, key.bytes, guard, &context.counters));
+            let block = tree.and_then(|tree| {
+                // SAFETY: spots are gone when the session is not pinned (MH1).
+                let found = spot.map(|spot| unsafe { spot.read(key, &tree.canary, guard) });
+                match found {
+                    Some(Ok(block)) => block,
+                    _ => get(tree, key.bytes, guard, &context.counters),
+                }
+            });
             read(block.and_then(BlockRef::value))
         })
     }
@@ -122,9 +137,20 @@ impl Point for MasstreeSession {
 
     fn warm(&mut self, keys: &[Key<'_>]) {
         let engine = &self.engine;
+        let spots = &mut self.spots;
+        spots.clear();
         self.context.pinned(|guard, context| {
-            batch::warm(&engine.directory, keys, guard, &context.counters);
+            batch::warm(&engine.directory, keys, guard, &context.counters, spots);
         });
+        if self.pins == 0 {
+            // MH1: the pin under which they were found has ended.
+            self.spots.clear();
+        }
+    }
+
+    #[inline]
+    fn recall(&mut self, index: usize) {
+        self.spots.recall(index);
     }
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
@@ -154,12 +180,15 @@ impl Point for MasstreeSession {
     ) -> Option<ValueVersion> {
         check(key);
         let engine = &self.engine;
+        let spot = self.spots.take();
         self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
                 // The write is lost, but its closure may carry a result out.
                 decide(None);
                 return None;
             };
+            // SAFETY: spots are gone when the session is not pinned (MH1).
+            let start = spot.and_then(|spot| unsafe { spot.reached(key, guard) });
             let commit = Update {
                 tree,
                 draw: Draw::Clock(&engine.clock),
@@ -167,7 +196,7 @@ impl Point for MasstreeSession {
                 hook,
                 decide,
             }
-            .run(guard, context)?;
+            .run(start, guard, context)?;
             bury(engine, key, commit, context);
             Some(commit.version)
         })
@@ -201,7 +230,7 @@ impl Point for MasstreeSession {
                     None => Decision::Remove,
                 },
             }
-            .run(guard, context);
+            .run(None, guard, context);
             if let Some(commit) = commit {
                 bury(engine, key, commit, context);
             }

@@ -32,20 +32,29 @@ pub(crate) const fn rank_of_code(code: u8) -> u8 {
 pub(crate) struct Cursor<'k> {
     key: &'k [u8],
     offset: usize,
+    // Worked out once per layer: every node of a descent asks for them.
+    slice: u64,
+    rank: u8,
 }
 
 impl<'k> Cursor<'k> {
     /// At the first layer.
     #[inline]
-    pub(crate) const fn new(key: &'k [u8]) -> Self {
-        Self { key, offset: 0 }
+    pub(crate) fn new(key: &'k [u8]) -> Self {
+        Self::at(key, 0)
     }
 
     /// At the layer whose keys share the first `offset` bytes.
     #[inline]
-    pub(crate) const fn at(key: &'k [u8], offset: usize) -> Self {
+    pub(crate) fn at(key: &'k [u8], offset: usize) -> Self {
         debug_assert!(offset.is_multiple_of(SLICE_BYTES) && offset <= key.len());
-        Self { key, offset }
+        let rest = &key[offset..];
+        Self {
+            key,
+            offset,
+            slice: slice_of(rest),
+            rank: rest.len().min(CODE_SUFFIX as usize) as u8,
+        }
     }
 
     /// Key bytes above this layer.
@@ -56,14 +65,21 @@ impl<'k> Cursor<'k> {
 
     /// The slice at this layer.
     #[inline]
-    pub(crate) fn slice(self) -> u64 {
-        slice_of(&self.key[self.offset..])
+    pub(crate) const fn slice(self) -> u64 {
+        self.slice
+    }
+
+    /// The slice of a layer above this one, counted from the first.
+    #[inline]
+    pub(crate) fn above(self, layer: usize) -> u64 {
+        debug_assert!(layer * SLICE_BYTES < self.offset);
+        slice_of(&self.key[layer * SLICE_BYTES..])
     }
 
     /// 0 to 8 when the key ends in this layer's slice, else [`CODE_SUFFIX`].
     #[inline]
-    pub(crate) fn rank(self) -> u8 {
-        (self.key.len() - self.offset).min(CODE_SUFFIX as usize) as u8
+    pub(crate) const fn rank(self) -> u8 {
+        self.rank
     }
 
     /// What follows the slice.
@@ -74,18 +90,15 @@ impl<'k> Cursor<'k> {
 
     /// The same key at the first layer.
     #[inline]
-    pub(crate) const fn at_start(self) -> Self {
-        Self { offset: 0, ..self }
+    pub(crate) fn at_start(self) -> Self {
+        Self::new(self.key)
     }
 
     /// The next layer; the key must go on there.
     #[inline]
     pub(crate) fn deeper(self) -> Self {
         debug_assert_eq!(self.rank(), CODE_SUFFIX);
-        Self {
-            offset: self.offset + SLICE_BYTES,
-            ..self
-        }
+        Self::at(self.key, self.offset + SLICE_BYTES)
     }
 }
 

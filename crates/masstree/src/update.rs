@@ -25,7 +25,8 @@ use crate::find::{Found, LayerGone, Reached, look};
 use crate::layer::{Above, deepen, grow, refresh_link};
 use crate::node::{BorderRef, Guard, WIDTH};
 use crate::permutation::Permutation;
-use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor};
+use crate::recall::Start;
+use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor, rank_of_code};
 use crate::split::split;
 use crate::suffix::Suffix;
 use crate::tree::Tree;
@@ -143,13 +144,29 @@ enum Place<'g> {
     Deeper,
 }
 
-impl<'d, H, D> Update<'_, '_, H, D>
+impl<'d, 'k, H, D> Update<'_, 'k, H, D>
 where
     H: CommitHook,
     D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 {
-    /// Decides and commits; `None` when the key was kept.
-    pub(crate) fn run(&mut self, guard: Guard<'_>, context: &mut Context) -> Option<Commit> {
+    /// Decides and commits; `None` when the key was kept. Without a descent if the key still stands
+    /// where `start` says.
+    pub(crate) fn run<'g>(
+        &mut self,
+        start: Option<Start<'k, 'g>>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Option<Commit> {
+        if let Some(Start {
+            reached,
+            cursor,
+            position: Some(position),
+        }) = start
+            && let Ok(locked) = lock_border(&reached, cursor.slice())
+            && let Some((slot, block)) = still_at(*locked, position, cursor, guard)
+        {
+            return self.replace(locked, slot, block, guard, context);
+        }
         loop {
             match self.descend(guard, context) {
                 Ok(commit) => return commit,
@@ -347,6 +364,30 @@ where
             },
         );
         commit
+    }
+}
+
+/// The cursor's key, if it stands at this position of a border node whose lock the caller holds.
+#[inline]
+fn still_at<'g>(
+    border: BorderRef<'g>,
+    position: usize,
+    cursor: Cursor<'_>,
+    guard: Guard<'g>,
+) -> Option<(usize, BlockRef<'g>)> {
+    let permutation = border.permutation();
+    let slot = permutation.slot(position);
+    let listed = position < permutation.count()
+        && border.slice(slot) == cursor.slice()
+        && rank_of_code(border.code(slot)) == cursor.rank();
+    if !listed {
+        return None;
+    }
+    match border.owned_slot(slot, guard).1 {
+        Found::Value(block) if cursor.rank() < CODE_SUFFIX || block.suffix() == cursor.suffix() => {
+            Some((slot, block))
+        }
+        _ => None,
     }
 }
 

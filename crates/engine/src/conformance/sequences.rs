@@ -26,6 +26,8 @@ enum Operation {
     Get(Index),
     GetMany(Vec<Index>),
     Warm(Vec<Index>),
+    /// Warms keys under a pin, then works on them in turn.
+    Batch(Vec<Step>),
     Probe(Index),
     Scan(From, Direction, usize),
     Sample(u64),
@@ -53,6 +55,31 @@ struct Run {
     first: u16,
     count: u16,
     step: u16,
+}
+
+/// One operation of a batch that was warmed.
+#[derive(Clone, Debug)]
+struct Step {
+    key: Index,
+    /// A read if there is none.
+    change: Option<Change>,
+    /// What the other session does in between.
+    other: Option<(Index, Change)>,
+    /// The session is told that another of the keys comes.
+    misled: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<Index>;
+    let other = proptest::option::of((index(), change()));
+    (index(), proptest::option::of(change()), other, any::<u8>()).prop_map(
+        |(key, change, other, luck)| Step {
+            key,
+            change,
+            other,
+            misled: luck < 32,
+        },
+    )
 }
 
 /// Where a scan begins.
@@ -91,6 +118,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => index().prop_map(Operation::Get),
         4 => vec(index(), 0..20).prop_map(Operation::GetMany),
         1 => vec(index(), 0..20).prop_map(Operation::Warm),
+        4 => vec(step(), 0..16).prop_map(Operation::Batch),
         6 => index().prop_map(Operation::Probe),
         10 => (from(), direction, scanned).prop_map(|(from, direction, limit)| {
             Operation::Scan(from, direction, limit)
@@ -191,6 +219,7 @@ impl<E: Engine<Session: Subject>> Case<E> {
                 self.session().warm(&keys);
                 Ok(())
             }
+            Operation::Batch(steps) => self.batch(steps),
             Operation::Probe(index) => {
                 let key = self.key(*index);
                 self.probe(&key)
@@ -231,6 +260,33 @@ impl<E: Engine<Session: Subject>> Case<E> {
                 Ok(())
             }
         }
+    }
+
+    fn batch(&mut self, steps: &[Step]) -> Result<(), String> {
+        let tree = self.trees[self.tree].0;
+        let keys: Vec<_> = steps.iter().map(|step| self.key(step.key)).collect();
+        self.session().pin();
+        let warmed: Vec<_> = keys.iter().map(|key| Key::new(tree, key)).collect();
+        self.session().warm(&warmed);
+        let done = steps
+            .iter()
+            .zip(&keys)
+            .enumerate()
+            .try_for_each(|(at, (step, key))| {
+                if let Some((other, change)) = &step.other {
+                    self.session = 1 - self.session;
+                    let done = self.update(&self.key(*other), change);
+                    self.session = 1 - self.session;
+                    done?;
+                }
+                self.session().recall(at + usize::from(step.misled));
+                match &step.change {
+                    Some(change) => self.update(key, change),
+                    None => self.get(key),
+                }
+            });
+        self.session().unpin();
+        done.map_err(|what| format!("in a batch: {what}"))
     }
 
     fn change_run(&mut self, run: &Run) -> Result<(), String> {

@@ -146,3 +146,33 @@ fn an_entry_that_turns_into_a_layer_is_not_read_as_its_old_value() {
         assert_eq!(get(writer, id, b"01234567AB").unwrap(), b"one");
     });
 }
+
+/// Whether a key that came after a warming pass had not found it is read.
+fn new_key_is_recalled(fault: Option<Fault>) -> bool {
+    let (_, engine) = engine();
+    let id = engine.create_tree();
+    let (mut writer, mut reader) = (engine.session().unwrap(), engine.session().unwrap());
+    put(&mut writer, id, b"other", b"value");
+    reader.pin();
+    if let Some(fault) = fault {
+        // SAFETY: `reader` stays pinned until after the guard's last use.
+        let guard = unsafe { Guard::new() };
+        let tree = engine.directory.get(id.0, guard).unwrap();
+        tree.canary.plant(fault);
+    }
+    reader.warm(&[Key::new(id, b"new")]);
+    put(&mut writer, id, b"new", b"value");
+    reader.recall(0);
+    let found = get(&mut reader, id, b"new").is_some();
+    reader.unpin();
+    found
+}
+
+#[test]
+fn what_was_warmed_is_looked_at_again_and_a_missing_look_is_caught() {
+    assert!(new_key_is_recalled(None), "the node has changed");
+    assert!(
+        !new_key_is_recalled(Some(Fault::RecallUnchecked)),
+        "the fault shows"
+    );
+}

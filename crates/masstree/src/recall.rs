@@ -1,0 +1,221 @@
+//! What a warming pass has found, for the operations that follow it under the same pin.
+//!
+//! A batch is warmed as a whole and then executed key by key; without this each execution would
+//! descend once more through nodes that are in the cache, which costs about as much as the warming.
+//! The paper has no such pass: its `find border` begins at a root each time.
+//!
+//! A *spot* is a border node, the version under which it was responsible for a key, and where the
+//! key stood. It is a hint twice over: whether it is the spot of the key in question is asked of
+//! the key's bytes, and whether it still holds is asked of the node, as by a reader who has been
+//! delayed between the descent and the reading of the node. Whoever gets no answer descends.
+//!
+//! Invariants:
+//! - **MH1** Spots are used only under the pin of the session under which they were found, so their
+//!   nodes live (M1); the session forgets them when its last pin ends.
+//! - **MH2** A spot answers for its own key only: the tree, the slices above the layer, the slice
+//!   and the rank are compared, and a suffix with the block's.
+//!
+//! Deliberately absent: spots below [`PREFIX_SLICES`] layers.
+
+use std::ptr::NonNull;
+
+use pando_engine::{Key, TreeId};
+use pando_sync::version_lock::NodeVersion;
+
+use crate::block::BlockRef;
+use crate::canary::{Canary, Fault};
+use crate::find::{Found, Reached};
+use crate::node::{Border, BorderRef, Guard};
+use crate::permutation::Permutation;
+use crate::slice::{CODE_SUFFIX, Cursor, SLICE_BYTES};
+use crate::tree::Tree;
+
+/// Slices above a spot's layer that it remembers.
+const PREFIX_SLICES: usize = 2;
+
+/// Most keys whose spots are remembered: those of one call.
+pub(crate) const SPOTS_MAX: usize = 128;
+
+/// Where a key stands, or would stand, in a border node.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    border: NonNull<Border>,
+    version: NodeVersion,
+    permutation: Permutation,
+    prefix: [u64; PREFIX_SLICES],
+    slice: u64,
+    tree: TreeId,
+    layer: u8,
+    rank: u8,
+    /// The key's position in the permutation, if it is listed.
+    position: Option<u8>,
+}
+
+/// The spot is another key's, or its node has changed: descend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stale;
+
+/// Where an update may begin.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'k, 'g> {
+    pub(crate) reached: Reached<'g>,
+    pub(crate) cursor: Cursor<'k>,
+    /// Where the key stood.
+    pub(crate) position: Option<usize>,
+}
+
+/// The spots of a batch, by the index of their key.
+#[derive(Default)]
+pub(crate) struct Spots {
+    spots: Vec<Option<Spot>>,
+    /// The one that the next operation is for.
+    next: Option<usize>,
+}
+
+// SAFETY: spots are followed under the session's pin only (MH1), and it moves with the session.
+unsafe impl Send for Spots {}
+
+impl Spot {
+    /// The spot of the cursor's key in `border`; `None` in a layer too far down.
+    #[inline]
+    pub(crate) fn new(
+        tree: &Tree,
+        cursor: Cursor<'_>,
+        border: BorderRef<'_>,
+        version: NodeVersion,
+        permutation: Permutation,
+        position: Option<u8>,
+    ) -> Option<Self> {
+        let layer = cursor.offset() / SLICE_BYTES;
+        let mut prefix = [0; PREFIX_SLICES];
+        for (above, slice) in prefix.get_mut(..layer)?.iter_mut().enumerate() {
+            *slice = cursor.above(above);
+        }
+        Some(Self {
+            border: border.pointer(),
+            version,
+            permutation,
+            prefix,
+            slice: cursor.slice(),
+            tree: tree.id,
+            layer: layer as u8,
+            rank: cursor.rank(),
+            position,
+        })
+    }
+
+    /// The cursor at this spot, if it is the key's (MH2).
+    #[inline]
+    fn cursor<'k>(&self, key: Key<'k>) -> Option<Cursor<'k>> {
+        let layer = usize::from(self.layer);
+        let offset = layer * SLICE_BYTES;
+        if self.tree != key.tree || key.bytes.len() < offset {
+            return None;
+        }
+        let cursor = Cursor::at(key.bytes, offset);
+        let mut same = cursor.slice() == self.slice && cursor.rank() == self.rank;
+        for above in 0..layer {
+            same &= cursor.above(above) == self.prefix[above];
+        }
+        same.then_some(cursor)
+    }
+
+    /// # Safety
+    /// The session has been pinned since the spot was found (MH1).
+    #[inline]
+    unsafe fn border<'g>(&self, guard: Guard<'g>) -> BorderRef<'g> {
+        // SAFETY: the node was reachable under this pin, so it lives (M1).
+        unsafe { BorderRef::from_raw(self.border, guard) }
+    }
+
+    /// What stands at the spot, if that can be told without a descent.
+    ///
+    /// # Safety
+    /// The session has been pinned since the spot was found (MH1).
+    #[inline]
+    pub(crate) unsafe fn read<'g>(
+        &self,
+        key: Key<'_>,
+        canary: &Canary,
+        guard: Guard<'g>,
+    ) -> Result<Option<BlockRef<'g>>, Stale> {
+        let cursor = self.cursor(key).ok_or(Stale)?;
+        // SAFETY: as the caller says.
+        let border = unsafe { self.border(guard) };
+        // The same permutation under the same version lists the same keys: a slot that was used
+        // before is filled again under the inserting mark only (M7).
+        let same = border.permutation() == self.permutation || canary.is(Fault::RecallUnchecked);
+        if !same {
+            return Err(Stale);
+        }
+        let Some(position) = self.position else {
+            let unchanged = border.version.unchanged_since(self.version);
+            return unchanged.then_some(None).ok_or(Stale);
+        };
+        let slot = self.permutation.slot(usize::from(position));
+        let read = border.read_slot(slot, self.version, guard);
+        match read.ok_or(Stale)?.1 {
+            Found::Value(block) => {
+                let same = self.rank != CODE_SUFFIX || block.suffix() == cursor.suffix();
+                Ok(same.then_some(block))
+            }
+            // The key has moved into a layer.
+            Found::Layer(_) | Found::Absent => Err(Stale),
+        }
+    }
+
+    /// The node, as a descent would have reached it, for an update, and where it may find the key.
+    ///
+    /// # Safety
+    /// The session has been pinned since the spot was found (MH1).
+    #[inline]
+    pub(crate) unsafe fn reached<'k, 'g>(
+        &self,
+        key: Key<'k>,
+        guard: Guard<'g>,
+    ) -> Option<Start<'k, 'g>> {
+        let cursor = self.cursor(key)?;
+        // SAFETY: as the caller says.
+        let border = unsafe { self.border(guard) };
+        let reached = Reached {
+            border,
+            version: self.version,
+            root: border.node(),
+        };
+        Some(Start {
+            reached,
+            cursor,
+            position: self.position.map(usize::from),
+        })
+    }
+}
+
+impl Spots {
+    /// Forgets everything.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.spots.clear();
+        self.next = None;
+    }
+
+    /// Remembers the spot of the next key.
+    #[inline]
+    pub(crate) fn push(&mut self, spot: Option<Spot>) {
+        if self.spots.len() < SPOTS_MAX {
+            self.spots.push(spot);
+        }
+    }
+
+    /// Says for which key the next operation is.
+    #[inline]
+    pub(crate) fn recall(&mut self, index: usize) {
+        self.next = Some(index);
+    }
+
+    /// The spot that the operation now beginning is to look at.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Spot> {
+        let index = self.next.take()?;
+        *self.spots.get(index)?
+    }
+}
