@@ -124,6 +124,8 @@ pub const MAINTAIN_STEPS_MAX: usize = 256;
 /// Entries of dropped trees that the expiry index frees at a time.
 pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 
+// Places among the warmed keys fit a byte, one of whose values is none.
+const _: () = assert!(WARM_KEYS_MAX < u8::MAX as usize);
 // A WATCH has some rounds at least, so that the horizon's steps do not break it.
 const _: () = assert!(WATCH_AGE_MAX_ROUNDS > 10);
 // An item is a string.

@@ -36,8 +36,13 @@ use crate::limits;
 use crate::session::SessionState;
 use crate::transaction::Transaction;
 
+use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
+use self::usual::{answer, is_quiet};
+
+mod kinds;
 mod pressure;
 mod room;
+mod usual;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
 /// told of every command.
@@ -155,6 +160,8 @@ pub struct Turn<'t> {
     held: Held<'t>,
     /// A command is running under all gates since this epoch.
     whole_since: Option<LogEpoch>,
+    /// The places of the requests' first keys among those that were warmed; past the end: none.
+    warmed: [u8; limits::WARM_KEYS_MAX],
 }
 
 impl<'t> Turn<'t> {
@@ -164,6 +171,7 @@ impl<'t> Turn<'t> {
             session,
             held: Held::Nothing,
             whole_since: None,
+            warmed: [u8::MAX; limits::WARM_KEYS_MAX],
         };
         turn.hold_own();
         turn
@@ -210,6 +218,8 @@ impl<'t> Turn<'t> {
             self.collect();
             self.session.store.pin();
             self.refresh_clock();
+            // CONFIG SET runs under another gate than the commands after it.
+            self.session.access.tracking = self.database.eviction_policy().tracking();
         }
     }
 
@@ -293,11 +303,15 @@ impl<'t> Turn<'t> {
         result
     }
 
-    /// Fetches into the cache what the requests of a batch will touch: the first key of each, with
-    /// its database, their descents interleaved (up to [`limits::WARM_KEYS_MAX`]). Changes nothing.
-    pub fn warm<'r>(&mut self, first_keys: impl Iterator<Item = (usize, &'r [u8])>) {
+    /// Fetches into the cache what the requests of a batch will touch: the first key of each, if it
+    /// has one, with its database, their descents interleaved (up to [`limits::WARM_KEYS_MAX`]
+    /// requests). Changes nothing.
+    pub fn warm<'r>(&mut self, first_keys: impl Iterator<Item = Option<(usize, &'r [u8])>>) {
         let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
-        let mut first_keys = first_keys.filter(|(_, key)| key.len() <= key_bytes_max);
+        let mut first_keys = first_keys.enumerate().filter_map(|(at, first_key)| {
+            let (index, key) = first_key?;
+            (key.len() <= key_bytes_max).then_some((at, index, key))
+        });
         // One key alone has nothing to be interleaved with, and is the most frequent case.
         let (Some(first), Some(second)) = (first_keys.next(), first_keys.next()) else {
             return;
@@ -306,16 +320,47 @@ impl<'t> Turn<'t> {
             [const { pando_engine::Key::new(pando_engine::TreeId(0), b"") }; limits::WARM_KEYS_MAX];
         let mut count = 0;
         let all = [first, second].into_iter().chain(first_keys);
-        for (slot, (index, key)) in keys.iter_mut().zip(all) {
+        for (slot, (at, index, key)) in keys.iter_mut().zip(all) {
             *slot = pando_engine::Key::new(self.database.tree(index), key);
+            if let Some(place) = self.warmed.get_mut(at) {
+                *place = count as u8;
+            }
             count += 1;
         }
         self.session.store.warm(&keys[..count]);
     }
 
+    /// Says that the next request to be executed is the one at `index` of the batch that was
+    /// warmed: what was found on the way to its key may be used again. A hint.
+    #[inline]
+    pub fn recall(&mut self, index: usize) {
+        if let Some(place) = self.warmed.get(index) {
+            self.session.store.recall(usize::from(*place));
+        }
+    }
+
     /// Executes one request: authentication, memory, MULTI, gates, command. `resolved` is what
     /// [`pando_protocol::command::resolve`] said of it.
+    #[inline]
     pub fn execute(
+        &mut self,
+        client: &mut Client,
+        resolved: Result<&'static CommandSpec, Refusal>,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Outcome {
+        match resolved {
+            Ok(spec) if self.is_usual(client, spec) => {
+                self.run_usual(client, spec, request, reply, host)
+            }
+            _ => self.execute_any(client, resolved, request, reply, host),
+        }
+    }
+
+    /// [`Self::execute`], the long way.
+    #[inline(never)]
+    fn execute_any(
         &mut self,
         client: &mut Client,
         resolved: Result<&'static CommandSpec, Refusal>,
@@ -394,7 +439,11 @@ impl<'t> Turn<'t> {
             self.hold_own();
         }
         let progress = self.run(client, spec, request, reply, host);
-        Ok(match progress {
+        Ok(self.outcome(client, spec, progress))
+    }
+
+    fn outcome(&self, client: &Client, spec: &'static CommandSpec, progress: Progress) -> Outcome {
+        match progress {
             Progress::Done => Outcome::Done,
             Progress::Close => Outcome::Close,
             Progress::Sleep(milliseconds) => Outcome::Sleep(milliseconds),
@@ -410,7 +459,7 @@ impl<'t> Turn<'t> {
                 silent: client.reply_mode != ReplyMode::On,
                 observed: LogEpoch(0),
             }),
-        })
+        }
     }
 
     /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order.
@@ -500,13 +549,7 @@ impl<'t> Turn<'t> {
         host.starting(client, spec, request);
         let start = reply.position();
         let result = self.run_unobserved(client, spec, request, reply, host);
-        if let Err(error) = &result {
-            reply.rewind(start);
-            reply.error(error.text());
-        }
-        let reply_bytes = reply.position() - start;
-        host.finished(client, spec, request, reply_bytes, result.as_ref().err());
-        result.unwrap_or(Progress::Done)
+        answer(client, spec, request, start, reply, result, host)
     }
 
     fn run_unobserved(
@@ -539,10 +582,7 @@ impl<'t> Turn<'t> {
                 })
             }
             id => {
-                self.session.access.quiet = match id {
-                    CommandId::Touch => false,
-                    id => client.no_touch || only_asks(id),
-                };
+                self.session.access.quiet = is_quiet(client, id);
                 let mut keyspace = self.keyspace(client.database);
                 commands::execute(id, &mut keyspace, request, reply)
             }
@@ -721,70 +761,6 @@ impl Database {
         client.transaction = None;
         client.watches.clear(self);
     }
-}
-
-/// Commands that are not queued by MULTI.
-fn runs_inside_multi(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Exec
-            | CommandId::Discard
-            | CommandId::Multi
-            | CommandId::Watch
-            | CommandId::Quit
-            | CommandId::Reset
-    )
-}
-
-/// Commands that CLIENT PAUSE does not hold back: those that end a connection's wait or the pause.
-fn ignores_pause(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Client | CommandId::Quit | CommandId::Reset | CommandId::Shutdown
-    )
-}
-
-/// Commands that ask about a key and do not use its value.
-fn only_asks(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Exists
-            | CommandId::Expiretime
-            | CommandId::Object
-            | CommandId::Pexpiretime
-            | CommandId::Pttl
-            | CommandId::Ttl
-            | CommandId::Type
-    )
-}
-
-/// Commands of the host that may write files.
-fn waits_for_disk(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Bgrewriteaof
-            | CommandId::Bgsave
-            | CommandId::Config
-            | CommandId::Save
-            | CommandId::Shutdown
-    )
-}
-
-/// Commands that touch several keys, or all, and are seen whole by every other command.
-fn needs_all_gates(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Mset
-            | CommandId::Msetnx
-            | CommandId::Rename
-            | CommandId::Renamenx
-            | CommandId::Copy
-            | CommandId::Move
-            | CommandId::Bitop
-            | CommandId::Swapdb
-            | CommandId::Flushdb
-            | CommandId::Flushall
-    )
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub enum RespVersion {
     Resp3,
 }
 
+/// Most bytes that a bulk string takes beside its own.
+const BULK_FRAME_BYTES_MAX: usize = 24;
+
 /// Writes one reply; every method appends one element.
 #[derive(Debug)]
 pub struct Reply<'o> {
@@ -142,7 +145,20 @@ impl<'o> Reply<'o> {
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.header(b'$', bytes.len() as i64);
+        self.out.reserve(bytes.len() + BULK_FRAME_BYTES_MAX);
+        // Most are short.
+        match bytes.len() {
+            len @ 0..10 => {
+                let ones = b'0' + len as u8;
+                self.out.extend_from_slice(&[b'$', ones, b'\r', b'\n']);
+            }
+            len @ 10..100 => {
+                let (tens, ones) = (b'0' + (len / 10) as u8, b'0' + (len % 10) as u8);
+                let header = [b'$', tens, ones, b'\r', b'\n'];
+                self.out.extend_from_slice(&header);
+            }
+            len => self.header(b'$', len as i64),
+        }
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }

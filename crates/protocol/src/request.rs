@@ -80,6 +80,18 @@ impl<'a> Request<'a> {
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 
+    /// Bytes from the beginning of the first argument to the end of the last one: about
+    /// [`Self::bytes`], without a look at each.
+    #[must_use]
+    #[inline]
+    pub fn span_bytes(&self) -> usize {
+        match self.arguments {
+            [first, .., last] => (last.start + last.len - first.start) as usize,
+            [only] => only.len as usize,
+            [] => 0,
+        }
+    }
+
     /// Bytes of all arguments together.
     #[must_use]
     pub fn bytes(&self) -> usize {

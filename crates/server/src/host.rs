@@ -24,7 +24,7 @@ use crate::admin::{self, AdminError};
 use crate::latency;
 use crate::monitor;
 use crate::recorder::{Timing, WorkerRecorder};
-use crate::registry::ClientRecord;
+use crate::registry::{ClientRecord, NO_COMMAND};
 use crate::shared::{Shared, wall_us};
 use crate::slowlog::{self, SlowCommand};
 
@@ -36,9 +36,11 @@ pub struct WorkerHost<'w> {
     recorder: &'w mut WorkerRecorder,
     record: &'w ClientRecord,
     arrived_ns: u64,
-    /// How the running command is timed; inside EXEC, the queued command, EXEC being `outer`.
+    /// The number of the running command and how it is timed; inside EXEC, those of the queued
+    /// command, EXEC being `outer`.
+    command: u16,
     timing: Timing,
-    outer: Option<Timing>,
+    outer: Option<(u16, Timing)>,
     /// The error that a command of the host has answered.
     failure: Option<AdminError>,
     /// Milliseconds that the reply is held back (DEBUG SLEEP).
@@ -79,6 +81,7 @@ impl<'w> WorkerHost<'w> {
             recorder,
             record,
             arrived_ns,
+            command: NO_COMMAND,
             timing: Timing::Untimed,
             outer: None,
             failure: None,
@@ -157,6 +160,26 @@ impl<'w> WorkerHost<'w> {
         });
     }
 
+    /// A command was timed by itself.
+    #[inline(never)]
+    fn note_timed(&mut self, spec: &CommandSpec, elapsed_ns: u64, request: Request<'_>) {
+        let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
+        self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));
+    }
+
+    /// A command has answered an error.
+    #[cold]
+    fn note_failure(&mut self, command: u16, error: Option<&CommandError>) {
+        let statistics = self.recorder.statistics();
+        statistics.commands[usize::from(command)].failed.add(1);
+        if let Some(error) = error {
+            statistics.record_error(&error.to_string());
+        }
+        if let Some(failure) = self.failure.take() {
+            statistics.record_error(&failure.to_string());
+        }
+    }
+
     /// Shows a command to the monitors.
     #[cold]
     fn feed_monitors(&self, client: &Client, request: Request<'_>) {
@@ -206,10 +229,11 @@ impl Host for WorkerHost<'_> {
     fn starting(&mut self, _: &Client, spec: &'static CommandSpec, request: Request<'_>) {
         let command = self.shared.commands.of(spec);
         self.record.set_last_command(command);
+        let timing = self.recorder.begin(spec, request, &self.shared.settings);
         if spec.id == CommandId::Exec {
-            self.outer = Some(self.recorder.begin(spec, request, &self.shared.settings));
+            self.outer = Some((command, timing));
         } else {
-            self.timing = self.recorder.begin(spec, request, &self.shared.settings);
+            (self.command, self.timing) = (command, timing);
         }
     }
 
@@ -226,16 +250,15 @@ impl Host for WorkerHost<'_> {
         reply_bytes: usize,
         error: Option<&CommandError>,
     ) {
-        let command = self.shared.commands.of(spec);
-        let timing = match self.outer {
-            Some(timing) if spec.id == CommandId::Exec => {
+        let (command, timing) = match self.outer {
+            Some(outer) if spec.id == CommandId::Exec => {
                 self.outer = None;
-                self.record.set_last_command(command);
-                timing
+                self.record.set_last_command(outer.0);
+                outer
             }
-            _ => self.timing,
+            _ => (self.command, self.timing),
         };
-        let moved = request.bytes() + reply_bytes;
+        let moved = request.span_bytes() + reply_bytes;
         let settings = &self.shared.settings;
         let elapsed = self
             .recorder
@@ -244,21 +267,10 @@ impl Host for WorkerHost<'_> {
             self.record.observe(client);
         }
         if let Some(elapsed_ns) = elapsed {
-            let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
-            self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));
+            self.note_timed(spec, elapsed_ns, request);
         }
-        let failure = self.failure.take();
-        if error.is_some() || failure.is_some() {
-            let counters = &self.recorder.statistics().commands[usize::from(command)];
-            counters.failed.add(1);
-            if let Some(error) = error {
-                self.recorder.statistics().record_error(&error.to_string());
-            }
-            if let Some(failure) = failure {
-                self.recorder
-                    .statistics()
-                    .record_error(&failure.to_string());
-            }
+        if error.is_some() || self.failure.is_some() {
+            self.note_failure(command, error);
         }
         if self.shared.monitors.any() && monitor::is_shown(spec) {
             self.feed_monitors(client, request);

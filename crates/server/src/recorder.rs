@@ -19,7 +19,7 @@
 //!
 //! Invariants:
 //! - **SR1** `pending[untimed_from..]` are the untimed commands since the last reading of the
-//!   clock.
+//!   clock, at which they are counted too.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,11 +32,13 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::statistics::WorkerStatistics;
 
-/// A request whose latency is not known before its batch ends.
+/// Requests in a row of one command that arrived together: their latency, one for all, is not known
+/// before their batch ends.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     command: u16,
     arrived_ns: u64,
+    count: u64,
 }
 
 /// See the module's header. Each worker owns one.
@@ -49,6 +51,8 @@ pub struct WorkerRecorder {
     untimed_from: usize,
     last_reading_ns: u64,
     requests: u64,
+    /// Commands that wait for the next reading of the clock (SR1).
+    untimed: u64,
 }
 
 /// The timing of one command.
@@ -69,6 +73,7 @@ impl WorkerRecorder {
             untimed_from: 0,
             last_reading_ns: 0,
             requests: 0,
+            untimed: 0,
         }
     }
 
@@ -111,7 +116,9 @@ impl WorkerRecorder {
         if settings.latency_tracking() {
             for pending in &self.pending {
                 let latency_ns = now_ns.saturating_sub(pending.arrived_ns);
-                self.statistics.record_latency(pending.command, latency_ns);
+                let count = pending.count;
+                self.statistics
+                    .record_latency(pending.command, latency_ns, count);
             }
         }
         self.pending.clear();
@@ -121,14 +128,15 @@ impl WorkerRecorder {
     /// Reads the clock and shares the time since the last reading out (SR1).
     fn read_clock(&mut self) -> u64 {
         let now_ns = self.now_ns();
-        let untimed = &self.pending[self.untimed_from..];
-        if !untimed.is_empty() {
-            let share_ns = now_ns.saturating_sub(self.last_reading_ns) / untimed.len() as u64;
-            for pending in untimed {
-                self.statistics.commands[usize::from(pending.command)]
-                    .nanoseconds
-                    .add(share_ns);
+        let spent_ns = now_ns.saturating_sub(self.last_reading_ns);
+        if let Some(share_ns) = spent_ns.checked_div(self.untimed) {
+            for pending in &self.pending[self.untimed_from..] {
+                let counters = &self.statistics.commands[usize::from(pending.command)];
+                counters.calls.add(pending.count);
+                counters.nanoseconds.add(share_ns * pending.count);
             }
+            self.requests += self.untimed;
+            self.untimed = 0;
         }
         self.untimed_from = self.pending.len();
         self.last_reading_ns = now_ns;
@@ -148,7 +156,7 @@ impl WorkerRecorder {
                 spec.id,
                 CommandId::Set | CommandId::Setex | CommandId::Psetex
             );
-        self.begin_of(is_fast, request.bytes(), settings)
+        self.begin_of(is_fast, request.span_bytes(), settings)
     }
 
     /// A request of `bytes` begins, of a command that is fast as long as they are few, or not.
@@ -177,47 +185,81 @@ impl WorkerRecorder {
         arrived_ns: u64,
         settings: &Settings,
     ) -> Option<u64> {
-        self.requests += 1;
-        self.statistics.commands[usize::from(command)].calls.add(1);
-        let mut elapsed_ns = None;
-        match timing {
-            Timing::Untimed if moved_bytes <= limits::UNTIMED_BYTES_MAX => {
-                self.pending.push(Pending {
-                    command,
-                    arrived_ns,
-                });
+        if timing == Timing::Untimed && moved_bytes <= limits::UNTIMED_BYTES_MAX {
+            self.untimed += 1;
+            match self.pending[self.untimed_from..].last_mut() {
+                Some(last) if last.command == command && last.arrived_ns == arrived_ns => {
+                    last.count += 1;
+                }
+                _ => self.push(command, arrived_ns, settings),
             }
+            return None;
+        }
+        Some(self.end_timed(command, timing, arrived_ns, settings))
+    }
+
+    #[inline(never)]
+    fn end_timed(
+        &mut self,
+        command: u16,
+        timing: Timing,
+        arrived_ns: u64,
+        settings: &Settings,
+    ) -> u64 {
+        let since_ns = match timing {
             Timing::Untimed => {
                 let since_ns = self.last_reading_ns;
-                self.untimed_from = self.pending.len();
-                elapsed_ns = Some(self.read_clock().saturating_sub(since_ns));
+                self.count_untimed();
+                since_ns
             }
-            Timing::Since(since_ns) => {
-                // Commands of an EXEC have shared the time before this reading out already.
-                elapsed_ns = Some(self.read_clock().saturating_sub(since_ns));
-            }
+            // Commands of an EXEC have shared the time before this reading out already.
+            Timing::Since(since_ns) => since_ns,
+        };
+        let elapsed_ns = self.read_clock().saturating_sub(since_ns);
+        self.requests += 1;
+        let counters = &self.statistics.commands[usize::from(command)];
+        counters.calls.add(1);
+        counters.nanoseconds.add(elapsed_ns);
+        self.push(command, arrived_ns, settings);
+        self.untimed_from = self.pending.len();
+        elapsed_ns
+    }
+
+    /// Counts the untimed commands without a share of the time: it is another's.
+    fn count_untimed(&mut self) {
+        for pending in &self.pending[self.untimed_from..] {
+            self.statistics.commands[usize::from(pending.command)]
+                .calls
+                .add(pending.count);
         }
-        if let Some(elapsed_ns) = elapsed_ns {
-            self.statistics.commands[usize::from(command)]
-                .nanoseconds
-                .add(elapsed_ns);
-            self.pending.push(Pending {
-                command,
-                arrived_ns,
-            });
-            self.untimed_from = self.pending.len();
-        }
+        self.requests += self.untimed;
+        self.untimed = 0;
+        self.untimed_from = self.pending.len();
+    }
+
+    /// Notes a command whose latency is to be recorded; of so many that their number is bounded.
+    fn push(&mut self, command: u16, arrived_ns: u64, settings: &Settings) {
+        self.pending.push(Pending {
+            command,
+            arrived_ns,
+            count: 1,
+        });
         if self.pending.len() >= limits::PENDING_LATENCIES_MAX {
             let now_ns = self.read_clock();
             self.record_latencies(now_ns, settings);
         }
-        elapsed_ns
     }
 
     /// Takes back the latency of the command that has just ended: it goes on in slices.
     pub(crate) fn postpone(&mut self) {
-        self.pending.pop();
-        self.untimed_from = self.untimed_from.min(self.pending.len());
+        self.read_clock();
+        if let Some(last) = self.pending.last_mut() {
+            last.count -= 1;
+            if last.count == 0 {
+                self.pending.pop();
+            }
+        }
+        self.untimed_from = self.pending.len();
     }
 
     /// The command that [`Self::postpone`] met has had its last slice, after `busy_ns` of work.
@@ -229,6 +271,7 @@ impl WorkerRecorder {
         self.pending.push(Pending {
             command,
             arrived_ns,
+            count: 1,
         });
         self.untimed_from = self.pending.len();
     }
@@ -363,10 +406,13 @@ mod tests {
             shared, recorder, ..
         } = &mut shell;
         let begin_ns = recorder.begin_batch();
-        for _ in 0..=limits::PENDING_LATENCIES_MAX {
-            recorder.end(GET, Timing::Untimed, 0, begin_ns, &shared.settings);
+        for _ in 0..=limits::PENDING_LATENCIES_MAX / 2 {
+            for command in [GET, KEYS] {
+                recorder.end(command, Timing::Untimed, 0, begin_ns, &shared.settings);
+            }
         }
-        assert_eq!(recorder.pending.len(), 1);
-        assert_eq!(waited(&shell, GET), limits::PENDING_LATENCIES_MAX as u64);
+        assert_eq!(recorder.pending.len(), 2);
+        let recorded = waited(&shell, GET) + waited(&shell, KEYS);
+        assert_eq!(recorded, limits::PENDING_LATENCIES_MAX as u64);
     }
 }

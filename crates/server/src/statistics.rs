@@ -206,10 +206,10 @@ impl WorkerStatistics {
     }
 
     #[inline]
-    pub(crate) fn record_latency(&self, command: u16, nanoseconds: u64) {
+    pub(crate) fn record_latency(&self, command: u16, nanoseconds: u64, count: u64) {
         self.latencies[usize::from(command)]
             .get_or_init(Box::default)
-            .record(nanoseconds, 1);
+            .record(nanoseconds, count);
     }
 
     pub(crate) fn record_batch(&self, requests: u64) {

@@ -148,6 +148,14 @@ pub fn keys(spec: &CommandSpec, request: Request<'_>) -> Keys {
     }
 }
 
+/// The index of the first argument of `request` that is a key.
+#[must_use]
+#[inline]
+pub fn first_key(spec: &CommandSpec, request: Request<'_>) -> Option<usize> {
+    let first = usize::from(spec.keys.first()?.first);
+    (first < request.len()).then_some(first)
+}
+
 /// The iterator that [`keys`] makes.
 #[derive(Clone, Debug)]
 pub struct Keys {

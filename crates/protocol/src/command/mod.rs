@@ -18,7 +18,9 @@ pub use answer::answer;
 pub use argument::{Argument, ArgumentKind};
 pub use id::CommandId;
 pub use index::{all, lookup, spec};
-pub use keys::{KeyAccess, KeyEffect, KeyEffects, KeySpec, KeyUse, Keys, key_uses, keys};
+pub use keys::{
+    KeyAccess, KeyEffect, KeyEffects, KeySpec, KeyUse, Keys, first_key, key_uses, keys,
+};
 pub use reference::reference;
-pub use resolve::{Refusal, resolve};
+pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};

@@ -42,6 +42,47 @@ pub fn resolve(request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
     }
 }
 
+/// [`resolve`], remembering the last command: clients name the same one many times in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resolver {
+    name: [u8; NAME_BYTES_MAX],
+    len: usize,
+    spec: Option<&'static CommandSpec>,
+}
+
+/// Longest name that is remembered, in bytes.
+const NAME_BYTES_MAX: usize = 16;
+
+impl Resolver {
+    /// As [`resolve`].
+    #[inline]
+    pub fn resolve(&mut self, request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
+        let name = request.arg(0);
+        if let Some(spec) = self.spec
+            && *name == self.name[..self.len]
+            && spec.accepts(request.len())
+        {
+            return Ok(spec);
+        }
+        self.resolve_anew(request)
+    }
+
+    #[inline(never)]
+    fn resolve_anew(&mut self, request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
+        let spec = resolve(request)?;
+        let name = request.arg(0);
+        // A container's second word decides, and is not looked at above.
+        if spec.subcommands.is_empty()
+            && lookup(name).is_some_and(|found| std::ptr::eq(found, spec))
+            && let Some(place) = self.name.get_mut(..name.len())
+        {
+            place.copy_from_slice(name);
+            (self.len, self.spec) = (name.len(), Some(spec));
+        }
+        Ok(spec)
+    }
+}
+
 #[cold]
 fn unknown(name: &[u8]) -> Refusal {
     if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
@@ -130,6 +171,39 @@ mod tests {
         assert_eq!(refuse(&[b"get", b"a", b"b"]), wrong("get"));
         assert_eq!(refuse(&[b"CLIENT"]), wrong("client"));
         assert_eq!(refuse(&[b"client", b"SetName"]), wrong("client|setname"));
+    }
+
+    #[test]
+    fn a_resolver_says_what_resolve_does() {
+        let requests: &[&[&[u8]]] = &[
+            &[b"GET", b"k"],
+            &[b"GET", b"l"],
+            &[b"get", b"k"],
+            &[b"GET"],
+            &[b"GETS", b"k"],
+            &[b"CLIENT", b"ID"],
+            &[b"CLIENT", b"LIST"],
+            &[b"CLIENT"],
+            &[b"COMMAND"],
+            &[b"COMMAND", b"COUNT"],
+            &[b"GET", b"k"],
+            &[b""],
+            &[b"a name of more than sixteen bytes"],
+        ];
+        let mut resolver = Resolver::default();
+        for arguments in requests.iter().chain(requests) {
+            let request = RequestBuffer::from_args(*arguments);
+            let request = request.as_request();
+            let said = |result: Result<&'static CommandSpec, Refusal>| match result {
+                Ok(spec) => spec.name.as_bytes().to_vec(),
+                Err(refusal) => refusal.text(request),
+            };
+            assert_eq!(
+                said(resolver.resolve(request)),
+                said(resolve(request)),
+                "{arguments:?}"
+            );
+        }
     }
 
     #[test]

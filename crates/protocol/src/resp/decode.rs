@@ -27,6 +27,9 @@ use crate::limits::{
 };
 use crate::number::parse_i64;
 
+/// Most arguments that are parsed in the hope that all are there: twice, if they are not.
+const WHOLE_ARGUMENTS_MAX: u32 = 8;
+
 /// Ranges of an unfinished request that the decoder keeps room for, in elements.
 const KEPT_CAPACITY_MAX: usize = 1024;
 
@@ -201,6 +204,11 @@ impl Decoder {
         arguments: &mut Vec<ArgumentRange>,
     ) -> Result<Decoded, ProtocolError> {
         let first = arguments.len();
+        if let Some(end) = self.whole(input, progress.at, progress.arguments_left, arguments) {
+            let arguments = arguments.len() - first;
+            return Ok(Decoded::Request { arguments, end });
+        }
+        arguments.truncate(first);
         match self.bulks(input, &mut progress, arguments, 0) {
             Ok(0) => Ok(Decoded::Request {
                 arguments: arguments.len() - first,
@@ -220,6 +228,38 @@ impl Decoder {
                 Err(error)
             }
         }
+    }
+
+    /// Parses the arguments at `at` if all of them are there and nothing about them is unusual;
+    /// returns the request's end. Of what it pushes when they are not, nothing is meant.
+    #[inline]
+    fn whole(
+        &self,
+        input: &[u8],
+        mut at: usize,
+        count: u32,
+        arguments: &mut Vec<ArgumentRange>,
+    ) -> Option<usize> {
+        if count > WHOLE_ARGUMENTS_MAX {
+            return None;
+        }
+        let bulk_bytes_max = self.bulk_bytes_max();
+        for _ in 0..count {
+            let [b'$', digits @ ..] = input.get(at..)? else {
+                return None;
+            };
+            let (len, header_bytes) = short_number(digits)?;
+            let start = at + 1 + header_bytes;
+            if len > bulk_bytes_max || input.len() - start < len + 2 {
+                return None;
+            }
+            arguments.push(ArgumentRange {
+                start: start as u32,
+                len: len as u32,
+            });
+            at = start + len + 2;
+        }
+        Some(at)
     }
 
     /// Goes on with the request that begins at `start`.
@@ -424,6 +464,22 @@ impl Decoded {
 /// Returns the number and the bytes that it and its line end take.
 #[inline]
 fn short_number(line: &[u8]) -> Option<Header> {
+    // One or two digits, as most are.
+    if let [first, second, third, _, ..] = *line {
+        let first = first.wrapping_sub(b'0');
+        if first <= 9 && second == b'\r' {
+            return Some((usize::from(first), 3));
+        }
+        let second = second.wrapping_sub(b'0');
+        if first.wrapping_sub(1) < 9 && second <= 9 && third == b'\r' {
+            return Some((usize::from(first) * 10 + usize::from(second), 4));
+        }
+    }
+    longer_number(line)
+}
+
+/// [`short_number`] of any length.
+fn longer_number(line: &[u8]) -> Option<Header> {
     let mut number: u32 = 0;
     for (index, byte) in line.iter().take(10).enumerate() {
         let digit = byte.wrapping_sub(b'0');

@@ -15,6 +15,7 @@
 use std::io;
 
 use pando_io::Stream;
+use pando_protocol::command::Resolver;
 use pando_protocol::resp::Decoded;
 use pando_protocol::{ArgumentRange, Request};
 
@@ -74,6 +75,7 @@ pub(crate) struct Gathering {
     next_segment: usize,
     entries: Vec<Entry>,
     ranges: Vec<ArgumentRange>,
+    resolver: Resolver,
 }
 
 impl Gathering {
@@ -85,6 +87,7 @@ impl Gathering {
             next_segment: 0,
             entries: Vec::new(),
             ranges: Vec::new(),
+            resolver: Resolver::default(),
         }
     }
 
@@ -158,6 +161,7 @@ impl Gathering {
                     arena: &mut self.arena,
                     entries: &mut self.entries,
                     ranges: &mut self.ranges,
+                    resolver: &mut self.resolver,
                 };
                 if !decoding.run() {
                     return true;
@@ -168,56 +172,14 @@ impl Gathering {
         !self.entries.is_empty()
     }
 
-    /// How many requests the batch has.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// A request of the batch with its segment.
-    #[inline]
-    pub(crate) fn entry(&self, index: usize) -> (Entry, Segment) {
-        let entry = self.entries[index];
-        (entry, self.segments[entry.segment])
-    }
-
-    /// The keys that are fetched ahead of the batch, with their databases.
-    pub(crate) fn keys<'b>(
-        &'b self,
-        connections: &'b Connections,
-    ) -> impl Iterator<Item = (usize, &'b [u8])> {
-        self.entries.iter().filter_map(move |entry| {
-            let segment = &self.segments[entry.segment];
-            let connection = connections.get(segment.slot)?;
-            let request = self.request(entry, segment, connection.input.bytes());
-            let key = entry.resolved.key(request)?;
-            Some((connection.client.database, key))
-        })
-    }
-
-    /// An entry's request; `kept` are the bytes that its connection's input keeps.
-    #[inline]
-    pub(crate) fn request<'b>(
-        &'b self,
-        entry: &Entry,
-        segment: &Segment,
-        kept: &'b [u8],
-    ) -> Request<'b> {
-        let bytes = match segment.place {
-            Place::Arena { start, end } => &self.arena[start..end],
-            Place::Kept => kept,
-        };
-        Request::new(bytes, self.ranges(entry))
-    }
-
-    /// The ranges of an entry's arguments.
-    pub(crate) fn ranges(&self, entry: &Entry) -> &[ArgumentRange] {
-        &self.ranges[entry.first as usize..][..entry.count as usize]
-    }
-
-    /// A request was executed.
-    #[inline]
-    pub(crate) fn executed(&mut self, entry: &Entry) {
-        self.segments[entry.segment].executed = entry.end;
+    /// The batch that was gathered.
+    pub(crate) fn batch(&mut self) -> Batch<'_> {
+        Batch {
+            entries: &self.entries,
+            ranges: &self.ranges,
+            segments: &mut self.segments,
+            arena: &self.arena,
+        }
     }
 
     /// Shows all segments with their arena bytes to `settle`, and forgets them (BA2).
@@ -234,6 +196,63 @@ impl Gathering {
     }
 }
 
+/// The requests of a batch, with what they were decoded from.
+#[derive(Debug)]
+pub(crate) struct Batch<'g> {
+    pub(crate) entries: &'g [Entry],
+    pub(crate) ranges: &'g [ArgumentRange],
+    pub(crate) segments: &'g mut [Segment],
+    pub(crate) arena: &'g [u8],
+}
+
+impl Segment {
+    /// Its bytes; `kept` are those that the connection's input keeps.
+    #[inline]
+    pub(crate) fn bytes<'b>(&self, arena: &'b [u8], kept: &'b [u8]) -> &'b [u8] {
+        match self.place {
+            Place::Arena { start, end } => &arena[start..end],
+            Place::Kept => kept,
+        }
+    }
+}
+
+impl Entry {
+    /// The ranges of its arguments among those of the batch.
+    #[inline]
+    pub(crate) fn ranges<'b>(&self, ranges: &'b [ArgumentRange]) -> &'b [ArgumentRange] {
+        &ranges[self.first as usize..][..self.count as usize]
+    }
+
+    /// The request; `bytes` are its segment's.
+    #[inline]
+    pub(crate) fn request<'b>(&self, ranges: &'b [ArgumentRange], bytes: &'b [u8]) -> Request<'b> {
+        Request::new(bytes, self.ranges(ranges))
+    }
+}
+
+impl Batch<'_> {
+    /// The keys that are fetched ahead of the batch, with their databases: one for each request, or
+    /// none.
+    pub(crate) fn keys<'b>(
+        &'b self,
+        connections: &'b Connections,
+    ) -> impl Iterator<Item = Option<(usize, &'b [u8])>> {
+        let (mut last, mut bytes, mut database) = (usize::MAX, &[][..], None);
+        self.entries.iter().map(move |entry| {
+            if entry.segment != last {
+                last = entry.segment;
+                let segment = &self.segments[last];
+                let connection = connections.get(segment.slot);
+                database = connection.map(|connection| connection.client.database);
+                let kept = connection.map_or(&[][..], |connection| connection.input.bytes());
+                bytes = segment.bytes(self.arena, kept);
+            }
+            let key = entry.resolved.key(entry.request(self.ranges, bytes))?;
+            Some((database?, key))
+        })
+    }
+}
+
 /// The decoding of one segment into the batch.
 struct Decoding<'g> {
     index: usize,
@@ -242,6 +261,7 @@ struct Decoding<'g> {
     arena: &'g mut [u8],
     entries: &'g mut Vec<Entry>,
     ranges: &'g mut Vec<ArgumentRange>,
+    resolver: &'g mut Resolver,
 }
 
 impl Decoding<'_> {
@@ -256,11 +276,12 @@ impl Decoding<'_> {
             arena,
             entries,
             ranges,
+            resolver,
         } = self;
         let authenticated = connection.client.authenticated;
         if !segment.waiting_taken {
             segment.waiting_taken = true;
-            take_waiting(index, segment.place, connection, entries, ranges);
+            take_waiting(index, segment.place, connection, entries, ranges, resolver);
         }
         if connection.input.error.is_some() {
             return true;
@@ -281,7 +302,7 @@ impl Decoding<'_> {
                     let request = Request::new(bytes, &ranges[first..]);
                     entries.push(Entry {
                         segment: index,
-                        resolved: decoder.resolve(request),
+                        resolved: decoder.resolve(request, resolver),
                         first: first as u32,
                         count: arguments as u32,
                         end,
@@ -316,6 +337,7 @@ fn take_waiting(
     connection: &Connection,
     entries: &mut Vec<Entry>,
     ranges: &mut Vec<ArgumentRange>,
+    resolver: &mut Resolver,
 ) {
     debug_assert_eq!(place, Place::Kept);
     let (requests, waiting_ranges) = connection.input.waiting();
@@ -326,7 +348,7 @@ fn take_waiting(
         let request = Request::new(connection.input.bytes(), arguments);
         entries.push(Entry {
             segment: index,
-            resolved: connection.input.decoder.resolve(request),
+            resolved: connection.input.decoder.resolve(request, resolver),
             first: first as u32,
             count: count as u32,
             end,

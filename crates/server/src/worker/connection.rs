@@ -106,6 +106,14 @@ pub(crate) struct Flags {
     sizes_noted: bool,
 }
 
+impl Flags {
+    /// Whether the decoder is to be told about the client's authentication.
+    #[inline]
+    pub(crate) fn decoder_lags(self, client: &Client) -> bool {
+        self.decoder_authenticated != client.authenticated
+    }
+}
+
 impl Connection {
     pub(crate) fn new(
         stream: Stream,
@@ -152,7 +160,7 @@ impl Connection {
     /// Tells the decoder when the client has authenticated, or is not any more.
     #[inline]
     pub(crate) fn follow_authentication(&mut self) {
-        if self.flags.decoder_authenticated != self.client.authenticated {
+        if self.flags.decoder_lags(&self.client) {
             self.flags.decoder_authenticated = self.client.authenticated;
             self.record.observe(&self.client);
             self.input

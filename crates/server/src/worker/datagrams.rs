@@ -354,7 +354,7 @@ impl Worker {
             .len()
             .min(from + limits::BATCH_REQUESTS_MAX);
         let mut turn = self.session.turn();
-        turn.warm(datagrams.entries[from..end].iter().filter_map(|entry| {
+        turn.warm(datagrams.entries[from..end].iter().map(|entry| {
             let key = Resolved::Memcached(entry.verb).key(datagrams.request(entry))?;
             Some((0, key))
         }));
@@ -393,6 +393,7 @@ impl Worker {
                 WorkerHost::new(&self.shared, &mut self.recorder, record, self.arrived_ns);
             let start = out.len();
             let mut reply = Reply::bounded(out, end_max);
+            turn.recall(next - from);
             let outcome = turn.execute_memcached(
                 client,
                 entry.verb,

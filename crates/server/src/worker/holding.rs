@@ -23,7 +23,7 @@
 //!
 //! Deliberately absent: what a reply waits for, which the database says, whatever the protocol.
 
-use pando_db::Database;
+use pando_db::{Client, Database};
 
 use super::connection::{Connection, Phase};
 use super::{Worker, queue_up, touch};
@@ -89,6 +89,12 @@ impl Holding {
         if epoch > self.durable {
             self.hold(slot, connection, start, epoch, database);
         }
+    }
+
+    /// Whether [`Self::follow`] has something to do for a client.
+    #[inline]
+    pub(crate) fn must_follow(&self, client: &Client) -> bool {
+        client.awaits() > self.durable
     }
 
     #[cold]

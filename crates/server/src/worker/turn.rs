@@ -9,7 +9,7 @@ use pando_protocol::Reply;
 use pando_protocol::memcached::{self, Line};
 use tracing::debug;
 
-use super::batch::{Entry, Place, Segment};
+use super::batch::{Batch, Entry, Place, Segment};
 use super::connection::{Connection, Phase, Slicing};
 use super::output::{BufferPool, Sent};
 use super::timers::Timers;
@@ -187,14 +187,25 @@ impl Worker {
     /// Executes a batch under one gate and pin, strictly in its order.
     fn execute_batch(&mut self) {
         let mut turn = self.session.turn();
-        turn.warm(self.gathering.keys(&self.connections));
-        for index in 0..self.gathering.len() {
-            let (entry, segment) = self.gathering.entry(index);
-            let Some(connection) = self.connections.get_mut(segment.slot) else {
+        let batch = self.gathering.batch();
+        turn.warm(batch.keys(&self.connections));
+        let Batch {
+            entries,
+            ranges,
+            segments,
+            arena,
+        } = batch;
+        let mut next = 0;
+        while let Some(entry) = entries.get(next) {
+            let segment = &mut segments[entry.segment];
+            let slot = segment.slot;
+            let Some(connection) = self.connections.get_mut(slot) else {
+                next += 1;
                 continue;
             };
             if !connection.is_open() {
-                defer(connection, &entry, self.gathering.ranges(&entry));
+                defer(connection, entry, entry.ranges(ranges));
+                next += 1;
                 continue;
             }
             let arrived_ns = if segment.fresh {
@@ -202,29 +213,50 @@ impl Worker {
             } else {
                 connection.arrived_ns
             };
-            let silent = connection.client.reply_mode != ReplyMode::On;
+            let room = limits::OUTPUT_PAUSE_BYTES - connection.output.pending();
             let Connection {
                 client,
                 record,
                 input,
                 output,
+                flags,
                 ..
             } = &mut *connection;
-            let request = self.gathering.request(&entry, &segment, input.bytes());
+            let bytes = segment.bytes(arena, input.bytes());
             let mut host = WorkerHost::new(&self.shared, &mut self.recorder, record, arrived_ns);
             let out = output.buffer(&mut self.pool);
-            let start = out.len();
-            let outcome = match entry.resolved {
-                Resolved::Resp(resolved) => {
-                    let mut reply = Reply::new(out, client.protocol);
-                    turn.execute(client, resolved, request, &mut reply, &mut host)
+            let out_len_max = out.len() + room;
+            // The requests in a row that the connection brought, as long as each is just answered.
+            let (mut start, mut silent);
+            let (entry, request, outcome) = loop {
+                let entry = &entries[next];
+                let request = entry.request(ranges, bytes);
+                (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
+                turn.recall(next);
+                next += 1;
+                let outcome = match entry.resolved {
+                    Resolved::Resp(resolved) => {
+                        let mut reply = Reply::new(out, client.protocol);
+                        turn.execute(client, resolved, request, &mut reply, &mut host)
+                    }
+                    Resolved::Memcached(verb) => {
+                        let line = Line::new(request);
+                        let end_max = start + limits::MEMCACHED_REPLY_BYTES_MAX;
+                        let mut reply = memcached::Reply::bounded(out, end_max);
+                        turn.execute_memcached(client, verb, line, &mut reply, &mut host)
+                    }
+                };
+                let goes_on = matches!(outcome, Outcome::Done)
+                    && !entry.waiting
+                    && !self.holding.must_follow(client)
+                    && !flags.decoder_lags(client)
+                    && !record.is_killed()
+                    && out.len() < out_len_max
+                    && matches!(entries.get(next), Some(it) if it.segment == entry.segment);
+                if !goes_on {
+                    break (entry, request, outcome);
                 }
-                Resolved::Memcached(verb) => {
-                    let line = Line::new(request);
-                    let end_max = start + limits::MEMCACHED_REPLY_BYTES_MAX;
-                    let mut reply = memcached::Reply::bounded(out, end_max);
-                    turn.execute_memcached(client, verb, line, &mut reply, &mut host)
-                }
+                segment.executed = entry.end;
             };
             let phase = match outcome {
                 Outcome::Done => None,
@@ -243,17 +275,17 @@ impl Worker {
                         let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
                         set_deadline(connection, &mut self.timers, due_ns);
                     }
-                    self.holding.add(segment.slot, connection, epoch);
+                    self.holding.add(slot, connection, epoch);
                     Some(Phase::Awaiting { epoch, silent })
                 }
                 Outcome::AwaitHost(request) => {
-                    self.saving.push(segment.slot);
+                    self.saving.push(slot);
                     Some(Phase::Saving { request, silent })
                 }
                 Outcome::Slices(command) => {
                     let trace = host.begin_slices(&command, request);
                     connection.arrived_ns = arrived_ns;
-                    self.slicing.push(segment.slot);
+                    self.slicing.push(slot);
                     Some(Phase::Slicing(Box::new(Slicing { command, trace })))
                 }
                 Outcome::Paused(until_us) => {
@@ -261,24 +293,24 @@ impl Worker {
                     let wait_ns = until_us.saturating_sub(now_us).saturating_mul(1000);
                     let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
                     set_deadline(connection, &mut self.timers, due_ns);
-                    defer(connection, &entry, self.gathering.ranges(&entry));
-                    self.paused.push(segment.slot);
+                    defer(connection, entry, entry.ranges(ranges));
+                    self.paused.push(slot);
                     wait_unless_alone(connection, Phase::Paused);
-                    touch(segment.slot, connection, &mut self.touched);
+                    touch(slot, connection, &mut self.touched);
                     continue;
                 }
             };
-            self.gathering.executed(&entry);
+            segment.executed = entry.end;
             if entry.waiting {
                 connection.input.executed_waiting();
             }
             connection.follow_authentication();
             self.holding
-                .follow(segment.slot, connection, start, &self.shared.database);
+                .follow(slot, connection, start, &self.shared.database);
             if let Some(phase) = phase {
                 wait_unless_alone(connection, phase);
             }
-            touch(segment.slot, connection, &mut self.touched);
+            touch(slot, connection, &mut self.touched);
         }
     }
 

@@ -4,7 +4,7 @@
 //! Both decoders return ranges of the caller's bytes, so that reading, batching and keeping what is
 //! left are the same for both; what a request means is decided when it is executed.
 
-use pando_protocol::command::{self, CommandSpec, Refusal};
+use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
 use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
 use pando_protocol::memcached::{self, Line, Verb};
 use pando_protocol::resp::{Decoded, ProtocolError};
@@ -95,9 +95,9 @@ impl WireDecoder {
 
     /// What a request that it has decoded asks for.
     #[inline]
-    pub(crate) fn resolve(&self, request: Request<'_>) -> Resolved {
+    pub(crate) fn resolve(&self, request: Request<'_>, resolver: &mut Resolver) -> Resolved {
         match self {
-            Self::Resp(_) => Resolved::Resp(command::resolve(request)),
+            Self::Resp(_) => Resolved::Resp(resolver.resolve(request)),
             Self::Memcached { .. } => Resolved::Memcached(Line::new(request).verb()),
         }
     }
@@ -132,8 +132,8 @@ impl Resolved {
     pub(crate) fn key(self, request: Request<'_>) -> Option<&[u8]> {
         match self {
             Self::Resp(resolved) => {
-                let index = command::keys(resolved.ok()?, request).next()?;
-                request.get(index)
+                let index = command::first_key(resolved.ok()?, request)?;
+                Some(request.arg(index))
             }
             Self::Memcached(verb) => {
                 let line = Line::new(request);
