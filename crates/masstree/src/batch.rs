@@ -6,9 +6,14 @@
 //!
 //! | state | its step reads | and then asks for |
 //! |---|---|---|
-//! | `Root` | a layer's root | a child, or what the border node holds |
+//! | `Root` | a layer's root and a few levels below | a child, or what the border node holds |
 //! | `Below` | a node, and its parent's version once more | likewise |
 //! | `Value` | the block | nothing: the key is done |
+//!
+//! A node that a step reads has come, so that a step's time is that of its instructions: it
+//! searches without branches on keys, which would be mispredicted. A single get searches linearly:
+//! while it waits for a node, the predicted end of the search before it lets it run ahead
+//! (measured in docs/BENCHMARKS.md).
 //!
 //! The steps validate as `find` does; a failed validation begins the layer, or the key, again.
 //! `warm` does not wait for the blocks, and remembers where it has found what (see `recall`).
@@ -21,7 +26,7 @@ use pando_sync::version_lock::NodeVersion;
 
 use crate::block::BlockRef;
 use crate::counters::Counters;
-use crate::find::{Found, LayerGone, current_root, settle};
+use crate::find::{Found, LayerGone, current_root, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::permutation::Permutation;
@@ -29,6 +34,9 @@ use crate::recall::{Spot, Spots};
 use crate::slice::{CODE_SUFFIX, Cursor};
 use crate::tree::Directory;
 use crate::tree::Tree;
+
+/// Interior levels at the top of a layer that a descent takes in one step: a few hundred nodes.
+const CACHED_LEVELS: usize = 3;
 
 /// Where a key's descent is.
 #[derive(Clone, Copy)]
@@ -101,9 +109,7 @@ impl<'k, 'g> Descent<'k, 'g> {
     #[inline]
     fn step<const WARM: bool>(&mut self, guard: Guard<'g>, counters: &Counters) -> bool {
         let next = match self.state {
-            State::Root(root) => current_root(root).and_then(|(node, version)| {
-                self.look::<WARM>(node, version, node, guard, counters)
-            }),
+            State::Root(root) => self.begin_layer::<WARM>(root, guard, counters),
             State::Below(step) => {
                 let version = step.child.version.stable();
                 if step.parent.version.unchanged_since(step.parent_version) {
@@ -132,6 +138,30 @@ impl<'k, 'g> Descent<'k, 'g> {
         !matches!(self.state, State::Done(_) | State::Warm(_))
     }
 
+    /// Takes the first levels of a layer at once: they are in the cache, since every descent goes
+    /// through them.
+    #[inline]
+    fn begin_layer<const WARM: bool>(
+        &mut self,
+        root: NodeRef<'g>,
+        guard: Guard<'g>,
+        counters: &Counters,
+    ) -> Result<State<'g>, LayerGone> {
+        let (root, mut version) = current_root(root)?;
+        let mut node = root;
+        for _ in 0..CACHED_LEVELS {
+            let Either::Interior(interior) = node.either() else {
+                break;
+            };
+            let Ok(child) = step_down(interior, self.cursor.slice(), version) else {
+                counters.local_retries.add(1);
+                return Ok(State::Root(root));
+            };
+            (node, version) = child;
+        }
+        self.look::<WARM>(node, version, root, guard, counters)
+    }
+
     /// Reads a node and asks for what it leads to.
     #[inline]
     fn look<const WARM: bool>(
@@ -145,8 +175,8 @@ impl<'k, 'g> Descent<'k, 'g> {
         let (slice, rank) = (self.cursor.slice(), self.cursor.rank());
         let (mut border, mut version) = match node.either() {
             Either::Interior(parent) => {
-                // `child_for` asks for the child's lines.
-                let Some(child) = parent.child_for(slice, version) else {
+                // `fetched_child_for` asks for the child's lines.
+                let Some(child) = parent.fetched_child_for(slice, version) else {
                     counters.local_retries.add(1);
                     return Ok(State::Root(root));
                 };
@@ -166,21 +196,13 @@ impl<'k, 'g> Descent<'k, 'g> {
                 return Err(LayerGone);
             }
             let permutation = border.permutation();
-            let position = border.search(permutation, slice, rank).ok();
-            let found = match position {
-                Some(position) => border
-                    .read_slot(permutation.slot(position), version, guard)
-                    .map(|(_, found)| found),
-                None => border
-                    .version
-                    .unchanged_since(version)
-                    .then_some(Found::Absent),
-            };
+            let at = border.search_fetched(permutation, slice, rank);
+            let found = border.read_place(permutation, at, version, guard);
             let place = Place {
                 border,
                 version,
                 permutation,
-                position: position.map(|position| position as u8),
+                position: at.ok().map(|position| position as u8),
             };
             match found {
                 Some(Found::Absent) if WARM => return Ok(State::Warm(place)),

@@ -301,19 +301,26 @@ impl<'g> BlockRef<'g> {
             .then_some((suffix_bytes, (meta >> BODY_SHIFT) as usize))
     }
 
+    /// The suffix and the value, as [`Self::suffix`] and [`Self::value`] have them.
+    #[inline]
+    pub(crate) fn parts(self) -> (&'g [u8], Option<ValueRef<'g>>) {
+        let Some((suffix_bytes, body_bytes)) = self.plain() else {
+            return (self.any_suffix(), self.any_value());
+        };
+        let body = self.slice(HEADER_BYTES + suffix_bytes, body_bytes);
+        let value = ValueRef {
+            version: self.version(),
+            attributes: Attributes::default(),
+            body: BodyRef::String(StringRef::Flat(body)),
+            mark: AccessMark::of(self.meta_word()),
+        };
+        (self.slice(HEADER_BYTES, suffix_bytes), Some(value))
+    }
+
     /// The value; `None` for a tombstone.
     #[inline]
     pub(crate) fn value(self) -> Option<ValueRef<'g>> {
-        if let Some((suffix_bytes, body_bytes)) = self.plain() {
-            let bytes = self.slice(HEADER_BYTES + suffix_bytes, body_bytes);
-            return Some(ValueRef {
-                version: self.version(),
-                attributes: Attributes::default(),
-                body: BodyRef::String(StringRef::Flat(bytes)),
-                mark: AccessMark::of(self.meta_word()),
-            });
-        }
-        self.any_value()
+        self.parts().1
     }
 
     #[inline(never)]

@@ -14,6 +14,7 @@ use pando_sync::version_lock::NodeVersion;
 use crate::block::BlockRef;
 use crate::counters::Counters;
 use crate::node::{BorderRef, Either, Guard, InteriorRef, Node, NodeRef};
+use crate::permutation::Permutation;
 use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor};
 
 /// A border node and the version under which it was found responsible.
@@ -183,7 +184,20 @@ impl<'g> BorderRef<'g> {
         guard: Guard<'g>,
     ) -> Option<Found<'g>> {
         let permutation = self.permutation();
-        let Ok(position) = self.search(permutation, slice, rank) else {
+        let place = self.search(permutation, slice, rank);
+        self.read_place(permutation, place, version, guard)
+    }
+
+    /// As [`Self::read`], where the node has been searched already.
+    #[inline]
+    pub(crate) fn read_place(
+        self,
+        permutation: Permutation,
+        place: Result<usize, usize>,
+        version: NodeVersion,
+        guard: Guard<'g>,
+    ) -> Option<Found<'g>> {
+        let Ok(position) = place else {
             return self
                 .version
                 .unchanged_since(version)

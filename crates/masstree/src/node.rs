@@ -402,7 +402,8 @@ impl<'g> BorderRef<'g> {
         self.prev.store(prev.as_ptr(), Ordering::Release);
     }
 
-    /// Where `(slice, rank)` stands in `permutation`: its position, or the one it would take.
+    /// Where `(slice, rank)` stands in `permutation`: its position, or the one it would take. A
+    /// linear search (§4.8).
     #[inline]
     pub(crate) fn search(
         self,
@@ -410,7 +411,32 @@ impl<'g> BorderRef<'g> {
         slice: u64,
         rank: u8,
     ) -> Result<usize, usize> {
-        for position in 0..permutation.count() {
+        self.search_from(0, permutation, slice, rank)
+    }
+
+    /// As [`Self::search`], for a node that is in the cache: [`halving`] to the slice.
+    #[inline]
+    pub(crate) fn search_fetched(
+        self,
+        permutation: Permutation,
+        slice: u64,
+        rank: u8,
+    ) -> Result<usize, usize> {
+        let first = halving(permutation.count(), |position| {
+            self.slice(permutation.slot(position)) < slice
+        });
+        self.search_from(first, permutation, slice, rank)
+    }
+
+    #[inline]
+    fn search_from(
+        self,
+        first: usize,
+        permutation: Permutation,
+        slice: u64,
+        rank: u8,
+    ) -> Result<usize, usize> {
+        for position in first..permutation.count() {
             let slot = permutation.slot(position);
             let found = self.slice(slot);
             if found < slice {
@@ -482,7 +508,8 @@ impl<'g> InteriorRef<'g> {
         self.keys[index].store(key, Ordering::Relaxed);
     }
 
-    /// The child that leads to `slice`, provided that the node is still as it was at `version`.
+    /// The child that leads to `slice`, provided that the node is still as it was at `version`. A
+    /// linear search (§4.8).
     #[inline]
     pub(crate) fn child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
         let count = self.count();
@@ -490,6 +517,13 @@ impl<'g> InteriorRef<'g> {
         while index < count && slice >= self.key(index) {
             index += 1;
         }
+        self.validated_child(index, version)
+    }
+
+    /// As [`Self::child_for`], for a node that is in the cache: [`halving`].
+    #[inline]
+    pub(crate) fn fetched_child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
+        let index = halving(self.count(), |index| slice >= self.key(index));
         self.validated_child(index, version)
     }
 
@@ -536,6 +570,24 @@ impl<'g> InteriorRef<'g> {
         unsafe { pool.free(self.0.cast(), size_of::<Interior>()) };
     }
 }
+
+/// How many of the first `count` places are `before` the one that is sought, which come first: a
+/// binary search of a fixed number of steps whose outcomes are added, not branched on.
+#[inline]
+fn halving(count: usize, before: impl Fn(usize) -> bool) -> usize {
+    let mut index = 0;
+    for step in [8, 4, 2, 1] {
+        let place = index + step - 1;
+        index += if place < count && before(place) {
+            step
+        } else {
+            0
+        };
+    }
+    index
+}
+
+const _: () = assert!(WIDTH < 16, "`halving` tells sixteen places apart");
 
 /// A new root border node of a layer, with room for `width` entries.
 pub(crate) fn new_root<'g>(pool: &mut Pool, guard: Guard<'g>, width: usize) -> BorderRef<'g> {

@@ -20,12 +20,13 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, ValueRef};
 
+use crate::block::BlockRef;
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, find_border};
 use crate::node::{Guard, NodeRef};
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, Cursor, SLICE_BYTES, rank_of_code};
 use crate::tree::Tree;
-use frame::{Level, Start};
+use frame::{Level, Start, YoungLayer};
 use key::KeyBuffer;
 
 /// One scan under way.
@@ -164,20 +165,22 @@ impl<'a, 'g> Scan<'a, 'g> {
             let prefix_bytes = level.prefix_bytes;
             match found {
                 Found::Layer(root) => {
+                    if let Some(young) = YoungLayer::take(root, self.direction, self.guard) {
+                        let place = (prefix_bytes, Some(slice));
+                        for entry in young.entries(self.guard) {
+                            if self.show(place, entry, visit).is_break() {
+                                return Ok(());
+                            }
+                        }
+                        continue;
+                    }
                     self.keep_last();
                     self.key.set_slice(prefix_bytes, slice, SLICE_BYTES);
                     self.enter(root, Start::First)?;
                 }
                 Found::Value(block) => {
-                    let (suffix, value) = (block.suffix(), block.value());
-                    let Some(value) = value else { continue };
-                    let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
-                    self.key.set_slice(prefix_bytes, slice, slice_bytes);
-                    if code == CODE_SUFFIX {
-                        self.key.push(suffix);
-                    }
-                    self.key_shown = true;
-                    if visit(self.key.as_slice(), value).is_break() {
+                    let entry = (slice, code, block);
+                    if self.show((prefix_bytes, None), entry, visit).is_break() {
                         return Ok(());
                     }
                 }
@@ -185,6 +188,32 @@ impl<'a, 'g> Scan<'a, 'g> {
             }
         }
         Ok(())
+    }
+
+    /// Shows an entry whose key begins with the first `prefix_bytes` of `key` and, in a layer that
+    /// was not entered, the slice `above`. A tombstone leaves `key` as it is.
+    #[inline]
+    fn show(
+        &mut self,
+        (mut prefix_bytes, above): (usize, Option<u64>),
+        (slice, code, block): (u64, u8, BlockRef<'g>),
+        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let (suffix, value) = block.parts();
+        let Some(value) = value else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(above) = above {
+            self.key.set_slice(prefix_bytes, above, SLICE_BYTES);
+            prefix_bytes += SLICE_BYTES;
+        }
+        let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+        self.key.set_slice(prefix_bytes, slice, slice_bytes);
+        if code == CODE_SUFFIX {
+            self.key.push(suffix);
+        }
+        self.key_shown = true;
+        visit(self.key.as_slice(), value)
     }
 
     /// Begins the layer under `root` at `start`; `key` holds its prefix.

@@ -13,12 +13,14 @@
 //! that its key had during it.
 
 use pando_engine::Direction;
+use pando_sync::prefetch::prefetch_span;
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
+use crate::block::{BlockRef, SPAN_BYTES};
 use crate::find::{Found, LayerGone, settle};
-use crate::node::{BorderRef, Either, Guard, WIDTH};
-use crate::slice::{CODE_NEVER, CODE_UNSTABLE, rank_of_code};
+use crate::node::{BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG};
+use crate::slice::{CODE_NEVER, CODE_SUFFIX, CODE_UNSTABLE, rank_of_code};
 
 /// Where in a layer a scan begins, seen in its direction.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +120,8 @@ impl<'g> Frame<'g> {
                 return false;
             }
             if count > 0 || admit(slice, rank_of_code(code)) {
+                // A hint, before anything is validated; the first line of a layer's root.
+                prefetch_span(link, SPAN_BYTES);
                 self.items[count] = Item { slice, link, code };
                 count += 1;
             }
@@ -216,11 +220,10 @@ impl<'g> Frame<'g> {
         if let Some(neighbour) = self.neighbour(direction) {
             neighbour.node().prefetch();
         }
+        // `fill` has asked for the blocks already, and for the first lines of layers' roots.
         for index in 0..self.count {
-            match self.item(index, guard).2 {
-                Found::Value(block) => block.prefetch(),
-                Found::Layer(root) => root.prefetch_young(),
-                Found::Absent => {}
+            if let Found::Layer(root) = self.item(index, guard).2 {
+                root.prefetch_young();
             }
         }
     }
@@ -234,6 +237,60 @@ impl<'g> Frame<'g> {
                 border.prefetch_links();
             }
         }
+    }
+}
+
+/// A snapshot of a layer that consists of one small node without layers below, as most do: it needs
+/// no place on the stack of layers.
+pub(super) struct YoungLayer {
+    items: [Item; WIDTH_YOUNG],
+    count: usize,
+}
+
+impl YoungLayer {
+    /// The layer under `root`; `None` when it is another kind of layer or changes meanwhile.
+    #[inline]
+    pub(super) fn take(root: NodeRef<'_>, direction: Direction, _: Guard<'_>) -> Option<Self> {
+        let version = root.version.stable();
+        let Either::Border(border) = root.either() else {
+            return None;
+        };
+        // A node of this width has no siblings: it is replaced when it is full (`layer::grow`).
+        if border.width() != WIDTH_YOUNG || !version.is_root() || version.is_deleted() {
+            return None;
+        }
+        let permutation = border.permutation();
+        let mut young = Self {
+            items: [Item::EMPTY; WIDTH_YOUNG],
+            count: permutation.count().min(WIDTH_YOUNG),
+        };
+        for index in 0..young.count {
+            let position = match direction {
+                Direction::Forward => index,
+                Direction::Backward => young.count - 1 - index,
+            };
+            let slot = permutation.slot(position).min(WIDTH_YOUNG - 1);
+            let (slice, code, link) = (border.slice(slot), border.code(slot), border.link(slot));
+            if code > CODE_SUFFIX || border.code(slot) != code {
+                return None;
+            }
+            young.items[index] = Item { slice, link, code };
+        }
+        border.version.unchanged_since(version).then_some(young)
+    }
+
+    /// Its entries: slice, code and block.
+    #[inline]
+    pub(super) fn entries<'g>(
+        &self,
+        guard: Guard<'g>,
+    ) -> impl Iterator<Item = (u64, u8, BlockRef<'g>)> {
+        self.items[..self.count].iter().map(move |item| {
+            // SAFETY: `take` has validated the version after the entry was loaded (M2), and seen
+            // the same code, one of a value, on both sides of the link.
+            let block = unsafe { BlockRef::from_link(item.link, guard) };
+            (item.slice, item.code, block)
+        })
     }
 }
 
