@@ -172,7 +172,7 @@ fn section(html: &mut String, question: &Question, samples: &Samples) {
     for shape in &question.shapes {
         let table = Table::of_shape(question, shape, samples);
         // The paper's alone would say nothing about us.
-        if table.values.iter().skip(1).flatten().any(Option::is_some) {
+        if table.values.iter().take(1).flatten().any(Option::is_some) {
             html.push_str(&shape_of(question, shape, &table));
         }
     }

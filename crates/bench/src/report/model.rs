@@ -129,6 +129,7 @@ pub(crate) struct Shape {
     pub(crate) chart: Chart,
     /// The figure that our ratios are made of.
     pub(crate) figure: &'static str,
+    /// Ours first.
     pub(crate) series: Vec<(&'static str, Vec<(String, Point)>)>,
 }
 

@@ -147,7 +147,7 @@ fn positions(places: &[&str]) -> Vec<f64> {
 }
 
 const BAR: f64 = 11.0;
-const BAR_STEP: f64 = 26.0;
+const BAR_STEP: f64 = 30.0;
 const GROUP_GAP: f64 = 22.0;
 
 /// A bar per series in a group per place; names above the bars, so that they never meet.
@@ -184,7 +184,7 @@ pub(super) fn bars(panel: &Panel, table: &Table<'_>) -> String {
                 continue;
             };
             let end = length(value.median);
-            let middle = y + 15.0 + BAR / 2.0;
+            let middle = y + 18.0 + BAR / 2.0;
             let _ = write!(
                 body,
                 "<text class=\"tick\" x=\"0\" y=\"{:.1}\">{}</text>\
@@ -193,13 +193,13 @@ pub(super) fn bars(panel: &Panel, table: &Table<'_>) -> String {
                  <line class=\"spread\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" \
                  y2=\"{middle:.1}\"/>\
                  <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                y + 12.0,
+                y + 14.0,
                 escape(name),
-                y + 15.0,
+                y + 18.0,
                 length(value.least),
                 length(value.most),
                 length(value.most).max(end) + 6.0,
-                y + 24.5,
+                y + 27.5,
                 short(value.median)
             );
             y += BAR_STEP;

@@ -105,7 +105,7 @@ fn shape(
         unit,
         chart: Chart::Bars,
         figure: RATE,
-        series: vec![("the paper", stated(&theirs)), ("here", ours.collect())],
+        series: vec![("here", ours.collect()), ("the paper", stated(&theirs))],
     }
 }
 
