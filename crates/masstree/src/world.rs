@@ -69,7 +69,7 @@ impl World {
                 hook: &mut NoHook,
                 decide,
             }
-            .run(guard, context);
+            .run(None, guard, context);
         });
     }
 
@@ -104,7 +104,7 @@ impl World {
                 hook: &mut NoHook,
                 decide,
             }
-            .run(guard, context);
+            .run(None, guard, context);
             commit.expect("the key was there").version
         });
         Tombstone {
