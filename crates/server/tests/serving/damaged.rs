@@ -67,8 +67,8 @@ impl Sample {
             let server = sample.serve();
             let mut wire = server.connect();
             let (key, value) = (format!("k{round}"), "v".repeat(1000));
-            // Several epochs, so that later ones prove the first of a segment durable: what is torn at
-            // the very end may never have been on disk.
+            // Several epochs, so that later ones prove the first of a segment durable: what is torn
+            // at the very end may never have been on disk.
             for _ in 0..4 {
                 wire.ask(&["SET", &key, &value], "+OK\r\n");
             }
