@@ -26,7 +26,14 @@ fn the_banner_says_what_is_promised() {
 fn a_taken_port_is_named() {
     let server = TestServer::start(&[]);
     let port = server.address.port().to_string();
-    let (status, text) = run_to_end(&["--bind", "127.0.0.1", "--port", &port]);
+    let (status, text) = run_to_end(&[
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--durability",
+        "none",
+    ]);
     assert_eq!(status.code(), Some(1), "{text}");
     assert!(
         text.contains(&format!("cannot listen on {}", server.address)),
@@ -101,11 +108,12 @@ fn too_few_file_descriptors_are_reported() {
         command.args(["-c", &format!("ulimit -n {limit} && exec {BINARY} {flags}")]);
         command
     };
-    let (status, text) = run_command_to_end(&mut under_limit(40, "--port 0"));
+    let (status, text) = run_command_to_end(&mut under_limit(40, "--port 0 --durability none"));
     assert_eq!(status.code(), Some(1), "{text}");
     assert!(text.contains("limit of open files is 40"), "{text}");
 
-    let flags = "--bind 127.0.0.1 --port 0 --threads 1 --loglevel warning";
+    // Without a log: tests beside this one must not find the default directory in use.
+    let flags = "--bind 127.0.0.1 --port 0 --threads 1 --loglevel warning --durability none";
     let server = TestServer::spawn(&mut under_limit(100, flags));
     assert!(
         server.banner.contains("at most 35 clients"),
@@ -139,7 +147,14 @@ fn a_unix_socket_is_served_and_removed() {
     );
     ping_unix(&path);
 
-    let (status, text) = run_to_end(&["--port", "0", "--unix-socket", path.to_str().unwrap()]);
+    let (status, text) = run_to_end(&[
+        "--port",
+        "0",
+        "--durability",
+        "none",
+        "--unix-socket",
+        path.to_str().unwrap(),
+    ]);
     assert_eq!(status.code(), Some(1), "{text}");
     assert!(text.contains("another server answers there"), "{text}");
 
