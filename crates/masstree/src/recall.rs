@@ -7,7 +7,9 @@
 //! A *spot* is a border node, the version under which it was responsible for a key, and where the
 //! key stood. It is a hint twice over: whether it is the spot of the key in question is asked of
 //! the key's bytes, and whether it still holds is asked of the node, as by a reader who has been
-//! delayed between the descent and the reading of the node. Whoever gets no answer descends.
+//! delayed between the descent and the reading of the node. Whoever gets no answer descends. An
+//! update locks the node and goes right from there if it has split, as after a descent of its own;
+//! only a node that has gone, or a layer that has come, sends it back to the root.
 //!
 //! Invariants:
 //! - **MH1** Spots are used only under the pin of the session under which they were found, so their

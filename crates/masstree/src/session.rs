@@ -1,7 +1,7 @@
 //! A session: what one thread works through.
 
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use pando_engine::limits::KEY_BYTES_MAX;
@@ -16,6 +16,7 @@ use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
+use crate::limits::BATCH_KEYS_MAX;
 use crate::recall::Spots;
 use crate::sample::sample;
 use crate::scan::Scan;
@@ -69,6 +70,36 @@ impl Drop for MasstreeSession {
             self.context.participant.unpin(&mut self.context.pool);
         }
         self.engine.close(&self.context);
+    }
+}
+
+/// A session that is pinned for as long as this lives, also when a closure of its caller panics.
+struct Pinned<'s>(&'s mut MasstreeSession);
+
+impl<'s> Pinned<'s> {
+    fn new(session: &'s mut MasstreeSession) -> Self {
+        session.pin();
+        Self(session)
+    }
+}
+
+impl Deref for Pinned<'_> {
+    type Target = MasstreeSession;
+
+    fn deref(&self) -> &MasstreeSession {
+        self.0
+    }
+}
+
+impl DerefMut for Pinned<'_> {
+    fn deref_mut(&mut self) -> &mut MasstreeSession {
+        self.0
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
     }
 }
 
@@ -200,6 +231,24 @@ impl Point for MasstreeSession {
             bury(engine, key, commit, context);
             Some(commit.version)
         })
+    }
+
+    fn update_many<'d, H: CommitHook>(
+        &mut self,
+        keys: &[Key<'_>],
+        hook: &mut H,
+        mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
+    ) {
+        // One pin around both, so that what the descents have found may be used (MH1).
+        let mut pinned = Pinned::new(self);
+        for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
+            pinned.warm(keys);
+            for (index, key) in keys.iter().enumerate() {
+                pinned.recall(index);
+                let index = piece * BATCH_KEYS_MAX + index;
+                pinned.update(*key, hook, |old| decide(index, old));
+            }
+        }
     }
 
     fn restore(

@@ -144,28 +144,35 @@ enum Place<'g> {
     Deeper,
 }
 
+/// What stands at the key is a layer: nothing was changed.
+struct Deeper;
+
 impl<'d, 'k, H, D> Update<'_, 'k, H, D>
 where
     H: CommitHook,
     D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 {
-    /// Decides and commits; `None` when the key was kept. Without a descent if the key still stands
-    /// where `start` says.
+    /// Decides and commits; `None` when the key was kept. Without a descent if the node that
+    /// `start` says is still there, and no layer has come into being under the key.
     pub(crate) fn run<'g>(
         &mut self,
         start: Option<Start<'k, 'g>>,
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Option<Commit> {
-        if let Some(Start {
-            reached,
-            cursor,
-            position: Some(position),
-        }) = start
-            && let Ok(locked) = lock_border(&reached, cursor.slice())
-            && let Some((slot, block)) = still_at(*locked, position, cursor, guard)
+        if let Some(start) = start
+            && let Ok(locked) = lock_border(&start.reached, start.cursor.slice())
         {
-            return self.replace(locked, slot, block, guard, context);
+            let cursor = start.cursor;
+            let still = start
+                .position
+                .and_then(|position| still_at(*locked, position, cursor, guard));
+            if let Some((slot, block)) = still {
+                return self.replace(locked, slot, block, guard, context);
+            }
+            if let Ok(commit) = self.change(locked, cursor, guard, context) {
+                return commit;
+            }
         }
         loop {
             match self.descend(guard, context) {
@@ -193,18 +200,9 @@ where
             }
             if !matches!(found, Found::Layer(_)) {
                 let locked = lock_border(&reached, slice)?;
-                match place(*locked, cursor, guard) {
-                    Place::Own(slot, block) => {
-                        return Ok(self.replace(locked, slot, block, guard, context));
-                    }
-                    Place::Other(slot, block) => {
-                        return Ok(self.insert_beside(locked, slot, block, cursor, guard, context));
-                    }
-                    Place::Free(permutation, position) => {
-                        let at = (permutation, position);
-                        return Ok(self.insert(locked, at, cursor, guard, context));
-                    }
-                    Place::Deeper => continue,
+                match self.change(locked, cursor, guard, context) {
+                    Ok(commit) => return Ok(commit),
+                    Err(Deeper) => continue,
                 }
             }
             let Found::Layer(next_root) = found else {
@@ -217,6 +215,28 @@ where
             root = next_root;
             root.prefetch();
             cursor = cursor.deeper();
+        }
+    }
+
+    /// Changes what stands at the key in the border node that is responsible for it.
+    #[inline]
+    fn change<'g>(
+        &mut self,
+        locked: Locked<'g>,
+        cursor: Cursor<'_>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Result<Option<Commit>, Deeper> {
+        match place(*locked, cursor, guard) {
+            Place::Own(slot, block) => Ok(self.replace(locked, slot, block, guard, context)),
+            Place::Other(slot, block) => {
+                Ok(self.insert_beside(locked, slot, block, cursor, guard, context))
+            }
+            Place::Free(permutation, position) => {
+                let at = (permutation, position);
+                Ok(self.insert(locked, at, cursor, guard, context))
+            }
+            Place::Deeper => Err(Deeper),
         }
     }
 

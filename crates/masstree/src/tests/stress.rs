@@ -86,17 +86,23 @@ impl World {
             let start = random.usize(..self.keys.len());
             let burst = random.usize(1..40);
             let put_share = random.u8(..=8);
-            for index in start..(start + burst).min(self.keys.len()) {
-                if index % writers != writer {
-                    continue;
-                }
-                self.write_one(&mut session, index, random.u8(..8) < put_share);
+            let own: Vec<_> = (start..(start + burst).min(self.keys.len()))
+                .filter(|index| index % writers == writer)
+                .map(|index| (index, random.u8(..8) < put_share))
+                .collect();
+            if random.bool() {
+                self.write_batch(&mut session, &own);
+                continue;
+            }
+            for (index, putting) in own {
+                self.write_one(&mut session, index, putting);
             }
         }
     }
 
-    fn write_one(&self, session: &mut MasstreeSession, index: usize, putting: bool) {
-        let (history, key) = (&self.histories[index], &self.keys[index]);
+    /// Begins an operation; returns its number.
+    fn begin(&self, index: usize, putting: bool) -> u64 {
+        let history = &self.histories[index];
         let last = history.begun.load(Ordering::SeqCst);
         let number = if putting {
             (last + 1) | 1
@@ -104,6 +110,35 @@ impl World {
             (last + 2) & !1
         };
         history.begun.store(number, Ordering::SeqCst);
+        number
+    }
+
+    /// Writes keys as a batch, each beginning where the batch's descents have found it.
+    fn write_batch(&self, session: &mut MasstreeSession, writes: &[(usize, bool)]) {
+        let numbers: Vec<_> = writes
+            .iter()
+            .map(|(index, putting)| self.begin(*index, *putting).to_be_bytes())
+            .collect();
+        let keys: Vec<_> = writes
+            .iter()
+            .map(|(index, _)| Key::new(self.tree, &self.keys[*index]))
+            .collect();
+        session.update_many(&keys, &mut NoHook, |at, _| {
+            if writes[at].1 {
+                Decision::Write(NewValue::new(Body::string(&numbers[at])))
+            } else {
+                Decision::Remove
+            }
+        });
+        for ((index, _), number) in writes.iter().zip(numbers) {
+            let number = u64::from_be_bytes(number);
+            self.histories[*index].ended.store(number, Ordering::SeqCst);
+        }
+    }
+
+    fn write_one(&self, session: &mut MasstreeSession, index: usize, putting: bool) {
+        let (history, key) = (&self.histories[index], &self.keys[index]);
+        let number = self.begin(index, putting);
         if putting {
             put(session, self.tree, key, &number.to_be_bytes());
         } else {
@@ -129,9 +164,23 @@ impl World {
                 .iter()
                 .map(|index| Key::new(self.tree, &self.keys[*index]))
                 .collect();
-            session.get_many(&keys, |at, value| {
-                self.check(indexes[at], ended[at], value.map(bytes_of).map(number_of));
-            });
+            if random.bool() {
+                session.get_many(&keys, |at, value| {
+                    self.check(indexes[at], ended[at], value.map(bytes_of).map(number_of));
+                });
+                continue;
+            }
+            session.pin();
+            session.warm(&keys);
+            for (at, index) in indexes.into_iter().enumerate() {
+                // Some are read where they were found, some not, some by another key's spot.
+                if random.u8(..8) > 0 {
+                    session.recall(at.saturating_sub(usize::from(random.u8(..16) == 0)));
+                }
+                let seen = get(&mut session, self.tree, &self.keys[index]);
+                self.check(index, ended[at], seen.map(number_of));
+            }
+            session.unpin();
         }
     }
 
