@@ -306,6 +306,20 @@ pub(crate) fn warm(
     }
 }
 
+/// Where the key stands in a tree that is in no directory, as [`warm`] finds it.
+#[cfg(all(test, loom))]
+pub(crate) fn warm_one(tree: &Tree, key: &[u8], _: Guard<'_>, counters: &Counters) -> Option<Spot> {
+    // SAFETY: the caller's pin outlives this call, within which the guard is used.
+    let guard = unsafe { Guard::new() };
+    let mut descent = Descent {
+        tree: Some(tree),
+        cursor: Cursor::new(key),
+        state: State::Root(tree.root(guard)),
+    };
+    while descent.step::<true>(guard, counters) {}
+    descent.spot()
+}
+
 const _: () = assert!(
     BATCH_KEYS_MAX <= u8::MAX as usize,
     "indexes of descents fit a byte"

@@ -1,6 +1,8 @@
 //! Models for loom: the real code on nodes of width 3, every interleaving of two threads up to a
 //! bound of preemptions. Run with `RUSTFLAGS="--cfg loom" cargo test -p pando-masstree --release`.
 
+mod recall;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -157,9 +159,21 @@ fn beside<P: Send + Sync + 'static, R: Send + 'static>(
     read: fn(&World, &mut Context) -> R,
     check: fn(&World, &mut Context, &P, R),
 ) {
+    beside_within(PREEMPTIONS_MAX, fault, prepare, write, read, check);
+}
+
+/// As [`beside`], with so many preemptions: long operations have too many places for two.
+fn beside_within<P: Send + Sync + 'static, R: Send + 'static>(
+    preemptions_max: usize,
+    fault: Option<Fault>,
+    prepare: fn(&World, &mut Context) -> P,
+    write: fn(&World, &mut Context, &P),
+    read: fn(&World, &mut Context) -> R,
+    check: fn(&World, &mut Context, &P, R),
+) {
     say_panics_shortly();
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(PREEMPTIONS_MAX);
+    model.preemption_bound = Some(preemptions_max);
     model.max_branches = 10_000;
     let executions = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&executions);
@@ -184,6 +198,50 @@ fn beside<P: Send + Sync + 'static, R: Send + 'static>(
     assert!(
         executions > EXECUTIONS_MIN,
         "only {executions} interleavings"
+    );
+}
+
+/// The keys of one layer below the first: three fill its root, the fourth splits it.
+const LAYER: [&[u8]; 5] = [
+    b"01234567a",
+    b"01234567b",
+    b"01234567c",
+    b"01234567d",
+    b"01234567e",
+];
+
+/// The root of a layer splits, and the link to it is stale until a later put mends it.
+#[test]
+fn no_key_is_lost_to_a_stale_root() {
+    beside(
+        None,
+        |world, context| LAYER[..3].iter().for_each(|key| world.put(context, key)),
+        |world, context, ()| LAYER[3..].iter().for_each(|key| world.put(context, key)),
+        |world, context| {
+            assert!(world.has(context, LAYER[0]), "left of the split");
+            assert!(world.has(context, LAYER[2]), "moved to the new node");
+        },
+        |world, context, (), ()| {
+            for key in LAYER {
+                assert!(world.has(context, key), "put where it is found");
+            }
+        },
+    );
+}
+
+/// The same beside a put, which may find the root as it was, stale or mended.
+#[test]
+fn no_put_is_lost_to_a_stale_root() {
+    beside(
+        None,
+        |world, context| LAYER[..3].iter().for_each(|key| world.put(context, key)),
+        |world, context, ()| world.put(context, LAYER[3]),
+        |world, context| world.put(context, LAYER[4]),
+        |world, context, (), ()| {
+            for key in LAYER {
+                assert!(world.has(context, key), "put where it is found");
+            }
+        },
     );
 }
 

@@ -73,6 +73,21 @@ impl World {
         });
     }
 
+    /// Where versions come from.
+    #[cfg(loom)]
+    pub(crate) fn draw(&self) -> Draw<'_> {
+        Draw::Clock(&self.clock)
+    }
+
+    /// Gives back what no pin can reach any more.
+    #[cfg(loom)]
+    pub(crate) fn collect(&self, context: &mut Context) {
+        // Two epochs must pass; a third step covers what was retired within the current one.
+        for _ in 0..3 {
+            context.participant.collect(&mut context.pool);
+        }
+    }
+
     /// Remembers what was removed for whoever comes to take it out.
     pub(crate) fn bury(&self, tombstone: Tombstone) {
         self.buried
