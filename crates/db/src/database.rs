@@ -108,6 +108,13 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
         key_bytes_max,
         "1 to 65536",
     )?;
+    check(
+        "retired_bytes_max",
+        options.retired_bytes_max,
+        limits::RETIRED_BYTES_MAX_LEAST,
+        isize::MAX as usize,
+        "at least 65536",
+    )?;
     Ok(())
 }
 
@@ -612,6 +619,8 @@ mod tests {
             open(|options| options.sessions_max = pando_engine::limits::SESSIONS_MAX + 1),
             open(|options| options.key_bytes_max = 0),
             open(|options| options.key_bytes_max = pando_engine::limits::KEY_BYTES_MAX + 1),
+            open(|options| options.retired_bytes_max = limits::RETIRED_BYTES_MAX_LEAST - 1),
+            open(|options| options.retired_bytes_max = usize::MAX),
         ];
         let named: Vec<_> = refusals
             .into_iter()
@@ -620,7 +629,12 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        let expected = ["databases", "sessions_max", "key_bytes_max"];
+        let expected = [
+            "databases",
+            "sessions_max",
+            "key_bytes_max",
+            "retired_bytes_max",
+        ];
         assert!(
             named
                 .chunks(2)

@@ -34,6 +34,9 @@ pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// fields whatever the size of the hash.
 pub const RANDOM_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Least `retired_bytes_max`: what a few ordinary requests replace must not stop writes.
+pub const RETIRED_BYTES_MAX_LEAST: usize = 64 * 1024;
+
 /// Default LIMIT of KRANGE and KPREFIX, in items.
 pub const RANGE_LIMIT: usize = 1000;
 

@@ -78,7 +78,8 @@ pub struct Options {
     /// Bytes after which a range reply ends with a resume point; default 16 MiB.
     pub reply_bytes_max: usize,
     /// Bytes that were replaced or removed and that readers still hold back, at which writes are
-    /// refused (from half of it they are slowed); default 256 MiB. Not of the reference engine.
+    /// refused (from half of it they are slowed); at least 64 KiB, default 256 MiB. Not of the
+    /// reference engine.
     pub retired_bytes_max: usize,
     /// Where the time comes from; default the machine's clock.
     pub clock: Arc<dyn Clock>,

@@ -139,6 +139,11 @@ impl Masstree {
             "Bytes that wait for readers to finish.",
             retired,
         );
+        figure(
+            "retired_bytes_max",
+            "Bytes at which writes are refused until readers have finished.",
+            self.collector.retired_bytes_max() as f64,
+        );
         let lag = self.collector.lag() as f64;
         figure(
             "reclamation_lag",

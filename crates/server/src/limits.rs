@@ -18,6 +18,12 @@ pub const KEEPER_MS: u64 = 200;
 /// Most connections that `maxclients` may allow.
 pub const CLIENTS_MAX: usize = 1_000_000;
 
+/// What `retired-bytes-max` may be: at least a few turns' worth of replaced values, at most what
+/// no machine has.
+pub const RETIRED_BYTES_MAX_LEAST: u64 = 1 << 20;
+/// See [`RETIRED_BYTES_MAX_LEAST`].
+pub const RETIRED_BYTES_MAX_MOST: u64 = 1 << 40;
+
 /// Most entries that `slowlog-max-len` may ask for.
 pub const SLOWLOG_ENTRIES_MAX: usize = 100_000;
 

@@ -162,6 +162,12 @@ impl<C> Collector<C> {
         held.sum::<usize>() + self.orphan_bytes.load(Ordering::Relaxed)
     }
 
+    /// The bound of [`Self::retired_bytes`].
+    #[must_use]
+    pub fn retired_bytes_max(&self) -> usize {
+        self.retired_bytes_max
+    }
+
     /// How close retired bytes were to their bound at the last collection. O(1), one load of a line
     /// that changes only when this does.
     #[inline]

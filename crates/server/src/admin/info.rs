@@ -566,6 +566,7 @@ mod tests {
             ("errorstat_ERR", "count=3"),
             ("tcp_port", "6379"),
             ("engine", "masstree"),
+            ("engine_retired_bytes_max", "268435456"),
         ] {
             assert_eq!(field(&text, name), value, "{name}");
         }

@@ -178,6 +178,20 @@ fn doctor(call: &mut Call<'_, '_, '_>) -> Handled {
     if figures.clients > figures.used / 4 && figures.clients > 64 * 1024 * 1024 {
         findings.push("The buffers of connections take more than a quarter of memory.".to_owned());
     }
+    let mut retired = 0.0;
+    call.shared.database.gauges(&mut |gauge| {
+        if gauge.name == "retired_bytes" {
+            retired = gauge.value;
+        }
+    });
+    let retired_bytes_max = call.shared.config().retired_bytes_max;
+    if retired >= retired_bytes_max as f64 / 2.0 {
+        findings.push(format!(
+            "A stalled reader holds back {:.0} % of retired-bytes-max in replaced values: writes \
+             are slowed, and refused when it is reached.",
+            percent(retired as usize, retired_bytes_max)
+        ));
+    }
     if findings.is_empty() {
         findings.push("Nothing about memory needs attention.".to_owned());
     }

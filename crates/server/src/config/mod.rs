@@ -167,6 +167,10 @@ pub struct Config {
     /// `reply-bytes-max`: bytes after which a range reply ends with a resume point, 1 KiB to 512
     /// MiB. Default 16 MiB.
     pub reply_bytes_max: usize,
+    /// `retired-bytes-max`: bytes that were replaced or removed and that a stalled reader holds
+    /// back, at which writes are refused; from half of it they are slowed. 1 MiB to 1 TiB. Default
+    /// 256 MiB.
+    pub retired_bytes_max: usize,
     /// `--config`: the file that was read, to which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
 }
@@ -224,6 +228,7 @@ impl Default for Config {
             latency_threshold_ms: 0,
             key_bytes_max: database.key_bytes_max,
             reply_bytes_max: database.reply_bytes_max,
+            retired_bytes_max: database.retired_bytes_max,
             file: None,
         }
     }
@@ -344,6 +349,7 @@ impl Config {
             value_bytes_max: self.bulk_bytes_max,
             item_bytes_max: self.memcached_item_bytes_max,
             reply_bytes_max: self.reply_bytes_max,
+            retired_bytes_max: self.retired_bytes_max,
             ..pando_db::Options::default()
         }
     }

@@ -492,6 +492,18 @@ pub(crate) static SETTINGS: &[Setting] = &[
             )
         },
     ),
+    Setting::new(
+        "retired-bytes-max",
+        "Bytes that were replaced or removed and that a stalled reader holds back, at which writes \
+         are refused with OOM; from half of it each write is put off for a millisecond. Reads and \
+         commands that only remove keys go on",
+        |config| print(config.retired_bytes_max),
+        |config, value| {
+            let least = limits::RETIRED_BYTES_MAX_LEAST;
+            let most = limits::RETIRED_BYTES_MAX_MOST;
+            set(&mut config.retired_bytes_max, memory(value, least, most))
+        },
+    ),
     // What Redis' clients and tools ask for and the server does not have.
     Setting::new(
         "appendonly",

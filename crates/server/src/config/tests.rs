@@ -62,6 +62,8 @@ fn flags_and_lines_mean_the_same() {
         "9121",
         "--client-output-buffer-limit",
         "normal 1mb 1k 3",
+        "--retired-bytes-max",
+        "64mb",
     ];
     let file = "\
         port 0\n\
@@ -71,10 +73,12 @@ fn flags_and_lines_mean_the_same() {
         slowlog-log-slower-than -1\n\
         unix-socket \"pando.sock\"\n\
         metrics-port 9121\n\
-        client-output-buffer-limit normal 1mb 1k 3\n";
+        client-output-buffer-limit normal 1mb 1k 3\n\
+        retired-bytes-max 64mb\n";
     let (flags, file) = (from_flags(&flags).unwrap(), from_file(file).unwrap());
     assert_eq!(flags, file);
     assert_eq!(flags.max_memory, 2 << 30);
+    assert_eq!(flags.database_options().retired_bytes_max, 64 << 20);
     assert_eq!(flags.output_limits.normal.hard_bytes, 1 << 20);
     assert_eq!(flags.output_limits.normal.soft_bytes, 1000);
     assert_eq!(flags.output_limits.replica, OutputLimits::default().replica);
@@ -116,6 +120,11 @@ fn errors_say_where_and_what() {
             "key-bytes-max 1mb",
             "pando.conf:1: key-bytes-max: got \"1mb\", expected 1 to 65536 bytes, with or without \
              a unit (b, k, kb, m, mb, g, gb)",
+        ),
+        (
+            "retired-bytes-max 64kb",
+            "pando.conf:1: retired-bytes-max: got \"64kb\", expected 1048576 to 1099511627776 \
+             bytes, with or without a unit (b, k, kb, m, mb, g, gb)",
         ),
         (
             "prot 1",
