@@ -1,5 +1,10 @@
 //! Finding the border node responsible for a slice (§4.6.4, figure 6), and reading entries there.
 //!
+//! No lost keys (§4.4): a reader returns what it has read of a node only under a version that did
+//! not change meanwhile, and has come there over parents that had not changed when the child's
+//! version was taken. A split or a removal marks the lower node before the upper one, so it has
+//! changed one of the two. Inserts send a reader back to the node, splits and removals to the root.
+//!
 //! Departure: a child's version is loaded only after its parent was validated once more (M2), so
 //! that a stale child pointer is never followed; the paper relies on type-stable memory there.
 

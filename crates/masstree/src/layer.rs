@@ -1,4 +1,11 @@
-//! Making layers and keeping their links (§4.6.3): `deepen`, `grow`, `refresh_link`.
+//! Making layers and keeping their links (§4.1, §4.6.3): `deepen`, `grow`, `refresh_link`.
+//!
+//! The three invariants of §4.1 place a key: one of up to 8h + 8 bytes lies in layer h or above,
+//! a layer's keys share the bytes of the layers above it, and of two longer keys that share 8h
+//! bytes both lie in layer h or below. A layer is made only where an insert would break the third.
+//! The paper's remove leaves the others where they are; here a layer that is left with one key is
+//! folded into the entry above, as if its other keys had never come (see `task`): the invariants
+//! hold either way, and chains of one-key layers are what §4.6.5 calls pathological.
 //!
 //! Departures: a new layer is complete before it is linked, with both keys and with every layer
 //! that their common prefix asks for at once (the paper links a layer of one key and goes on

@@ -6,22 +6,24 @@
 //!
 //! | section of the paper | here |
 //! |---|---|
-//! | 4.1 overview: layers and slices | `slice` |
-//! | 4.2 layout: nodes, suffixes, prefetching | `node`, `suffix`, `pando_sync::prefetch` |
-//! | 4.3 sequential modification | `split` (edges), `remove` |
-//! | 4.5 writer–writer coordination, figure 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
+//! | 3 get, put, remove, getrange | `get`, `update`, `scan`; what a command calls: `session` |
+//! | 4.1 overview: layers, the three invariants, balance | `layer`, `slice` |
+//! | 4.2 layout: nodes, slices, suffixes, prefetching | `node`, `slice`, `suffix`, `pando_sync::prefetch` |
+//! | 4.3 nonconcurrent modification | `split` (sequential inserts), `remove`, the list of `node` |
+//! | 4.4 concurrency: no lost keys | `find` (why), `models`, `schedules`, `tests::stress` (that) |
+//! | 4.5 writer–writer coordination, figures 3 and 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
 //! | 4.6.1 updates | `update`; epochs: `pando_sync::epoch` |
 //! | 4.6.2 border inserts | `permutation`, `update` |
 //! | 4.6.3 new layers | `layer` |
-//! | 4.6.4 splits, figures 5, 6, 7 | `split`, `find`, `get` |
-//! | 4.6.5 removes | `remove`, `task` |
-//! | 4.7 values | `block` |
-//! | 4.8 parallel lookup | `batch` |
-//! | getrange (§3) | `scan` |
+//! | 4.6.4 splits, figures 5, 6, 7; stale roots | `split`, `find`, `get`, `layer` |
+//! | 4.6.5 removes; cleaning up layers | `remove`, `task` |
+//! | 4.7 values | `block`; columns: `pando_engine` |
+//! | 4.8 search within nodes, parallel lookup | `node`; `batch`, `recall` |
 //! | 6.2 memory on superpages | `pando_memory::pool` |
 //!
-//! What a command calls is in `session` and `engine`. Each departure from the paper is said, with
-//! its reason, in the module where it happens; the invariants M1 to M7 stand in `node`.
+//! Not of the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys). Each
+//! departure from the paper is said, with its reason, in the module where it happens; the
+//! invariants M1 to M7 stand in `node`.
 //!
 //! Memory that was replaced or removed waits for the pins of readers (§4.6.1) and is bounded by
 //! [`Options::retired_bytes_max`], large values counted with what they do not share with their

@@ -18,7 +18,10 @@
 //! Departures from the paper: slices and links are interleaved, which makes the width variable and
 //! costs no more lines since the whole node is prefetched; suffixes live in the value's block (see
 //! `suffix`), which frees the header word for the node's explicit lower bound, so that slot 0 may
-//! be reused for any slice, and a lateral move reads the neighbour's first line only.
+//! be reused for any slice, and a lateral move reads the neighbour's first line only. The paper's
+//! `nremoved` says that some slot was used before; here each slot's code says so (M7), so that an
+//! insert into a node that has seen removals marks it only when it takes such a slot. A link never
+//! holds bits of the caller's own: every value has a block, which carries its version (§4.7).
 //!
 //! Invariants:
 //! - **M1** Whatever is reachable from a tree's root, or was since the pin began, lives until the

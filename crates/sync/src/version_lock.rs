@@ -1,8 +1,10 @@
 //! The version word of an optimistic node: a lock, dirty marks and two counters in 64 bits.
 //!
 //! Follows Masstree §4.5–4.6 (figures 3 and 4). Departure: the word has 64 bits, as the paper's
-//! footnote 3 suggests, so that the counters do not wrap while a reader is delayed; and an unlock
-//! counts an insert *and* a split when both were marked.
+//! footnote 3 suggests, so that the counters do not wrap while a reader is delayed; an unlock
+//! counts an insert *and* a split when both were marked; and the counters of a new sibling begin at
+//! zero instead of where the node that splits stands (figure 5), since no reader holds a version of
+//! a node that was not there.
 //!
 //! | bits | field | set by | read by |
 //! |---|---|---|---|
