@@ -19,8 +19,10 @@ use clap::Args;
 use fastrand::Rng;
 use thiserror::Error;
 
+use crate::arguments::{count, seconds};
 use crate::figures::Spread;
-use crate::servers::{Server, ServerError};
+use crate::progress::Progress;
+use crate::servers::{Server, ServerError, if_installed};
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -32,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "masstree,mercury")]
     engines: Vec<String>,
     /// Threads of the servers; each count is a comparison of its own.
-    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = count)]
     threads: Vec<usize>,
     /// Measures only cells whose names hold this.
     #[arg(long, default_value = "")]
@@ -41,10 +43,10 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
     /// Seconds of one measurement.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = seconds)]
     seconds: f64,
     /// Measurements of each cell and server.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
     /// Core of servers with one thread.
     #[arg(long, default_value = "0")]
@@ -308,19 +310,24 @@ fn measure(
 ) -> Result<Sample, BesideError> {
     let mut client = Client::connect(server, cell, blocks)?;
     client.run(Duration::from_secs_f64(options.seconds / 5.0))?;
-    let cpu = server.scheduled_seconds()?;
+    let cpu = server.cpu_seconds()?;
     let began = Instant::now();
     let blocks = client.run(Duration::from_secs_f64(options.seconds))?;
     let elapsed = began.elapsed().as_secs_f64();
     let operations = (blocks * cell.depth as u64) as f64;
     Ok(Sample {
         rate: operations / elapsed,
-        cpu: (server.scheduled_seconds()? - cpu) / operations * 1e6,
+        cpu: (server.cpu_seconds()? - cpu) / operations * 1e6,
     })
 }
 
 /// Measures every cell for all servers in turns and prints ratios to the first, pair by pair.
-fn compare(options: &Options, servers: &[Server], cells: &[Cell]) -> Result<(), BesideError> {
+fn compare(
+    options: &Options,
+    servers: &[Server],
+    cells: &[Cell],
+    progress: &mut Progress,
+) -> Result<(), BesideError> {
     for cell in cells
         .iter()
         .filter(|cell| cell.name.contains(&options.only))
@@ -334,9 +341,11 @@ fn compare(options: &Options, servers: &[Server], cells: &[Cell]) -> Result<(), 
         let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
         for _ in 0..options.repeats {
             for (server, samples) in servers.iter().zip(&mut samples) {
+                progress.step(&format!("{}, {}", cell.name, server.name));
                 samples.push(measure(options, server, cell, &blocks)?);
             }
         }
+        progress.clear();
         println!("{}", cell.name);
         for (server, own) in servers.iter().zip(&samples) {
             let of = |figure: fn(&Sample) -> f64| Spread::of(own.iter().map(figure));
@@ -389,6 +398,11 @@ pub(crate) fn run(options: &Options) -> Result<(), BesideError> {
         "median (least–most) of {} in turns of {} s; {} keys of 24 bytes, values of 10",
         options.repeats, options.seconds, options.keys
     );
+    let all = MEMCACHED.iter().chain(&RESP);
+    let chosen = all.filter(|cell| cell.name.contains(&options.only)).count();
+    let servers_max = options.engines.len() + 1;
+    let mut progress =
+        Progress::new(options.threads.len() * chosen * servers_max * options.repeats);
     for threads in &options.threads {
         let (server_cpu, client_cpu) = if *threads == 1 {
             (&options.server_cpu, &options.client_cpu)
@@ -402,11 +416,12 @@ pub(crate) fn run(options: &Options) -> Result<(), BesideError> {
             }
             let mut servers = Vec::new();
             let (protocol, port) = if kind == Kind::Set {
-                servers.push(Server::memcached_of(server_cpu, *threads)?);
+                servers.extend(if_installed(Server::memcached_of(server_cpu, *threads))?);
                 ("memcached", "--memcached-port")
             } else {
                 ("RESP", "--port")
             };
+            progress.clear();
             println!(
                 "\n{protocol}, {threads} threads, server on {server_cpu}, client on {client_cpu}"
             );
@@ -417,9 +432,10 @@ pub(crate) fn run(options: &Options) -> Result<(), BesideError> {
             for server in &servers {
                 fill(options, server, kind)?;
             }
-            compare(options, &servers, cells)?;
+            compare(options, &servers, cells, &mut progress)?;
         }
     }
+    progress.end();
     Ok(())
 }
 

@@ -12,13 +12,17 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use fastrand::Rng;
 use thiserror::Error;
 
+use crate::arguments::count;
 use crate::distribution::{Chooser, Distribution};
-use crate::servers::{Server, ServerError};
+use crate::figures::Spread;
+use crate::progress::Progress;
+use crate::servers::{Server, ServerError, if_installed};
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -27,16 +31,16 @@ pub(crate) struct Options {
     #[arg(long, default_value = "target/release/pando")]
     binary: PathBuf,
     /// The limit of memory of each server, in MiB.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     memory_mib: u64,
     /// Keys that exist.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
     /// Reads of a trace.
     #[arg(long, default_value_t = 2_000_000)]
     reads: u64,
     /// Runs of each cell, each with its own seed.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = count)]
     repeats: usize,
     /// The skew of the distribution.
     #[arg(long, default_value_t = 0.99)]
@@ -62,6 +66,9 @@ pub(crate) enum HitRateError {
 
 /// Reads in a row before the misses are written.
 const BATCH: usize = 32;
+
+/// How long a server may take to answer a batch.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Bytes of the longest value; the shortest have a tenth.
 const VALUE_BYTES_MAX: u64 = 500;
@@ -150,6 +157,9 @@ impl Client {
         };
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
+        stream
+            .set_read_timeout(Some(ANSWER_LIMIT))
+            .map_err(failed)?;
         Ok(Self {
             name,
             memcached: candidate.kind == Kind::Memcached,
@@ -348,17 +358,16 @@ fn ideal(options: &Options, held: u64) -> f64 {
     sum(held.min(options.keys)) / sum(options.keys)
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// Measures and prints a table for each trace.
 pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
-    let chosen: Vec<_> = CANDIDATES
-        .iter()
-        .filter(|candidate| candidate.name.contains(&options.only))
-        .collect();
+    let mut chosen = Vec::new();
+    let named = |candidate: &&Candidate| candidate.name.contains(&options.only);
+    for candidate in CANDIDATES.iter().filter(named) {
+        if if_installed(candidate.start(options))?.is_some() {
+            chosen.push(candidate);
+        }
+    }
+    let mut progress = Progress::new(2 * chosen.len() * options.repeats);
     for trace in [Trace::Zipf, Trace::Scan] {
         println!(
             "\n{trace:?}: {} MiB, {} keys, {} reads, theta {}, medians of {}\n",
@@ -369,23 +378,25 @@ pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
         let mut runs = vec![Vec::new(); chosen.len()];
         for repeat in 0..options.repeats {
             for (candidate, runs) in chosen.iter().zip(&mut runs) {
+                progress.step(&format!("{trace:?}, {}", candidate.name));
                 runs.push(measure(**candidate, trace, repeat as u64, options)?);
             }
         }
+        progress.clear();
         let mut held = 0;
         for (candidate, runs) in chosen.iter().zip(&runs) {
-            let of = |figure: fn(&Measured) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+            let of = |figure: fn(&Measured) -> f64| Spread::of(runs.iter().map(figure));
             let rates = of(|run| run.hit_rate * 100.0);
-            let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = rates.iter().copied().fold(0.0, f64::max);
-            let keys = median(of(|run| run.keys as f64));
+            let keys = of(|run| run.keys as f64).median;
             held = held.max(keys as u64);
             println!(
-                "| {} | {:.2} % | {least:.2}–{most:.2} | {keys:.0} | {:.2} | {:.1} |",
+                "| {} | {:.2} % | {:.2}–{:.2} | {keys:.0} | {:.2} | {:.1} |",
                 candidate.name,
-                median(rates),
-                median(of(|run| run.resident_share)),
-                median(of(|run| run.seconds)),
+                rates.median,
+                rates.least,
+                rates.most,
+                of(|run| run.resident_share).median,
+                of(|run| run.seconds).median,
             );
         }
         println!(
@@ -393,6 +404,7 @@ pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
             100.0 * ideal(options, held)
         );
     }
+    progress.end();
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Which process listens on a port, and how much processor it has used.
+//! Which process listens on a port.
 
 use std::path::Path;
 
@@ -21,26 +21,6 @@ pub(crate) fn process_of(port: u16) -> Option<u32> {
     processes
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .find(|process| holds(*process, &inodes))
-}
-
-/// Seconds of processor that a process has used: to the nanosecond of its threads that are there,
-/// in ticks of 10 ms where the kernel does not tell that.
-pub(crate) fn cpu_seconds(process: u32) -> Option<f64> {
-    let ticks = || {
-        let time = crate::servers::cpu_time_of(process).ok()?;
-        Some(time.user + time.system)
-    };
-    scheduled_seconds(process).or_else(ticks)
-}
-
-fn scheduled_seconds(process: u32) -> Option<f64> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    let nanoseconds = threads.filter_map(Result::ok).filter_map(|thread| {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    });
-    let sum: u64 = nanoseconds.sum();
-    (sum > 0).then_some(sum as f64 / 1e9)
 }
 
 /// The inodes of sockets that listen on `port`, from a table of `/proc/net`.
@@ -76,7 +56,6 @@ mod tests {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(process_of(port), Some(std::process::id()));
-        assert!(cpu_seconds(std::process::id()).is_some());
     }
 
     #[test]

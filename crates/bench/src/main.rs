@@ -13,6 +13,8 @@
 
 #![forbid(unsafe_code)]
 
+mod accounting;
+mod arguments;
 mod beside;
 mod distribution;
 mod embedded;
@@ -25,6 +27,7 @@ mod load;
 mod progress;
 mod report;
 mod restart;
+mod rounds;
 mod servers;
 mod wire;
 mod workload;

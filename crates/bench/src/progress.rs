@@ -37,6 +37,13 @@ impl Progress {
         self.done += 1;
     }
 
+    /// Takes the bar off the line, for what is printed meanwhile.
+    pub(crate) fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+
     /// Says how long everything took.
     pub(crate) fn end(&self) {
         let clear = if self.terminal { "\r\x1b[K" } else { "" };

@@ -17,7 +17,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use thiserror::Error;
 
-use crate::servers::{Server, ServerError};
+use crate::arguments::count;
+use crate::figures::Spread;
+use crate::progress::Progress;
+use crate::servers::{Server, ServerError, if_installed};
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -28,10 +31,10 @@ pub(crate) struct Options {
     #[arg(long, default_value = "target/release/pando")]
     binary: PathBuf,
     /// Pairs.
-    #[arg(long, default_value_t = 2_000_000)]
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
     /// Starts of each candidate.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
     /// CPUs of the servers.
     #[arg(long, default_value = "0,1")]
@@ -68,6 +71,9 @@ pub(crate) enum RestartError {
 
 /// How long a server may take to load.
 const READY_LIMIT: Duration = Duration::from_mins(5);
+
+/// How long it may take to answer: a SAVE of all pairs is the slowest request.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
 
 /// SETs in a row before their replies are read.
 const BATCH: u64 = 1_000;
@@ -135,6 +141,9 @@ impl Wire {
             source,
         };
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        stream
+            .set_read_timeout(Some(ANSWER_LIMIT))
+            .map_err(failed)?;
         let input = BufReader::new(stream.try_clone().map_err(failed)?);
         Ok(Self {
             name,
@@ -311,11 +320,6 @@ fn bytes_of(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<(), RestartError> {
     let result = measure(options);
@@ -328,16 +332,25 @@ fn measure(options: &Options) -> Result<(), RestartError> {
     let candidates = CANDIDATES
         .iter()
         .filter(|candidate| candidate.name.contains(&options.only));
-    let candidates: Vec<&Candidate> = candidates.collect();
+    let mut candidates: Vec<&Candidate> = candidates.collect();
+    if candidates.iter().any(|candidate| candidate.redis)
+        && if_installed(Server::redis(&options.cpu))?.is_none()
+    {
+        candidates.retain(|candidate| !candidate.redis);
+    }
+    let mut progress = Progress::new(candidates.len() * (1 + options.repeats));
     for candidate in &candidates {
+        progress.step(&format!("{}: filling", candidate.name));
         candidate.prepare(options)?;
     }
     let mut samples = vec![Vec::new(); candidates.len()];
-    for _ in 0..options.repeats.max(1) {
+    for _ in 0..options.repeats {
         for (candidate, samples) in candidates.iter().zip(&mut samples) {
+            progress.step(candidate.name);
             samples.push(candidate.restart(options)?);
         }
     }
+    progress.end();
     println!(
         "{} keys, servers on CPUs {}, medians of {} starts",
         options.keys, options.cpu, options.repeats
@@ -346,8 +359,8 @@ fn measure(options: &Options) -> Result<(), RestartError> {
     println!("|---|---|---|---|---|");
     let mut medians = Vec::new();
     for (candidate, samples) in candidates.iter().zip(&samples) {
-        let seconds = median(samples.iter().map(|sample| sample.seconds).collect());
-        let cpu = median(samples.iter().map(|sample| sample.cpu_seconds).collect());
+        let of = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure)).median;
+        let (seconds, cpu) = (of(|sample| sample.seconds), of(|sample| sample.cpu_seconds));
         println!(
             "| {} | {seconds:.2} | {cpu:.2} | {:.2} | {:.0} |",
             candidate.name,

@@ -1,13 +1,16 @@
 //! Servers under measurement: started on free ports of 127.0.0.1, pinned, ended when dropped, and
 //! by the kernel when this process ends in any other way (Ctrl-C, a kill, a panic that aborts).
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+
+use crate::accounting::{self, CpuTime};
 
 /// How long a server may take until it listens; a machine under full load is slow to start one.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -16,9 +19,6 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 /// may have taken the port that was free.
 const STARTS_MAX: usize = 3;
 
-/// Clock ticks per second in `/proc/PID/stat`, fixed by the kernel's interface.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// Why a server cannot be measured.
 #[derive(Debug, Error)]
 pub(crate) enum ServerError {
@@ -26,11 +26,17 @@ pub(crate) enum ServerError {
     Start { program: String, source: io::Error },
     #[error("{program} does not listen on port {port} after {START_LIMIT:?}")]
     Silent { program: String, port: u16 },
-    #[error("{program} ended at start with {status}")]
+    #[error("{program} ended at start with {status}: {said}")]
     Ended {
         program: String,
         status: std::process::ExitStatus,
+        /// The last line that it wrote to its standard error.
+        said: String,
     },
+    #[error("{program} is not installed")]
+    NotInstalled { program: String },
+    #[error("there is no program {program}; `cargo build --release -p pando-server` makes ours")]
+    NotBuilt { program: String },
     #[error("cannot read the accounting of process {process}: {source}")]
     Accounting { process: u32, source: io::Error },
 }
@@ -41,13 +47,6 @@ pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) port: u16,
     process: Child,
-}
-
-/// CPU time that a process has used, in seconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CpuTime {
-    pub(crate) user: f64,
-    pub(crate) system: f64,
 }
 
 impl Server {
@@ -171,6 +170,7 @@ impl Server {
         cpu: &str,
         arguments: impl Fn(u16) -> Vec<String>,
     ) -> Result<Self, ServerError> {
+        there_is(program)?;
         let mut starts = 1;
         loop {
             match Self::start_once(name, program, cpu, &arguments) {
@@ -194,12 +194,13 @@ impl Server {
             .and_then(|listener| listener.local_addr())
             .map_err(failed)?
             .port();
+        let mut errors = nameless_file(port).map_err(failed)?;
         let process = bound_to_this_process("taskset")
             .args(["-c", cpu, program])
             .args(arguments(port))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(errors.try_clone().map_err(failed)?)
             .spawn()
             .map_err(failed)?;
         let mut server = Self {
@@ -215,6 +216,7 @@ impl Server {
                 return Err(ServerError::Ended {
                     program: program.into(),
                     status,
+                    said: last_line(&mut errors),
                 });
             }
             let listener = crate::listener::process_of(port);
@@ -254,39 +256,74 @@ impl Server {
         self.process.id()
     }
 
-    /// CPU time of all its threads so far (10 ms resolution).
+    /// Processor time of all its threads so far (10 ms resolution).
     pub(crate) fn cpu_time(&self) -> Result<CpuTime, ServerError> {
-        cpu_time_of(self.process.id())
+        self.told(accounting::cpu_time)
     }
 
     /// Seconds for which its threads have run, to the nanosecond.
-    pub(crate) fn scheduled_seconds(&self) -> Result<f64, ServerError> {
-        let process = self.process.id();
-        let failed = |source| ServerError::Accounting { process, source };
-        let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_err(failed)?;
-        let mut nanoseconds = 0;
-        for thread in threads {
-            let path = thread.map_err(failed)?.path().join("schedstat");
-            let text = std::fs::read_to_string(path).map_err(failed)?;
-            let first = text.split(' ').next().and_then(|it| it.parse::<u64>().ok());
-            nanoseconds +=
-                first.ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))?;
-        }
-        Ok(nanoseconds as f64 / 1e9)
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, ServerError> {
+        self.told(accounting::cpu_seconds)
     }
 
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64, ServerError> {
-        let process = self.process.id();
-        let failed = |source| ServerError::Accounting { process, source };
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).map_err(failed)?;
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
-            .map(|kilobytes| kilobytes * 1024)
-            .ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidData)))
+        self.told(accounting::resident_bytes)
     }
+
+    fn told<T>(&self, figure: impl Fn(u32) -> io::Result<T>) -> Result<T, ServerError> {
+        let process = self.process.id();
+        figure(process).map_err(|source| ServerError::Accounting { process, source })
+    }
+}
+
+/// Whether the program can be found: by its path, or by its name where programs are.
+fn there_is(program: &str) -> Result<(), ServerError> {
+    let program = program.to_owned();
+    if program.contains('/') {
+        let found = Path::new(&program).is_file();
+        return found.then_some(()).ok_or(ServerError::NotBuilt { program });
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(&program).is_file());
+    found
+        .then_some(())
+        .ok_or(ServerError::NotInstalled { program })
+}
+
+/// `None`, with a note, where a peer is not installed: it is left out.
+pub(crate) fn if_installed(
+    server: Result<Server, ServerError>,
+) -> Result<Option<Server>, ServerError> {
+    match server {
+        Err(error @ ServerError::NotInstalled { .. }) => {
+            eprintln!("{error}: it is left out");
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// A file for what a server writes to its standard error; nobody else finds it.
+fn nameless_file(port: u16) -> io::Result<File> {
+    let name = format!("pando-bench-{}-{port}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn last_line(file: &mut File) -> String {
+    let mut text = String::new();
+    // What is not text is not shown.
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    last.unwrap_or("it said nothing").trim().to_owned()
 }
 
 /// Whether somebody listens on this port. A socket that is connected to itself, which the kernel
@@ -317,22 +354,6 @@ pub(crate) fn bound_to_this_process(program: &str) -> Command {
     command
 }
 
-/// CPU time that all threads of a process have used (10 ms resolution).
-pub(crate) fn cpu_time_of(process: u32) -> Result<CpuTime, ServerError> {
-    let failed = |source| ServerError::Accounting { process, source };
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(failed)?;
-    // The second field is the program's name in parentheses and may hold spaces.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
-    match (ticks.next(), ticks.next()) {
-        (Some(Ok(user)), Some(Ok(system))) => Ok(CpuTime {
-            user: user / TICKS_PER_SECOND,
-            system: system / TICKS_PER_SECOND,
-        }),
-        _ => Err(failed(io::Error::from(io::ErrorKind::InvalidData))),
-    }
-}
-
 /// Starts a server, says which process it is, and ends it when standard input ends.
 pub(crate) fn hold(program: &Path) -> Result<(), ServerError> {
     let server = Server::program(program)?;
@@ -357,5 +378,22 @@ impl Drop for Server {
         // Ended already is as good as ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_is_not_installed_is_left_out() {
+        let server = Server::start("peer", "no-such-server-anywhere", "0", |_| Vec::new());
+        assert!(matches!(if_installed(server), Ok(None)));
+        let server = Server::start("ours", "/no/such/pando", "0", |_| Vec::new());
+        let error = if_installed(server).unwrap_err().to_string();
+        assert!(
+            error.starts_with("there is no program /no/such/pando;"),
+            "{error}"
+        );
     }
 }

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use clap::Args;
 use thiserror::Error;
 
+use crate::arguments::count;
 use crate::figures::Spread;
-use crate::servers::{Server, ServerError};
+use crate::progress::Progress;
+use crate::servers::{Server, ServerError, bound_to_this_process, if_installed};
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -32,13 +34,13 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// Operations per measurement at pipeline depth 1; deeper ones do five times as many.
-    #[arg(long, default_value_t = 300_000)]
+    #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     operations: u64,
     /// Connections.
     #[arg(long, default_value_t = 50)]
     clients: u32,
     /// Measurements of each cell.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
     /// Core of the servers.
     #[arg(long, default_value = "0")]
@@ -71,7 +73,8 @@ struct Sample {
 /// Measures every cell for both servers in turns and prints ratios pair by pair.
 pub(crate) fn run(options: &Options) -> Result<(), WireError> {
     let pando = Server::pando(&options.pando, &options.server_cpu, &options.pando_arg)?;
-    let redis = Server::redis(&options.server_cpu)?;
+    let redis = if_installed(Server::redis(&options.server_cpu))?;
+    let servers: Vec<&Server> = [&pando].into_iter().chain(&redis).collect();
     println!(
         "server CPU seconds per million operations, median (least–most) of {} in turns",
         options.repeats
@@ -80,116 +83,116 @@ pub(crate) fn run(options: &Options) -> Result<(), WireError> {
         "{} clients, {} random keys, servers on core {}, client on core {}",
         options.clients, options.keys, options.server_cpu, options.client_cpu
     );
+    let cells = options.value_bytes.len() * options.pipelines.len() * options.tests.len();
+    let mut progress = Progress::new(cells * servers.len() * (options.repeats + 1));
     for value_bytes in &options.value_bytes {
         for pipeline in &options.pipelines {
             for test in &options.tests {
-                cell(options, [&pando, &redis], test, *pipeline, *value_bytes)?;
+                let cell = Cell {
+                    test,
+                    pipeline: *pipeline,
+                    value_bytes: *value_bytes,
+                };
+                cell.compare(options, &servers, &mut progress)?;
             }
         }
     }
-    for server in [&pando, &redis] {
+    progress.end();
+    for server in servers {
         let megabytes = server.resident_bytes()? as f64 / 1e6;
         println!("{}: resident {megabytes:.1} MB at the end", server.name);
     }
     Ok(())
 }
 
-fn cell(
-    options: &Options,
-    servers: [&Server; 2],
-    test: &str,
+/// A command at a depth with values of a size.
+struct Cell<'o> {
+    test: &'o str,
     pipeline: u32,
     value_bytes: u32,
-) -> Result<(), WireError> {
-    let mut samples = [Vec::new(), Vec::new()];
-    for server in servers {
-        measure(options, server, test, pipeline, value_bytes)?;
-    }
-    for _ in 0..options.repeats {
-        for (server, samples) in servers.into_iter().zip(&mut samples) {
-            samples.push(measure(options, server, test, pipeline, value_bytes)?);
-        }
-    }
-    println!("\n{test} -P {pipeline}, {value_bytes}-byte values");
-    for (server, samples) in servers.into_iter().zip(&samples) {
-        let of = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure));
-        println!(
-            "  {:6} user {}  total {}  kops/s {}  p99 ms {}",
-            server.name,
-            of(|sample| sample.user),
-            of(|sample| sample.total),
-            of(|sample| sample.rate / 1000.0),
-            of(|sample| sample.p99)
-        );
-    }
-    let ratio = |figure: fn(&Sample) -> f64| {
-        let [ours, theirs] = &samples;
-        Spread::of(
-            ours.iter()
-                .zip(theirs)
-                .map(|(ours, theirs)| figure(ours) / figure(theirs)),
-        )
-    };
-    println!(
-        "  ratio  user {}  total {}  rate   {}  p99    {}",
-        ratio(|sample| sample.user),
-        ratio(|sample| sample.total),
-        ratio(|sample| sample.rate),
-        ratio(|sample| sample.p99)
-    );
-    Ok(())
 }
 
-fn measure(
-    options: &Options,
-    server: &Server,
-    test: &str,
-    pipeline: u32,
-    value_bytes: u32,
-) -> Result<Sample, WireError> {
-    let operations = options.operations * if pipeline > 1 { 5 } else { 1 };
-    let before = server.cpu_time()?;
-    let output = Command::new("taskset")
-        .args([
-            "-c",
-            &options.client_cpu,
-            "redis-benchmark",
-            "-h",
-            "127.0.0.1",
-            "--csv",
-        ])
-        .args([
-            "-p",
-            &server.port.to_string(),
-            "-t",
+impl Cell<'_> {
+    /// All servers in turns, after a run of each that does not count.
+    fn compare(
+        &self,
+        options: &Options,
+        servers: &[&Server],
+        progress: &mut Progress,
+    ) -> Result<(), WireError> {
+        let Self {
             test,
-            "-P",
-            &pipeline.to_string(),
-        ])
-        .args([
-            "-c",
-            &options.clients.to_string(),
-            "-n",
-            &operations.to_string(),
-        ])
-        .args([
-            "-r",
-            &options.keys.to_string(),
-            "-d",
-            &value_bytes.to_string(),
-        ])
-        .output()?;
-    let after = server.cpu_time()?;
-    let (rate, p99) = parse(&output)?;
-    let millions = operations as f64 / 1e6;
-    let user = (after.user - before.user) / millions;
-    let total = user + (after.system - before.system) / millions;
-    Ok(Sample {
-        user,
-        total,
-        rate,
-        p99,
-    })
+            pipeline,
+            value_bytes,
+        } = self;
+        let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
+        for round in 0..=options.repeats {
+            for (server, samples) in servers.iter().zip(&mut samples) {
+                progress.step(&format!("{test} -P {pipeline}, {}", server.name));
+                let sample = self.measure(options, server)?;
+                if round > 0 {
+                    samples.push(sample);
+                }
+            }
+        }
+        progress.clear();
+        println!("\n{test} -P {pipeline}, {value_bytes}-byte values");
+        for (server, samples) in servers.iter().zip(&samples) {
+            let of = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure));
+            println!(
+                "  {:6} user {}  total {}  kops/s {}  p99 ms {}",
+                server.name,
+                of(|sample| sample.user),
+                of(|sample| sample.total),
+                of(|sample| sample.rate / 1000.0),
+                of(|sample| sample.p99)
+            );
+        }
+        if let [ours, theirs] = &samples[..] {
+            let ratio = |figure: fn(&Sample) -> f64| {
+                let pairs = ours.iter().zip(theirs);
+                Spread::of(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
+            };
+            println!(
+                "  ratio  user {}  total {}  rate   {}  p99    {}",
+                ratio(|sample| sample.user),
+                ratio(|sample| sample.total),
+                ratio(|sample| sample.rate),
+                ratio(|sample| sample.p99)
+            );
+        }
+        Ok(())
+    }
+
+    fn measure(&self, options: &Options, server: &Server) -> Result<Sample, WireError> {
+        let operations = options.operations * if self.pipeline > 1 { 5 } else { 1 };
+        let before = server.cpu_time()?;
+        let line = format!(
+            "-c {} redis-benchmark -h 127.0.0.1 --csv -p {} -t {} -P {} -c {} -n {operations} -r {} \
+             -d {}",
+            options.client_cpu,
+            server.port,
+            self.test,
+            self.pipeline,
+            options.clients,
+            options.keys,
+            self.value_bytes
+        );
+        let output = bound_to_this_process("taskset")
+            .args(line.split(' '))
+            .output()?;
+        let after = server.cpu_time()?;
+        let (rate, p99) = parse(&output)?;
+        let millions = operations as f64 / 1e6;
+        let user = (after.user - before.user) / millions;
+        let total = user + (after.system - before.system) / millions;
+        Ok(Sample {
+            user,
+            total,
+            rate,
+            p99,
+        })
+    }
 }
 
 /// Rate and p99 from `"test","rps","avg","min","p50","p95","p99","max"`.

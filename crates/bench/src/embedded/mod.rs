@@ -15,12 +15,11 @@ mod targets;
 mod threads;
 mod workload;
 
-use std::process::Command;
-
 use clap::{Args, Subcommand, ValueEnum};
 use thiserror::Error;
 
-use crate::figures::Spread;
+use crate::arguments::count;
+use crate::rounds::{self, CellError, in_turns, side_by_side};
 pub(crate) use bars::{BarsOptions, run_bars};
 use keys::KeyShape;
 use targets::TargetName;
@@ -37,16 +36,16 @@ pub(crate) struct Options {
     )]
     targets: Vec<TargetName>,
     /// Distinct keys, at most.
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, default_value_t = 10_000_000, value_parser = count)]
     keys: usize,
     /// Shape of the keys.
     #[arg(long, value_enum, default_value = "decimal")]
     shape: KeyShape,
     /// Threads on the same keys.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     threads: usize,
     /// Fresh processes per target.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
@@ -115,14 +114,13 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
 /// Why a measurement failed.
 #[derive(Debug, Error)]
 pub(crate) enum EmbeddedError {
-    #[error("cannot run a target's process: {0}")]
-    Process(#[from] std::io::Error),
-    #[error("the process of {target} failed: {message}")]
-    Target { target: TargetName, message: String },
+    #[error("the process of {target} failed: {source}")]
+    Target {
+        target: TargetName,
+        source: CellError,
+    },
     #[error("{target} does not take {shape} keys")]
     Unfit { target: TargetName, shape: KeyShape },
-    #[error("the process of {target} printed no figures")]
-    NoFigures { target: TargetName },
     #[error("{target} lost or changed keys: got {got}, expected {expected}")]
     WrongAnswer {
         target: TargetName,
@@ -145,82 +143,23 @@ pub(crate) enum EmbeddedError {
     OneThread,
 }
 
-type Figures = Vec<(String, f64)>;
-
 /// Measures all targets in turns.
 pub(crate) fn run(options: &Options) -> Result<(), EmbeddedError> {
-    let mut samples: Vec<Vec<Figures>> = vec![Vec::new(); options.targets.len()];
-    for round in 0..options.repeats {
-        for (target, samples) in options.targets.iter().zip(&mut samples) {
-            eprintln!("round {} of {}: {target}", round + 1, options.repeats);
-            samples.push(spawn(options, *target)?);
-        }
-    }
+    let samples = in_turns(&options.targets, options.repeats, |target| {
+        let line = format!(
+            "cell points --target {target} --keys {} --shape {} --threads {} --seed {}",
+            options.keys, options.shape, options.threads, options.seed
+        );
+        let arguments: Vec<_> = line.split(' ').collect();
+        rounds::measure(&arguments).map_err(|source| EmbeddedError::Target {
+            target: *target,
+            source,
+        })
+    })?;
     println!(
         "{} {:?} keys, {} thread(s), median (least–most) of {} fresh processes in turns",
         options.keys, options.shape, options.threads, options.repeats
     );
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in samples.iter().flat_map(|rounds| &rounds[0]) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    for name in names {
-        println!("\n{name}");
-        for (target, rounds) in options.targets.iter().zip(&samples) {
-            let Some(figures) = figures_of(rounds, name) else {
-                println!("  {target:18} cannot");
-                continue;
-            };
-            let ratios = figures_of(&samples[0], name).map_or(String::new(), |first| {
-                let ratios = figures.iter().zip(first).map(|(own, first)| own / first);
-                format!("   ratio {}", Spread::of(ratios))
-            });
-            println!("  {target:18} {}{ratios}", Spread::of(figures));
-        }
-    }
+    print!("{}", side_by_side(&options.targets, &samples));
     Ok(())
-}
-
-/// The figure of this name in every round; `None` when the target does not have it.
-fn figures_of(rounds: &[Figures], name: &str) -> Option<Vec<f64>> {
-    let figure = |figures: &Figures| figures.iter().find(|(other, _)| other == name).map(|f| f.1);
-    rounds.iter().map(figure).collect()
-}
-
-fn spawn(options: &Options, target: TargetName) -> Result<Figures, EmbeddedError> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["cell", "points"])
-        .args([
-            "--target",
-            &target.to_string(),
-            "--keys",
-            &options.keys.to_string(),
-        ])
-        .args(["--shape", &options.shape.to_string()])
-        .args([
-            "--threads",
-            &options.threads.to_string(),
-            "--seed",
-            &options.seed.to_string(),
-        ])
-        .output()?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(EmbeddedError::Target { target, message });
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let figures: Figures = text
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect();
-    if figures.is_empty() {
-        Err(EmbeddedError::NoFigures { target })
-    } else {
-        Ok(figures)
-    }
 }

@@ -1,4 +1,4 @@
-//! Work on several threads at once, and what this process weighs.
+//! Work on several threads at once, and how long it takes.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -92,15 +92,4 @@ pub(super) fn share(count: usize, threads: usize, thread: usize) -> Range<usize>
 /// Prints a figure in millions per second.
 pub(super) fn print_rate(name: &str, operations: usize, seconds: f64) {
     println!("{name} {}", operations as f64 / seconds / 1e6);
-}
-
-/// Resident memory of this process in bytes; 0 where the system does not tell.
-pub(super) fn resident_bytes() -> usize {
-    const PAGE_BYTES: usize = 4096;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0) * PAGE_BYTES
 }

@@ -5,8 +5,9 @@ use pando_engine::Direction;
 
 use super::keys::{Keys, value_of};
 use super::targets::{Target, Worker, on_target};
-use super::threads::{Ran, print_rate, resident_bytes, run_threads, share};
+use super::threads::{Ran, print_rate, run_threads, share};
 use super::{EmbeddedError, OneOptions, Phase};
+use crate::accounting::own_resident_bytes;
 
 /// Keys of one batched get, and entries of one scan.
 const BATCH: usize = 32;
@@ -34,7 +35,7 @@ pub(crate) fn run_one(options: &OneOptions) -> Result<(), EmbeddedError> {
 fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
     let keys = Keys::draw(options.shape, options.keys, options.seed);
     let order = keys.shuffled(options.seed + 1);
-    let before = resident_bytes();
+    let before = own_resident_bytes();
     let target = T::new();
     let threads = options.threads;
     let print = |ran: Ran, name: &str, operations| {
@@ -56,7 +57,7 @@ fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
         },
     );
     print(ran, PUT, keys.len());
-    let grown = resident_bytes().saturating_sub(before);
+    let grown = own_resident_bytes().saturating_sub(before);
     println!("{RESIDENT} {}", grown as f64 / keys.len() as f64);
     if options.until < Phase::Get {
         return Ok(());

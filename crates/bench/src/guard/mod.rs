@@ -20,6 +20,8 @@ use thiserror::Error;
 pub(crate) use sweep::sweep;
 
 use crate::figures::Spread;
+use crate::progress::Progress;
+use crate::rounds::{self, CellError, Figures, figure};
 use crate::servers::bound_to_this_process;
 
 /// Losses above this share are regressions.
@@ -55,8 +57,12 @@ pub(crate) enum GuardError {
         program: String,
         source: std::io::Error,
     },
-    #[error("{build} printed no figures for {cell}")]
-    NoFigures { build: String, cell: &'static str },
+    #[error("{build} on {cell}: {source}")]
+    Cell {
+        build: String,
+        cell: &'static str,
+        source: CellError,
+    },
     #[error("{} regression(s) over {:.0} %: {}", found.len(), TOLERANCE * 100.0, found.join("; "))]
     Regressions { found: Vec<String> },
 }
@@ -135,53 +141,94 @@ pub(crate) fn run(options: &Options) -> Result<(), GuardError> {
     if !counts && !options.times_only {
         println!("valgrind is not installed: instructions are left out");
     }
+    let cells = SET.iter().filter(|cell| {
+        options.only.is_empty() || options.only.iter().any(|name| name == cell.name)
+    });
+    let cells: Vec<_> = cells.collect();
+    let pairs = usize::from(options.pairs);
+    let mut progress = Progress::new(cells.len() * (pairs + usize::from(counts)));
     let mut found = Vec::new();
-    for cell in &SET {
-        if !options.only.is_empty() && !options.only.iter().any(|name| name == cell.name) {
-            continue;
-        }
-        println!("{}", cell.name);
+    for cell in cells {
+        let mut measured = Vec::new();
         if counts {
+            progress.step(&format!("{}, instructions", cell.name));
             let [before, after] = [0, 1].map(|at| instructions(&builds.programs[at], cell));
-            let ratio = after? as f64 / before? as f64;
-            let verdict = if ratio > 1.0 + TOLERANCE {
-                found.push(format!("{}, instructions × {ratio:.3}", cell.name));
-                "REGRESSION"
+            measured.push(of_instructions(before?, after?));
+        }
+        let mut runs = Vec::new();
+        for pair in 1..=pairs {
+            progress.step(&format!("{}, pair {pair} of {pairs}", cell.name));
+            let [before, after] = [0, 1].map(|at| timed(&builds.programs[at], cell));
+            runs.push((before?, after?));
+        }
+        measured.extend(of_pairs(&runs));
+        progress.clear();
+        println!("{}", cell.name);
+        for Measured { what, regression } in measured {
+            let verdict = if regression.is_some() {
+                " REGRESSION"
             } else {
                 ""
             };
-            println!("  instructions × {ratio:.4} {verdict}");
-        }
-        let mut pairs = Vec::new();
-        for _ in 0..options.pairs {
-            let before = timed(&builds.programs[0], cell)?;
-            let after = timed(&builds.programs[1], cell)?;
-            pairs.push((before, after));
-        }
-        for (index, (name, _)) in pairs[0].0.iter().enumerate() {
-            // Memory is no time; it is printed and judged like one that should not grow.
-            let less_is_better = name.contains("bytes");
-            let ratios: Vec<f64> = pairs
-                .iter()
-                .filter_map(|(before, after)| Some(after.get(index)?.1 / before[index].1))
-                .map(|ratio| if less_is_better { 1.0 / ratio } else { ratio })
-                .collect();
-            let verdict = if is_loss(&ratios) {
-                let median = Spread::of(ratios.iter().copied()).median;
-                found.push(format!("{}, {name} × {median:.3}", cell.name));
-                "REGRESSION"
-            } else {
-                ""
-            };
-            println!("  {name}: × {} {verdict}", Spread::of(ratios));
+            println!("  {what}{verdict}");
+            found.extend(regression.map(|text| format!("{}, {text}", cell.name)));
         }
     }
+    progress.end();
     if found.is_empty() {
         println!("no regression over {:.0} %", TOLERANCE * 100.0);
         Ok(())
     } else {
         Err(GuardError::Regressions { found })
     }
+}
+
+/// One figure of a cell: what is printed, and what is said of it when it is a regression.
+struct Measured {
+    what: String,
+    regression: Option<String>,
+}
+
+fn of_instructions(before: u64, after: u64) -> Measured {
+    let ratio = after as f64 / before as f64;
+    Measured {
+        what: format!("instructions × {ratio:.4}"),
+        regression: (ratio > 1.0 + TOLERANCE).then(|| format!("instructions × {ratio:.3}")),
+    }
+}
+
+/// Every figure of the timed runs; ratios above 1 are better.
+fn of_pairs(runs: &[(Figures, Figures)]) -> Vec<Measured> {
+    let names = runs.iter().take(1).flat_map(|(before, _)| before);
+    let mut all = Vec::new();
+    for (name, _) in names {
+        // Memory is no time; it is printed and judged like one that should not grow.
+        let less_is_better = name.contains("bytes");
+        let ratio = |(before, after): &(Figures, Figures)| {
+            let ratio = figure(after, name)? / figure(before, name)?;
+            Some(if less_is_better { 1.0 / ratio } else { ratio })
+        };
+        let ratios = runs.iter().filter_map(ratio).filter(|it| it.is_finite());
+        let ratios: Vec<f64> = ratios.collect();
+        if ratios.is_empty() {
+            continue;
+        }
+        let spread = Spread::of(ratios.iter().copied());
+        all.push(Measured {
+            what: format!("{name}: × {spread}"),
+            regression: is_loss(&ratios).then(|| format!("{name} × {:.3}", spread.median)),
+        });
+    }
+    all
+}
+
+fn timed(program: &Path, cell: &Fixed) -> Result<Figures, GuardError> {
+    let measured = rounds::measure_with(program, &cell.arguments(cell.timed));
+    measured.map_err(|source| GuardError::Cell {
+        build: program.display().to_string(),
+        cell: cell.name,
+        source,
+    })
 }
 
 /// Whether ratios (above 1 is better) show a loss over the tolerance.
@@ -210,26 +257,6 @@ fn output_of(command: &mut Command, what: &str) -> Result<std::process::Output, 
     })
 }
 
-fn timed(program: &Path, cell: &Fixed) -> Result<Vec<(String, f64)>, GuardError> {
-    let build = program.display().to_string();
-    let mut command = bound_to_this_process(&build);
-    let output = output_of(command.args(cell.arguments(cell.timed)), &build)?;
-    let figures: Vec<_> = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect();
-    if figures.is_empty() {
-        return Err(GuardError::NoFigures {
-            build,
-            cell: cell.name,
-        });
-    }
-    Ok(figures)
-}
-
 fn instructions(program: &Path, cell: &Fixed) -> Result<u64, GuardError> {
     let build = program.display().to_string();
     let mut command = bound_to_this_process("valgrind");
@@ -238,9 +265,10 @@ fn instructions(program: &Path, cell: &Fixed) -> Result<u64, GuardError> {
         .args(cell.arguments(cell.counted));
     let output = output_of(&mut command, &format!("valgrind {build}"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    collected(&text).ok_or(GuardError::NoFigures {
+    collected(&text).ok_or(GuardError::Cell {
         build,
         cell: cell.name,
+        source: CellError::NoFigures,
     })
 }
 
@@ -269,6 +297,49 @@ mod tests {
         // Within the tolerance.
         assert!(!is_loss(&[0.96, 0.97, 0.96]));
         assert!(is_loss(&[0.8]));
+    }
+
+    /// Runs of one figure: before and after, pair by pair.
+    fn runs(name: &str, values: &[(f64, f64)]) -> Vec<(Figures, Figures)> {
+        let one = |value: f64| vec![(name.to_owned(), value)];
+        let runs = values
+            .iter()
+            .map(|(before, after)| (one(*before), one(*after)));
+        runs.collect()
+    }
+
+    #[test]
+    fn a_figure_is_judged_by_its_own_sense() {
+        let slower = of_pairs(&runs(
+            "get, million/s",
+            &[(2.0, 1.8), (1.0, 0.9), (2.0, 1.7)],
+        ));
+        assert_eq!(
+            slower[0].regression.as_deref(),
+            Some("get, million/s × 0.900")
+        );
+        let equal = of_pairs(&runs(
+            "get, million/s",
+            &[(2.0, 2.1), (1.0, 0.9), (2.0, 1.99)],
+        ));
+        assert!(equal[0].regression.is_none());
+        // More memory is worse, and less is better, whatever the rates do.
+        let larger = of_pairs(&runs("resident bytes per key", &[(60.0, 66.0); 3]));
+        assert!(larger[0].regression.is_some());
+        let smaller = of_pairs(&runs("resident bytes per key", &[(66.0, 60.0); 3]));
+        assert!(smaller[0].regression.is_none());
+        // A build that lacks the figure, or has nothing to divide by, is not judged by it.
+        let other = [(runs("a", &[(1.0, 1.0)])[0].0.clone(), Vec::new())];
+        assert!(of_pairs(&other).is_empty());
+        assert!(of_pairs(&runs("a", &[(0.0, 1.0)])).is_empty());
+    }
+
+    #[test]
+    fn instructions_count_over_the_tolerance_only() {
+        assert!(of_instructions(1000, 1050).regression.is_none());
+        let longer = of_instructions(1000, 1060).regression;
+        assert_eq!(longer.as_deref(), Some("instructions × 1.060"));
+        assert!(of_instructions(1000, 500).regression.is_none());
     }
 
     #[test]

@@ -14,7 +14,6 @@
 mod expansion;
 mod targets;
 
-use std::process::Command;
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -22,8 +21,10 @@ use clap::Args;
 use fastrand::Rng;
 use thiserror::Error;
 
+use crate::accounting::own_resident_bytes;
+use crate::arguments::count;
 use crate::distribution::{Chooser, Distribution, YCSB_THETA};
-use crate::figures::Spread;
+use crate::rounds::{self, CellError, in_turns, side_by_side};
 use targets::{DashMap, Mercury, PapayaMap, SccMap, Target, TargetName, Worker};
 
 /// Keys of one batch.
@@ -40,16 +41,16 @@ pub(crate) struct Options {
     )]
     targets: Vec<TargetName>,
     /// Keys loaded.
-    #[arg(long, default_value_t = 4_000_000)]
+    #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
     /// Operations of a thread in each cell.
-    #[arg(long, default_value_t = 2_000_000)]
+    #[arg(long, default_value_t = 2_000_000, value_parser = count)]
     operations: usize,
     /// Threads on the same map.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     threads: usize,
     /// Fresh processes per target.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
 }
 
@@ -69,10 +70,11 @@ pub(crate) struct OneOptions {
 /// Why a measurement failed.
 #[derive(Debug, Error)]
 pub(crate) enum HashError {
-    #[error("cannot run a target's process: {0}")]
-    Process(#[from] std::io::Error),
-    #[error("the process of {target} failed: {message}")]
-    Target { target: TargetName, message: String },
+    #[error("the process of {target} failed: {source}")]
+    Target {
+        target: TargetName,
+        source: CellError,
+    },
     #[error("{cell}: the gets add up to {got}, not {expected}")]
     WrongAnswer {
         cell: String,
@@ -81,63 +83,25 @@ pub(crate) enum HashError {
     },
 }
 
-type Figures = Vec<(String, f64)>;
-
 /// Measures all targets in turns.
 pub(crate) fn run(options: &Options) -> Result<(), HashError> {
-    let mut samples: Vec<Vec<Figures>> = vec![Vec::new(); options.targets.len()];
-    for round in 0..options.repeats {
-        for (target, samples) in options.targets.iter().zip(&mut samples) {
-            eprintln!("round {} of {}: {target}", round + 1, options.repeats);
-            samples.push(spawn(options, *target)?);
-        }
-    }
+    let samples = in_turns(&options.targets, options.repeats, |target| {
+        let line = format!(
+            "hash-one --target {target} --keys {} --operations {} --threads {}",
+            options.keys, options.operations, options.threads
+        );
+        let arguments: Vec<_> = line.split(' ').collect();
+        rounds::measure(&arguments).map_err(|source| HashError::Target {
+            target: *target,
+            source,
+        })
+    })?;
     println!(
         "{} keys, {} thread(s), median (least–most) of {} fresh processes in turns",
         options.keys, options.threads, options.repeats
     );
-    let names = samples[0][0].iter().map(|(name, _)| name.clone());
-    for name in names {
-        println!("\n{name}");
-        let figure = |figures: &Figures| {
-            let found = figures.iter().find(|(other, _)| *other == name);
-            found.map(|(_, value)| *value)
-        };
-        for (target, rounds) in options.targets.iter().zip(&samples) {
-            let values: Vec<f64> = rounds.iter().filter_map(figure).collect();
-            if values.is_empty() {
-                continue;
-            }
-            let pairs = rounds.iter().zip(&samples[0]);
-            let ratios = pairs.filter_map(|(one, first)| Some(figure(one)? / figure(first)?));
-            println!(
-                "  {:16} {}   ratio {}",
-                target.to_string(),
-                Spread::of(values),
-                Spread::of(ratios)
-            );
-        }
-    }
+    print!("{}", side_by_side(&options.targets, &samples));
     Ok(())
-}
-
-fn spawn(options: &Options, target: TargetName) -> Result<Figures, HashError> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["hash-one", "--target", &target.to_string()])
-        .args(["--keys", &options.keys.to_string()])
-        .args(["--operations", &options.operations.to_string()])
-        .args(["--threads", &options.threads.to_string()])
-        .output()?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(HashError::Target { target, message });
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let figure = |line: &str| {
-        let (name, value) = line.rsplit_once(' ')?;
-        Some((name.to_owned(), value.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(figure).collect())
 }
 
 /// Measures the target that `options` name, in this process.
@@ -250,7 +214,7 @@ fn draw(options: &OneOptions, distribution: Distribution) -> Vec<Vec<u64>> {
 }
 
 fn load<T: Target, S: Shape>(target: &T, options: &OneOptions, cell: &str, fresh: bool) {
-    let before = resident_bytes();
+    let before = own_resident_bytes();
     let started = Instant::now();
     let mut worker = target.worker();
     for item in 0..options.keys {
@@ -261,7 +225,7 @@ fn load<T: Target, S: Shape>(target: &T, options: &OneOptions, cell: &str, fresh
     println!("{cell} {}", options.keys as f64 / seconds / 1e6);
     // What an earlier map has left to the allocator is used again and would not show.
     if fresh {
-        let bytes = resident_bytes().saturating_sub(before);
+        let bytes = own_resident_bytes().saturating_sub(before);
         println!("{cell} bytes {}", bytes as f64 / options.keys as f64);
     }
 }
@@ -353,17 +317,6 @@ fn by_batches<S: Shape>(worker: &mut impl Worker, items: &[u64]) -> (u64, u64) {
         got = got.wrapping_add(worker.get_batch(&keys));
     }
     (got, expected)
-}
-
-/// Resident memory of this process in bytes; 0 where the system does not tell.
-fn resident_bytes() -> usize {
-    const PAGE_BYTES: usize = 4096;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1);
-    pages
-        .and_then(|pages| pages.parse::<usize>().ok())
-        .unwrap_or(0)
-        * PAGE_BYTES
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! What one measurement says, and several of them side by side.
 
-use std::fmt::Write;
-
 use hdrhistogram::Histogram;
 
 use super::{Options, Sample};
-use crate::figures::Spread;
+use crate::rounds::{self, Figures};
 
 type Figure = (&'static str, fn(&Sample) -> f64);
 
@@ -31,7 +29,7 @@ fn quantile(latency: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 /// All figures that could be measured.
-pub(super) fn of(sample: &Sample) -> Vec<(String, f64)> {
+pub(super) fn of(sample: &Sample) -> Figures {
     FIGURES
         .iter()
         .map(|(name, figure)| ((*name).to_owned(), figure(sample)))
@@ -41,38 +39,17 @@ pub(super) fn of(sample: &Sample) -> Vec<(String, f64)> {
 
 /// Medians with least and most, and ratios to the first server, made repetition by repetition.
 pub(super) fn side_by_side(options: &Options, samples: &[Vec<Sample>]) -> String {
-    let mut text = heading(options);
-    for (name, figure) in FIGURES {
-        let unsent = samples.iter().flatten().any(|sample| sample.unsent > 0);
-        if name == UNSENT && !unsent {
-            continue;
-        }
-        let _ = writeln!(text, "\n{name}");
-        for (server, rounds) in options.targets().zip(samples) {
-            let values: Vec<f64> = rounds
-                .iter()
-                .map(figure)
-                .filter(|it| it.is_finite())
-                .collect();
-            if values.is_empty() {
-                let _ = writeln!(text, "  {server}  unknown");
-                continue;
-            }
-            let ratios: Vec<f64> = rounds
-                .iter()
-                .zip(&samples[0])
-                .map(|(sample, first)| figure(sample) / figure(first))
-                .filter(|ratio| ratio.is_finite())
-                .collect();
-            let ratio = if ratios.is_empty() {
-                String::new()
-            } else {
-                format!("   ratio {}", Spread::of(ratios))
-            };
-            let _ = writeln!(text, "  {server}  {}{ratio}", Spread::of(values));
-        }
-    }
-    text
+    let unsent = samples.iter().flatten().any(|sample| sample.unsent > 0);
+    let shown = |sample: &Sample| -> Figures {
+        let figures = of(sample).into_iter();
+        figures
+            .filter(|(name, _)| unsent || name != UNSENT)
+            .collect()
+    };
+    let of_server = |rounds: &Vec<Sample>| rounds.iter().map(shown).collect();
+    let figures: Vec<Vec<Figures>> = samples.iter().map(of_server).collect();
+    let servers: Vec<_> = options.targets().collect();
+    heading(options) + &rounds::side_by_side(&servers, &figures)
 }
 
 fn heading(options: &Options) -> String {
@@ -125,7 +102,7 @@ mod tests {
         assert!(text.contains(rates), "{text}");
         let cpu = "server CPU s per million\n  \
                    127.0.0.1:1    2.000 (2.000–2.000)   ratio   1.000 (1.000–1.000)\n  \
-                   127.0.0.1:2  unknown\n";
+                   127.0.0.1:2  not measured\n";
         assert!(text.contains(cpu), "{text}");
         assert!(!text.contains(UNSENT), "{text}");
     }

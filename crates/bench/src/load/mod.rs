@@ -7,9 +7,9 @@
 //! (no coordinated omission).
 //!
 //! `--workload` runs a named workload (MYCSB, YCSB; see [`crate::workload`]), the default being GET
-//! and SET. Every reply is checked for its shape. With `--verify` every reply of GET and SET is
-//! checked against a model: each connection owns the keys of its residue class, so that it knows
-//! what they hold.
+//! and SET. Every reply is checked for its shape. With `--verify` every reply is checked against a
+//! model: each connection owns the keys of its residue class, so that it knows what they hold, and
+//! reads and writes no others; ranges must ascend and begin with what their first key holds.
 //!
 //! Deliberately absent: traffic to other hosts. An address that is not a loopback one is refused.
 
@@ -30,9 +30,11 @@ use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 
+use crate::accounting;
 use crate::distribution::{Distribution, YCSB_THETA};
 use crate::listener;
 use crate::progress::Progress;
+use crate::rounds::Figures;
 use crate::workload::{Workload, WorkloadName};
 use worker::Worker;
 
@@ -65,7 +67,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// A named workload, instead of GET and SET.
-    #[arg(long, value_enum, conflicts_with = "verify")]
+    #[arg(long, value_enum)]
     workload: Option<WorkloadName>,
     /// Bytes of a value or of a column; of GET and SET at least 8.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
@@ -104,7 +106,7 @@ pub(crate) struct Options {
     /// Writes every key before the first measurement.
     #[arg(long)]
     fill: bool,
-    /// Checks every reply.
+    /// Checks what every reply says against a model.
     #[arg(long)]
     verify: bool,
     /// Seed of keys and operations.
@@ -274,7 +276,7 @@ struct Line {
 
 /// Fills the server at this port of 127.0.0.1, if the options say so, and measures it once: figures
 /// as names and values.
-pub(crate) fn figures_of(port: u16, options: &[String]) -> Result<Vec<(String, f64)>, LoadError> {
+pub(crate) fn figures_of(port: u16, options: &[String]) -> Result<Figures, LoadError> {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let own = ["load".to_owned(), server.to_string()];
     let Line { options } = Line::parse_from(own.iter().chain(options));
@@ -341,6 +343,7 @@ fn measure(
         .map(|thread| Worker::connect(options, server, items, thread, seed))
         .collect::<Result<Vec<_>, _>>()?;
     let process = listener::process_of(server.port());
+    let cpu_seconds = |process| accounting::cpu_seconds(process).ok();
     let barrier = Barrier::new(options.threads + 1);
     let (results, cpu) = std::thread::scope(|scope| {
         let handles: Vec<_> = workers
@@ -358,12 +361,12 @@ fn measure(
             })
             .collect();
         barrier.wait();
-        let before = process.and_then(listener::cpu_seconds);
+        let before = process.and_then(cpu_seconds);
         let results: Vec<_> = handles
             .into_iter()
             .map(|handle| handle.join().expect("a worker panicked"))
             .collect();
-        let after = process.and_then(listener::cpu_seconds);
+        let after = process.and_then(cpu_seconds);
         (
             results,
             before.zip(after).map(|(before, after)| after - before),

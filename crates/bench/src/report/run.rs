@@ -9,7 +9,8 @@ use super::model::{Cell, Job, Peer, Question, Sizes};
 use super::samples::Samples;
 use crate::load;
 use crate::progress::Progress;
-use crate::servers::{Server, bound_to_this_process};
+use crate::rounds::{self, Figures};
+use crate::servers::Server;
 
 /// Core of the servers; the client has the others, where there are others.
 const SERVER_CORE: usize = 0;
@@ -79,46 +80,20 @@ pub(super) fn measure(
 }
 
 /// What a cell measures once, or why it cannot.
-fn figures(cell: &Cell, programs: Programs<'_>) -> Result<Vec<(String, f64)>, String> {
+fn figures(cell: &Cell, programs: Programs<'_>) -> Result<Figures, String> {
     match &cell.job {
-        Job::Process(arguments) => {
-            let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            process(&program, arguments)
-        }
+        Job::Process(arguments) => rounds::measure(arguments).map_err(|error| error.to_string()),
         Job::SingleCore(arguments) => match programs.single_core {
-            Some(program) => process(program, arguments),
+            Some(program) => {
+                rounds::measure_with(program, arguments).map_err(|error| error.to_string())
+            }
             None => Err("needs --single-core".into()),
         },
         Job::Wire { peer, options } => wire(*peer, options, programs.pando),
     }
 }
 
-fn process(program: &Path, arguments: &[String]) -> Result<Vec<(String, f64)>, String> {
-    let output = bound_to_this_process(&program.display().to_string())
-        .args(arguments)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        return Err(text.trim().trim_start_matches("pando-bench: ").to_owned());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let figures: Vec<_> = text
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse::<f64>().ok()?))
-        })
-        // What took no time by the clock has no rate.
-        .filter(|(_, value)| value.is_finite())
-        .collect();
-    if figures.is_empty() {
-        return Err("no figures".into());
-    }
-    Ok(figures)
-}
-
-fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Vec<(String, f64)>, String> {
+fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Figures, String> {
     let server = match peer {
         Peer::Pando => Server::pando(pando, SERVER_CPU, &[]),
         Peer::PandoMemcached => Server::pando_memcached(pando, SERVER_CPU),

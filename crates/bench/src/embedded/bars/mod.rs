@@ -19,7 +19,6 @@ mod shared;
 
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use thiserror::Error;
@@ -27,6 +26,8 @@ use thiserror::Error;
 use super::threads::BY_CPU;
 use super::workload::{BACKWARD, FORWARD, GET, GET_BATCH, PUT, RESIDENT};
 use crate::figures::Spread;
+use crate::progress::Progress;
+use crate::rounds::{self, CellError, Figures};
 use kept::Kept;
 use shared::{ARITHMETIC, TEN_KEYS};
 pub(crate) use shared::{PageKind, SharedOptions, run_shared};
@@ -72,10 +73,11 @@ enum Part {
 /// Why the goals could not be measured.
 #[derive(Debug, Error)]
 pub(crate) enum BarsError {
-    #[error("cannot run a measurement's process: {0}")]
-    Process(#[source] io::Error),
-    #[error("{cell} failed: {message}")]
-    Cell { cell: &'static str, message: String },
+    #[error("{cell} failed: {source}")]
+    Cell {
+        cell: &'static str,
+        source: CellError,
+    },
     #[error("cannot keep what was measured in {path}: {source}")]
     Kept { path: PathBuf, source: io::Error },
 }
@@ -227,6 +229,23 @@ fn bars() -> Vec<Bar> {
     ]
 }
 
+/// What is to be measured: cells and rounds, in their order.
+fn missing(options: &BarsOptions, kept: &Kept) -> Vec<(Cell, usize)> {
+    let mut missing = Vec::new();
+    for part in &options.parts {
+        let rounds = match part {
+            Part::Single | Part::Double => options.rounds,
+            Part::Shared => options.shared_rounds,
+        };
+        for round in 0..rounds {
+            let cells = cells(*part, options).into_iter();
+            let cells = cells.filter(|cell| !kept.has(cell.name, round));
+            missing.extend(cells.map(|cell| (cell, round)));
+        }
+    }
+    missing
+}
+
 /// Measures what is missing and prints every goal.
 pub(crate) fn run_bars(options: &BarsOptions) -> Result<(), BarsError> {
     let pages = options.pages.to_possible_value();
@@ -234,23 +253,15 @@ pub(crate) fn run_bars(options: &BarsOptions) -> Result<(), BarsError> {
     let default = || format!("target/bars-{}-{pages}.tsv", options.keys).into();
     let path = options.samples.clone().unwrap_or_else(default);
     let mut kept = Kept::open(path, &format!("{} {pages}", options.keys), options.fresh)?;
-    for part in &options.parts {
-        let rounds = match part {
-            Part::Single | Part::Double => options.rounds,
-            Part::Shared => options.shared_rounds,
-        };
-        for round in 0..rounds {
-            for cell in cells(*part, options) {
-                if kept.has(cell.name, round) {
-                    continue;
-                }
-                eprintln!("round {} of {rounds}: {}", round + 1, cell.name);
-                for (figure, value) in measure(&cell)? {
-                    kept.put(cell.name, round, &figure, value)?;
-                }
-            }
+    let missing = missing(options, &kept);
+    let mut progress = Progress::new(missing.len());
+    for (cell, round) in missing {
+        progress.step(&format!("{}, round {}", cell.name, round + 1));
+        for (figure, value) in measure(&cell)? {
+            kept.put(cell.name, round, &figure, value)?;
         }
     }
+    progress.end();
     println!(
         "{} decimal keys, 8-byte values, {pages} pages; medians (least–most) of rounds\n",
         options.keys
@@ -302,32 +313,13 @@ fn print(bar: &Bar, kept: &Kept) {
 }
 
 /// Runs one cell in a process of its own.
-fn measure(cell: &Cell) -> Result<Vec<(String, f64)>, BarsError> {
-    let program = std::env::current_exe().map_err(BarsError::Process)?;
-    let output = Command::new(program)
-        .arg("cell")
-        .args(cell.arguments.split(' '))
-        .output()
-        .map_err(BarsError::Process)?;
-    let failed = |message| BarsError::Cell {
+fn measure(cell: &Cell) -> Result<Figures, BarsError> {
+    let line = format!("cell {}", cell.arguments);
+    let arguments: Vec<_> = line.split(' ').collect();
+    rounds::measure(&arguments).map_err(|source| BarsError::Cell {
         cell: cell.name,
-        message,
-    };
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(failed(message));
-    }
-    let figures: Vec<_> = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect();
-    if figures.is_empty() {
-        return Err(failed("it printed no figures".into()));
-    }
-    Ok(figures)
+        source,
+    })
 }
 
 #[cfg(test)]
