@@ -120,8 +120,8 @@ mod tests {
     const ITEMS: u64 = 1000;
     const DRAWS: u64 = 400_000;
 
-    fn counts(distribution: Distribution) -> Vec<u64> {
-        let chooser = Chooser::new(distribution, ITEMS, YCSB_THETA);
+    fn counts(distribution: Distribution, theta: f64) -> Vec<u64> {
+        let chooser = Chooser::new(distribution, ITEMS, theta);
         let mut random = Rng::with_seed(7);
         let mut counts = vec![0; ITEMS as usize];
         for _ in 0..DRAWS {
@@ -130,11 +130,16 @@ mod tests {
         counts
     }
 
-    #[test]
-    fn the_zipfian_exponent_is_theta() {
-        let counts = counts(Distribution::Zipfian);
-        // The slope of log frequency over log rank, by least squares, over the ranks for which the
-        // generator is exact enough and the counts are large.
+    /// The law: the probability of each rank, from 0.
+    fn law(theta: f64) -> Vec<f64> {
+        let weights: Vec<f64> = (1..=ITEMS).map(|rank| (rank as f64).powf(-theta)).collect();
+        let zeta: f64 = weights.iter().sum();
+        weights.into_iter().map(|weight| weight / zeta).collect()
+    }
+
+    /// The exponent of counts by rank: the slope of log frequency over log rank, by least squares,
+    /// over the ranks for which the generator is exact enough and the counts are large.
+    fn exponent(counts: &[u64]) -> f64 {
         let points: Vec<(f64, f64)> = (2..200)
             .map(|rank| {
                 (
@@ -153,41 +158,95 @@ mod tests {
             above += (x - mean.0) * (y - mean.1);
             below += (x - mean.0).powi(2);
         }
-        let slope = above / below;
-        assert!((slope + YCSB_THETA).abs() < 0.05, "slope {slope}");
+        -above / below
+    }
+
+    /// The largest distance between the shares up to each rank, as drawn and by the law.
+    fn distance(counts: &[u64], law: &[f64]) -> f64 {
+        let (mut drawn, mut expected, mut most) = (0.0, 0.0, 0.0_f64);
+        for (count, share) in counts.iter().zip(law) {
+            drawn += *count as f64 / DRAWS as f64;
+            expected += share;
+            most = most.max((drawn - expected).abs());
+        }
+        most
     }
 
     #[test]
-    fn the_most_popular_item_has_its_share() {
-        let zeta: f64 = (1..=ITEMS)
-            .map(|rank| (rank as f64).powf(-YCSB_THETA))
-            .sum();
-        let expected = DRAWS as f64 / zeta;
-        let drawn = counts(Distribution::Zipfian)[0] as f64;
-        assert!(
-            (drawn / expected - 1.0).abs() < 0.03,
-            "{drawn} of {expected}"
-        );
+    fn the_zipfian_exponent_is_theta_and_the_shares_are_the_laws() {
+        for theta in [0.5, 0.8, YCSB_THETA] {
+            let counts = counts(Distribution::Zipfian, theta);
+            let found = exponent(&counts);
+            assert!((found - theta).abs() < 0.05, "{found} for θ {theta}");
+            // The generator's formula is exact for two ranks and close for the others.
+            let distance = distance(&counts, &law(theta));
+            assert!(distance < 0.02, "{distance} for θ {theta}");
+        }
     }
 
     #[test]
-    fn latest_mirrors_and_scrambled_permutes() {
-        let latest = counts(Distribution::Latest);
-        assert!(latest[ITEMS as usize - 1] > latest[ITEMS as usize - 2]);
-        let scrambled = counts(Distribution::Scrambled);
-        let top = scrambled.iter().max().copied().unwrap_or(0);
-        assert!(
-            scrambled[0] != top,
+    fn another_exponent_would_be_noticed() {
+        let counts = counts(Distribution::Zipfian, 0.8);
+        assert!((exponent(&counts) - YCSB_THETA).abs() > 0.1);
+        assert!(distance(&counts, &law(YCSB_THETA)) > 0.1);
+    }
+
+    #[test]
+    fn the_most_popular_items_have_their_shares() {
+        let counts = counts(Distribution::Zipfian, YCSB_THETA);
+        for (rank, share) in law(YCSB_THETA).into_iter().enumerate().take(2) {
+            let ratio = counts[rank] as f64 / DRAWS as f64 / share;
+            assert!((ratio - 1.0).abs() < 0.03, "rank {rank}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn latest_is_the_law_counted_from_the_newest() {
+        let mut counts = counts(Distribution::Latest, YCSB_THETA);
+        counts.reverse();
+        let found = exponent(&counts);
+        assert!((found - YCSB_THETA).abs() < 0.05, "{found}");
+        assert!(distance(&counts, &law(YCSB_THETA)) < 0.02);
+    }
+
+    #[test]
+    fn latest_follows_the_newest_while_items_are_added() {
+        let chooser = Chooser::new(Distribution::Latest, ITEMS, YCSB_THETA);
+        let mut random = Rng::with_seed(7);
+        let mut counts = vec![0; ITEMS as usize];
+        for draw in 0..DRAWS {
+            // An item is added for every hundred reads.
+            let items = ITEMS + draw / 100;
+            let age = items - 1 - chooser.draw_of(items, &mut random);
+            counts[age as usize] += 1;
+        }
+        assert!(distance(&counts, &law(YCSB_THETA)) < 0.02);
+    }
+
+    #[test]
+    fn scrambled_gives_the_same_shares_to_other_items() {
+        let mut scrambled = counts(Distribution::Scrambled, YCSB_THETA);
+        // Where the popular ranks go, their shares arrive, those of ranks that meet there added.
+        let mut expected = vec![0.0; ITEMS as usize];
+        for (rank, share) in (0..).zip(law(YCSB_THETA)) {
+            expected[(scramble(rank) % ITEMS) as usize] += share;
+        }
+        let distance = distance(&scrambled, &expected);
+        assert!(distance < 0.02, "{distance}");
+        assert_ne!(
+            scramble(0) % ITEMS,
+            0,
             "the most popular item is not the first"
         );
-        assert!(top as f64 > DRAWS as f64 / 10.0);
+        scrambled.sort_unstable();
+        assert!(scrambled[ITEMS as usize - 1] as f64 > DRAWS as f64 / 10.0);
     }
 
     #[test]
     fn uniform_is_flat() {
         let mean = DRAWS / ITEMS;
         assert!(
-            counts(Distribution::Uniform)
+            counts(Distribution::Uniform, YCSB_THETA)
                 .iter()
                 .all(|count| count.abs_diff(mean) < mean / 3)
         );

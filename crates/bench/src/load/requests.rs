@@ -66,6 +66,23 @@ impl Requests {
         }
     }
 
+    /// Columns of an item; a plain value is one.
+    pub(super) fn columns(&self) -> usize {
+        self.workload.columns.unwrap_or(1)
+    }
+
+    /// Whether items have columns.
+    pub(super) fn has_rows(&self) -> bool {
+        self.workload.columns.is_some()
+    }
+
+    /// The key of an item.
+    pub(super) fn key_of(&self, item: u64) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.workload.naming.write(item, &mut key);
+        key
+    }
+
     /// Ranges are asked for by the script of this name.
     pub(super) fn set_script(&mut self, name: &[u8]) {
         self.script = name.to_vec();
@@ -177,7 +194,7 @@ impl Requests {
             }
             (Step::Read { .. }, Value::Bulk(_)) => !rows,
             (Step::Read { .. }, Value::Array(items)) => {
-                rows && (items.len() == self.row.len() || (!known && items.is_empty()))
+                rows && (items.len() == self.row.len() || (!known && items.len() < self.row.len()))
             }
             (Step::Read { .. }, reply) => !rows && !known && reply.is_null(),
             (Step::Scan { keys, .. }, Value::Array(parts)) => match parts.as_slice() {

@@ -12,7 +12,10 @@ use pando_protocol::resp::Value;
 use super::client::Client;
 use super::requests::{RANGE_SCRIPT, Requests};
 use super::{LoadError, Options, Ranges, latencies};
-use crate::workload::{Step, Stream};
+use crate::workload::{Step, Stream, column_name};
+
+/// Bytes of a value that tell which write it is from; all of them where it is shorter.
+const SERIAL_BYTES: usize = 8;
 
 /// Keys that one pipeline of [`fill`] writes.
 const FILL_BATCH: u64 = 512;
@@ -24,9 +27,12 @@ pub(super) struct Pending {
     step: Step,
     /// Replies that are still to come.
     replies: usize,
-    /// What a GET must answer, when this run has written the key.
-    expected: Option<u64>,
+    /// What the model says of the item before the step; empty where nothing is verified.
+    expected: Row,
 }
+
+/// An item's columns, a plain value being one: the serial of what this run has last written there.
+type Row = Vec<Option<u64>>;
 
 /// One thread's connections and its model of the keys that it owns.
 pub(super) struct Worker {
@@ -45,7 +51,7 @@ pub(super) struct Worker {
     keys: u64,
     /// Whether every key was there before the first step.
     filled: bool,
-    model: HashMap<u64, u64>,
+    model: HashMap<u64, Row>,
     serial: u64,
     interval: Option<Duration>,
 }
@@ -141,24 +147,12 @@ impl Worker {
     /// Appends the next step's requests to a connection's output.
     pub(super) fn send(&mut self, client: usize, due: Instant) {
         let mut step = self.stream.step();
-        let mut expected = None;
+        let mut expected = Row::new();
         if self.verify {
-            match &mut step {
-                Step::Read { item } => {
-                    *item = self.owned(*item, client as u64);
-                    expected = self.model.get(item).copied();
-                }
-                Step::Update { item, .. } => {
-                    *item = self.owned(*item, client as u64);
-                    self.serial += 1;
-                    self.model.insert(*item, self.serial);
-                }
-                _ => {}
-            }
+            expected = self.follow(&mut step, client as u64);
         }
-        if self.value.len() >= 8 {
-            self.value[..8].copy_from_slice(&self.serial.to_le_bytes());
-        }
+        let shown = self.value.len().min(SERIAL_BYTES);
+        self.value[..shown].copy_from_slice(&self.serial.to_le_bytes()[..shown]);
         let replies = self
             .requests
             .push(&mut self.clients[client], step, &self.value);
@@ -180,11 +174,41 @@ impl Worker {
         let front = self.pending[client].front_mut().expect("a reply answers");
         if front.replies > 1 {
             front.replies -= 1;
-            return Ok(());
+            let Step::ReadModifyWrite { item, .. } = front.step else {
+                return Ok(());
+            };
+            let expected = std::mem::take(&mut front.expected);
+            return self.check(Step::Read { item }, &expected, reply);
         }
         let request = self.pending[client].pop_front().expect("it is the front");
         latency.saturating_record(request.due.elapsed().as_micros() as u64);
-        self.check(&request, reply)
+        self.check(request.step, &request.expected, reply)
+    }
+
+    /// Gives the step an item that its connection owns and notes what it writes; what the model
+    /// says of the item before. What is inserted is nobody's, and not read again.
+    fn follow(&mut self, step: &mut Step, client: u64) -> Row {
+        let owner = self.first_owner + client;
+        let (owners, keys) = (self.owners, self.keys);
+        let (Step::Read { item }
+        | Step::Update { item, .. }
+        | Step::Scan { item, .. }
+        | Step::ReadModifyWrite { item, .. }) = step
+        else {
+            return Row::new();
+        };
+        *item = owned(*item, owner, owners, keys);
+        let columns = self.requests.columns();
+        let row = self
+            .model
+            .entry(*item)
+            .or_insert_with(|| vec![None; columns]);
+        let before = row.clone();
+        if let Step::Update { column, .. } | Step::ReadModifyWrite { column, .. } = step {
+            self.serial += 1;
+            row[*column] = Some(self.serial);
+        }
+        before
     }
 
     /// The error for a server that owes replies and does not send them.
@@ -195,40 +219,119 @@ impl Worker {
         }
     }
 
-    /// The item of the connection's residue class that is nearest to `item`. An item is used by one
-    /// connection only, whose requests the server answers in order: the model is exact.
-    fn owned(&self, item: u64, client: u64) -> u64 {
-        let owner = self.first_owner + client;
-        let owned = item / self.owners * self.owners + owner;
-        if owned < self.keys { owned } else { owner }
-    }
-
     /// Whether the reply is what the model says; without `--verify`, whether it can be right.
-    fn check(&self, request: &Pending, reply: &Value) -> Result<(), LoadError> {
-        let known = match request.step {
+    fn check(&self, step: Step, expected: &Row, reply: &Value) -> Result<(), LoadError> {
+        let written = expected.iter().any(Option::is_some);
+        let known = match step {
             // Others may be about to insert what this thread reads.
-            Step::Read { item } => (self.filled && item < self.keys) || request.expected.is_some(),
+            Step::Read { item } => {
+                (self.filled && item < self.keys) || (written && !self.requests.has_rows())
+            }
             Step::Scan { item, .. } => self.filled && item < self.keys,
             _ => true,
         };
-        let written = match (request.expected, reply) {
-            // What an earlier run has written is not known.
-            (Some(serial), Value::Bulk(bytes)) => bytes.starts_with(&serial.to_le_bytes()),
-            _ => true,
-        };
-        if written && self.requests.fits(request.step, reply, known) {
+        if !self.requests.fits(step, reply, known) {
+            return Err(self.wrong(step, reply, "a reply of the command's shape".into()));
+        }
+        let value_bytes = self.value.len();
+        match (step, reply) {
+            (Step::Read { .. }, Value::Bulk(value)) => self.compare(
+                step,
+                reply,
+                is_written(value, expected.first(), value_bytes),
+            ),
+            (Step::Read { .. }, Value::Array(row)) if written => {
+                self.compare(step, reply, row_is(row, expected, value_bytes))
+            }
+            (Step::Scan { item, .. }, Value::Array(parts)) if self.verify => {
+                let Some(Value::Array(found)) = parts.get(1) else {
+                    return Ok(());
+                };
+                let start = self.requests.key_of(item);
+                let begins = matches!(found.first(), Some(Value::Bulk(key)) if *key == start);
+                let right = (begins || !known) && range_is(found, &start, expected, value_bytes);
+                self.compare(step, reply, right)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn compare(&self, step: Step, reply: &Value, right: bool) -> Result<(), LoadError> {
+        if right {
             return Ok(());
         }
-        Err(LoadError::WrongReply {
-            server: self.server,
-            request: format!("{:?}", request.step),
-            got: format!("{reply:?}").chars().take(200).collect(),
-            expected: match request.expected {
-                Some(serial) => format!("the value of write {serial}"),
-                None => "a reply of the command's shape".into(),
-            },
-        })
+        Err(self.wrong(step, reply, "what this connection has written".into()))
     }
+
+    fn wrong(&self, step: Step, reply: &Value, expected: String) -> LoadError {
+        LoadError::WrongReply {
+            server: self.server,
+            request: format!("{step:?}"),
+            got: format!("{reply:?}").chars().take(200).collect(),
+            expected,
+        }
+    }
+}
+
+/// The item of the owner's residue class that is nearest to `item`. An item is used by one
+/// connection only, whose requests the server answers in order: the model is exact.
+fn owned(item: u64, owner: u64, owners: u64, keys: u64) -> u64 {
+    let owned = item / owners * owners + owner;
+    if owned < keys { owned } else { owner }
+}
+
+/// Whether a value is the one that this run has last written; what an earlier run has written is
+/// not known.
+fn is_written(value: &[u8], expected: Option<&Option<u64>>, value_bytes: usize) -> bool {
+    let Some(Some(serial)) = expected else {
+        return true;
+    };
+    let shown = value_bytes.min(SERIAL_BYTES);
+    value.len() == value_bytes && value[..shown] == serial.to_le_bytes()[..shown]
+}
+
+/// Whether names and values hold every column that this run has written.
+fn row_is(row: &[Value], expected: &Row, value_bytes: usize) -> bool {
+    let mut name = Vec::new();
+    let mut columns = (0..).zip(expected);
+    columns.all(|(column, serial)| {
+        column_name(column, &mut name);
+        let mut pairs = row.chunks_exact(2);
+        let found = pairs.find(|pair| matches!(&pair[0], Value::Bulk(it) if *it == name));
+        match found.map(|pair| &pair[1]) {
+            Some(Value::Bulk(value)) => is_written(value, Some(serial), value_bytes),
+            _ => serial.is_none(),
+        }
+    })
+}
+
+/// Whether the keys of a range ascend from `start` on, and the row at `start` is the expected one.
+fn range_is(found: &[Value], start: &[u8], expected: &Row, value_bytes: usize) -> bool {
+    let mut before: Option<&[u8]> = None;
+    for pair in found.chunks(2) {
+        let [Value::Bulk(key), row] = pair else {
+            return false;
+        };
+        if key.as_slice() < start || before.is_some_and(|before| key.as_slice() <= before) {
+            return false;
+        }
+        before = Some(key);
+        let right = match row {
+            _ if key != start => true,
+            // One column was asked for: the first.
+            Value::Bulk(value) => is_written(value, expected.first(), value_bytes),
+            Value::Array(only) if only.len() == 1 => match &only[0] {
+                Value::Bulk(value) => is_written(value, expected.first(), value_bytes),
+                _ => false,
+            },
+            Value::Array(row) => row_is(row, expected, value_bytes),
+            _ => false,
+        };
+        if !right {
+            return false;
+        }
+    }
+    true
 }
 
 /// Makes the server know the script for ranges; its name there.

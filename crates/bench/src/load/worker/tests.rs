@@ -39,6 +39,9 @@ fn options(server: SocketAddr, more: &[&str]) -> Options {
 struct Fault {
     /// Every so manieth read gets a wrong value.
     lie: Option<u64>,
+    /// Every so manieth read gets a reply of the right shape in which one thing is wrong: a byte of
+    /// a column, or the order of two keys.
+    twist: Option<u64>,
     /// The read of this number is answered after so long, and all that follow it.
     stall: Option<(u64, Duration)>,
 }
@@ -104,7 +107,8 @@ fn execute(
         return reply.integer(1);
     }
     let number = reads.fetch_add(1, Ordering::Relaxed) + 1;
-    let lies = fault.lie.is_some_and(|every| number.is_multiple_of(every));
+    let strikes = |every: Option<u64>| every.is_some_and(|every| number.is_multiple_of(every));
+    let (lies, twists) = (strikes(fault.lie), strikes(fault.twist));
     if let Some((at, time)) = fault.stall
         && number == at
     {
@@ -126,7 +130,7 @@ fn execute(
         reply.array(2 * row.len().saturating_sub(skipped));
         for (name, value) in row.iter().skip(skipped) {
             reply.bulk(name);
-            reply.bulk(value);
+            reply.bulk(twisted(value, twists));
         }
     } else {
         let limit: usize = std::str::from_utf8(request.arg(4))
@@ -134,15 +138,33 @@ fn execute(
             .parse()
             .unwrap();
         let found = rows.range(request.arg(1)[1..].to_vec()..);
-        let keys: Vec<_> = found.take(limit).map(|(key, _)| key.clone()).collect();
+        let mut found: Vec<_> = found.take(limit).collect();
+        if twists {
+            found.reverse();
+        }
         reply.array(2);
         reply.null();
-        reply.array(if lies { 0 } else { 2 * keys.len() });
-        for key in keys.iter().filter(|_| !lies) {
+        reply.array(if lies { 0 } else { 2 * found.len() });
+        for (key, row) in found.iter().filter(|_| !lies) {
             reply.bulk(key);
-            reply.bulk(b"columns");
+            if request.len() > 5 {
+                reply.array(1);
+                reply.bulk(&row[request.arg(7)]);
+                continue;
+            }
+            reply.array(2 * row.len());
+            for (name, value) in *row {
+                reply.bulk(name);
+                reply.bulk(value);
+            }
         }
     }
+}
+
+fn twisted(value: &[u8], twists: bool) -> Vec<u8> {
+    let mut value = value.to_vec();
+    value[0] ^= u8::from(twists);
+    value
 }
 
 fn liar(every: u64) -> SocketAddr {
@@ -222,6 +244,62 @@ fn a_row_that_lacks_a_column_and_an_empty_range_are_found() {
     }
 }
 
+/// The same with every reply checked against the model.
+fn verify_workload(server: SocketAddr, name: WorkloadName) -> Result<u64, LoadError> {
+    let name = name.name();
+    let more = ["--workload", &name, "--fill", "--verify", "--pipeline", "4"];
+    let options = options(server, &more);
+    fill(&options, server)?;
+    run_requests(&mut worker(&options, server)?, 600)
+}
+
+#[test]
+fn right_rows_and_ranges_pass_the_verification() {
+    for name in WorkloadName::value_variants() {
+        let result = verify_workload(honest(), *name);
+        result.unwrap_or_else(|error| panic!("{}: {error}", name.name()));
+    }
+}
+
+#[test]
+fn a_changed_column_and_a_range_out_of_order_are_found() {
+    let twist = || {
+        serve(Fault {
+            twist: Some(20),
+            ..Fault::default()
+        })
+    };
+    for name in [
+        WorkloadName::MycsbA,
+        WorkloadName::YcsbF,
+        WorkloadName::MycsbE,
+        WorkloadName::YcsbE,
+    ] {
+        let result = verify_workload(twist(), name);
+        assert!(
+            matches!(result, Err(LoadError::WrongReply { .. })),
+            "{}: {result:?}",
+            name.name()
+        );
+        // The shape is right: only the model can tell.
+        run_workload(twist(), name).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_hangs_up_is_named() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // What was sent is read, so that the end is an end and no reset.
+            let _ = stream.unwrap().read(&mut [0; 4096]);
+        }
+    });
+    let error = run(address, &[]).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+}
+
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let latency = run(honest(), &["--rate", "1000"]).unwrap();
@@ -257,6 +335,32 @@ fn latencies_have_three_digits() {
 }
 
 #[test]
+fn histograms_are_accurate_from_a_microsecond_to_an_hour_and_add_up() {
+    let (mut one, mut other) = (latencies().unwrap(), latencies().unwrap());
+    let mut exact = Vec::new();
+    // Thirty values in each power of two, so that no scale is left out.
+    for power in 0..31 {
+        for part in 0..30_u64 {
+            let micros = (1_u64 << power) + ((1_u64 << power) * part) / 30;
+            let histogram = if part % 2 == 0 { &mut one } else { &mut other };
+            histogram.record(micros).unwrap();
+            exact.push(micros);
+        }
+    }
+    one.add(&other).unwrap();
+    assert_eq!(one.len() as usize, exact.len());
+    for (index, micros) in exact.iter().enumerate() {
+        let quantile = (index as f64 + 0.5) / exact.len() as f64;
+        let got = one.value_at_quantile(quantile) as f64;
+        let error = (got / *micros as f64 - 1.0).abs();
+        assert!(error <= 0.001, "{got} for {micros} µs at {quantile}");
+    }
+    // Beyond an hour is an hour, not an error.
+    one.saturating_record(u64::MAX);
+    assert!(one.max() >= 3_600_000_000);
+}
+
+#[test]
 fn a_rate_must_be_a_rate() {
     for rate in ["0", "-5", "NaN", "inf"] {
         let options = options(honest(), &[&format!("--rate={rate}")]);
@@ -273,21 +377,30 @@ fn a_dead_server_is_named() {
     assert!(error.contains(&address.to_string()), "{error}");
 }
 
-/// A memcached of two commands, one connection after the other.
-fn serve_memcached() -> SocketAddr {
+/// A memcached of two commands; every so manieth read gets a wrong value.
+fn serve_memcached(lie: Option<u64>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let map: Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>> = Arc::default();
+    let reads = Arc::new(AtomicU64::new(0));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (stream, map) = (stream.unwrap(), Arc::clone(&map));
-            thread::spawn(move || answer_memcached(stream, &map));
+            let (stream, map, reads) = (stream.unwrap(), Arc::clone(&map), Arc::clone(&reads));
+            let lies = move || {
+                let number = reads.fetch_add(1, Ordering::Relaxed) + 1;
+                lie.is_some_and(|every| number.is_multiple_of(every))
+            };
+            thread::spawn(move || answer_memcached(stream, &map, lies));
         }
     });
     address
 }
 
-fn answer_memcached(stream: std::net::TcpStream, map: &Mutex<BTreeMap<Vec<u8>, Vec<u8>>>) {
+fn answer_memcached(
+    stream: std::net::TcpStream,
+    map: &Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    lies: impl Fn() -> bool,
+) {
     use std::io::{BufRead, BufReader};
     // A reply per write would wait for the client's delayed acknowledgements.
     stream.set_nodelay(true).unwrap();
@@ -306,7 +419,8 @@ fn answer_memcached(stream: std::net::TcpStream, map: &Mutex<BTreeMap<Vec<u8>, V
             match map.lock().unwrap().get(words[1].as_bytes()) {
                 Some(value) => {
                     let head = format!("VA {}\r\n", value.len());
-                    [head.as_bytes(), value, b"\r\n"].concat()
+                    let value = twisted(value, lies());
+                    [head.as_bytes(), &value, b"\r\n"].concat()
                 }
                 None => b"EN\r\n".to_vec(),
             }
@@ -321,9 +435,21 @@ fn answer_memcached(stream: std::net::TcpStream, map: &Mutex<BTreeMap<Vec<u8>, V
 #[test]
 fn memcached_servers_are_driven_and_verified() {
     let more = ["--protocol", "memcached", "--verify", "--pipeline", "4"];
-    let server = serve_memcached();
+    let server = serve_memcached(None);
     let options = options(server, &more);
     run_requests(&mut worker(&options, server).unwrap(), 100).unwrap();
+}
+
+#[test]
+fn a_wrong_reply_planted_in_memcached_is_found() {
+    let more = ["--protocol", "memcached", "--verify", "--pipeline", "4"];
+    let server = serve_memcached(Some(50));
+    let options = options(server, &more);
+    let result = run_requests(&mut worker(&options, server).unwrap(), 1000);
+    assert!(
+        matches!(result, Err(LoadError::WrongReply { .. })),
+        "{result:?}"
+    );
 }
 
 #[test]
