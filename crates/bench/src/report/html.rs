@@ -5,14 +5,11 @@ use std::fmt::Write;
 use super::machine::Machine;
 use super::model::{Chart, Panel, Question, Shape, Sizes};
 use super::samples::Samples;
-use super::svg::{bars, lines, short};
-use super::table::{Table, standing};
+use super::svg::{axis, bars, lines, short, strip};
+use super::table::{Place, Standing, Table, Verdict, of_question};
 
 /// The page's style; one rule per series.
 const STYLE: &str = include_str!("style.css");
-
-/// Differences below this are said to be none.
-const EVEN: f64 = 0.05;
 
 /// Text as HTML shows it.
 pub(super) fn escape(text: &str) -> String {
@@ -29,7 +26,7 @@ pub(super) fn escape(text: &str) -> String {
     html
 }
 
-/// The whole page.
+/// The whole page: the answer, the machine, then a section per question.
 pub(super) fn page(
     questions: &[Question],
     samples: &Samples,
@@ -40,10 +37,24 @@ pub(super) fn page(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>Pando: measurements</title><style>{STYLE}</style></head><body><main>\
-         <h1>Pando: measurements</h1>\
+         <h1>Pando: measurements</h1>",
+    );
+    html.push_str(&summary(questions, samples));
+    html.push_str(&facts(samples, machine, sizes));
+    for question in questions {
+        section(&mut html, question, samples);
+    }
+    html.push_str("</main></body></html>\n");
+    html
+}
+
+/// How figures are made, on which machine, of which versions.
+fn facts(samples: &Samples, machine: &Machine, sizes: &Sizes) -> String {
+    let mut html = format!(
+        "<details class=\"facts\"><summary>Method, machine, versions</summary>\
          <p>Every figure is the median of {} measurements in which all sides took turns, each in a \
-         fresh process; the thin lines and the brackets are least and most. Ratios are made \
-         round by round.</p><dl class=\"machine\">",
+         fresh process; thin lines and brackets are least and most. Ratios are made round by \
+         round.</p><dl class=\"machine\">",
         sizes.repeats
     );
     let taken = ("measured in", clock(samples.seconds.values().sum::<f64>()));
@@ -55,82 +66,114 @@ pub(super) fn page(
             escape(value)
         );
     }
-    html.push_str("</dl><nav><ul>");
-    for question in questions {
-        let _ = write!(
-            html,
-            "<li><a href=\"#{}\">{}</a></li>",
-            question.id,
-            escape(question.title)
-        );
-    }
-    html.push_str("</ul></nav>");
-    html.push_str(&summary(questions, samples));
-    for question in questions {
-        section(&mut html, question, samples);
-    }
-    html.push_str("</main></body></html>\n");
+    html.push_str("</dl></details>");
     html
 }
 
-/// Where we lose and where we win, before everything else.
+/// Places that a list shows before it is opened.
+const SHOWN: usize = 8;
+
+/// Who is faster on the same work, before everything else.
 fn summary(questions: &[Question], samples: &Samples) -> String {
-    let (mut losses, mut wins) = (Vec::new(), Vec::new());
+    let (mut rows, mut all) = (String::new(), Vec::new());
     for question in questions {
-        if !question
-            .series()
-            .first()
-            .is_some_and(|name| name.starts_with("pando"))
-        {
-            continue;
-        }
-        for panel in &question.panels {
-            let table = Table::new(question, panel, samples);
-            for (ratio, other, place) in standing(question, panel, &table, samples) {
-                let text = format!(
-                    "<a href=\"#{}\">{}</a>: {}{}, {} of {}",
-                    question.id,
-                    escape(question.title),
-                    escape(&panel.title),
-                    if table.places.len() > 1 {
-                        format!(" at {}", escape(place))
-                    } else {
-                        String::new()
-                    },
-                    times(ratio),
-                    escape(other)
-                );
-                if ratio < 1.0 - EVEN {
-                    losses.push((ratio, text));
-                } else if ratio > 1.0 + EVEN {
-                    wins.push((ratio, text));
-                }
-            }
-        }
+        let own = of_question(question, samples);
+        rows.push_str(&row(question, &own));
+        all.extend(own.into_iter().map(|place| (question, place)));
     }
-    losses.sort_by(|a, b| a.0.total_cmp(&b.0));
-    wins.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let list = |items: &[(f64, String)]| {
-        let items: Vec<_> = items
+    let list = |verdict: Verdict| {
+        let mut found: Vec<_> = all
             .iter()
-            .map(|(_, text)| format!("<li>{text}</li>"))
+            .filter(|(_, place)| place.standing.verdict() == verdict)
             .collect();
-        format!("<ul class=\"standing\">{}</ul>", items.concat())
+        found.sort_by(|(_, a), (_, b)| a.standing.ratio.total_cmp(&b.standing.ratio));
+        if verdict == Verdict::Ahead {
+            found.reverse();
+        }
+        found
+    };
+    let (behind, ahead) = (list(Verdict::Behind), list(Verdict::Ahead));
+    format!(
+        "<section id=\"summary\"><p class=\"answer\">On the same work Pando is \
+         <b class=\"ahead\">ahead at {}</b> of {} places, <b class=\"behind\">behind at {}</b>, even \
+         at {}.</p><p class=\"method\">A place is one figure of one workload, beside the best of \
+         those who do the same work: a tree beside trees, a hash table beside hash tables, a server \
+         beside the one that speaks its protocol. Even is a difference below 5 %; a dot is a \
+         place.</p><div class=\"standings\">{}{rows}</div><div class=\"lists\"><div>\
+         <h3 class=\"behind\">Behind, the worst first</h3>{}</div><div>\
+         <h3 class=\"ahead\">Ahead, the best first</h3>{}</div></div></section>",
+        ahead.len(),
+        all.len(),
+        behind.len(),
+        all.len() - ahead.len() - behind.len(),
+        axis(),
+        listed(&behind),
+        listed(&ahead)
+    )
+}
+
+/// A question's name, its places ahead and behind, and a dot for each place.
+fn row(question: &Question, places: &[Place<'_>]) -> String {
+    let count = |verdict| {
+        let same = |place: &&Place<'_>| place.standing.verdict() == verdict;
+        places.iter().filter(same).count()
+    };
+    let (ahead, behind) = (count(Verdict::Ahead), count(Verdict::Behind));
+    let counts = if places.is_empty() {
+        "no peer: beside the paper".to_owned()
+    } else {
+        let part = |count: usize, name: &str| match count {
+            0 => String::new(),
+            count => format!("<b class=\"{name}\">{count} {name}</b> "),
+        };
+        let even = places.len() - ahead - behind;
+        [
+            part(ahead, "ahead"),
+            part(behind, "behind"),
+            part(even, "even"),
+        ]
+        .concat()
     };
     format!(
-        "<section id=\"summary\"><h2>Beside the best other</h2>\
-         <p>Pando's ratio to the fastest other at each place, above 1 is better; {} places ahead, \
-         {} behind, differences below {:.0} % left out.</p>\
-         <details open><summary>Behind ({})</summary>{}</details>\
-         <details><summary>Ahead ({})</summary>{}</details></section>",
-        wins.len(),
-        losses.len(),
-        EVEN * 100.0,
-        losses.len(),
-        list(&losses),
-        wins.len(),
-        list(&wins)
+        "<a href=\"#{}\">{}</a><span>{counts}</span>{}",
+        question.id,
+        escape(question.title),
+        strip(places)
     )
+}
+
+fn listed(places: &[&(&Question, Place<'_>)]) -> String {
+    let items: Vec<_> = places
+        .iter()
+        .map(|(question, place)| {
+            let Standing {
+                ratio, ours, other, ..
+            } = place.standing;
+            format!(
+                "<li><b>{}</b> {}: <a href=\"#{}\">{}</a>, {} beside {}</li>",
+                times(ratio),
+                escape(&place.what),
+                question.id,
+                escape(question.title),
+                escape(ours),
+                escape(other)
+            )
+        })
+        .collect();
+    if items.is_empty() {
+        return "<p class=\"empty\">Nowhere.</p>".into();
+    }
+    let (first, rest) = items.split_at(SHOWN.min(items.len()));
+    let rest = if rest.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "<details><summary>{} more</summary><ul>{}</ul></details>",
+            rest.len(),
+            rest.concat()
+        )
+    };
+    format!("<ul>{}</ul>{rest}", first.concat())
 }
 
 /// Minutes and seconds.

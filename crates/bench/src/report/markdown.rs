@@ -8,7 +8,7 @@ use super::model::{Panel, Question, Sizes};
 use super::questions::redis;
 use super::samples::Samples;
 use super::svg::short;
-use super::table::{Table, standing};
+use super::table::{Place, Table, Verdict, of_question};
 use crate::figures::Spread;
 
 /// Text for a marked place of a document.
@@ -117,39 +117,65 @@ fn table_of(question: &Question, panel: &Panel, samples: &Samples) -> String {
     text
 }
 
-/// One line per place: ours, the best other, the ratio.
+/// One line per question, then one per place where we are behind.
 fn beside_others(questions: &[Question], samples: &Samples) -> String {
     let mut text = String::from(
-        "\nThe ratio is made round by round, above 1 is better:\n\n\
-         | question | what | unit | Pando | best other | its figure | ratio |\n\
-         |---|---|---|---|---|---|---|\n",
+        "\nPlaces (one figure of one workload each) ahead of, even with (within 5 %) and behind the \
+         best of those\nwho do the same work: trees beside trees, hash tables beside hash tables, \
+         servers beside the one\nthat speaks their protocol. Ratios are made round by round, above \
+         1 is better:\n\n\
+         | question | ahead | even | behind | ratio: median (least–most) |\n|---|---|---|---|---|\n",
     );
+    let mut behind: Vec<(&str, Place<'_>)> = Vec::new();
     for question in questions {
-        for panel in &question.panels {
-            let table = Table::new(question, panel, samples);
-            let value = |series: &str, place: &str| {
-                let row = table.series.iter().position(|name| *name == series)?;
-                let column = table.places.iter().position(|name| *name == place)?;
-                table.values[row][column]
-            };
-            for (ratio, other, place) in standing(question, panel, &table, samples) {
-                let ours = table.series.first().and_then(|first| value(first, place));
-                let what = if table.places.len() > 1 {
-                    format!("{}: {place}", panel.title)
-                } else {
-                    panel.title.clone()
-                };
-                let _ = writeln!(
-                    text,
-                    "| `{}` | {what} | {} | {} | {other} | {} | {} |",
-                    question.id,
-                    panel.unit,
-                    cell(ours.as_ref()),
-                    cell(value(other, place).as_ref()),
-                    times(ratio)
-                );
-            }
+        let places = of_question(question, samples);
+        if places.is_empty() {
+            continue;
         }
+        let ratios = Spread::of(places.iter().map(|place| place.standing.ratio));
+        let count = |verdict| {
+            let same = |place: &&Place<'_>| place.standing.verdict() == verdict;
+            places.iter().filter(same).count()
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} |",
+            question.id,
+            count(Verdict::Ahead),
+            count(Verdict::Even),
+            count(Verdict::Behind),
+            cell(Some(&ratios))
+        );
+        let lost = places.into_iter();
+        let lost = lost.filter(|place| place.standing.verdict() == Verdict::Behind);
+        behind.extend(lost.map(|place| (question.id, place)));
+    }
+    if behind.is_empty() {
+        return text;
+    }
+    behind.sort_by(|(_, a), (_, b)| a.standing.ratio.total_cmp(&b.standing.ratio));
+    text.push_str(
+        "\nWhere we lose, the worst first:\n\n\
+         | question | what | unit | ours | its figure | best other | its figure | ratio |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for (id, place) in behind {
+        let Place {
+            standing,
+            panel,
+            what,
+            values: [ours, other],
+        } = place;
+        let _ = writeln!(
+            text,
+            "| `{id}` | {what} | {} | {} | {} | {} | {} | {} |",
+            panel.unit,
+            standing.ours,
+            cell(ours.as_ref()),
+            standing.other,
+            cell(other.as_ref()),
+            times(standing.ratio)
+        );
     }
     text
 }
@@ -199,11 +225,28 @@ fn beside_redis(
     if !questions.iter().any(|question| question.id == redis::ID) {
         return String::new();
     }
-    for place in redis::PLACES {
-        let name = |figure, series| [redis::ID, figure, series, place];
-        let cpu = |series| samples.spread(name(redis::CPU, series));
-        let rate = samples.ratio(name(redis::RATE, "pando"), name(redis::RATE, "redis"));
-        if let (Some(ours), Some(theirs), Some(rate)) = (cpu("pando"), cpu("redis"), rate) {
+    let name = |figure, series, place| [redis::ID, figure, series, place];
+    let cpu = |place| {
+        samples.ratio(
+            name(redis::CPU, "pando", place),
+            name(redis::CPU, "redis", place),
+        )
+    };
+    // Of the requests one at a time the one that does worse.
+    let [get, set, one_get, one_set] = redis::PLACES;
+    let dearer = |place| cpu(place).map_or(0.0, |ratio| ratio.median);
+    let one = if dearer(one_set) > dearer(one_get) {
+        one_set
+    } else {
+        one_get
+    };
+    for place in [get, set, one] {
+        let seconds = |series| samples.spread(name(redis::CPU, series, place));
+        let rate = samples.ratio(
+            name(redis::RATE, "pando", place),
+            name(redis::RATE, "redis", place),
+        );
+        if let (Some(ours), Some(theirs), Some(rate)) = (seconds("pando"), seconds("redis"), rate) {
             let _ = writeln!(
                 text,
                 "| {place} | {:.2} s | {:.2} s | {:.2} times the rate |",
@@ -218,7 +261,8 @@ fn beside_redis(
     if let (Some(ours), Some(theirs)) = (memory("pando"), memory("redis")) {
         let _ = writeln!(
             text,
-            "| memory, the same keys with 8-byte values | {ours:.0} MB | {theirs:.0} MB | |"
+            "| memory, the same keys with 8-byte values | {ours:.0} MB | {theirs:.0} MB | {:.2} of Redis' |",
+            ours / theirs
         );
     }
     if text.ends_with("|---|\n") {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::html::escape;
 use super::model::Panel;
-use super::table::Table;
+use super::table::{Place, Table, Verdict};
 
 /// The drawing's own units; on a phone they are about one pixel each.
 const WIDTH: f64 = 400.0;
@@ -146,6 +146,86 @@ fn positions(places: &[&str]) -> Vec<f64> {
     }
 }
 
+/// A strip of ratios: half its width is this many doublings.
+const DOUBLINGS: f64 = 3.0;
+const STRIP_WIDTH: f64 = 320.0;
+const STRIP_MARGIN: f64 = 10.0;
+
+/// Where a ratio lies in a strip: 1 in the middle, equal steps for equal factors, what is beyond the
+/// ends at the ends.
+fn strip_x(ratio: f64) -> f64 {
+    let doublings = ratio
+        .max(f64::MIN_POSITIVE)
+        .log2()
+        .clamp(-DOUBLINGS, DOUBLINGS);
+    let half = STRIP_WIDTH / 2.0;
+    half + (half - STRIP_MARGIN) * doublings / DOUBLINGS
+}
+
+/// The heading of strips: their scale.
+pub(super) fn axis() -> String {
+    let mut svg = format!(
+        "<span class=\"heading\"></span><span class=\"heading\"></span>\
+         <svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 30\" role=\"img\" \
+         aria-label=\"ratio to the best other\">\
+         <text class=\"behind\" x=\"{STRIP_MARGIN}\" y=\"11\">\u{2190} behind</text>\
+         <text class=\"ahead\" x=\"{:.1}\" y=\"11\" text-anchor=\"end\">ahead \u{2192}</text>",
+        STRIP_WIDTH - STRIP_MARGIN
+    );
+    for (ratio, label) in [
+        (0.125, "1/8"),
+        (0.25, "1/4"),
+        (0.5, "1/2"),
+        (1.0, "same"),
+        (2.0, "2×"),
+        (4.0, "4×"),
+        (8.0, "8×"),
+    ] {
+        let _ = write!(
+            svg,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"26\" text-anchor=\"middle\">{label}</text>",
+            strip_x(ratio)
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// A dot for each place.
+pub(super) fn strip(places: &[Place<'_>]) -> String {
+    let mut svg = format!(
+        "<svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 18\" role=\"img\" \
+         aria-label=\"{} places\">",
+        places.len()
+    );
+    for doublings in -3_i32..=3 {
+        let class = if doublings == 0 { "same" } else { "grid" };
+        let _ = write!(
+            svg,
+            "<line class=\"{class}\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"0\" y2=\"18\"/>",
+            strip_x(2_f64.powi(doublings))
+        );
+    }
+    for Place { standing, what, .. } in places {
+        let class = match standing.verdict() {
+            Verdict::Behind => "behind",
+            Verdict::Even => "even",
+            Verdict::Ahead => "ahead",
+        };
+        let _ = write!(
+            svg,
+            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"9\" r=\"4.5\"><title>{}: {}× of {}</title>\
+             </circle>",
+            strip_x(standing.ratio),
+            escape(what),
+            short(standing.ratio),
+            escape(standing.other)
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
 const BAR: f64 = 11.0;
 const BAR_STEP: f64 = 30.0;
 const GROUP_GAP: f64 = 22.0;
@@ -227,6 +307,17 @@ mod tests {
         ] {
             let got = step(most);
             assert!((got / expected - 1.0).abs() < 1e-9, "{got} for {most}");
+        }
+    }
+
+    #[test]
+    fn a_strip_has_the_same_in_its_middle_and_equal_steps_for_equal_factors() {
+        let middle = STRIP_WIDTH / 2.0;
+        assert!((strip_x(1.0) - middle).abs() < 1e-9);
+        assert!((strip_x(2.0) + strip_x(0.5) - 2.0 * middle).abs() < 1e-9);
+        assert!((strip_x(4.0) - middle - 2.0 * (strip_x(2.0) - middle)).abs() < 1e-9);
+        for beyond in [0.0, 1e9] {
+            assert!((0.0..=STRIP_WIDTH).contains(&strip_x(beyond)));
         }
     }
 

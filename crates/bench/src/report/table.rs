@@ -1,6 +1,7 @@
 //! A panel's values as rows and columns, and who is ahead.
 
 use super::model::{Panel, Point, Question, Shape};
+use super::questions::MEMCACHED_PORT;
 use super::samples::Samples;
 use crate::figures::Spread;
 
@@ -80,43 +81,133 @@ impl<'q> Table<'q> {
     }
 }
 
-/// Whether a series is an engine of this project.
-fn is_ours(series: &str) -> bool {
-    series.starts_with("pando") || series.starts_with("mercury")
+/// Peers that keep keys in order, and those that do not: like is compared with like.
+const TREES: [&str; 6] = [
+    "masstree-crate",
+    "btree-lock",
+    "crossbeam-skiplist",
+    "scc-tree",
+    "redb",
+    "congee",
+];
+const HASH_MAPS: [&str; 4] = ["dashmap", "papaya", "scc-hash", "scc"];
+
+/// Who does the same work as a series of ours: trees for a tree, hash maps for a hash table, the
+/// server that speaks the same protocol for a server. None for a series that is not ours.
+fn rivals(series: &str) -> &'static [&'static str] {
+    match series {
+        "pando-masstree" => &TREES,
+        "pando-mercury" => &HASH_MAPS,
+        "pando" => &["redis"],
+        MEMCACHED_PORT => &["memcached"],
+        _ => &[],
+    }
 }
 
-/// At each place where the first series has a value: its ratio to the best series that is not
-/// ours, that series, and the place. Above 1 is ahead, whichever way the figure goes.
-pub(super) fn standing<'q>(
+/// How one of ours stands at one place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standing<'q> {
+    /// The median of the rounds' ratios; above 1 is ahead, whichever way the figure goes.
+    pub(super) ratio: f64,
+    pub(super) ours: &'q str,
+    /// The best of those who do the same work.
+    pub(super) other: &'q str,
+    pub(super) place: &'q str,
+}
+
+/// Differences below this are said to be none.
+const EVEN: f64 = 0.05;
+
+/// Who is faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Behind,
+    Even,
+    Ahead,
+}
+
+impl Standing<'_> {
+    pub(super) fn verdict(&self) -> Verdict {
+        match self.ratio {
+            ratio if ratio < 1.0 - EVEN => Verdict::Behind,
+            ratio if ratio > 1.0 + EVEN => Verdict::Ahead,
+            _ => Verdict::Even,
+        }
+    }
+}
+
+/// A place of a question, and what is measured there.
+#[derive(Clone, Debug)]
+pub(super) struct Place<'q> {
+    pub(super) standing: Standing<'q>,
+    pub(super) panel: &'q Panel,
+    /// The figure and the place in words.
+    pub(super) what: String,
+    /// Ours and the other's.
+    pub(super) values: [Option<Spread>; 2],
+}
+
+/// What titles say of figures that go the other way.
+const LESS_IS_BETTER: &str = " (less is better)";
+
+/// All places of a question.
+pub(super) fn of_question<'q>(question: &'q Question, samples: &Samples) -> Vec<Place<'q>> {
+    let mut places = Vec::new();
+    for panel in &question.panels {
+        let table = Table::new(question, panel, samples);
+        for standing in standing(question, panel, &table, samples) {
+            // Ratios are above 1 where ours is better, whichever way the figure goes.
+            let title = panel.title.trim_end_matches(LESS_IS_BETTER);
+            let what = match (table.places.len(), question.place) {
+                (1, _) => title.to_owned(),
+                (_, "") => format!("{title}, {}", standing.place),
+                (_, unit) => format!("{title}, {} {unit}", standing.place),
+            };
+            let value = |series| samples.spread(panel.name(question, series, standing.place));
+            places.push(Place {
+                standing,
+                panel,
+                what,
+                values: [value(standing.ours), value(standing.other)],
+            });
+        }
+    }
+    places
+}
+
+/// How ours stand at each place where they and a rival have a value.
+fn standing<'q>(
     question: &'q Question,
     panel: &'q Panel,
     table: &Table<'q>,
     samples: &Samples,
-) -> Vec<(f64, &'q str, &'q str)> {
+) -> Vec<Standing<'q>> {
     let mut standing = Vec::new();
-    // A peer is no measure of ours where ours was not measured.
-    let first = table.series.first().filter(|first| is_ours(first));
-    let Some(first) = first else {
-        return standing;
-    };
     for place in &table.places {
         let name = |series| panel.name(question, series, place);
-        let best = table.series[1..]
-            .iter()
-            .filter(|other| !is_ours(other))
-            .filter_map(|other| {
-                // A figure too small for the clock that read it is 0: such a round has no ratio,
-                // whichever way the figure goes.
-                let (above, below) = if panel.less_is_better {
-                    (*other, *first)
-                } else {
-                    (*first, *other)
-                };
-                let ratio = samples.ratio(name(above), name(below))?.median;
-                Some((ratio, *other, *place))
-            })
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        standing.extend(best);
+        for ours in &table.series {
+            let rivals = rivals(ours);
+            let others = table.series.iter().filter(|other| rivals.contains(other));
+            let best = others
+                .filter_map(|other| {
+                    // A figure too small for the clock that read it is 0: such a round has no
+                    // ratio, whichever way the figure goes.
+                    let (above, below) = if panel.less_is_better {
+                        (*other, *ours)
+                    } else {
+                        (*ours, *other)
+                    };
+                    let ratio = samples.ratio(name(above), name(below))?.median;
+                    Some(Standing {
+                        ratio,
+                        ours,
+                        other,
+                        place,
+                    })
+                })
+                .min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+            standing.extend(best);
+        }
     }
     standing
 }
@@ -164,34 +255,76 @@ mod tests {
         let panel = &question.panels[0];
         let table = Table::new(&question, panel, &samples);
         let standing = standing(&question, panel, &table, &samples);
-        let own = |(ratio, other, _): (f64, &str, &str)| (ratio, other.to_owned());
+        let own = |one: Standing<'_>| (one.ratio, one.other.to_owned());
         standing.into_iter().map(own).collect()
     }
 
     #[test]
     fn above_1_is_ahead_whichever_way_the_figure_goes() {
-        let values = [("pando", 2.0), ("a", 1.0), ("b", 4.0)];
-        assert_eq!(standing_of(&values, false), [(0.5, "b".into())]);
-        assert_eq!(standing_of(&values, true), [(0.5, "a".into())]);
+        let values = [("pando-masstree", 2.0), ("redb", 1.0), ("btree-lock", 4.0)];
+        assert_eq!(standing_of(&values, false), [(0.5, "btree-lock".into())]);
+        assert_eq!(standing_of(&values, true), [(0.5, "redb".into())]);
+    }
+
+    #[test]
+    fn like_is_compared_with_like() {
+        let values = [
+            ("pando-masstree", 2.0),
+            ("pando-mercury", 8.0),
+            ("mercury-mutexes", 100.0),
+            ("btree-lock", 1.0),
+            ("papaya", 10.0),
+            ("B-tree for 8-byte keys", 100.0),
+        ];
+        let expected = [(2.0, "btree-lock".into()), (0.8, "papaya".into())];
+        assert_eq!(standing_of(&values, false), expected);
+        let values = [
+            ("pando", 3.0),
+            ("redis", 2.0),
+            (MEMCACHED_PORT, 1.0),
+            ("memcached", 2.0),
+        ];
+        let expected = [(1.5, "redis".into()), (0.5, "memcached".into())];
+        assert_eq!(standing_of(&values, false), expected);
     }
 
     #[test]
     fn a_figure_of_0_has_no_ratio_where_it_would_divide() {
         // Less memory than one page, less time than a tick of the clock.
-        assert!(standing_of(&[("pando", 0.0), ("a", 3.0)], true).is_empty());
+        let (ours, dashmap, papaya) = ("pando-mercury", "dashmap", "papaya");
+        assert!(standing_of(&[(ours, 0.0), (dashmap, 3.0)], true).is_empty());
         assert_eq!(
-            standing_of(&[("pando", 3.0), ("a", 0.0), ("b", 6.0)], true),
-            [(0.0, "a".into())]
+            standing_of(&[(ours, 3.0), (dashmap, 0.0), (papaya, 6.0)], true),
+            [(0.0, "dashmap".into())]
         );
-        assert!(standing_of(&[("pando", 3.0), ("a", 0.0)], false).is_empty());
-        assert!(standing_of(&[("pando", 0.0), ("a", 0.0)], true).is_empty());
+        assert!(standing_of(&[(ours, 3.0), (dashmap, 0.0)], false).is_empty());
+        assert!(standing_of(&[(ours, 0.0), (dashmap, 0.0)], true).is_empty());
     }
 
     #[test]
     fn peers_alone_have_no_standing() {
         let values = [("pando", f64::NAN), ("redis", 2.0), ("memcached", 1.0)];
         assert!(standing_of(&values, false).is_empty());
-        let values = [("pando", 2.0), ("mercury-mutexes", 1.0)];
-        assert!(standing_of(&values, false).is_empty(), "both are ours");
+    }
+
+    #[test]
+    fn a_twentieth_is_no_difference() {
+        let verdict = |ratio| {
+            let one = Standing {
+                ratio,
+                ours: "pando",
+                other: "redis",
+                place: "p",
+            };
+            one.verdict()
+        };
+        let verdicts = [0.94, 0.96, 1.04, 1.06].map(verdict);
+        let expected = [
+            Verdict::Behind,
+            Verdict::Even,
+            Verdict::Even,
+            Verdict::Ahead,
+        ];
+        assert_eq!(verdicts, expected);
     }
 }

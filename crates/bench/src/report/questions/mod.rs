@@ -31,6 +31,9 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
     ]
 }
 
+/// The series of our server on its memcached port.
+pub(super) const MEMCACHED_PORT: &str = "pando, memcached port";
+
 const PUT: &str = "put, million/s";
 const GET: &str = "get, million/s";
 

@@ -3,7 +3,8 @@
 
 use super::super::model::Peer;
 use super::{
-    Cell, Chart, Comparison, Job, Panel, Question, Shape, Sizes, comparison, here, panel, stated,
+    Cell, Chart, Comparison, Job, MEMCACHED_PORT, Panel, Question, Shape, Sizes, comparison, here,
+    panel, stated,
 };
 
 const RATE: &str = "thousand requests/s";
@@ -66,7 +67,11 @@ fn both(sizes: &Sizes, place: &str, more: &str, ranges: bool) -> Vec<Cell> {
 
 /// Cells of the servers that speak memcached's protocol.
 fn over_memcached(sizes: &Sizes, place: &str, more: &str) -> [Cell; 2] {
-    [(PORT, Peer::PandoMemcached), ("memcached", Peer::Memcached)].map(|(series, peer)| {
+    [
+        (MEMCACHED_PORT, Peer::PandoMemcached),
+        ("memcached", Peer::Memcached),
+    ]
+    .map(|(series, peer)| {
         let more = format!("{more} --protocol memcached");
         cell(sizes, series, peer, place, &more)
     })
@@ -83,7 +88,6 @@ fn over_redis(what: &str, paper: &'static str, place: &str) -> Comparison {
 }
 
 const MULTI: &str = "multi-get of 32";
-const PORT: &str = "pando, memcached port";
 
 /// Ratios to a peer: the paper's (one core for get and put, 16 for rows) and ours.
 fn shape(
@@ -167,14 +171,14 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
                 "get: the memcached port over memcached",
                 "1.19× (1 core)",
                 RATE,
-                (PORT, "get"),
+                (MEMCACHED_PORT, "get"),
                 ("memcached", "get"),
             ),
             comparison(
                 "multi-get of 32: the memcached port over memcached",
                 "not in the paper",
                 RATE,
-                (PORT, MULTI),
+                (MEMCACHED_PORT, MULTI),
                 ("memcached", MULTI),
             ),
             over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
