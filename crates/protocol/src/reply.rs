@@ -106,11 +106,16 @@ impl<'o> Reply<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// An error line, its code included (`ERR syntax error`); line breaks become spaces.
+    /// An error line, its code included (`ERR syntax error`); line breaks become spaces, those at
+    /// the end go, as they do in Redis.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        let breaks = text.iter().rev();
+        let breaks = breaks.take_while(|byte| matches!(byte, b'\r' | b'\n'));
+        let text = &text[..text.len() - breaks.count()];
         self.out.push(b'-');
         let start = self.out.len();
-        self.out.extend_from_slice(text.as_ref());
+        self.out.extend_from_slice(text);
         for byte in &mut self.out[start..] {
             if matches!(byte, b'\r' | b'\n') {
                 *byte = b' ';
@@ -337,6 +342,12 @@ mod tests {
         assert_eq!(
             encode(RespVersion::Resp2, |reply| reply.error("ERR a\r\nb")),
             "-ERR a  b\r\n"
+        );
+        assert_eq!(
+            encode(RespVersion::Resp2, |reply| reply
+                .error("ERR option a \n\r\n")),
+            "-ERR option a \r\n",
+            "breaks at the end are not shown"
         );
     }
 }

@@ -51,6 +51,18 @@ fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) ->
     text
 }
 
+/// What clients may speak to the sockets that are there.
+fn protocols(listening: &Listening) -> &'static str {
+    let redis = !listening.tcp.is_empty() || listening.unix_socket.is_some();
+    let memcached = !(listening.memcached.is_empty() && listening.memcached_udp.is_empty())
+        || listening.memcached_socket.is_some();
+    match (redis, memcached) {
+        (true, true) => "the Redis and memcached protocols",
+        (false, true) => "the memcached protocol",
+        _ => "the Redis protocol",
+    }
+}
+
 /// The banner, ended by a line for programs: `listening` and the addresses, as `kind=address`.
 #[must_use]
 pub fn banner(
@@ -65,11 +77,12 @@ pub fn banner(
         "workers"
     };
     let mut text = format!(
-        "pando {}: an ordered in-memory database that speaks the Redis protocol\n\
+        "pando {}: an ordered in-memory database that speaks {}\n\
          engine {}, {} {workers}, {} databases, at most {} clients\n\
          {}\n\
          listening",
         env!("CARGO_PKG_VERSION"),
+        protocols(listening),
         config.engine.name(),
         config.threads,
         config.databases,

@@ -13,6 +13,7 @@ fn the_banner_says_what_is_promised() {
     let banner = &server.banner;
     for part in [
         concat!("pando ", env!("CARGO_PKG_VERSION")),
+        "speaks the Redis protocol\n",
         "engine reference",
         "2 workers",
         "nothing is kept on disk",
@@ -20,6 +21,11 @@ fn the_banner_says_what_is_promised() {
     ] {
         assert!(banner.contains(part), "{part:?} is missing in {banner}");
     }
+    let both = TestServer::start(&["--memcached-port", "0"]).banner.clone();
+    assert!(
+        both.contains("speaks the Redis and memcached protocols\n"),
+        "{both}"
+    );
 }
 
 #[test]
