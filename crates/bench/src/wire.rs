@@ -168,8 +168,8 @@ impl Cell<'_> {
         let operations = options.operations * if self.pipeline > 1 { 5 } else { 1 };
         let before = server.cpu_time()?;
         let line = format!(
-            "-c {} redis-benchmark -h 127.0.0.1 --csv -p {} -t {} -P {} -c {} -n {operations} -r {} \
-             -d {}",
+            "-c {} redis-benchmark -h 127.0.0.1 --csv -p {} -t {} -P {} -c {} -n {operations} \
+             -r {} -d {}",
             options.client_cpu,
             server.port,
             self.test,

@@ -256,7 +256,7 @@ fn bad_arguments_get_clear_errors() {
             "not a number of seconds",
         ),
         (&["restart"], "required"),
-        (&["restart", "/tmp/none", "--keys", "0"], "1.."),
+        (&["restart", "none", "--keys", "0"], "1.."),
         (&["hitrate", "--memory-mib", "0"], "1.."),
         (&["bars", "--parts", "half"], "single"),
         (

@@ -56,7 +56,13 @@ impl Worker {
             if now >= end + DRAIN {
                 return Err(self.out_of_patience());
             }
-            let until = if due < end { due } else { end + DRAIN };
+            let until = if due < end {
+                due
+            } else if waiting {
+                end + DRAIN
+            } else {
+                end
+            };
             // A request that is overdue waits for room, which a reply makes.
             let sleep = if due <= now && due < end {
                 end.saturating_duration_since(now)

@@ -95,11 +95,11 @@ fn summary(questions: &[Question], samples: &Samples) -> String {
     let (behind, ahead) = (list(Verdict::Behind), list(Verdict::Ahead));
     format!(
         "<section id=\"summary\"><p class=\"answer\">On the same work Pando is \
-         <b class=\"ahead\">ahead at {}</b> of {} places, <b class=\"behind\">behind at {}</b>, even \
-         at {}.</p><p class=\"method\">A place is one figure of one workload, beside the best of \
-         those who do the same work: a tree beside trees, a hash table beside hash tables, a server \
-         beside the one that speaks its protocol. Even is a difference below 5 %; a dot is a \
-         place.</p><div class=\"standings\">{}{rows}</div><div class=\"lists\"><div>\
+         <b class=\"ahead\">ahead at {}</b> of {} places, <b class=\"behind\">behind at {}</b>, \
+         even at {}.</p><p class=\"method\">A place is one figure of one workload, beside the \
+         best of those who do the same work: a tree beside trees, a hash table beside hash \
+         tables, a server beside the one that speaks its protocol. Even is a difference below 5 \
+         %; a dot is a place.</p><div class=\"standings\">{}{rows}</div><div class=\"lists\"><div>\
          <h3 class=\"behind\">Behind, the worst first</h3>{}</div><div>\
          <h3 class=\"ahead\">Ahead, the best first</h3>{}</div></div></section>",
         ahead.len(),
@@ -179,6 +179,9 @@ fn listed(places: &[&(&Question, Place<'_>)]) -> String {
 /// Minutes and seconds.
 fn clock(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
+    if seconds < 60 {
+        return format!("{seconds} s");
+    }
     format!("{} min {:02} s", seconds / 60, seconds % 60)
 }
 
@@ -275,8 +278,13 @@ fn panel_of(question: &Question, panel: &Panel, table: &Table<'_>, samples: &Sam
     html.push_str(&plot(question, panel, table));
     let _ = write!(
         html,
-        "<details><summary>Numbers, {}</summary><div class=\"wide\"><table><thead><tr><th></th>",
-        escape(panel.unit)
+        "<details><summary>Numbers, {}{}</summary><div class=\"wide\"><table><thead><tr><th></th>",
+        escape(panel.unit),
+        if table.series.len() > 1 {
+            format!("; × is the ratio to {}", escape(table.series[0]))
+        } else {
+            String::new()
+        }
     );
     for place in &table.places {
         let _ = write!(html, "<th>{}</th>", escape(place));
@@ -296,11 +304,7 @@ fn panel_of(question: &Question, panel: &Panel, table: &Table<'_>, samples: &Sam
                 })
                 .flatten();
             let ratio = ratio.map_or(String::new(), |ratio| {
-                format!(
-                    "<em>{} of {}</em>",
-                    times(ratio.median),
-                    escape(table.series[0])
-                )
+                format!("<em>{}</em>", times(ratio.median))
             });
             let _ = write!(
                 html,

@@ -120,11 +120,12 @@ fn table_of(question: &Question, panel: &Panel, samples: &Samples) -> String {
 /// One line per question, then one per place where we are behind.
 fn beside_others(questions: &[Question], samples: &Samples) -> String {
     let mut text = String::from(
-        "\nPlaces (one figure of one workload each) ahead of, even with (within 5 %) and behind the \
-         best of those\nwho do the same work: trees beside trees, hash tables beside hash tables, \
-         servers beside the one\nthat speaks their protocol. Ratios are made round by round, above \
-         1 is better:\n\n\
-         | question | ahead | even | behind | ratio: median (least–most) |\n|---|---|---|---|---|\n",
+        "\nPlaces (one figure of one workload each) ahead of, even with (within 5 %) and behind \
+         the best of those\nwho do the same work: trees beside trees, hash tables beside hash \
+         tables, servers beside the one\nthat speaks their protocol. Ratios are made round by \
+         round, above 1 is better:\n\n\
+         | question | ahead | even | behind | ratio: median (least–most) |\n\
+         |---|---|---|---|---|\n",
     );
     let mut behind: Vec<(&str, Place<'_>)> = Vec::new();
     for question in questions {
@@ -261,7 +262,8 @@ fn beside_redis(
     if let (Some(ours), Some(theirs)) = (memory("pando"), memory("redis")) {
         let _ = writeln!(
             text,
-            "| memory, the same keys with 8-byte values | {ours:.0} MB | {theirs:.0} MB | {:.2} of Redis' |",
+            "| memory, the same keys with 8-byte values | {ours:.0} MB | {theirs:.0} MB | {:.2} of \
+             Redis' |",
             ours / theirs
         );
     }

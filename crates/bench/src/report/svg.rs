@@ -5,10 +5,12 @@ use std::fmt::Write;
 use super::html::escape;
 use super::model::Panel;
 use super::table::{Place, Table, Verdict};
+use crate::figures::Spread;
 
-/// The drawing's own units; on a phone they are about one pixel each.
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 250.0;
+/// The drawing's own units; on a phone, and where three stand side by side, they are about one
+/// pixel each.
+const WIDTH: f64 = 330.0;
+const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 24.0;
@@ -22,6 +24,16 @@ pub(super) fn short(value: f64) -> String {
         size if size >= 0.1 => 2,
         _ => 4,
     };
+    format!("{value:.digits$}")
+}
+
+/// A tick's label: as many digits behind the point as its step has, thousands apart.
+fn on_axis(value: f64, step: f64) -> String {
+    if step >= 1000.0 && value > 0.0 {
+        let thousands = value / 1000.0;
+        return format!("{thousands}k");
+    }
+    let digits = (-step.log10().floor()).max(0.0) as usize;
     format!("{value:.digits$}")
 }
 
@@ -60,7 +72,7 @@ pub(super) fn lines(panel: &Panel, place_name: &str, table: &Table<'_>) -> Strin
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{2:.1}\" y2=\"{2:.1}\"/>\
              <text class=\"tick\" x=\"{3:.1}\" y=\"{4:.1}\" text-anchor=\"end\">{1}</text>",
             WIDTH - RIGHT,
-            short(value),
+            on_axis(value, step),
             y(value),
             LEFT - 6.0,
             y(value) + 4.0
@@ -83,20 +95,23 @@ pub(super) fn lines(panel: &Panel, place_name: &str, table: &Table<'_>) -> Strin
         escape(place_name)
     );
     for (series, values) in table.values.iter().enumerate() {
-        let points: Vec<(f64, f64)> = values
-            .iter()
-            .enumerate()
-            .filter_map(|(index, value)| Some((x(index), y(value.as_ref()?.median))))
-            .collect();
-        let path: Vec<String> = points
-            .iter()
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
-        let _ = write!(
-            svg,
-            "<polyline class=\"line s{series}\" points=\"{}\"/>",
-            path.join(" ")
-        );
+        let known =
+            |(index, value): (usize, &Option<Spread>)| Some((index, value.as_ref()?.median));
+        let known: Vec<(usize, f64)> = values.iter().enumerate().filter_map(known).collect();
+        for pair in known.windows(2) {
+            let [(from, start), (to, end)] = [pair[0], pair[1]];
+            // Over places without a value the line is a guess.
+            let guess = if to > from + 1 { " guess" } else { "" };
+            let _ = write!(
+                svg,
+                "<line class=\"line s{series}{guess}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" \
+                 y2=\"{:.1}\"/>",
+                x(from),
+                y(start),
+                x(to),
+                y(end)
+            );
+        }
         for (index, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             let _ = write!(
@@ -151,8 +166,8 @@ const DOUBLINGS: f64 = 3.0;
 const STRIP_WIDTH: f64 = 320.0;
 const STRIP_MARGIN: f64 = 10.0;
 
-/// Where a ratio lies in a strip: 1 in the middle, equal steps for equal factors, what is beyond the
-/// ends at the ends.
+/// Where a ratio lies in a strip: 1 in the middle, equal steps for equal factors, what is beyond
+/// the ends at the ends.
 fn strip_x(ratio: f64) -> f64 {
     let doublings = ratio
         .max(f64::MIN_POSITIVE)
@@ -319,6 +334,15 @@ mod tests {
         for beyond in [0.0, 1e9] {
             assert!((0.0..=STRIP_WIDTH).contains(&strip_x(beyond)));
         }
+    }
+
+    #[test]
+    fn ticks_of_one_axis_have_the_same_digits() {
+        let labels = |step: f64| [1.0, 2.0, 5.0].map(|ticks| on_axis(ticks * step, step));
+        assert_eq!(labels(2.0), ["2", "4", "10"]);
+        assert_eq!(labels(0.5), ["0.5", "1.0", "2.5"]);
+        assert_eq!(labels(0.02), ["0.02", "0.04", "0.10"]);
+        assert_eq!(labels(5000.0), ["5k", "10k", "25k"]);
     }
 
     #[test]

@@ -87,6 +87,9 @@ pub(crate) struct LadderOptions {
     keys: usize,
     #[arg(long, value_enum, default_value = "decimal")]
     shape: KeyShape,
+    /// Keys of so many bytes instead, of which only the last 8, digits, differ.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(8..=16))]
+    key_bytes: Option<u16>,
     #[arg(long)]
     threads: usize,
     #[arg(long, default_value_t = 1)]
@@ -113,7 +116,10 @@ fn measure<T: Target>(options: &LadderOptions) -> Result<(), EmbeddedError> {
     if rung == Rung::Single && threads > 1 {
         return Err(EmbeddedError::OneThread);
     }
-    let keys = Keys::draw(options.shape, options.keys, options.seed);
+    let keys = match options.key_bytes {
+        Some(bytes) => Keys::behind_prefix(bytes.into(), options.keys, options.seed),
+        None => Keys::draw(options.shape, options.keys, options.seed),
+    };
     let order = keys.shuffled(options.seed + 1);
     let target = T::new();
     let work = |worker: &mut T::Worker<'_>, thread| {
