@@ -80,11 +80,6 @@ pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
     }
 }
 
-/// Whether a write inside the string leaves its encoding as it is.
-pub(crate) fn is_raw(value: &ValueRef<'_>) -> bool {
-    name(value) == "raw"
-}
-
 #[cfg(test)]
 mod tests {
     use pando_engine::{Attributes, Body, LogEpoch, NewValue, ValueVersion};

@@ -179,7 +179,7 @@ impl Run {
         self.note(&step.arguments);
         if agree(step.compare, ours, theirs) {
             self.tally.errors += usize::from(is_error(ours));
-        } else if let Some(reason) = listed::reason(&step.arguments, ours, theirs) {
+        } else if let Some(reason) = listed::reason(&step.arguments, ours, theirs, &self.history) {
             *self.tally.listed.entry(reason).or_default() += 1;
         } else {
             self.fail(&format!("pando: {ours:?}\nredis: {theirs:?}"));
@@ -200,7 +200,21 @@ impl Run {
         const SHOWN: usize = 10;
         let last = self.history.last().map_or("", String::as_str);
         let key = last.split(' ').nth(1).unwrap_or(last);
-        let recent = self.history.len().saturating_sub(SHOWN);
+        let mut recent = self.history.len().saturating_sub(SHOWN);
+        if last.eq_ignore_ascii_case("exec") {
+            // What it depends on goes back to the first key watched since the last one.
+            let is = |line: &String, names: &[&str]| {
+                let name = line.split(' ').next().unwrap_or_default();
+                names.iter().any(|other| name.eq_ignore_ascii_case(other))
+            };
+            let before = &self.history[..self.history.len() - 1];
+            let ended = before
+                .iter()
+                .rposition(|line| is(line, &["exec", "discard", "unwatch"]));
+            let from = ended.map_or(0, |at| at + 1);
+            let watched = before[from..].iter().position(|line| is(line, &["watch"]));
+            recent = watched.map_or(recent, |at| recent.min(from + at));
+        }
         let whole = [
             "exec", "discard", "select", "flush", "swapdb", "watch", "unwatch",
         ];

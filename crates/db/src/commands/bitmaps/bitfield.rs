@@ -67,7 +67,7 @@ pub(super) fn bitfield(
     let results = keyspace.try_update(request.arg(1), |old| {
         let mut draft = Draft::new(old.map_or(Ok(EMPTY), string_of)?, len_min);
         let results: Vec<_> = operations.iter().map(|one| one.apply(&mut draft)).collect();
-        let value = if draft.is_changed() || !old.as_ref().is_some_and(encoding::is_raw) {
+        let value = if draft.is_changed() {
             let value = NewValue::new(draft.finish());
             Decision::Write(value.with(kept(old.as_ref(), encoding::RAW)))
         } else {

@@ -24,8 +24,9 @@ pub(super) fn setbit(
         let string = old.map_or(Ok(EMPTY), string_of)?;
         let present = byte_at(string, byte);
         let was_set = present & mask != 0;
-        let unchanged = was_set == set && byte < string.len();
-        if unchanged && old.as_ref().is_some_and(encoding::is_raw) {
+        // Redis calls such a string raw from now on, and WATCH does not notice; here a value that
+        // is not written keeps its encoding.
+        if was_set == set && byte < string.len() {
             return Ok((Decision::Keep, was_set));
         }
         let changed = if set { present | mask } else { present & !mask };

@@ -359,14 +359,15 @@ fn a_field_that_would_end_behind_the_longest_string_is_refused() {
 }
 
 #[test]
-fn a_write_inside_keeps_the_deadline_and_makes_the_string_raw() {
+fn a_write_inside_keeps_the_deadline_and_a_change_makes_the_string_raw() {
     let mut shell = shell();
     for (line, kept, expected) in [
-        ("SETBIT k 0 0", true, "raw"),
+        ("SETBIT k 0 0", true, "int"),
         ("SETBIT k 0 1", true, "raw"),
         ("BITFIELD k GET u8 0", true, "int"),
-        ("BITFIELD k SET u8 0 53", true, "raw"),
-        ("BITFIELD k OVERFLOW FAIL SET u8 0 256", true, "raw"),
+        ("BITFIELD k SET u8 0 53", true, "int"),
+        ("BITFIELD k SET u8 0 54", true, "raw"),
+        ("BITFIELD k OVERFLOW FAIL SET u8 0 256", true, "int"),
         ("BITOP OR k k", false, "raw"),
     ] {
         shell.check(&[("SET k 5 PX 1234", "+OK")]);
@@ -383,6 +384,16 @@ fn a_write_inside_keeps_the_deadline_and_makes_the_string_raw() {
 fn a_write_that_changes_nothing_breaks_no_watch() {
     let mut shell = shell();
     let mut other = shell.connect();
+    shell.check(&[
+        ("SET k 5", "+OK"),
+        ("WATCH k", "+OK"),
+        ("SETBIT k 0 0", ":0"),
+        ("BITFIELD k SET u8 0 53", "*1 :53"),
+        ("MULTI", "+OK"),
+        ("PING", "+QUEUED"),
+        ("EXEC", "*1 +PONG"),
+        ("DEL k", ":1"),
+    ]);
     shell.check(&[("SETBIT k 100 1", ":0")]);
     for (line, changes) in [
         ("SETBIT k 100 1", false),
