@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pando_engine::{
     CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
-    Point, Pressure, Probe, ReferenceEngine, SessionLimit, TreeId, ValueRef, ValueVersion, Walk,
+    Point, Pressure, Probe, ReferenceEngine, Restored, SessionLimit, TreeId, ValueRef,
+    ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -142,6 +143,10 @@ impl Point for StoreSession {
         value: Option<NewValue<'_>>,
     ) -> bool {
         on!(StoreSession, self, session => session.restore(key, version, value))
+    }
+
+    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        on!(StoreSession, self, session => session.restore_run(tree, run));
     }
 
     fn sample<R>(

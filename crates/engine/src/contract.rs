@@ -168,6 +168,17 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn gauges(&self, report: &mut dyn FnMut(Gauge));
 }
 
+/// A value that recovery puts back; see [`Point::restore_run`].
+#[derive(Debug)]
+pub struct Restored<'d> {
+    /// Its key.
+    pub key: &'d [u8],
+    /// See [`Point::restore`].
+    pub version: ValueVersion,
+    /// See [`Point::restore`].
+    pub value: NewValue<'d>,
+}
+
 /// Point operations.
 ///
 /// A key longer than [`crate::limits::KEY_BYTES_MAX`] is a broken invariant of the caller.
@@ -236,6 +247,16 @@ pub trait Point {
     /// A restored epoch lies below the clock's current one, so that versions still increase (E2).
     fn restore(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>)
     -> bool;
+
+    /// Puts values of one tree back, in strictly ascending order of their keys, as
+    /// [`Self::restore`] does one by one, and leaves `run` empty. An engine in key order may build
+    /// whole nodes of what it did not have.
+    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        for restored in run.drain(..) {
+            let key = Key::new(tree, restored.key);
+            self.restore(key, restored.version, Some(restored.value));
+        }
+    }
 
     /// Shows some key of the tree, picked by `random`, to `read`; every key can be picked. `None`
     /// when the tree is empty.

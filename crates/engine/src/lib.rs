@@ -22,7 +22,7 @@ mod version;
 
 pub use contract::{
     CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Pressure, Probe,
-    SessionLimit, Walk,
+    Restored, SessionLimit, Walk,
 };
 pub use key::{Key, TreeId};
 pub use reference::{ReferenceEngine, ReferenceSession};

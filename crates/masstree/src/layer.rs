@@ -109,7 +109,12 @@ pub(crate) fn deepen<'g>(
     border.set_code(slot, CODE_LAYER);
 }
 
-fn young_layer<'g>(entries: &[NewEntry], guard: Guard<'g>, context: &mut Context) -> BorderRef<'g> {
+/// A layer of one small node that nobody sees yet.
+pub(crate) fn young_layer<'g>(
+    entries: &[NewEntry],
+    guard: Guard<'g>,
+    context: &mut Context,
+) -> BorderRef<'g> {
     let root = new_root(&mut context.pool, guard, WIDTH_YOUNG);
     for (slot, entry) in entries.iter().enumerate() {
         root.fill(slot, entry.slice, entry.code, entry.link);

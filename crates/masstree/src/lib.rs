@@ -19,6 +19,7 @@
 //! | 4.6.5 removes; cleaning up layers | `remove`, `task` |
 //! | 4.7 values | `block`; columns: `pando_engine` |
 //! | 4.8 search within nodes, parallel lookup | `node`; `batch`, `recall` |
+//! | 5 recovery | `pack` |
 //! | 6.2 memory on superpages | `pando_memory::pool` |
 //!
 //! Not of the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys). Each
@@ -47,6 +48,7 @@ mod get;
 mod layer;
 pub mod limits;
 mod node;
+mod pack;
 mod permutation;
 mod recall;
 mod remove;

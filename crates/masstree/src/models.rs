@@ -466,3 +466,38 @@ fn a_tombstone_that_becomes_a_layer_beside_its_purge_goes() {
         },
     );
 }
+
+/// A run goes on behind a full node that is no root: what comes is the new node's beside a writer
+/// who has found the old one responsible.
+fn pack_beside_writer(fault: Option<Fault>) {
+    beside(
+        fault,
+        |world, context| {
+            // Two nodes, the second one full.
+            for key in [b"0", b"1", b"2", b"4", b"5"] {
+                world.put(context, key);
+            }
+        },
+        |world, context, ()| world.restore(context, &[b"6", b"7", b"8"]),
+        |world, context| {
+            world.put(context, b"9");
+            assert!(world.has(context, b"5"));
+        },
+        |world, context, (), ()| {
+            for key in [b"0", b"5", b"6", b"7", b"8", b"9"] {
+                assert!(world.has(context, key), "put where it is found");
+            }
+        },
+    );
+}
+
+#[test]
+fn no_key_is_lost_to_a_packed_run() {
+    pack_beside_writer(None);
+}
+
+#[test]
+#[should_panic(expected = "put where it is found")]
+fn the_model_catches_a_run_without_the_split_mark() {
+    pack_beside_writer(Some(Fault::SplitWithoutMark));
+}

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
-    CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, TreeId,
-    ValueRef, ValueVersion, sweep_in_order,
+    CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
+    TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
 use crate::batch;
@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
 use crate::limits::BATCH_KEYS_MAX;
+use crate::pack::restore_run;
 use crate::recall::Spots;
 use crate::sample::sample;
 use crate::scan::Scan;
@@ -285,6 +286,18 @@ impl Point for MasstreeSession {
             }
             commit.is_some()
         })
+    }
+
+    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        for restored in &*run {
+            check(Key::new(tree, restored.key));
+        }
+        let engine = &self.engine;
+        self.context
+            .pinned(|guard, context| match engine.directory.get(tree.0, guard) {
+                Some(tree) => restore_run(tree, run, guard, context),
+                None => run.clear(),
+            });
     }
 
     fn sample<R>(

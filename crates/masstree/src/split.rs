@@ -30,6 +30,8 @@ enum Edge {
     Left,
     Right,
     Middle,
+    /// Behind the last node of a run, which goes on there.
+    Run,
 }
 
 /// Splits a full border node, which the caller has locked, and puts `entry` at `position` of its
@@ -82,13 +84,7 @@ pub(crate) fn split<'g>(
     }
     right.set_permutation(Permutation::ascending(entries.len() - cut));
     keep_left(border, permutation, position, entry, cut);
-    right.set_next(border.next());
-    right.set_prev(border);
-    if let Some(next) = border.next() {
-        // Guarded by the lock of its left sibling, which is this node's (§4.5).
-        next.set_prev(right);
-    }
-    border.set_next(Some(right));
+    link_behind(border, right);
     context.count_node(right.node(), 1);
     context.counters.splits_total.add(1);
     let halves = Halves {
@@ -98,6 +94,50 @@ pub(crate) fn split<'g>(
     };
     ascend(tree, halves, edge, layer_offset, guard, context);
     if position < cut { border } else { right }
+}
+
+/// Links a new node with `entries`, at least one, behind a border node that the caller has locked:
+/// a split in which nothing moves. The entries lie behind those of the node and before those of its
+/// right sibling. Takes the lock over; returns the new node.
+pub(crate) fn extend<'g>(
+    tree: &Tree,
+    border: BorderRef<'g>,
+    entries: &[NewEntry],
+    layer_offset: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) -> BorderRef<'g> {
+    // Who has found the node responsible for what is the new one's from now on looks again.
+    if !tree.canary.is(Fault::SplitWithoutMark) {
+        border.version.mark_splitting();
+    }
+    let version = VersionLock::new_splitting(NodeKind::Border);
+    let low = entries[0].slice;
+    let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
+    for (slot, entry) in entries.iter().enumerate() {
+        right.fill(slot, entry.slice, entry.code, entry.link);
+    }
+    right.set_permutation(Permutation::ascending(entries.len()));
+    link_behind(border, right);
+    context.count_node(right.node(), 1);
+    let halves = Halves {
+        left: border.node(),
+        right: right.node(),
+        separator: low,
+    };
+    ascend(tree, halves, Edge::Run, layer_offset, guard, context);
+    right
+}
+
+/// Puts a new node into the list behind one that the caller has locked.
+fn link_behind<'g>(border: BorderRef<'g>, right: BorderRef<'g>) {
+    right.set_next(border.next());
+    right.set_prev(border);
+    if let Some(next) = border.next() {
+        // Guarded by the lock of its left sibling, which is this node's (§4.5).
+        next.set_prev(right);
+    }
+    border.set_next(Some(right));
 }
 
 /// Leaves the first `cut` of the keys, the new one among them or not, in the old node.
@@ -262,6 +302,7 @@ fn split_interior<'g>(
     let kept = match edge {
         Edge::Right if at == WIDTH => WIDTH - 1,
         Edge::Left if at == 0 => 1,
+        Edge::Run => (at + 1).min(WIDTH - 1),
         _ => keys.len() / 2,
     };
     for (index, child) in children[kept + 1..].iter().enumerate() {

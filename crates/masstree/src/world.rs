@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use pando_engine::{Body, Decision, EpochClock, Key, LogEpoch, NewValue, NoHook, TreeId, ValueRef};
+#[cfg(loom)]
+use pando_engine::{Restored, ValueVersion};
 use pando_memory::pool::{Arena, Pages, Pool};
 use pando_sync::Padded;
 use pando_sync::epoch::Collector;
@@ -10,6 +12,8 @@ use pando_sync::epoch::Collector;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::counters::Counters;
+#[cfg(loom)]
+use crate::pack::restore_run;
 use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
 use crate::update::{Draw, Update};
@@ -86,6 +90,18 @@ impl World {
         for _ in 0..3 {
             context.participant.collect(&mut context.pool);
         }
+    }
+
+    /// Restores keys, in order, as their own values.
+    #[cfg(loom)]
+    pub(crate) fn restore(&self, context: &mut Context, keys: &[&[u8]]) {
+        let restored = |key| Restored {
+            key,
+            version: ValueVersion::from_bits(1),
+            value: NewValue::new(Body::string(key)),
+        };
+        let mut run = keys.iter().copied().map(restored).collect();
+        context.pinned(|guard, context| restore_run(&self.tree, &mut run, guard, context));
     }
 
     /// Remembers what was removed for whoever comes to take it out.

@@ -13,6 +13,7 @@
 //! | `checkpoint` | taking a checkpoint while the database is being served |
 //! | `pace` | how fast it goes |
 //! | `recover` | from what is found on disk to a database |
+//! | `load` | a checkpoint's entries into an engine |
 //! | `replay` | the log on top of a checkpoint |
 //! | `check` | looking at files offline |
 //! | `stream` | the portable stream of dump and load |
@@ -23,6 +24,7 @@ mod check;
 mod checkpoint;
 pub(crate) mod hook;
 mod identity;
+mod load;
 mod options;
 mod pace;
 mod places;

@@ -39,21 +39,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use pando_durability::checkpoint::{self, CheckpointError, Entry, Manifest};
+use pando_durability::checkpoint::{self, CheckpointError, Manifest};
 use pando_durability::disk::{DirectoryLock, Disk, LockError};
 use pando_durability::log::{LogCut, LogError, LogScan, ScanOptions};
-use pando_engine::{EpochClock, Key, LogEpoch, SessionLimit, TreeId, ValueVersion};
+use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use super::about::About;
-use super::bytes::Input;
 use super::identity::{self, Failure};
+use super::load::Loader;
 use super::options::{DurabilityOptions, Stage};
 use super::places;
 use super::replay::{Restorer, Trees, replay};
 #[cfg(test)]
 use super::testing::{Fault, is};
-use super::value;
 use crate::Options;
 use crate::expiry::ExpiryIndex;
 use crate::store::Store;
@@ -467,7 +466,7 @@ impl Attempt<'_> {
         let threads = self.durability.recovery_threads;
         let threads = threads.clamp(1, manifest.chunks.len().max(1));
         let work = || -> Result<(), RecoveryError> {
-            let mut restorer = Restorer::new(&self.store, &self.expiry)?;
+            let mut loader = Loader::new(Restorer::new(&self.store, &self.expiry)?);
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(chunk) = manifest.chunks.get(index) else {
@@ -480,9 +479,9 @@ impl Attempt<'_> {
                     &self.durability.data_directory,
                     manifest,
                     chunk,
-                    &mut |entry| load_entry(&mut restorer, tree, chunk.sorted, entry),
+                    &mut |entry| loader.take(tree, chunk.sorted, entry),
                 )?;
-                restorer.tidy();
+                loader.tidy();
                 let done = done.fetch_add(chunk.bytes, Ordering::Relaxed) + chunk.bytes;
                 self.durability.tell(Stage::Load, done, manifest.bytes());
             }
@@ -497,33 +496,4 @@ impl Attempt<'_> {
             result
         })
     }
-}
-
-fn load_entry(
-    restorer: &mut Restorer<'_>,
-    tree: TreeId,
-    sorted: bool,
-    entry: Entry<'_>,
-) -> Result<(), &'static str> {
-    if entry.key.len() > pando_engine::limits::KEY_BYTES_MAX {
-        return Err("a key is too long");
-    }
-    let mut input = Input(entry.value);
-    let mut parse = || {
-        let version = ValueVersion::from_bits(input.fixed()?);
-        let value = value::take_value(&mut input)?.build()?;
-        Ok((version, value, input.is_empty()))
-    };
-    let (version, value, whole) = parse().map_err(|error: super::bytes::Malformed| error.what)?;
-    if !whole {
-        return Err("an entry has more than a value");
-    }
-    let key = Key::new(tree, entry.key);
-    if sorted {
-        restorer.load(key, version, value);
-    } else {
-        // A walk may show a key twice.
-        restorer.put(key, version, Some(value));
-    }
-    Ok(())
 }

@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Barrier};
 
 use pando_durability::log::{LogCut, LogReader};
-use pando_engine::{Key, NewValue, Point, Probe, SessionLimit, TreeId, ValueVersion};
+use pando_engine::{Key, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion};
 
 use super::bytes::{Input, Malformed, malformed};
 use super::options::{DurabilityOptions, Stage};
@@ -113,12 +113,17 @@ impl<'a> Restorer<'a> {
         Ok(Self { session, expiry })
     }
 
-    /// Puts the value of a key back that was not there before.
-    pub(super) fn load(&mut self, key: Key<'_>, version: ValueVersion, value: NewValue<'_>) {
-        let deadline = value.attributes.deadline;
-        self.session.restore(key, version, Some(value));
-        if deadline.is_some() {
-            self.expiry.reconcile(key, None, || deadline);
+    /// Puts values of one tree back whose keys ascend and were not there before.
+    pub(super) fn load(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        let mut deadlines = Vec::new();
+        for restored in &*run {
+            if let Some(deadline) = restored.value.attributes.deadline {
+                deadlines.push((Key::new(tree, restored.key), deadline));
+            }
+        }
+        self.session.restore_run(tree, run);
+        for (key, deadline) in deadlines {
+            self.expiry.reconcile(key, None, || Some(deadline));
         }
     }
 

@@ -18,6 +18,8 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value, as it was given.
     pub value: &'a [u8],
+    /// Whether it is the last one of its block: who gathers entries has at most a block of them.
+    pub ends_block: bool,
 }
 
 /// Where an entry was read: what an error of its reader names.
@@ -180,7 +182,11 @@ pub fn read_chunk(
             (Kind::LargeEnd, true) => {
                 is_large = false;
                 let value = &large[..];
-                let result = visit(Entry { key: &key, value });
+                let result = visit(Entry {
+                    key: &key,
+                    value,
+                    ends_block: true,
+                });
                 // A value of the greatest length is not kept for the next one.
                 large = Vec::new();
                 result
@@ -204,7 +210,7 @@ fn show_entries(
     const CUT: &str = "an entry is cut";
     let mut input = Cursor(payload);
     key.clear();
-    for _ in 0..count {
+    for number in 1..=count {
         let shared = input.number().ok_or(CUT)?;
         let rest = input
             .number()
@@ -219,7 +225,11 @@ fn show_entries(
         }
         key.truncate(shared);
         key.extend_from_slice(rest);
-        visit(Entry { key, value })?;
+        visit(Entry {
+            key,
+            value,
+            ends_block: number == count,
+        })?;
     }
     if input.0.is_empty() {
         Ok(())

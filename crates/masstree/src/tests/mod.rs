@@ -3,6 +3,7 @@
 
 mod canary;
 mod oracle;
+mod pack;
 mod shapes;
 mod stress;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// A key that collides with others in every way that layers and slices distinguish.
-fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
+pub(super) fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
     let prefix: usize = [0, 0, 0, 7, 8, 9, 15, 16, 17, 40, 200][random.usize(..11)];
     let mut key = vec![b'p'; prefix];
     if prefix > 0 && random.u8(..4) == 0 {
@@ -18,7 +18,7 @@ fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
     key
 }
 
-fn compare(
+pub(super) fn compare(
     session: &mut MasstreeSession,
     tree: TreeId,
     map: &BTreeMap<Vec<u8>, Vec<u8>>,
