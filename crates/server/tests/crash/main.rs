@@ -10,6 +10,11 @@
 //! | `server` | the process and its connections |
 //! | `canaries` | faults planted into what is found, and into what is promised |
 //!
+//! What a process has given to the operating system outlives its kill: these rounds show writes
+//! that were acknowledged too early, torn, reordered or shown too early, but no missing sync. That
+//! takes the simulated disk: the log's test that a kill cannot show a missing sync and a power loss
+//! does, and the crash tests of log and database.
+//!
 //! A round starts the server (threads, log directories and mode by the seed), loads it, kills it at
 //! a random moment, starts it again and compares. `PANDO_CRASH_ROUNDS=500` runs that many rounds,
 //! `PANDO_CRASH_SEED` chooses others, `PANDO_CRASH_DIR` names a folder on the disk to use.

@@ -165,6 +165,22 @@ fn canary_lies_about_the_disk() {
     );
 }
 
+/// What a process has given to the system outlives its kill, so that a kill shows no missing sync,
+/// of a real server neither: only the end of the power does.
+#[test]
+fn a_kill_cannot_show_a_missing_sync_and_a_power_loss_does() {
+    let (disk, mut model) = (disk(), Model::default());
+    disk.set_writes_through(false);
+    let lying: Arc<dyn Disk> = Arc::new(LyingDisk {
+        disk: disk.clone(),
+        lie: Lie::SkipSync,
+    });
+    drop(run(&lying, &mut model, 2, 1, 6).unwrap());
+    let killed = recover(&as_disk(&disk.copy().restart()), &model).unwrap();
+    model.verdict(&killed).unwrap();
+    assert!(!holds(&disk, &model));
+}
+
 #[test]
 fn canary_an_acknowledged_write_is_skipped() {
     let (disk, mut model) = (disk(), Model::default());
