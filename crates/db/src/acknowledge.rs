@@ -105,6 +105,9 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
     /// Whether something was handed over since the last epoch was closed.
     fn has_open_writes(&self) -> bool;
 
+    /// Nothing was written for a while: the moment to note what is durable.
+    fn rest(&self) {}
+
     /// Whether writes may be executed: one load.
     fn is_open(&self) -> bool {
         true
@@ -167,6 +170,10 @@ impl EpochLog for Log {
 
     fn has_open_writes(&self) -> bool {
         self.has_open_writes()
+    }
+
+    fn rest(&self) {
+        self.rest();
     }
 
     fn is_open(&self) -> bool {

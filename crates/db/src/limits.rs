@@ -57,6 +57,9 @@ pub const EPOCH_INTERVAL_MS: u64 = 50;
 /// mode `interval` promises leaves room for a slow disk.
 pub const LOG_INTERVAL_MS: u64 = 25;
 
+/// Milliseconds without a write after which the log notes that its last epoch is durable.
+pub const LOG_REST_MS: u64 = 500;
+
 /// Milliseconds that the end of an epoch waits for a command that holds all gates.
 pub const TICK_PATIENCE_MS: u64 = 20;
 

@@ -86,6 +86,8 @@ impl Drop for Maintenance {
 /// Ends epochs: when somebody waits for the disk, and from time to time when something was written.
 fn end_epochs(database: &Weak<Database>, log: &dyn EpochLog, stop: &Stop) {
     let interval = Duration::from_millis(limits::LOG_INTERVAL_MS);
+    // Workers end epochs, too: what tells of writes is what is durable.
+    let (mut durable, mut since) = (log.durable(), Instant::now());
     loop {
         let due = log.wait_until_due(interval);
         let Some(database) = database.upgrade() else {
@@ -96,6 +98,13 @@ fn end_epochs(database: &Weak<Database>, log: &dyn EpochLog, stop: &Stop) {
         }
         if due == Due::Wanted || log.has_open_writes() {
             database.end_epoch();
+        }
+        let now = log.durable();
+        if now != durable {
+            (durable, since) = (now, Instant::now());
+        } else if since.elapsed() >= Duration::from_millis(limits::LOG_REST_MS) {
+            log.rest();
+            since = Instant::now();
         }
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) written: u64,
     /// The newest of these that is durable.
     pub(super) durable_written: u64,
+    /// Up to which of these a mark or a proof says so, in this start of the server.
+    pub(super) told: u64,
     in_flight: VecDeque<InFlight>,
     stopped: bool,
 }
@@ -94,6 +96,7 @@ impl Epochs {
                 closed: cutoff,
                 written,
                 durable_written: written,
+                told: written,
                 ..State::default()
             }),
             durable: AtomicU64::new(cutoff),

@@ -29,8 +29,9 @@
 //! | 28 | 4 | zeros |
 //! | 32 | 24 each | log (4), zeros (4), sequences of its first and last frame of the epoch (8 + 8) |
 //!
-//! *Proof*, written when the server ends: 8 bytes, the newest epoch that is durable and has
-//! anything in a log.
+//! *Proof*, written when the server ends or rests, and into the last block of a segment when
+//! something in the next one is durable (there with the next one's first sequence): 8 bytes, the
+//! newest epoch that is durable and has anything in a log.
 //!
 //! Invariants:
 //! - **LF1** The salt is random and new each time a segment is begun, so the bytes of a recycled

@@ -220,6 +220,7 @@ impl Log {
                 durable: epochs.durable_written,
                 participants,
             };
+            epochs.told = mark.durable;
             let bytes = mark.encode();
             for &log in &logs {
                 queues[log].push_mark(epoch, bytes.clone());
@@ -297,6 +298,31 @@ impl Log {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.shared.is_open()
+    }
+
+    /// To be called when nothing has been written for a while: writes down that the last epoch is
+    /// durable, unless that was done, so that recovery can tell damage to it from a torn tail, and
+    /// notices when a file with it is gone. One block in each log that has a segment.
+    pub fn rest(&self) {
+        let shared = &*self.shared;
+        let mut epochs = shared.epochs.lock();
+        let durable = epochs.durable_written;
+        if !shared.is_open() || !epochs.is_idle() || epochs.told >= durable {
+            return;
+        }
+        epochs.told = durable;
+        for log in &shared.logs {
+            if log.segment_bytes.load(Ordering::Relaxed) > 0 {
+                log.queue.lock().push_proof(durable);
+                log.queue.wake();
+            }
+        }
+        drop(epochs);
+        if !shared.options.threads {
+            for log in &shared.logs {
+                lock(&log.writer).flush(shared, None);
+            }
+        }
     }
 
     /// Makes the segments that hold only epochs below `epoch` free, after a complete checkpoint

@@ -290,7 +290,9 @@ impl Shared {
     /// has little room. While a file is being made for the first time, there is no trouble yet.
     fn lacks_room(&self, log: usize) -> Option<String> {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
-        let low = used == 0 || self.options.segment_bytes - used < self.options.segment_bytes / 4;
+        // Its last block is not for groups (LW4).
+        let left = (self.options.segment_bytes - used).saturating_sub(BLOCK_BYTES as u64);
+        let low = used == 0 || left < self.options.segment_bytes / 4;
         if low { self.supply.trouble(log) } else { None }
     }
 

@@ -22,6 +22,9 @@
 //!   first sequence says from where on it replaces the old one (LS3).
 //! - **LW3** A block that was written is never written again: a batch begins at a block's beginning
 //!   and is padded with zeros to a block's end.
+//! - **LW4** The last block of a segment is for a proof that an epoch is durable whose mark is in
+//!   the next one, so that recovery notices when that one is gone as a whole. It is written once,
+//!   when there is such an epoch; until then the segment is not recycled.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -44,8 +47,34 @@ struct Segment {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     salt: u64,
+    /// The sequence of its first frame.
+    first: u64,
     at: u64,
     last_epoch: u64,
+    /// The epoch of its first mark that was written; 0: none yet.
+    first_mark: u64,
+}
+
+impl Segment {
+    /// Writes blocks behind what was written, durable when it returns without an error.
+    fn write(&self, blocks: &[u8]) -> Result<(), LogError> {
+        self.file
+            .write_all_at(blocks, self.at)
+            .map_err(LogError::io("write", &self.path))?;
+        if self.file.writes_through() {
+            return Ok(());
+        }
+        self.file.sync().map_err(LogError::io("sync", &self.path))
+    }
+
+    /// Nothing will be written to it any more.
+    fn seal(self, shared: &Shared) {
+        shared.supply.seal(Sealed {
+            path: self.path,
+            last_epoch: self.last_epoch,
+            bytes: self.at,
+        });
+    }
 }
 
 /// What came of writing.
@@ -64,6 +93,8 @@ pub(super) enum Flush {
 pub(super) struct Writer {
     log: usize,
     segment: Option<Segment>,
+    /// The segment before, full, until it was told that its successor has something (LW4).
+    previous: Option<Segment>,
     next_ordinal: u64,
     buffer: AlignedBuffer,
     batch: Vec<Entry>,
@@ -71,10 +102,11 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(log: usize, segment_bytes: u64) -> Self {
-        let most = WRITE_BYTES_MAX.min(segment_bytes as usize - BLOCK_BYTES);
+        let most = WRITE_BYTES_MAX.min(segment_bytes as usize - 2 * BLOCK_BYTES);
         Self {
             log,
             segment: None,
+            previous: None,
             next_ordinal: 0,
             buffer: AlignedBuffer::new(most),
             batch: Vec::new(),
@@ -109,10 +141,11 @@ impl Writer {
         &shared.logs[self.log]
     }
 
-    /// Bytes that the present segment still takes.
+    /// Bytes that the present segment still takes, but for its last block (LW4).
     fn room(&self, shared: &Shared) -> usize {
         let left = |segment: &Segment| (shared.options.segment_bytes - segment.at) as usize;
-        self.segment.as_ref().map_or(0, left)
+        let left = self.segment.as_ref().map_or(0, left);
+        left.saturating_sub(BLOCK_BYTES)
     }
 
     /// Takes the next batch; lets go of a segment that is too full for its first frame.
@@ -123,21 +156,50 @@ impl Writer {
         };
         let most = self.buffer.room() + self.buffer.len();
         if first > self.room(shared) {
-            self.seal(shared);
+            self.seal_previous(shared);
+            self.previous = self.segment.take();
             queue.take(most, until, &mut self.batch);
         } else {
             queue.take(most.min(self.room(shared)), until, &mut self.batch);
         }
     }
 
-    /// Nothing will be written to the present segment any more.
+    /// Nothing will be written to the present segment any more, nor to the one before.
     fn seal(&mut self, shared: &Shared) {
+        self.seal_previous(shared);
         if let Some(segment) = self.segment.take() {
-            shared.supply.seal(Sealed {
-                path: segment.path,
-                last_epoch: segment.last_epoch,
-                bytes: segment.at,
-            });
+            segment.seal(shared);
+        }
+    }
+
+    fn seal_previous(&mut self, shared: &Shared) {
+        if let Some(previous) = self.previous.take() {
+            previous.seal(shared);
+        }
+    }
+
+    /// Tells the segment before that something in the present one is durable, if it is (LW4). What
+    /// fails is noted: nobody waits for it.
+    fn vouch(&mut self, shared: &Shared) {
+        let (Some(segment), Some(_)) = (&self.segment, &self.previous) else {
+            return;
+        };
+        let durable = shared.epochs.lock().durable_written;
+        if segment.first_mark == 0 || durable < segment.first_mark {
+            return;
+        }
+        let first = segment.first;
+        if let Some(mut previous) = self.previous.take() {
+            self.buffer.clear();
+            let what = (FrameKind::Proof, first, durable);
+            let payload = durable.to_le_bytes();
+            frame::encode(&mut self.buffer, previous.salt, what, (&payload, &[]));
+            self.buffer.pad(BLOCK_BYTES);
+            match previous.write(self.buffer.as_slice()) {
+                Ok(()) => previous.at += BLOCK_BYTES as u64,
+                Err(error) => shared.note(&error),
+            }
+            previous.seal(shared);
         }
     }
 
@@ -147,6 +209,8 @@ impl Writer {
         if self.segment.is_none()
             && let Err(error) = self.begin_segment(shared)
         {
+            // A checkpoint may make room of the one before.
+            self.seal_previous(shared);
             if is_full(&error) {
                 return Err(error);
             }
@@ -193,8 +257,10 @@ impl Writer {
             path,
             file,
             salt: header.salt,
+            first: header.first,
             at: BLOCK_BYTES as u64,
             last_epoch: 0,
+            first_mark: 0,
         });
         Ok(())
     }
@@ -209,16 +275,7 @@ impl Writer {
         self.buffer.pad(BLOCK_BYTES);
         let began = Instant::now();
         let bytes = self.buffer.as_slice();
-        segment
-            .file
-            .write_all_at(bytes, segment.at)
-            .map_err(LogError::io("write", &segment.path))?;
-        if !segment.file.writes_through() {
-            segment
-                .file
-                .sync()
-                .map_err(LogError::io("sync", &segment.path))?;
-        }
+        segment.write(bytes)?;
         let newest = self.batch.iter().map(|entry| entry.epoch).max();
         segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
         segment.at += bytes.len() as u64;
@@ -240,12 +297,20 @@ impl Writer {
         for entry in &self.batch {
             match entry.body.kind() {
                 FrameKind::Groups => bytes += entry.body.bytes(),
-                FrameKind::Mark => awaited |= shared.epochs.marked(entry.epoch),
+                FrameKind::Mark => {
+                    if let Some(segment) = &mut self.segment
+                        && segment.first_mark == 0
+                    {
+                        segment.first_mark = entry.epoch;
+                    }
+                    awaited |= shared.epochs.marked(entry.epoch);
+                }
                 FrameKind::Proof => {}
             }
         }
         self.this(shared).queue.give_back(self.batch.drain(..));
         shared.written(self.log, bytes, awaited);
+        self.vouch(shared);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::harness::*;
-use crate::disk::{CallKind, Disk, Fault, SimulatedDisk};
+use crate::disk::{Disk, Fault, SimulatedDisk};
+use crate::limits::BLOCK_BYTES;
 use crate::log::LogError;
 
 fn stride() -> u64 {
@@ -78,23 +79,86 @@ fn lc1_a_bit_may_flip_anywhere_after_a_crash() {
     assert!(refusals > flips / 10, "{refusals} of {flips}");
 }
 
+/// A log that was written and is at rest when the power ends.
+fn rested(logs: usize) -> (SimulatedDisk, Model) {
+    let (disk, mut model) = (disk(), Model::default());
+    let server = run(&as_disk(&disk), &mut model, logs, 28, 13).unwrap();
+    server.log.rest();
+    drop(server);
+    (disk.crash(0), model)
+}
+
+#[test]
+fn lc1_a_bit_may_flip_anywhere_after_a_rest() {
+    for logs in 1..3 {
+        let (disk, model) = rested(logs);
+        let (flips, refusals) = flip_everywhere(&disk, &model);
+        assert!(refusals > flips / 20, "{refusals} of {flips}");
+    }
+}
+
+/// The last segment goes, and nothing but the proof in the one before says that it was there.
+#[test]
+fn lw4_a_segment_that_is_gone_is_noticed_after_a_crash() {
+    for logs in 1..3 {
+        let (disk, model) = rested(logs);
+        let mut refusals = 0;
+        for (path, _) in log_files(&disk) {
+            let gone = disk.copy();
+            gone.remove(&path).unwrap();
+            let say = || format!("{} gone", path.display());
+            refusals += usize::from(refused(&gone, &model, say));
+        }
+        assert!(refusals > 1, "{refusals}");
+    }
+    // Without the proof it would not be noticed: the check above can tell.
+    let (disk, model) = rested(1);
+    let segments = scan(&as_disk(&disk.copy())).unwrap().segments().to_vec();
+    let [.., before, last] = &segments[..] else {
+        panic!("{} segments", segments.len());
+    };
+    disk.remove(&last.path).unwrap();
+    let mut bytes = disk.contents(&before.path).unwrap();
+    let proof = (before.end as usize - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    bytes[proof..proof + BLOCK_BYTES].fill(0);
+    disk.put(&before.path, &bytes);
+    let found = recover(&as_disk(&disk), &model).unwrap();
+    model.verdict(&found).unwrap_err();
+}
+
+#[test]
+fn a_rest_is_noted_once_and_where_something_was_written() {
+    let (disk, mut model) = (disk(), Model::default());
+    let found = recover(&as_disk(&disk), &model).unwrap();
+    let mut server = Server::start(&as_disk(&disk), options(2), &found.cut, 0).unwrap();
+    let writes = |server: &Server| server.log.statistics().writes;
+    server.log.rest();
+    assert_eq!(writes(&server), 0);
+    let epoch = server.epoch;
+    model.write(&mut server.sessions[0], epoch, 1, 10);
+    server.log.rest();
+    server.tick(&mut model);
+    let before = writes(&server);
+    for _ in 0..3 {
+        server.log.rest();
+        assert_eq!(writes(&server), before + 1, "the other log has no segment");
+        server.tick(&mut model);
+    }
+}
+
 #[test]
 fn a_torn_tail_is_cut_off_whatever_is_in_it() {
-    // The power ends in the last write, of which everything reaches the disk.
-    let (disk, mut model) = (disk(), Model::default());
-    let mut server = run(&as_disk(&disk), &mut model, 1, 6, 5).unwrap();
-    let last = disk
-        .calls()
-        .iter()
-        .rposition(|call| call.kind == CallKind::Write)
-        .unwrap();
-    let path = disk.calls()[last].path.clone();
-    let before = scan(&as_disk(&disk.copy()))
-        .unwrap()
-        .segments()
-        .last()
-        .unwrap()
-        .end;
+    // The power ends in the last write, of which everything reaches the disk. There is room for it
+    // in the last segment.
+    let written = |seed| {
+        let (disk, mut model) = (disk(), Model::default());
+        let server = run(&as_disk(&disk), &mut model, 1, seed, 5).unwrap();
+        let found = scan(&as_disk(&disk.copy())).unwrap();
+        let last = found.segments().last()?.clone();
+        (last.end + 3 * BLOCK_BYTES as u64 <= SEGMENT_BYTES).then_some((disk, model, server, last))
+    };
+    let (disk, mut model, mut server, last) = (0..20).find_map(written).expect("a segment");
+    let (path, before) = (last.path, last.end);
     disk.fail_at(disk.call_count(), Fault::PowerLoss);
     let epoch = server.epoch;
     model.write(&mut server.sessions[0], epoch, 3, 100);
@@ -119,7 +183,7 @@ fn a_torn_tail_is_cut_off_whatever_is_in_it() {
 fn files_may_be_cut_short_or_gone() {
     let (disk, model) = written(true, 2);
     let files: Vec<(PathBuf, u64)> = log_files(&disk);
-    let mut refusals = 0;
+    let (mut refusals, mut gone_unnoticed) = (0, 0);
     for (path, bytes) in &files {
         let whole = disk.contents(path).unwrap();
         for end in (0..*bytes as usize).step_by(700) {
@@ -131,9 +195,11 @@ fn files_may_be_cut_short_or_gone() {
         let gone = disk.copy();
         gone.remove(path).unwrap();
         let say = || format!("{} gone", path.display());
-        assert!(refused(&gone, &model, say), "{}", say());
+        gone_unnoticed += usize::from(!refused(&gone, &model, say));
     }
     assert!(refusals > files.len() * 3);
+    // Those that hold a proof and nothing else.
+    assert!(gone_unnoticed <= 3, "{gone_unnoticed} of {}", files.len());
 }
 
 #[test]

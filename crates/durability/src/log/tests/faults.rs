@@ -85,9 +85,10 @@ fn a_disk_that_fails_for_good_acknowledges_nothing_more() {
                 continue;
             };
             let say = format!("seed {seed}, from call {first}");
-            // Where only files made ahead fail, writes are refused before any is lost.
+            // Where only files made ahead fail, writes are refused before any is lost; where the
+            // note of a rest fails, none was.
             let failed = matches!(server.log.state(), LogState::Failed { .. });
-            assert_eq!(failed, server.log.durable() < server.epoch - 1, "{say}");
+            assert!(failed || server.log.durable() == server.epoch - 1, "{say}");
             if failed {
                 let closed = server.log.close();
                 assert!(matches!(closed, Err(LogError::Failed(_))), "{say}");
@@ -104,7 +105,7 @@ fn a_disk_that_fails_for_good_acknowledges_nothing_more() {
 fn a_full_disk_refuses_writes_in_time_and_takes_them_again_when_there_is_room() {
     for seed in 0..6 {
         let (disk, mut model) = (disk(), Model::default());
-        disk.set_capacity(Some((3 + seed) * 16 * 1024));
+        disk.set_capacity(Some((3 + seed) * SEGMENT_BYTES));
         let mut server = run(&as_disk(&disk), &mut model, 1, seed, 0).unwrap();
         let mut epochs = 0;
         while server.log.is_open() {
@@ -120,7 +121,7 @@ fn a_full_disk_refuses_writes_in_time_and_takes_them_again_when_there_is_room() 
         };
         assert!(reason.contains("cannot allocate"), "{reason}");
         assert_eq!(server.log.statistics().pending_bytes, 0);
-        assert!(disk.used() <= (3 + seed) * 16 * 1024);
+        assert!(disk.used() <= (3 + seed) * SEGMENT_BYTES);
         check_crashes(&disk, &model, "full");
         // Still full, then room.
         server.tick(&mut model);
@@ -141,7 +142,7 @@ fn a_full_disk_refuses_writes_in_time_and_takes_them_again_when_there_is_room() 
 #[test]
 fn what_finds_no_room_at_all_waits_and_is_not_lost() {
     let (disk, mut model) = (disk(), Model::default());
-    disk.set_capacity(Some(2 * 16 * 1024));
+    disk.set_capacity(Some(2 * SEGMENT_BYTES));
     let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
     let epoch = server.epoch;
     model.write(&mut server.sessions[0], epoch, 3, 20_000);

@@ -10,6 +10,8 @@ use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{Log, LogCut, LogError, LogOptions, LogScan, LogSession, ScanOptions};
 
 pub(super) const IDENTITY: u128 = 0x5eed;
+/// Room for three blocks beside the header and the last one.
+pub(super) const SEGMENT_BYTES: u64 = 20 * 1024;
 /// Numbers in a record: group, place in the group, records of the group, length of the filling.
 const RECORD_HEADER_BYTES: usize = 32;
 
@@ -29,7 +31,7 @@ pub(super) fn options(logs: usize) -> LogOptions {
     LogOptions {
         directories: directories(),
         logs,
-        segment_bytes: 16 * 1024,
+        segment_bytes: SEGMENT_BYTES,
         identity: IDENTITY,
         pending_bytes_max: 1 << 20,
         threads: false,
@@ -270,6 +272,9 @@ pub(super) fn workload(server: &mut Server, model: &mut Model, seed: u64, epochs
             }
         }
         server.tick(model);
+        if round % 5 == 3 {
+            server.log.rest();
+        }
         let sound = server.log.is_open() && server.log.durable() + 1 == server.epoch;
         if round % 7 == 6 && sound {
             model.checkpoint(&server.log, server.epoch);
