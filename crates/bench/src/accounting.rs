@@ -61,6 +61,18 @@ pub(crate) fn own_resident_bytes() -> usize {
     resident_bytes(std::process::id()).map_or(0, |bytes| bytes as usize)
 }
 
+/// Share of this process's resident memory that lies on huge pages, 0 to 1; 0 where the system does
+/// not tell.
+pub(crate) fn own_huge_share() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let kilobytes = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let huge = kilobytes("AnonHugePages:").unwrap_or(0.0);
+    kilobytes("Rss:").map_or(0.0, |resident| huge / resident)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@
 //! million operations: a figure that survives a noisy machine and a client that saturates first.
 //! `load` drives running servers with a load generator of its own: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process; `bars` sets the tree's goals beside what it reaches. `hash` does so for maps without
+//! process; `bars` sets the tree's goals beside what it reaches; `allocators` sets our pools beside
+//! general allocators. `hash` does so for maps without
 //! key order. `hitrate` asks which share of reads a bounded cache answers. `memcached` drives the
 //! memcached port beside memcached. `restart` times servers that come back with their data.
 //! `report` answers every question on one page. `guard` compares two builds.
@@ -36,6 +37,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(all(feature = "jemalloc", not(feature = "mimalloc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures Pando and its peers side by side.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -54,6 +62,8 @@ enum Question {
     Embedded(embedded::Options),
     /// Every in-process goal of the tree, each as a ratio of paired runs.
     Bars(embedded::BarsOptions),
+    /// The tree on our pools and on general allocators, in turns.
+    Allocators(embedded::AllocatorsOptions),
     /// The engine Mercury and concurrent hash maps in process, on the Mercury paper's workloads.
     Hash(hash::Options),
     /// One target of `hash`, in this process.
@@ -100,6 +110,7 @@ fn main() -> ExitCode {
         Question::Load(options) => load::run(&options).map_err(Into::into),
         Question::Embedded(options) => embedded::run(&options).map_err(Into::into),
         Question::Bars(options) => embedded::run_bars(&options).map_err(Into::into),
+        Question::Allocators(options) => embedded::run_allocators(&options).map_err(Into::into),
         Question::Hash(options) => hash::run(&options).map_err(Into::into),
         Question::HashOne(options) => hash::run_one(&options).map_err(Into::into),
         Question::Report(options) => report::run(&options).map_err(Into::into),

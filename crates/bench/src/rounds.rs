@@ -43,9 +43,19 @@ pub(crate) fn measure_with<S: AsRef<str>>(
     program: &Path,
     arguments: &[S],
 ) -> Result<Figures, CellError> {
+    measure_under(program, arguments, None)
+}
+
+/// The same with a variable of the environment set.
+pub(crate) fn measure_under<S: AsRef<str>>(
+    program: &Path,
+    arguments: &[S],
+    variable: Option<(&str, &str)>,
+) -> Result<Figures, CellError> {
     let program = program.display().to_string();
     let output = bound_to_this_process(&program)
         .args(arguments.iter().map(AsRef::as_ref))
+        .envs(variable)
         .output()
         .map_err(|source| CellError::Start { program, source })?;
     if !output.status.success() {

@@ -6,6 +6,11 @@
 //! batches. Chunks are asked for as huge pages. Blocks above [`BLOCK_BYTES_MAX`] go to the
 //! program's allocator.
 //!
+//! Compiled with `--cfg pando_global_allocator`, every block comes from the program's allocator and
+//! is counted as ever: what `pando-bench allocators` sets beside the pools (docs/BENCHMARKS.md says
+//! why they stay), and what an address sanitizer can guard. There P1 speaks of callers only, and P3
+//! of nothing.
+//!
 //! | field | writer | lock or ordering | readers |
 //! |---|---|---|---|
 //! | `Arena::chunks` | any pool that needs a slab | mutex | drop |
@@ -324,6 +329,9 @@ impl Pool {
         Counters::add(&self.counters.live_bytes, class_bytes as i64);
         count_elsewhere(class_bytes as isize);
         let local = &mut self.classes[class];
+        if cfg!(pando_global_allocator) {
+            return allocate_from_program(program_layout(bytes));
+        }
         if let Some(block) = local.free.pop() {
             return block;
         }
@@ -354,10 +362,7 @@ impl Pool {
     fn allocate_external(&mut self, bytes: usize) -> NonNull<u8> {
         Counters::add(&self.counters.live_bytes, bytes as i64);
         Counters::add(&self.counters.external_bytes, bytes as i64);
-        let layout = external_layout(bytes);
-        // SAFETY: the layout's size is not zero.
-        let block = unsafe { std::alloc::alloc(layout) };
-        NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+        allocate_from_program(external_layout(bytes))
     }
 
     /// Takes a block back, whichever pool of the arena it came from. O(1).
@@ -380,8 +385,18 @@ impl Pool {
         Counters::add(&self.counters.live_bytes, -(class_bytes as i64));
         count_elsewhere(-(class_bytes as isize));
         if cfg!(debug_assertions) {
+            let held_bytes = if cfg!(pando_global_allocator) {
+                bytes
+            } else {
+                class_bytes
+            };
             // SAFETY: the block is that long and the caller gave it up.
-            unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, class_bytes) };
+            unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, held_bytes) };
+        }
+        if cfg!(pando_global_allocator) {
+            // SAFETY: `allocate` took it from there with this layout.
+            unsafe { std::alloc::dealloc(block.as_ptr(), program_layout(bytes)) };
+            return;
         }
         let local = &mut self.classes[class];
         // SAFETY: the caller gave it up; every class has at least 16 bytes.
@@ -417,6 +432,26 @@ impl Drop for Pool {
             Counters::add(of(&chunks.left), of(&self.counters).load(Ordering::Relaxed));
         }
     }
+}
+
+/// A block from the program's allocator, whose layout has a size above zero.
+fn allocate_from_program(layout: Layout) -> NonNull<u8> {
+    debug_assert!(layout.size() > 0, "blocks have a length");
+    // SAFETY: the layout's size is not zero.
+    let block = unsafe { std::alloc::alloc(layout) };
+    NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+}
+
+/// A block of a class when it comes from the program's allocator: as long as was asked for, since
+/// that allocator has classes of its own, and aligned as P2 says.
+#[inline]
+fn program_layout(bytes: usize) -> Layout {
+    let align = match bytes_of_class(class_of_bytes(bytes)) {
+        class_bytes if class_bytes % 64 == 0 => 64,
+        class_bytes if class_bytes % 16 == 0 => 16,
+        _ => 8,
+    };
+    Layout::from_size_align(bytes.max(1), align).expect("a block is small")
 }
 
 fn external_layout(bytes: usize) -> Layout {
@@ -495,6 +530,7 @@ mod tests {
         }
     }
 
+    #[cfg(not(pando_global_allocator))]
     #[test]
     fn blocks_freed_by_another_session_come_back_through_the_depot() {
         let arena = Arena::new(Pages::Small);

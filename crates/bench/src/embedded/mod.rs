@@ -5,9 +5,11 @@
 //! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
 //! 8-byte values.
 
+mod allocators;
 mod bars;
 mod keys;
 mod ladder;
+mod overwrites;
 mod prefix;
 mod rows;
 mod skew;
@@ -20,6 +22,7 @@ use thiserror::Error;
 
 use crate::arguments::count;
 use crate::rounds::{self, CellError, in_turns, side_by_side};
+pub(crate) use allocators::{AllocatorsOptions, run_allocators};
 pub(crate) use bars::{BarsOptions, run_bars};
 use keys::KeyShape;
 use targets::TargetName;
@@ -89,6 +92,10 @@ pub(crate) enum Cell {
     Points(OneOptions),
     /// The same keys shared by threads.
     Shared(bars::SharedOptions),
+    /// Overwrites of keys that are there.
+    Overwrites(overwrites::OverwriteOptions),
+    /// Prints where blocks of the tree come from in this build.
+    Allocator,
     /// Keys with a common prefix.
     Prefix(prefix::PrefixOptions),
     /// Skew between partitions.
@@ -104,6 +111,11 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
     match cell {
         Cell::Points(options) => run_one(options),
         Cell::Shared(options) => bars::run_shared(options),
+        Cell::Overwrites(options) => overwrites::run_overwrites(options),
+        Cell::Allocator => {
+            println!("{}", allocators::ALLOCATOR);
+            Ok(())
+        }
         Cell::Prefix(options) => prefix::run_prefix(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),

@@ -3,24 +3,25 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::BarsError;
 
 /// Figures by cell and round, on disk as they come.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     path: PathBuf,
     values: BTreeMap<(String, String), BTreeMap<usize, f64>>,
 }
 
 impl Kept {
     /// What `path` holds of `subject` and this program; nothing when it is of something else.
-    pub(super) fn open(path: PathBuf, subject: &str, fresh: bool) -> Result<Self, BarsError> {
+    pub(crate) fn open(path: PathBuf, subject: &str, fresh: bool) -> Result<Self, BarsError> {
         let mut kept = Self {
             path,
             values: BTreeMap::new(),
         };
-        let first = format!("{subject} {}", kept.of_io(program())?);
+        let own = std::env::current_exe().and_then(|path| program(&path));
+        let first = format!("{subject} {}", kept.of_io(own)?);
         let text = fs::read_to_string(&kept.path).unwrap_or_default();
         let mut lines = text.lines();
         if fresh || lines.next() != Some(&first) {
@@ -55,20 +56,20 @@ impl Kept {
     }
 
     /// Whether the cell was measured in this round.
-    pub(super) fn has(&self, cell: &str, round: usize) -> bool {
+    pub(crate) fn has(&self, cell: &str, round: usize) -> bool {
         self.values
             .iter()
             .any(|((name, _), rounds)| name == cell && rounds.contains_key(&round))
     }
 
     /// A figure by round.
-    pub(super) fn rounds(&self, cell: &str, figure: &str) -> BTreeMap<usize, f64> {
+    pub(crate) fn rounds(&self, cell: &str, figure: &str) -> BTreeMap<usize, f64> {
         let name = (cell.to_owned(), figure.to_owned());
         self.values.get(&name).cloned().unwrap_or_default()
     }
 
     /// Keeps a figure.
-    pub(super) fn put(
+    pub(crate) fn put(
         &mut self,
         cell: &str,
         round: usize,
@@ -85,9 +86,9 @@ impl Kept {
     }
 }
 
-/// What tells this program from another build of it.
-fn program() -> io::Result<String> {
-    let file = fs::metadata(std::env::current_exe()?)?;
+/// What tells a program from another build of it.
+pub(crate) fn program(path: &Path) -> io::Result<String> {
+    let file = fs::metadata(path)?;
     let built = file.modified()?.duration_since(std::time::UNIX_EPOCH);
     let built = built.map_or(0, |built| built.as_nanos());
     Ok(format!("{} {built}", file.len()))

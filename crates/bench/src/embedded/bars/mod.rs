@@ -28,7 +28,7 @@ use super::workload::{BACKWARD, FORWARD, GET, GET_BATCH, PUT, RESIDENT};
 use crate::figures::Spread;
 use crate::progress::Progress;
 use crate::rounds::{self, CellError, Figures};
-use kept::Kept;
+pub(super) use kept::{Kept, program};
 use shared::{ARITHMETIC, TEN_KEYS};
 pub(crate) use shared::{PageKind, SharedOptions, run_shared};
 

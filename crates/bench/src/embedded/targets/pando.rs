@@ -57,11 +57,37 @@ where
 /// Operations outside a pin take one of their own.
 impl<S: Point> PandoWorker<S> {
     fn put_value(&mut self, key: &[u8], value: u64) {
-        let bytes = value.to_le_bytes();
+        self.put_bytes(key, &value.to_le_bytes());
+    }
+
+    /// Puts bytes as they are.
+    pub(crate) fn put_bytes(&mut self, key: &[u8], bytes: &[u8]) {
         self.session
             .update(Key::new(self.tree, key), &mut NoHook, |_| {
-                Decision::Write(NewValue::new(Body::Bytes(&bytes)))
+                Decision::Write(NewValue::new(Body::Bytes(bytes)))
             });
+    }
+
+    /// Puts a batch, the descents interleaved.
+    pub(crate) fn put_batch(&mut self, pairs: &[(&[u8], &[u8])]) {
+        let mut named = [Key::new(self.tree, b""); 64];
+        for (named, (key, _)) in named.iter_mut().zip(pairs) {
+            named.bytes = key;
+        }
+        self.session
+            .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
+                Decision::Write(NewValue::new(Body::Bytes(pairs[index].1)))
+            });
+    }
+
+    /// Shows the bytes of a string to `read`.
+    pub(crate) fn read_bytes<R>(&mut self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.session.get(Key::new(self.tree, key), |value| {
+            let BodyRef::String(string) = value?.body else {
+                return None;
+            };
+            string.as_flat().map(read)
+        })
     }
 
     fn get_value(&mut self, key: &[u8]) -> Option<u64> {
