@@ -578,6 +578,27 @@ mod tests {
         ] {
             assert!(field(&text, name).parse::<u64>().is_ok(), "{name}");
         }
+        // What the tree tells of itself.
+        for name in [
+            "layers",
+            "border_nodes",
+            "young_nodes",
+            "interior_nodes",
+            "border_fill",
+            "local_retries",
+            "root_retries",
+            "splits_total",
+            "node_removals_total",
+            "layer_removals_total",
+            "layer_folds_total",
+            "retired_bytes",
+            "reclamation_lag",
+            "batches_total",
+            "batch_keys_total",
+        ] {
+            let value = field(&text, &format!("engine_{name}"));
+            assert!(value.parse::<f64>().is_ok(), "{name}: {value}");
+        }
         assert!(field(&text, "db0").starts_with("keys=1,expires=1,avg_ttl="));
         let get = field(&text, "cmdstat_get");
         assert!(get.starts_with("calls=2,") && get.ends_with(",rejected_calls=1,failed_calls=0"));
