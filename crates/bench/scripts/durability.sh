@@ -8,6 +8,10 @@
 #
 # ROUNDS (5) are run in turns; every figure and every ratio is a median, with the least and the most.
 # Ratios are those of two runs that follow each other.
+#
+# With SLOW=1000 in the environment, `sync` is also compared on a disk that takes so many writes a
+# second: a limit of the kernel's for both servers' processes (cgroups, root), set when they have
+# started. It takes them in bursts, every tenth of a second.
 set -euo pipefail
 pando=$(realpath "$1")
 directory=$2/pando-durability.$$
@@ -15,6 +19,7 @@ rounds=${3:-5}
 example=$(dirname "$pando")/examples/durability
 port=7401
 server=
+group=
 figures=$directory/figures
 mkdir -p "$directory"
 stop() {
@@ -23,11 +28,39 @@ stop() {
     wait "$server" 2>/dev/null || true
     server=
 }
-trap 'stop; rm -rf "$directory"' EXIT
+trap 'stop; rm -rf "$directory"; [ -z "$group" ] || rmdir "$group"' EXIT
+
+slow_disk() { # makes the group of processes whose writes are limited
+    local root=/sys/fs/cgroup
+    device=$(stat -c %Hd:%Ld "$directory")
+    [ -e "/sys/dev/block/$device/partition" ] && device=$(cat "/sys/dev/block/$device/../dev")
+    if [ -d $root/blkio ]; then
+        group=$root/blkio/pando-durability.$$ limit=blkio.throttle.write_iops_device
+    elif grep -qsw io $root/cgroup.subtree_control; then
+        group=$root/pando-durability.$$ limit=io.max
+    fi
+    if [ -z "$group" ] || ! mkdir "$group" 2>/dev/null; then
+        echo "no slow disk: that takes root and a cgroup that limits input and output" >&2
+        group=
+        return 1
+    fi
+}
+
+limit_writes() { # writes per second; 0: as many as the disk takes
+    local writes=$1
+    if [ "$limit" = io.max ]; then
+        [ "$writes" = 0 ] && writes=max
+        writes=wiops=$writes
+    fi
+    echo "$device $writes" >"$group/$limit"
+}
 
 start() {
     rm -rf "$directory/data" "$directory/appendonlydir"
-    (cd "$directory" && exec "$@") >/dev/null 2>&1 &
+    (
+        [ -z "$group" ] || echo "$BASHPID" >"$group/cgroup.procs"
+        cd "$directory" && exec "$@"
+    ) >/dev/null 2>&1 &
     server=$!
     for _ in $(seq 600); do
         redis-cli -p $port ping >/dev/null 2>&1 && return
@@ -69,11 +102,11 @@ for _ in $(seq "$rounds"); do
     pin="taskset -c 0"
     for mode in none interval; do
         own $mode
-        run "pando-$mode" 50 32 1000000
+        run "pando-$mode" 50 32 4000000
         stop
     done
     redis --appendonly no
-    run redis-none 50 32 1000000
+    run redis-none 50 32 4000000
     stop
     # Both cores for both, then one for each.
     for free in free pinned; do
@@ -92,6 +125,26 @@ for _ in $(seq "$rounds"); do
     run pando-none-free 50 1 50000
     stop
 done
+if [ "${SLOW:-0}" != 0 ] && slow_disk; then
+    pin=
+    for _ in $(seq "$rounds"); do
+        for slow in pando-sync-slow redis-always-slow; do
+            limit_writes 0
+            if [ $slow = pando-sync-slow ]; then
+                own sync
+            else
+                redis --appendonly yes --appendfsync always
+            fi
+            # Files that are made ahead are there by then.
+            sleep 1
+            limit_writes "$SLOW"
+            run $slow 50 1 $((SLOW * 10))
+            run $slow 1 1 $((SLOW / 2))
+            stop
+        done
+    done
+    limit_writes 0
+fi
 if [ -x "$example" ]; then
     for threads in 1 "$(nproc)"; do
         "$example" "$directory/example" 4 "$threads" "$rounds" puts >>"$figures"
@@ -137,8 +190,8 @@ END {
             "puts-interval " t, "puts-none " t, "cpu")
     ratio("CPU per SET, interval / Redis without a log, 50x32", 0.60, "most",
         "pando-interval 50x32", "redis-none 50x32", "cpu")
-    for (f = 1; f <= 2; f++) {
-        free = f == 1 ? "free" : "pinned"
+    for (f = 1; f <= 3; f++) {
+        free = f == 1 ? "free" : f == 2 ? "pinned" : "slow"
         ratio("rate, sync / Redis always, 50x1, " free, 2, "least",
             "pando-sync-" free " 50x1", "redis-always-" free " 50x1", "rate")
         ratio("rate, sync / Redis always, 50x32, " free, 1.3, "least",
