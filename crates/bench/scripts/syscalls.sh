@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# System calls and task switches of a server for one request without pipelining: Pando with one
+# System calls, task switches and CPU time of a server for one request without pipelining: Pando with one
 # worker beside redis-server, in turns, each on a core of its own, the client (50 connections) on
 # the other one. Counted by the kernel's tracepoints, which disturb little (as root, with `perf`).
 #
@@ -26,7 +26,7 @@ for port in 7411 7412; do
 done
 
 calls=read,recvfrom,write,sendto,epoll_wait,epoll_pwait,epoll_ctl,futex
-events=raw_syscalls:sys_enter,context-switches,syscalls:sys_enter_${calls//,/,syscalls:sys_enter_}
+events=raw_syscalls:sys_enter,context-switches,task-clock,syscalls:sys_enter_${calls//,/,syscalls:sys_enter_}
 for round in $(seq "$rounds"); do
     for test in set get; do
         for which in 0 1; do
@@ -34,6 +34,7 @@ for round in $(seq "$rounds"); do
                 taskset -c 1 redis-benchmark -p $((7411 + which)) -t $test -P 1 -c 50 -d 8 \
                 -r 1000000 -n "$requests" -q >/dev/null
             awk -F, -v name="${names[$which]} $test" -v requests="$requests" '
+                $3 ~ /^task-clock/ { printf "%s\tCPU us\t%.4f\n", name, $1 * 1000 / requests }
                 $3 ~ /^(raw_)?syscalls:|^context/ {
                     event = $3
                     sub(/^raw_syscalls:sys_enter$/, "all", event)
