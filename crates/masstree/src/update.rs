@@ -199,6 +199,10 @@ where
                 refresh_link(above, root, reached.root);
             }
             if !matches!(found, Found::Layer(_)) {
+                if let Found::Value(block) = found {
+                    // Whoever waits for it does not hold the lock yet.
+                    block.prefetch();
+                }
                 let locked = lock_border(&reached, slice)?;
                 match self.change(locked, cursor, guard, context) {
                     Ok(commit) => return Ok(commit),

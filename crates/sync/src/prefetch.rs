@@ -13,7 +13,7 @@ pub fn prefetch_lines(start: *const u8, bytes: usize) {
     }
 }
 
-/// Begins to fetch a block of `bytes` bytes, a line's at most, which may lie across two lines.
+/// Begins to fetch a block of `bytes` bytes that lies on one line or two.
 #[inline]
 pub fn prefetch_span(start: *const u8, bytes: usize) {
     prefetch_line(start);

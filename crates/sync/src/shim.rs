@@ -28,22 +28,51 @@ pub use std::sync::{Mutex, MutexGuard};
 /// Whether this build is for a model, whose nodes are small so that structures change often.
 pub const MODEL: bool = cfg!(any(loom, shuttle));
 
-/// Busy-waits before the processor is given away.
+/// Pauses of the processor in the first wait and in the last one before the processor is given
+/// away, as powers of two; each wait is twice as long as the one before it.
 #[cfg(not(any(loom, shuttle)))]
-const SPINS_MAX: u32 = 64;
+const BRIEF: (u32, u32) = (0, 5);
+/// The same for locks. A lock that was found taken is asked for again after half a microsecond at
+/// least: meanwhile its owner, who has the lines in his cache, may take it several times.
+#[cfg(not(any(loom, shuttle)))]
+const PATIENT: (u32, u32) = (6, 8);
 
 /// One wait for another thread's short critical section.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Spin {
     #[cfg(not(any(loom, shuttle)))]
-    spins: u32,
+    next: u32,
+    #[cfg(not(any(loom, shuttle)))]
+    last: u32,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Spin {
     /// A wait that has not begun.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            #[cfg(not(any(loom, shuttle)))]
+            next: BRIEF.0,
+            #[cfg(not(any(loom, shuttle)))]
+            last: BRIEF.1,
+        }
+    }
+
+    /// A wait for a lock, whose hand-over costs more than a critical section: a long one.
+    #[must_use]
+    pub fn patient() -> Self {
+        Self {
+            #[cfg(not(any(loom, shuttle)))]
+            next: PATIENT.0,
+            #[cfg(not(any(loom, shuttle)))]
+            last: PATIENT.1,
+        }
     }
 
     /// Waits a little; longer the more often it was called.
@@ -55,9 +84,11 @@ impl Spin {
         shuttle::thread::yield_now();
         #[cfg(not(any(loom, shuttle)))]
         {
-            if self.spins < SPINS_MAX {
-                self.spins += 1;
-                std::hint::spin_loop();
+            if self.next <= self.last {
+                for _ in 0..1_u32 << self.next {
+                    std::hint::spin_loop();
+                }
+                self.next += 1;
             } else {
                 std::thread::yield_now();
             }

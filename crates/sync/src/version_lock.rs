@@ -14,6 +14,7 @@
 //! | 3 | deleted, for good | owner, [`VersionLock::mark_deleted`] | readers and writers, who restart |
 //! | 4 | root of its tree | owner, [`VersionLock::set_root`] | descents |
 //! | 5 | border node | constructor | descents |
+//! | 6 | interior node right above border nodes | constructor | descents |
 //! | 8–37 | vinsert, +1 per unlock after `mark_inserting` | owner, at unlock | readers |
 //! | 38–63 | vsplit, +1 per unlock after `mark_splitting` | owner, at unlock | readers |
 //!
@@ -25,7 +26,8 @@
 //! - **L3** A dirty or changed word never compares equal to a stable snapshot; the locked bit is
 //!   ignored, because a locked node that is not dirty may be read.
 //!
-//! Deliberately absent: fairness, poisoning, reader counts.
+//! Deliberately absent: fairness (who waits asks again after at most a few microseconds, and may
+//! find the lock taken again), poisoning, reader counts.
 
 use crate::shim::{AtomicU64, Ordering, Spin, fence};
 
@@ -35,6 +37,7 @@ const SPLITTING: u64 = 1 << 2;
 const DELETED: u64 = 1 << 3;
 const ROOT: u64 = 1 << 4;
 const BORDER: u64 = 1 << 5;
+const ABOVE_BORDER: u64 = 1 << 6;
 const DIRTY: u64 = INSERTING | SPLITTING;
 const VINSERT_SHIFT: u32 = 8;
 const VINSERT_BITS: u32 = 30;
@@ -72,6 +75,26 @@ impl NodeVersion {
         self.0 & BORDER != 0
     }
 
+    /// Whether the node is an interior one whose children are border nodes.
+    #[inline]
+    #[must_use]
+    pub const fn is_above_border(self) -> bool {
+        self.0 & ABOVE_BORDER != 0
+    }
+
+    /// What kind of node this is the version of.
+    #[inline]
+    #[must_use]
+    pub const fn kind(self) -> NodeKind {
+        if self.is_border() {
+            NodeKind::Border
+        } else if self.is_above_border() {
+            NodeKind::AboveBorder
+        } else {
+            NodeKind::Interior
+        }
+    }
+
     /// Whether keys may have moved to another node between the two snapshots.
     #[inline]
     #[must_use]
@@ -85,8 +108,29 @@ impl NodeVersion {
 pub enum NodeKind {
     /// A leaf of the tree.
     Border,
-    /// A node above the leaves.
+    /// A node right above the leaves.
+    AboveBorder,
+    /// A node further up.
     Interior,
+}
+
+impl NodeKind {
+    /// The kind of a node whose children are of this kind.
+    #[must_use]
+    pub const fn above(self) -> Self {
+        match self {
+            Self::Border => Self::AboveBorder,
+            Self::AboveBorder | Self::Interior => Self::Interior,
+        }
+    }
+
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Border => BORDER,
+            Self::AboveBorder => ABOVE_BORDER,
+            Self::Interior => 0,
+        }
+    }
 }
 
 /// Whether one thread has the engine to itself (`--cfg pando_single`, for measurements only): no
@@ -102,16 +146,14 @@ impl VersionLock {
     /// The word of a new, unlocked node that nobody sees yet.
     #[must_use]
     pub fn new(kind: NodeKind, root: bool) -> Self {
-        let kind = if kind == NodeKind::Border { BORDER } else { 0 };
-        Self(AtomicU64::new(kind | if root { ROOT } else { 0 }))
+        Self(AtomicU64::new(kind.bits() | if root { ROOT } else { 0 }))
     }
 
     /// The word of a new sibling of a node that its creator holds: locked and splitting, no root.
     #[must_use]
     pub fn new_splitting(kind: NodeKind) -> Self {
-        let kind = if kind == NodeKind::Border { BORDER } else { 0 };
         let locked = if SINGLE { 0 } else { LOCKED | SPLITTING };
-        Self(AtomicU64::new(kind | locked))
+        Self(AtomicU64::new(kind.bits() | locked))
     }
 
     /// The word as it is, dirty or not.
@@ -170,7 +212,7 @@ impl VersionLock {
         if let Some(version) = self.try_lock() {
             return version;
         }
-        let mut spin = Spin::new();
+        let mut spin = Spin::patient();
         loop {
             spin.wait();
             if let Some(version) = self.try_lock() {
