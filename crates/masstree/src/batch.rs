@@ -153,7 +153,7 @@ impl<'k, 'g> Descent<'k, 'g> {
             let Either::Interior(interior) = node.either() else {
                 break;
             };
-            let Ok(child) = step_down(interior, self.cursor.slice(), version) else {
+            let Ok(child) = step_down::<0>(interior, self.cursor.slice(), version) else {
                 counters.local_retries.add(1);
                 return Ok(State::Root(root));
             };
@@ -281,10 +281,11 @@ pub(crate) fn get_many<'g>(
             let State::Done(block) = descent.state else {
                 unreachable!("all are done")
             };
-            read(
-                piece * BATCH_KEYS_MAX + index,
-                block.and_then(BlockRef::value),
-            );
+            let index = piece * BATCH_KEYS_MAX + index;
+            match block {
+                Some(block) => block.read_value(|value| read(index, value)),
+                None => read(index, None),
+            }
         }
     }
 }

@@ -178,6 +178,15 @@ impl Shape {
 #[derive(Clone, Copy)]
 pub(crate) struct BlockRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
 
+/// A suffix, and what may be read along with it so that short ones are copied as a word.
+#[derive(Clone, Copy)]
+pub(crate) struct SuffixRef<'g> {
+    /// The suffix's length.
+    pub(crate) bytes: usize,
+    /// Begins with the suffix.
+    pub(crate) room: &'g [u8],
+}
+
 /// What a successor block takes over from the one that it replaces (MB2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
@@ -301,26 +310,36 @@ impl<'g> BlockRef<'g> {
             .then_some((suffix_bytes, (meta >> BODY_SHIFT) as usize))
     }
 
-    /// The suffix and the value, as [`Self::suffix`] and [`Self::value`] have them.
+    /// The suffix and the value of what most blocks are; `None` for any other block.
     #[inline]
-    pub(crate) fn parts(self) -> (&'g [u8], Option<ValueRef<'g>>) {
-        let Some((suffix_bytes, body_bytes)) = self.plain() else {
-            return (self.any_suffix(), self.any_value());
-        };
-        let body = self.slice(HEADER_BYTES + suffix_bytes, body_bytes);
+    pub(crate) fn plain_parts(self) -> Option<(SuffixRef<'g>, ValueRef<'g>)> {
+        let (bytes, body_bytes) = self.plain()?;
+        let room = self.slice(HEADER_BYTES, bytes + body_bytes);
         let value = ValueRef {
             version: self.version(),
             attributes: Attributes::default(),
-            body: BodyRef::String(StringRef::Flat(body)),
+            body: BodyRef::String(StringRef::Flat(&room[bytes..])),
             mark: AccessMark::of(self.meta_word()),
         };
-        (self.slice(HEADER_BYTES, suffix_bytes), Some(value))
+        Some((SuffixRef { bytes, room }, value))
     }
 
     /// The value; `None` for a tombstone.
     #[inline]
     pub(crate) fn value(self) -> Option<ValueRef<'g>> {
-        self.parts().1
+        match self.plain_parts() {
+            Some((_, value)) => Some(value),
+            None => self.any_value(),
+        }
+    }
+
+    /// Hands the value to `read`, which is compiled for plain values alone too.
+    #[inline]
+    pub(crate) fn read_value<R>(self, read: impl FnOnce(Option<ValueRef<'g>>) -> R) -> R {
+        match self.plain_parts() {
+            Some((_, value)) => read(Some(value)),
+            None => read(self.any_value()),
+        }
     }
 
     #[inline(never)]

@@ -72,6 +72,17 @@ pub(crate) fn find_border<'g>(
     slice: u64,
     counters: &Counters,
 ) -> Result<Reached<'g>, LayerGone> {
+    find_border_beside::<0>(root, slice, counters)
+}
+
+/// As [`find_border`]; the border node `BESIDE` places from it under the same parent, if there is
+/// one, is asked for too.
+#[inline]
+pub(crate) fn find_border_beside<'g, const BESIDE: isize>(
+    root: NodeRef<'g>,
+    slice: u64,
+    counters: &Counters,
+) -> Result<Reached<'g>, LayerGone> {
     'root: loop {
         let (root, mut version) = current_root(root)?;
         let mut node = root;
@@ -86,7 +97,7 @@ pub(crate) fn find_border<'g>(
                 }
                 Either::Interior(interior) => interior,
             };
-            match step_down(interior, slice, version) {
+            match step_down::<BESIDE>(interior, slice, version) {
                 Ok((child, child_version)) => (node, version) = (child, child_version),
                 Err(Retry::Here(again)) => {
                     counters.local_retries.add(1);
@@ -112,12 +123,12 @@ pub(crate) enum Retry {
 
 /// One step down, validated hand over hand.
 #[inline]
-pub(crate) fn step_down(
+pub(crate) fn step_down<const BESIDE: isize>(
     interior: InteriorRef<'_>,
     slice: u64,
     version: NodeVersion,
 ) -> Result<(NodeRef<'_>, NodeVersion), Retry> {
-    if let Some(child) = interior.child_for(slice, version) {
+    if let Some(child) = interior.child_for::<BESIDE>(slice, version) {
         let child_version = child.version.stable();
         // The child's version was loaded before its parent is checked: a split of the child from
         // now on changes the former, one before has changed the latter.

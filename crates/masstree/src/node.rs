@@ -15,6 +15,10 @@
 //! | 56 | low | constructor | all |
 //! | 64+16i | slice and link of slot i | owner | all, then validated |
 //!
+//! Interior node: version and keys in two lines, children in two, then parent and count, which a
+//! descent does not read: places without a key hold [`KEY_NONE`], which no slice but one is above.
+//! Nodes begin on a line.
+//!
 //! Departures from the paper: slices and links are interleaved, which makes the width variable and
 //! costs no more lines since the whole node is prefetched; suffixes live in the value's block (see
 //! `suffix`), which frees the header word for the node's explicit lower bound, so that slot 0 may
@@ -47,12 +51,22 @@ use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
 use crate::slice::{CODE_NEVER, rank_of_code};
-use pando_sync::prefetch::{prefetch_lines, prefetch_span};
+use pando_sync::prefetch::{prefetch_line, prefetch_lines, prefetch_span};
 
 /// Entries of a full-size node; the model checker runs with fewer.
 pub(crate) const WIDTH: usize = if MODEL { 3 } else { SLOTS_MAX };
 /// Entries of the root of a young layer.
 pub(crate) const WIDTH_YOUNG: usize = if MODEL { 2 } else { 4 };
+
+/// Stands in an interior node's places without a key, so that a descent need not know how many
+/// there are; a slice of this value looks at the count.
+const KEY_NONE: u64 = u64::MAX;
+
+/// Bytes of an interior node that a descent reads.
+const INTERIOR_READ_BYTES: usize = 256;
+
+/// Bytes of a young layer's root, which most layers consist of: two lines.
+pub(crate) const YOUNG_BYTES: usize = Border::bytes(WIDTH_YOUNG);
 
 /// What border and interior nodes have in common: they begin with a version word.
 #[repr(C)]
@@ -61,7 +75,7 @@ pub(crate) struct Node {
 }
 
 /// The header of a border node; [`BorderRef::entry`] reaches what follows.
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Border {
     pub(crate) version: VersionLock,
     permutation: AtomicU64,
@@ -81,19 +95,19 @@ pub(crate) struct Entry {
 }
 
 /// An interior node.
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Interior {
     pub(crate) version: VersionLock,
-    parent: AtomicPtr<Interior>,
-    count: AtomicUsize,
     keys: [AtomicU64; WIDTH],
     children: [AtomicPtr<Node>; WIDTH + 1],
+    parent: AtomicPtr<Interior>,
+    count: AtomicUsize,
 }
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Border>() == 64 && size_of::<Entry>() == 16);
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Interior>() == 272);
+const _: () = assert!(std::mem::offset_of!(Interior, parent) == INTERIOR_READ_BYTES);
 
 /// A node of either kind.
 #[derive(Clone, Copy)]
@@ -181,13 +195,7 @@ impl<'g> NodeRef<'g> {
     /// Fetches the lines of a full-size node all at once (§4.2).
     #[inline]
     pub(crate) fn prefetch(self) {
-        prefetch_node(self.0.as_ptr());
-    }
-
-    /// Fetches the lines of a young layer's root, which most layers consist of.
-    #[inline]
-    pub(crate) fn prefetch_young(self) {
-        prefetch_lines(self.0.as_ptr().cast(), Border::bytes(WIDTH_YOUNG));
+        prefetch_lines(self.0.as_ptr().cast(), Border::bytes(WIDTH));
     }
 
     /// The parent, null for a root.
@@ -223,16 +231,10 @@ impl<'g> NodeRef<'g> {
     }
 }
 
-/// Fetches the lines of a full-size node all at once.
-#[inline]
-pub(crate) fn prefetch_node(node: *const Node) {
-    prefetch_lines(node.cast(), Border::bytes(WIDTH));
-}
-
 impl Border {
-    /// Bytes of a node of this width.
+    /// Bytes of a node of this width: whole lines, which the pool aligns (P2).
     pub(crate) const fn bytes(width: usize) -> usize {
-        size_of::<Self>() + width * size_of::<Entry>()
+        (size_of::<Self>() + width * size_of::<Entry>()).next_multiple_of(align_of::<Self>())
     }
 
     #[inline]
@@ -479,7 +481,7 @@ impl<'g> InteriorRef<'g> {
             version,
             parent: AtomicPtr::new(ptr::null_mut()),
             count: AtomicUsize::new(0),
-            keys: std::array::from_fn(|_| AtomicU64::new(0)),
+            keys: std::array::from_fn(|_| AtomicU64::new(KEY_NONE)),
             children: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         };
         // SAFETY: the block is long enough, aligned, and ours alone.
@@ -499,6 +501,9 @@ impl<'g> InteriorRef<'g> {
     }
 
     pub(crate) fn set_count(self, count: usize) {
+        for vacant in count..self.count() {
+            self.set_key(vacant, KEY_NONE);
+        }
         self.count.store(count, Ordering::Relaxed);
     }
 
@@ -512,21 +517,40 @@ impl<'g> InteriorRef<'g> {
     }
 
     /// The child that leads to `slice`, provided that the node is still as it was at `version`. A
-    /// linear search (§4.8).
+    /// linear search (§4.8). A border node `BESIDE` places from it is asked for too.
     #[inline]
-    pub(crate) fn child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
-        let count = self.count();
+    pub(crate) fn child_for<const BESIDE: isize>(
+        self,
+        slice: u64,
+        version: NodeVersion,
+    ) -> Option<NodeRef<'g>> {
+        if slice == KEY_NONE {
+            return self.validated_child(self.count(), version);
+        }
         let mut index = 0;
-        while index < count && slice >= self.key(index) {
+        while index < WIDTH && slice >= self.key(index) {
             index += 1;
         }
-        self.validated_child(index, version)
+        let child = self.validated_child(index, version);
+        if BESIDE != 0
+            && version.is_above_border()
+            && let Some(beside) = self.children.get(index.wrapping_add_signed(BESIDE))
+        {
+            // A hint: perhaps the place has no child, or none any more.
+            let beside = beside.load(Ordering::Relaxed);
+            prefetch_lines(beside.cast(), Border::bytes(WIDTH));
+        }
+        child
     }
 
     /// As [`Self::child_for`], for a node that is in the cache: [`halving`].
     #[inline]
     pub(crate) fn fetched_child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
-        let index = halving(self.count(), |index| slice >= self.key(index));
+        let index = if slice == KEY_NONE {
+            self.count()
+        } else {
+            halving(WIDTH, |index| slice >= self.key(index))
+        };
         self.validated_child(index, version)
     }
 
@@ -534,7 +558,7 @@ impl<'g> InteriorRef<'g> {
     #[inline]
     pub(crate) fn validated_child(self, index: usize, version: NodeVersion) -> Option<NodeRef<'g>> {
         let child = self.children[index].load(Ordering::Acquire);
-        prefetch_node(child);
+        prefetch_child(child, version);
         if !self.version.unchanged_since(version) {
             return None;
         }
@@ -572,6 +596,20 @@ impl<'g> InteriorRef<'g> {
         // SAFETY: allocated with this length by `allocate`; the caller vouches for the rest.
         unsafe { pool.free(self.0.cast(), size_of::<Interior>()) };
     }
+}
+
+/// Fetches the lines that a descent may read of a child of the node that `parent` is the version
+/// of: an interior node's last line has nothing for it.
+#[inline]
+fn prefetch_child(child: *const Node, parent: NodeVersion) {
+    prefetch_lines(child.cast(), INTERIOR_READ_BYTES);
+    // Without a branch: above interior nodes the first line is asked for again.
+    let more = if parent.is_above_border() {
+        INTERIOR_READ_BYTES
+    } else {
+        0
+    };
+    prefetch_line(child.cast::<u8>().wrapping_add(more));
 }
 
 /// How many of the first `count` places are `before` the one that is sought, which come first: a

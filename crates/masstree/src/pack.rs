@@ -401,7 +401,8 @@ impl<'g> Packer<'_, '_, 'g> {
                 // None is left with a single child.
                 let most = WIDTH + 1 - usize::from(rest.len() == WIDTH + 2);
                 let (children, behind) = rest.split_at(rest.len().min(most));
-                let version = VersionLock::new(NodeKind::Interior, false);
+                let kind = children[0].1.version.peek().kind().above();
+                let version = VersionLock::new(kind, false);
                 let parent = InteriorRef::allocate(&mut self.context.pool, self.guard, version);
                 for (index, (low, child)) in children.iter().enumerate() {
                     parent.set_child(index, *child);

@@ -49,6 +49,17 @@ impl Permutation {
         (self.0 >> Self::shift(position) & FIELD_MASK) as usize
     }
 
+    /// The live slots in order.
+    #[inline]
+    pub(crate) fn slots(self) -> impl Iterator<Item = usize> {
+        let mut fields = self.0 >> FIELD_BITS;
+        (0..self.count()).map(move |_| {
+            let slot = (fields & FIELD_MASK) as usize;
+            fields >>= FIELD_BITS;
+            slot
+        })
+    }
+
     /// Moves the first free slot to `position`, one key more. Returns that slot too.
     #[inline]
     pub(crate) const fn insert(self, position: usize) -> (Self, usize) {

@@ -20,14 +20,13 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, ValueRef};
 
-use crate::block::BlockRef;
 use crate::counters::Counters;
-use crate::find::{Found, LayerGone, find_border};
+use crate::find::{Found, LayerGone, find_border_beside};
 use crate::node::{Guard, NodeRef};
-use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, Cursor, SLICE_BYTES, rank_of_code};
+use crate::slice::{CODE_SUFFIX, Cursor, SLICE_BYTES, rank_of_code};
 use crate::tree::Tree;
 use frame::{Level, Start, YoungLayer};
-use key::KeyBuffer;
+use key::Shown;
 
 /// One scan under way.
 pub(crate) struct Scan<'a, 'g> {
@@ -36,14 +35,26 @@ pub(crate) struct Scan<'a, 'g> {
     guard: Guard<'g>,
     counters: &'a Counters,
     /// The layers under way are the first `depth` of these; the others are kept for reuse.
-    levels: Vec<Level<'g>>,
+    levels: Levels<'g>,
     depth: usize,
-    /// The last key shown, or while a layer is being entered its prefix.
-    key: KeyBuffer,
-    /// Which of the two `key` is.
-    key_shown: bool,
-    /// The last key shown, when `key` is not; none was shown when it is `None`.
-    last: Option<Vec<u8>>,
+    shown: Shown,
+}
+
+/// The first layer's level is at hand, since most scans need no other.
+struct Levels<'g> {
+    first: Level<'g>,
+    deeper: Vec<Level<'g>>,
+}
+
+impl<'g> Levels<'g> {
+    /// The level at this depth, the first layer's at 0.
+    #[inline]
+    fn at(&mut self, depth: usize) -> &mut Level<'g> {
+        match depth.checked_sub(1) {
+            None => &mut self.first,
+            Some(index) => &mut self.deeper[index],
+        }
+    }
 }
 
 impl<'a, 'g> Scan<'a, 'g> {
@@ -58,11 +69,12 @@ impl<'a, 'g> Scan<'a, 'g> {
             direction,
             guard,
             counters,
-            levels: Vec::new(),
+            levels: Levels {
+                first: Level::empty(),
+                deeper: Vec::new(),
+            },
             depth: 0,
-            key: KeyBuffer::default(),
-            key_shown: false,
-            last: None,
+            shown: Shown::default(),
         }
     }
 
@@ -74,12 +86,12 @@ impl<'a, 'g> Scan<'a, 'g> {
         mut visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
     ) {
         loop {
-            self.keep_last();
-            let last = self.last.take();
+            self.shown.keep_last();
+            let last = self.shown.last.take();
             let from = last.as_deref().map_or(from, Bound::Excluded);
             self.depth = 0;
             let sought = self.seek(from);
-            self.last = last;
+            self.shown.last = last;
             match sought.and_then(|()| self.walk(&mut visit)) {
                 Ok(()) => return,
                 Err(LayerGone) => self.counters.root_retries.add(1),
@@ -87,19 +99,9 @@ impl<'a, 'g> Scan<'a, 'g> {
         }
     }
 
-    /// Keeps the last key shown, because `key` is about to be used otherwise.
-    fn keep_last(&mut self) {
-        if self.key_shown {
-            self.key_shown = false;
-            let last = self.last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(self.key.as_slice());
-        }
-    }
-
     /// Builds the stack that leads to `from`.
     fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), LayerGone> {
-        self.key.clear();
+        self.shown.key.clear();
         let root = self.tree.root(self.guard);
         let (bytes, inclusive) = match from {
             Bound::Unbounded => return self.enter(root, Start::First),
@@ -119,7 +121,7 @@ impl<'a, 'g> Scan<'a, 'g> {
                     inclusive: inclusive_here,
                 },
             )?;
-            let level = &mut self.levels[self.depth - 1];
+            let level = self.levels.at(self.depth - 1);
             let Some((first_slice, code, found)) = level.first(self.guard) else {
                 return Ok(());
             };
@@ -129,7 +131,9 @@ impl<'a, 'g> Scan<'a, 'g> {
             match found {
                 Found::Layer(next) => {
                     level.skip_first();
-                    self.key.set_slice(cursor.offset(), slice, SLICE_BYTES);
+                    self.shown
+                        .key
+                        .set_slice(cursor.offset(), slice, SLICE_BYTES);
                     root = next;
                     cursor = cursor.deeper();
                 }
@@ -155,65 +159,47 @@ impl<'a, 'g> Scan<'a, 'g> {
         visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
     ) -> Result<(), LayerGone> {
         while self.depth > 0 {
-            let level = &mut self.levels[self.depth - 1];
-            let Some((slice, code, found)) = level.next(self.guard) else {
-                if !level.go_on(self.direction, self.guard)? {
-                    self.depth -= 1;
-                }
-                continue;
-            };
+            let (direction, guard) = (self.direction, self.guard);
+            let level = self.levels.at(self.depth - 1);
             let prefix_bytes = level.prefix_bytes;
-            match found {
-                Found::Layer(root) => {
-                    if let Some(young) = YoungLayer::take(root, self.direction, self.guard) {
-                        let place = (prefix_bytes, Some(slice));
-                        for entry in young.entries(self.guard) {
-                            if self.show(place, entry, visit).is_break() {
-                                return Ok(());
-                            }
+            let deeper = 'layer: loop {
+                let (frame, pause) = level.visited();
+                let mut walk = frame.walk;
+                while walk.left > pause {
+                    let (slice, code, found) = frame.item(walk.go_on(), guard);
+                    let shown = match found {
+                        Found::Value(block) => {
+                            let entry = (slice, code, block);
+                            self.shown.show(prefix_bytes, entry, visit)
                         }
-                        continue;
-                    }
-                    self.keep_last();
-                    self.key.set_slice(prefix_bytes, slice, SLICE_BYTES);
-                    self.enter(root, Start::First)?;
-                }
-                Found::Value(block) => {
-                    let entry = (slice, code, block);
-                    if self.show((prefix_bytes, None), entry, visit).is_break() {
+                        Found::Layer(root) => {
+                            let Some(young) = YoungLayer::take(root, direction, guard) else {
+                                frame.walk = walk;
+                                break 'layer Some((slice, root));
+                            };
+                            self.shown
+                                .show_young(prefix_bytes, slice, &young, guard, visit)
+                        }
+                        Found::Absent => unreachable!("a snapshot holds no absent entries"),
+                    };
+                    if shown.is_break() {
                         return Ok(());
                     }
                 }
-                Found::Absent => unreachable!("a snapshot holds no absent entries"),
+                frame.walk = walk;
+                if !level.go_on(direction, guard)? {
+                    break None;
+                }
+            };
+            if let Some((slice, root)) = deeper {
+                self.shown.keep_last();
+                self.shown.key.set_slice(prefix_bytes, slice, SLICE_BYTES);
+                self.enter(root, Start::First)?;
+            } else {
+                self.depth -= 1;
             }
         }
         Ok(())
-    }
-
-    /// Shows an entry whose key begins with the first `prefix_bytes` of `key` and, in a layer that
-    /// was not entered, the slice `above`. A tombstone leaves `key` as it is.
-    #[inline]
-    fn show(
-        &mut self,
-        (mut prefix_bytes, above): (usize, Option<u64>),
-        (slice, code, block): (u64, u8, BlockRef<'g>),
-        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let (suffix, value) = block.parts();
-        let Some(value) = value else {
-            return ControlFlow::Continue(());
-        };
-        if let Some(above) = above {
-            self.key.set_slice(prefix_bytes, above, SLICE_BYTES);
-            prefix_bytes += SLICE_BYTES;
-        }
-        let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
-        self.key.set_slice(prefix_bytes, slice, slice_bytes);
-        if code == CODE_SUFFIX {
-            self.key.push(suffix);
-        }
-        self.key_shown = true;
-        visit(self.key.as_slice(), value)
     }
 
     /// Begins the layer under `root` at `start`; `key` holds its prefix.
@@ -223,15 +209,18 @@ impl<'a, 'g> Scan<'a, 'g> {
             (Start::First, Direction::Forward) => 0,
             (Start::First, Direction::Backward) => u64::MAX,
         };
-        let reached = find_border(root, slice, self.counters)?;
-        debug_assert!(self.key.len().is_multiple_of(SLICE_BYTES));
-        if self.depth == self.levels.len() {
-            self.levels.push(Level::empty(reached.border));
+        let reached = match self.direction {
+            Direction::Forward => find_border_beside::<1>(root, slice, self.counters)?,
+            Direction::Backward => find_border_beside::<-1>(root, slice, self.counters)?,
+        };
+        debug_assert!(self.shown.key.len().is_multiple_of(SLICE_BYTES));
+        if self.depth > self.levels.deeper.len() {
+            self.levels.deeper.push(Level::empty());
         }
-        let level = &mut self.levels[self.depth];
-        level.prefix_bytes = self.key.len();
+        let level = self.levels.at(self.depth);
+        level.prefix_bytes = self.shown.key.len();
         let bounds = (start, self.direction);
-        level.begin(reached.border, reached.version, slice, bounds, self.guard)?;
+        level.begin(reached.border, reached.version, slice, bounds)?;
         self.depth += 1;
         Ok(())
     }

@@ -11,7 +11,6 @@ use pando_engine::{
 };
 
 use crate::batch;
-use crate::block::BlockRef;
 use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
@@ -155,7 +154,10 @@ impl Point for MasstreeSession {
                     _ => get(tree, key.bytes, guard, &context.counters),
                 }
             });
-            read(block.and_then(BlockRef::value))
+            match block {
+                Some(block) => block.read_value(read),
+                None => read(None),
+            }
         })
     }
 

@@ -220,7 +220,7 @@ fn ascend<'g>(
         }
         parent.version.mark_splitting();
         left.version.unlock();
-        let version = VersionLock::new_splitting(NodeKind::Interior);
+        let version = VersionLock::new_splitting(parent.version.peek().kind());
         let sibling = InteriorRef::allocate(&mut context.pool, guard, version);
         let separator = split_interior(parent, sibling, &halves, edge);
         right.version.unlock();
@@ -242,7 +242,8 @@ fn new_layer_root<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let version = VersionLock::new(NodeKind::Interior, true);
+    let kind = halves.left.version.peek().kind().above();
+    let version = VersionLock::new(kind, true);
     let root = InteriorRef::allocate(&mut context.pool, guard, version);
     root.set_key(0, halves.separator);
     root.set_child(0, halves.left);

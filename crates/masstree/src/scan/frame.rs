@@ -4,6 +4,7 @@
 //!
 //! | when | is read | is asked for |
 //! |---|---|---|
+//! | the descent is above the first node | | that node and the one beside it, from their parent |
 //! | a node's visit begins | the following node | its blocks and layers' roots, and the node after it |
 //! | half of it is visited | the roots of the following node's layers | their blocks |
 //!
@@ -19,7 +20,7 @@ use pando_sync::version_lock::NodeVersion;
 
 use crate::block::{BlockRef, SPAN_BYTES};
 use crate::find::{Found, LayerGone, settle};
-use crate::node::{BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG};
+use crate::node::{BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG, YOUNG_BYTES};
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, CODE_UNSTABLE, rank_of_code};
 
 /// Where in a layer a scan begins, seen in its direction.
@@ -70,76 +71,136 @@ impl Item {
     };
 }
 
-/// A snapshot of one border node, and how far its visit has come.
-struct Frame<'g> {
-    border: BorderRef<'g>,
-    /// The right sibling under the snapshot's version.
-    next: Option<BorderRef<'g>>,
-    /// In the scan's direction; those below `count` were listed under a validated version.
-    items: [Item; WIDTH],
-    count: usize,
-    visited: usize,
+/// Places of a snapshot: a power of two, so that an index is cut to it without a branch.
+const ITEMS: usize = (WIDTH + 1).next_power_of_two();
+
+/// A walk over the entries of a snapshot, in the scan's direction.
+#[derive(Clone, Copy)]
+pub(super) struct Walk {
+    /// The entry that comes next.
+    at: usize,
+    pub(super) left: usize,
+    /// 1, or -1 wrapped.
+    step: usize,
 }
 
-impl<'g> Frame<'g> {
-    fn empty(border: BorderRef<'g>) -> Self {
-        Self {
-            border,
-            next: None,
-            items: [Item::EMPTY; WIDTH],
-            count: 0,
-            visited: 0,
+impl Walk {
+    const NOWHERE: Self = Self {
+        at: 0,
+        left: 0,
+        step: 1,
+    };
+
+    fn over(count: usize, direction: Direction) -> Self {
+        match direction {
+            Direction::Forward => Self {
+                at: 0,
+                left: count,
+                step: 1,
+            },
+            Direction::Backward => Self {
+                at: count.wrapping_sub(1),
+                left: count,
+                step: usize::MAX,
+            },
         }
     }
 
-    /// Takes the entries of `border` that `admit` lets in, all that follow the first of them;
-    /// whether the node was at `version` throughout. One validation covers all entries.
+    /// The entry that comes next.
+    #[inline]
+    pub(super) fn go_on(&mut self) -> usize {
+        debug_assert!(self.left > 0);
+        let at = self.at;
+        self.at = at.wrapping_add(self.step);
+        self.left -= 1;
+        at % ITEMS
+    }
+}
+
+/// A snapshot of one border node, and how far its visit has come.
+pub(super) struct Frame<'g> {
+    /// `None` before the first snapshot.
+    border: Option<BorderRef<'g>>,
+    /// The right sibling under the snapshot's version.
+    next: Option<BorderRef<'g>>,
+    /// In the order of their keys; all were listed under a validated version.
+    items: [Item; ITEMS],
+    /// The bits of those that are layers.
+    layers: u32,
+    /// Those that are to be visited.
+    pub(super) walk: Walk,
+}
+
+impl<'g> Frame<'g> {
+    const fn empty() -> Self {
+        Self {
+            border: None,
+            next: None,
+            items: [Item::EMPTY; ITEMS],
+            layers: 0,
+            walk: Walk::NOWHERE,
+        }
+    }
+
+    /// Takes the entries of `border`, and asks for what they lead to if `ask` says so; whether the
+    /// node was at `version` throughout. One validation covers all entries.
     #[inline]
     fn fill(
         &mut self,
         border: BorderRef<'g>,
         version: NodeVersion,
         direction: Direction,
-        admit: impl Fn(u64, u8) -> bool,
+        ask: bool,
     ) -> bool {
         let next = border.next();
         let permutation = border.permutation();
-        let listed = permutation.count();
-        let mut count = 0;
+        let mut layers = 0;
         // Nothing is held until it is validated.
-        self.count = 0;
-        for index in 0..listed {
-            let position = match direction {
-                Direction::Forward => index,
-                Direction::Backward => listed - 1 - index,
-            };
-            let slot = permutation.slot(position);
+        self.walk = Walk::NOWHERE;
+        for (position, slot) in permutation.slots().enumerate() {
             let (slice, code, link) = (border.slice(slot), border.code(slot), border.link(slot));
-            // The link must belong to the code, as in `read_slot`.
-            if code == CODE_UNSTABLE || border.code(slot) != code {
-                return false;
-            }
-            if count > 0 || admit(slice, rank_of_code(code)) {
+            if ask {
                 // A hint, before anything is validated; the first line of a layer's root.
                 prefetch_span(link, SPAN_BYTES);
-                self.items[count] = Item { slice, link, code };
-                count += 1;
             }
+            if code > CODE_SUFFIX {
+                if code == CODE_UNSTABLE {
+                    return false;
+                }
+                layers |= 1 << position;
+            }
+            // The link must belong to the code, as in `read_slot`.
+            if border.code(slot) != code {
+                return false;
+            }
+            self.items[position % ITEMS] = Item { slice, link, code };
         }
         if !border.version.unchanged_since(version) {
             return false;
         }
-        (self.border, self.next) = (border, next);
-        (self.count, self.visited) = (count, 0);
+        (self.border, self.next, self.layers) = (Some(border), next, layers);
+        self.walk = Walk::over(permutation.count(), direction);
         true
     }
 
-    /// The slice, code and content of an entry below `count`.
+    /// Leaves out the entries that come before the first one that `admit` lets in.
     #[inline]
-    fn item(&self, index: usize, guard: Guard<'g>) -> (u64, u8, Found<'g>) {
-        let Item { slice, link, code } = self.items[index];
-        // SAFETY: `fill` has validated the version after the entry was loaded (M2), and seen the
-        // same code on both sides of the link.
+    fn skip_until(&mut self, admit: impl Fn(u64, u8) -> bool) {
+        while self.walk.left > 0 {
+            let item = &self.items[self.walk.at % ITEMS];
+            if admit(item.slice, rank_of_code(item.code)) {
+                return;
+            }
+            self.walk.go_on();
+        }
+    }
+
+    /// The slice, code and content of an entry.
+    #[inline]
+    pub(super) fn item(&self, index: usize, guard: Guard<'g>) -> (u64, u8, Found<'g>) {
+        let Item { slice, link, code } = self.items[index % ITEMS];
+        // SAFETY: a walk leads over entries only after `fill` has validated the version behind
+        // their loads (M2), and seen the same code on both sides of the link.
         (slice, code, unsafe { BorderRef::found(code, link, guard) })
     }
 
@@ -149,8 +210,7 @@ impl<'g> Frame<'g> {
         mut border: BorderRef<'g>,
         mut version: NodeVersion,
         slice: u64,
-        direction: Direction,
-        admit: impl Fn(u64, u8) -> bool,
+        (direction, ask): (Direction, bool),
     ) -> Result<(), LayerGone> {
         let mut spin = Spin::new();
         loop {
@@ -159,7 +219,7 @@ impl<'g> Frame<'g> {
             }
             // The right sibling's bound is looked at only after a failure: its line would have to
             // come from memory.
-            if self.fill(border, version, direction, &admit) {
+            if self.fill(border, version, direction, ask) {
                 return Ok(());
             }
             spin.wait();
@@ -176,12 +236,13 @@ impl<'g> Frame<'g> {
             if version.is_deleted() {
                 return Err(LayerGone);
             }
-            if self.fill(border, version, Direction::Backward, |entry, _| {
-                entry <= slice
-            }) {
+            if self.fill(border, version, Direction::Backward, true) {
                 match self.next {
                     Some(next) if next.low() <= slice => border = next,
-                    _ => return Ok(()),
+                    _ => {
+                        self.skip_until(|entry, _| entry <= slice);
+                        return Ok(());
+                    }
                 }
             } else {
                 spin.wait();
@@ -193,50 +254,57 @@ impl<'g> Frame<'g> {
     fn neighbour(&self, direction: Direction) -> Option<BorderRef<'g>> {
         match direction {
             Direction::Forward => self.next,
-            Direction::Backward => self.border.prev(),
+            Direction::Backward => self.border?.prev(),
         }
     }
 
     /// Takes a snapshot of the node that follows `before`; false when there is none.
     fn follow(&mut self, before: &Self, direction: Direction) -> Result<bool, LayerGone> {
-        let Some(border) = before.neighbour(direction) else {
+        let (Some(visited), Some(border)) = (before.border, before.neighbour(direction)) else {
             return Ok(false);
         };
         match direction {
             Direction::Forward => {
                 let (version, low) = (border.version.stable(), border.low());
-                self.take(border, version, low, direction, |_, _| true)?;
+                self.take(border, version, low, (direction, true))?;
             }
             Direction::Backward => {
                 // Everything at or above that node's low bound is in its snapshot, or was.
-                self.take_before(border, before.border.low() - 1)?;
+                self.take_before(border, visited.low() - 1)?;
             }
         }
         Ok(true)
     }
 
-    /// Begins to fetch what the visit will touch, all at once, and the node that comes after.
-    fn prefetch(&self, direction: Direction, guard: Guard<'g>) {
+    /// Begins to fetch the node that comes after, and the roots of this node's layers.
+    #[inline]
+    fn prefetch(&self, direction: Direction) {
         if let Some(neighbour) = self.neighbour(direction) {
             neighbour.node().prefetch();
         }
-        // `fill` has asked for the blocks already, and for the first lines of layers' roots.
-        for index in 0..self.count {
-            if let Found::Layer(root) = self.item(index, guard).2 {
-                root.prefetch_young();
-            }
+        self.each_layer(|item| prefetch_span(item.link, YOUNG_BYTES));
+    }
+
+    #[inline]
+    fn each_layer(&self, visit: impl Fn(&Item)) {
+        let mut layers = self.layers;
+        while layers != 0 {
+            visit(&self.items[layers.trailing_zeros() as usize % ITEMS]);
+            layers &= layers - 1;
         }
     }
 
     /// Begins to fetch what the roots of this node's layers lead to; the roots should have come.
     fn prefetch_layers(&self, guard: Guard<'g>) {
-        for index in 0..self.count {
-            if let Found::Layer(root) = self.item(index, guard).2
+        self.each_layer(|item| {
+            // SAFETY: `fill` has validated the entry (see `item`).
+            let found = unsafe { BorderRef::found(item.code, item.link, guard) };
+            if let Found::Layer(root) = found
                 && let Either::Border(border) = root.either()
             {
                 border.prefetch_links();
             }
-        }
+        });
     }
 }
 
@@ -303,16 +371,16 @@ pub(super) struct Level<'g> {
     current: usize,
     /// The other one holds what comes next.
     ahead: bool,
-    /// The visit goes on up to here before it looks further.
+    /// With so many entries left the visit pauses, to look further.
     pause: usize,
 }
 
 impl<'g> Level<'g> {
-    /// A level without entries; `border` is any node.
-    pub(super) fn empty(border: BorderRef<'g>) -> Self {
+    /// A level without entries.
+    pub(super) const fn empty() -> Self {
         Self {
             prefix_bytes: 0,
-            frames: [Frame::empty(border), Frame::empty(border)],
+            frames: [const { Frame::empty() }; 2],
             current: 0,
             ahead: false,
             pause: 0,
@@ -326,42 +394,43 @@ impl<'g> Level<'g> {
         version: NodeVersion,
         slice: u64,
         (start, direction): (Start, Direction),
-        guard: Guard<'g>,
     ) -> Result<(), LayerGone> {
         (self.current, self.ahead) = (0, false);
-        let admit = |slice, rank| start.admits(direction, slice, rank);
         let frame = &mut self.frames[0];
-        frame.take(border, version, slice, direction, admit)?;
-        frame.prefetch(direction, guard);
-        self.pause = frame.count;
-        if frame.neighbour(direction).is_some() {
-            self.pause /= 2;
+        frame.take(border, version, slice, (direction, false))?;
+        frame.skip_until(|slice, rank| start.admits(direction, slice, rank));
+        let mut walk = frame.walk;
+        while walk.left > 0 {
+            prefetch_span(frame.items[walk.go_on()].link, SPAN_BYTES);
         }
+        frame.prefetch(direction);
+        self.pause = if frame.neighbour(direction).is_some() {
+            frame.walk.left.div_ceil(2)
+        } else {
+            0
+        };
         Ok(())
     }
 
     /// The first entry of the layer's first node, if any, which stays to be visited.
     pub(super) fn first(&self, guard: Guard<'g>) -> Option<(u64, u8, Found<'g>)> {
         let frame = &self.frames[self.current];
-        (frame.count > 0).then(|| frame.item(0, guard))
+        (frame.walk.left > 0).then(|| frame.item(frame.walk.at, guard))
     }
 
     /// Does not visit the first entry.
     pub(super) fn skip_first(&mut self) {
-        self.frames[self.current].visited = 1;
-        self.pause = self.pause.max(1);
+        let walk = &mut self.frames[self.current].walk;
+        walk.go_on();
+        self.pause = self.pause.min(walk.left);
     }
 
-    /// The entry to be visited now; `None` at a pause.
+    /// The node under visit, and how many of its entries are left at the next pause.
     #[inline]
-    pub(super) fn next(&mut self, guard: Guard<'g>) -> Option<(u64, u8, Found<'g>)> {
-        let frame = &mut self.frames[self.current];
-        if frame.visited >= self.pause {
-            return None;
-        }
-        let item = frame.item(frame.visited, guard);
-        frame.visited += 1;
-        Some(item)
+    pub(super) fn visited(&mut self) -> (&mut Frame<'g>, usize) {
+        let [first, second] = &mut self.frames;
+        let frame = if self.current == 0 { first } else { second };
+        (frame, self.pause)
     }
 
     /// Ends a pause; false at the end of the layer.
@@ -370,13 +439,12 @@ impl<'g> Level<'g> {
         direction: Direction,
         guard: Guard<'g>,
     ) -> Result<bool, LayerGone> {
-        let frame = &self.frames[self.current];
-        if frame.visited < frame.count {
-            self.pause = frame.count;
+        if self.frames[self.current].walk.left > 0 {
+            self.pause = 0;
             if self.ahead {
                 self.frames[1 - self.current].prefetch_layers(guard);
             } else {
-                self.look_ahead(direction, guard);
+                self.look_ahead(direction);
             }
             return Ok(true);
         }
@@ -385,8 +453,12 @@ impl<'g> Level<'g> {
         }
         self.ahead = false;
         self.current = 1 - self.current;
-        self.look_ahead(direction, guard);
-        self.pause = self.frames[self.current].count / 2;
+        self.look_ahead(direction);
+        self.pause = if self.ahead && self.frames[1 - self.current].layers != 0 {
+            self.frames[self.current].walk.left / 2
+        } else {
+            0
+        };
         Ok(true)
     }
 
@@ -400,11 +472,11 @@ impl<'g> Level<'g> {
         }
     }
 
-    fn look_ahead(&mut self, direction: Direction, guard: Guard<'g>) {
+    fn look_ahead(&mut self, direction: Direction) {
         // A layer that is gone is noticed again when its turn comes.
         self.ahead = self.follow(direction).unwrap_or(false);
         if self.ahead {
-            self.frames[1 - self.current].prefetch(direction, guard);
+            self.frames[1 - self.current].prefetch(direction);
         }
     }
 }

@@ -1,6 +1,98 @@
 //! The key that a scan puts together, in one buffer.
 
-use crate::slice::SLICE_BYTES;
+use std::ops::ControlFlow;
+
+use pando_engine::ValueRef;
+
+use super::frame::YoungLayer;
+use crate::block::{BlockRef, SuffixRef};
+use crate::node::Guard;
+use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, SLICE_BYTES};
+
+/// The key that is being put together, and the last one shown.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// The last key shown, or while a layer is being entered its prefix.
+    pub(super) key: KeyBuffer,
+    /// Whether `key` is the former.
+    complete: bool,
+    /// The last key shown, when `key` is not; none was shown when it is `None`.
+    pub(super) last: Option<Vec<u8>>,
+}
+
+impl Shown {
+    /// Keeps the last key shown, because `key` is about to be used otherwise.
+    pub(super) fn keep_last(&mut self) {
+        if self.complete {
+            self.complete = false;
+            let last = self.last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(self.key.as_slice());
+        }
+    }
+
+    /// Shows an entry whose key begins with the first `prefix_bytes` of `key`. A tombstone leaves
+    /// `key` as it is.
+    #[inline]
+    pub(super) fn show<'g>(
+        &mut self,
+        prefix_bytes: usize,
+        (slice, code, block): (u64, u8, BlockRef<'g>),
+        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        // Plain values are shown apart, so that `visit` is compiled for them alone too.
+        let Some((suffix, value)) = block.plain_parts() else {
+            return self.show_any(prefix_bytes, (slice, code, block), visit);
+        };
+        let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+        self.key.set_slice(prefix_bytes, slice, slice_bytes);
+        if code == CODE_SUFFIX {
+            self.key.push(suffix);
+        }
+        self.complete = true;
+        visit(self.key.as_slice(), value)
+    }
+
+    #[inline(never)]
+    fn show_any<'g>(
+        &mut self,
+        prefix_bytes: usize,
+        (slice, code, block): (u64, u8, BlockRef<'g>),
+        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(value) = block.value() else {
+            return ControlFlow::Continue(());
+        };
+        let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+        self.key.set_slice(prefix_bytes, slice, slice_bytes);
+        if code == CODE_SUFFIX {
+            self.key.push_long(block.suffix());
+        }
+        self.complete = true;
+        visit(self.key.as_slice(), value)
+    }
+
+    /// Shows the entries of a layer that was not entered, below the slice `above`.
+    #[inline(never)]
+    pub(super) fn show_young<'g>(
+        &mut self,
+        prefix_bytes: usize,
+        above: u64,
+        young: &YoungLayer,
+        guard: Guard<'g>,
+        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for entry in young.entries(guard) {
+            if entry.2.is_tombstone() {
+                continue;
+            }
+            // Again for each: a key shown is kept until the next one.
+            self.key.set_slice(prefix_bytes, above, SLICE_BYTES);
+            self.show(prefix_bytes + SLICE_BYTES, entry, visit)?;
+        }
+        ControlFlow::Continue(())
+    }
+}
 
 /// A prefix shared with the layer, a slice and a suffix.
 #[derive(Debug, Default)]
@@ -29,48 +121,43 @@ impl KeyBuffer {
     #[inline]
     pub(super) fn set_slice(&mut self, prefix_bytes: usize, slice: u64, slice_bytes: usize) {
         debug_assert!(prefix_bytes <= self.bytes && slice_bytes <= SLICE_BYTES);
-        if self.room.len() < prefix_bytes + SLICE_BYTES {
-            self.grow(prefix_bytes + SLICE_BYTES);
+        // With room for a short suffix too.
+        if self.room.len() < prefix_bytes + 2 * SLICE_BYTES {
+            self.grow(prefix_bytes + 2 * SLICE_BYTES);
         }
         self.room[prefix_bytes..prefix_bytes + SLICE_BYTES].copy_from_slice(&slice.to_be_bytes());
         self.bytes = prefix_bytes + slice_bytes;
     }
 
-    /// Appends a suffix.
+    /// Appends a suffix; a short one by one store of eight bytes.
     #[inline]
-    pub(super) fn push(&mut self, suffix: &[u8]) {
+    pub(super) fn push(&mut self, suffix: SuffixRef<'_>) {
+        let end = self.bytes + suffix.bytes;
+        if let Some(word) = suffix.room.first_chunk::<SLICE_BYTES>()
+            && suffix.bytes <= SLICE_BYTES
+            && let Some(room) = self.room[self.bytes..].first_chunk_mut()
+        {
+            *room = *word;
+            self.bytes = end;
+        } else {
+            self.push_long(&suffix.room[..suffix.bytes]);
+        }
+    }
+
+    /// Appends a suffix of any length.
+    #[inline(never)]
+    fn push_long(&mut self, suffix: &[u8]) {
         let end = self.bytes + suffix.len();
         if self.room.len() < end {
             self.grow(end);
         }
-        copy(&mut self.room[self.bytes..end], suffix);
+        self.room[self.bytes..end].copy_from_slice(suffix);
         self.bytes = end;
     }
 
     #[cold]
     fn grow(&mut self, bytes: usize) {
         self.room.resize(bytes.next_power_of_two().max(64), 0);
-    }
-}
-
-/// Copies without a call when there is little: two stores that may overlap.
-#[inline]
-fn copy(to: &mut [u8], from: &[u8]) {
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
-            let (first, last) = (*first, *last);
-            let rest = to.len() - N;
-            to[..N].copy_from_slice(&first);
-            to[rest..].copy_from_slice(&last);
-        }
-    }
-    match from.len() {
-        0 => {}
-        1 => to[0] = from[0],
-        2..4 => ends::<2>(to, from),
-        4..8 => ends::<4>(to, from),
-        8..=16 => ends::<8>(to, from),
-        _ => to.copy_from_slice(from),
     }
 }
 
@@ -85,11 +172,16 @@ mod tests {
         for bytes in (0..=suffix.len()).chain((0..40).rev()) {
             key.clear();
             key.set_slice(0, u64::from_be_bytes(*b"prefixed"), 8);
+            let whole = [b"prefixedslice123", &suffix[..bytes]].concat();
+            for room in [bytes, suffix.len()] {
+                key.set_slice(8, u64::from_be_bytes(*b"slice123"), 8);
+                let room = &suffix[..room];
+                key.push(SuffixRef { bytes, room });
+                assert_eq!(key.as_slice(), whole);
+            }
             key.set_slice(8, u64::from_be_bytes(*b"slice123"), 8);
-            key.push(&suffix[..bytes]);
-            assert_eq!(key.len(), 16 + bytes);
-            assert_eq!(&key.as_slice()[..16], b"prefixedslice123");
-            assert_eq!(&key.as_slice()[16..], &suffix[..bytes]);
+            key.push_long(&suffix[..bytes]);
+            assert_eq!(key.as_slice(), whole);
         }
         key.set_slice(8, u64::from_be_bytes(*b"ab\0\0\0\0\0\0"), 2);
         assert_eq!(key.as_slice(), b"prefixedab");
