@@ -56,20 +56,22 @@ impl Worker {
             if now >= end + DRAIN {
                 return Err(self.out_of_patience());
             }
-            let until = if due < end {
+            let overdue = due <= now && due < end;
+            if overdue && self.next_with_room(turn).is_some() {
+                // The replies that were just taken have made room.
+                continue;
+            }
+            let until = if overdue {
+                // It waits for room, which a reply makes.
+                end
+            } else if due < end {
                 due
             } else if waiting {
                 end + DRAIN
             } else {
                 end
             };
-            // A request that is overdue waits for room, which a reply makes.
-            let sleep = if due <= now && due < end {
-                end.saturating_duration_since(now)
-            } else {
-                until.saturating_duration_since(now)
-            };
-            self.wait(sleep)?;
+            self.wait(until.saturating_duration_since(now))?;
         }
         let mut unsent = 0;
         while due < end {

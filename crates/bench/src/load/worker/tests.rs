@@ -326,6 +326,20 @@ fn a_stall_is_charged_for_the_requests_that_waited() {
 }
 
 #[test]
+fn what_a_stall_has_held_up_is_sent_as_soon_as_there_is_room() {
+    let server = serve(Fault {
+        stall: Some((50, Duration::from_millis(60))),
+        ..Fault::default()
+    });
+    let options = options(server, &["--rate", "1000"]);
+    let mut worker = worker(&options, server).unwrap();
+    let outcome = worker.run(Duration::from_millis(800)).unwrap();
+    // Not at the end of the run, which is 690 ms after the stall.
+    let most = outcome.latency.max();
+    assert!(most < 400_000, "{most} µs");
+}
+
+#[test]
 fn latencies_have_three_digits() {
     let mut histogram = latencies().unwrap();
     for millis in 1..=100_000 {
