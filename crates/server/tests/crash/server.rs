@@ -175,7 +175,11 @@ impl Connection {
             self.bytes.drain(..self.read);
             self.read = 0;
             let mut chunk = [0; 16 * 1024];
-            let count = self.stream.read(&mut chunk)?;
+            let count = match self.stream.read(&mut chunk) {
+                // The test was stopped for a while, or frozen.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
