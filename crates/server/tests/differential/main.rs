@@ -11,6 +11,8 @@ mod compare;
 mod generator;
 mod listed;
 mod peer;
+#[path = "../peers/server.rs"]
+mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,109 +1,46 @@
 //! One side of the comparison: a server process and the connections to it.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::process::Command;
 
 use pando_protocol::resp::{Value, ValueDecoder};
 
-/// How long a server may take to start, or to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A running server, ended when dropped.
-pub(super) struct Server {
-    process: Child,
-    pub(super) port: u16,
-}
+pub(super) use super::server::Server;
 
 impl Server {
     /// Debian's redis-server, or `None` where it is not installed.
     pub(super) fn redis() -> Option<Self> {
-        let port = free_port();
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-        ]);
-        command.args([
-            "--appendonly",
-            "no",
-            "--daemonize",
-            "no",
-            "--loglevel",
-            "warning",
-        ]);
-        Self::start(command, port)
+        Self::start(|port| {
+            let mut command = Command::new("redis-server");
+            command.args(["--port", port, "--bind", "127.0.0.1", "--save", ""]);
+            command.args(["--appendonly", "no", "--daemonize", "no"]);
+            command.args(["--loglevel", "warning"]);
+            command
+        })
     }
 
     /// This server, with `engine`.
     pub(super) fn pando(engine: &str) -> Self {
-        let port = free_port();
         let binary = std::env::var("PANDO_DIFFERENTIAL_BINARY");
         let binary = binary.unwrap_or_else(|_| env!("CARGO_BIN_EXE_pando").into());
-        let mut command = Command::new(binary);
-        command.args([
-            "--port",
-            &port.to_string(),
-            "--engine",
-            engine,
-            "--threads",
-            "2",
-            "--durability",
-            "none",
-        ]);
-        Self::start(command, port).expect("the binary under test starts")
-    }
-
-    fn start(mut command: Command, port: u16) -> Option<Self> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut server = Self {
-            process: command.spawn().ok()?,
-            port,
-        };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            let ended = server.process.try_wait().expect("the child can be asked");
-            assert!(ended.is_none(), "the server ended at start: {ended:?}");
-            assert!(Instant::now() < deadline, "the server does not listen");
-            std::thread::yield_now();
-        }
-        Some(server)
+        let server = Self::start(|port| {
+            let mut command = Command::new(&binary);
+            command.args(["--port", port, "--engine", engine, "--threads", "2"]);
+            command.args(["--durability", "none"]);
+            command
+        });
+        server.expect("the binary under test starts")
     }
 
     pub(super) fn connect(&self) -> Connection {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connects");
-        stream.set_nodelay(true).expect("a socket option");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a socket option");
         Connection {
-            stream,
+            stream: self.stream(),
             input: Vec::new(),
             start: 0,
             decoder: ValueDecoder::new(),
         }
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already ended is as good as ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("a bound socket").port()
 }
 
 /// A connection that pipelines.

@@ -28,24 +28,18 @@
 
 mod compare;
 mod generator;
+#[path = "../peers/server.rs"]
+mod server;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::process::Command;
 
 use fastrand::Rng;
 
 use self::compare::agree;
 use self::generator::{Generator, Request, Token};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A running server, ended when dropped.
-struct Server {
-    process: Child,
-    port: u16,
-}
+use self::server::{PATIENCE, Server};
 
 impl Server {
     fn memcached() -> Option<Self> {
@@ -78,59 +72,9 @@ impl Server {
         server.expect("the binary under test starts")
     }
 
-    /// Starts a server on a free port; on another one if somebody else was quicker to take it.
-    fn start(command: impl Fn(&str) -> Command) -> Option<Self> {
-        let deadline = Instant::now() + PATIENCE;
-        'again: loop {
-            let port = free_port();
-            let mut command = command(&port.to_string());
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let mut server = Self {
-                process: command.spawn().ok()?,
-                port,
-            };
-            loop {
-                assert!(Instant::now() < deadline, "the server does not listen");
-                if server
-                    .process
-                    .try_wait()
-                    .expect("the child can be asked")
-                    .is_some()
-                {
-                    continue 'again;
-                }
-                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                    return Some(server);
-                }
-                std::thread::yield_now();
-            }
-        }
-    }
-
     fn connect(&self) -> Connection {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connects");
-        stream.set_nodelay(true).expect("a socket option");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a socket option");
-        Connection(stream)
+        Connection(self.stream())
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already ended is as good as ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("a bound socket").port()
 }
 
 struct Connection(TcpStream);
