@@ -42,6 +42,8 @@ pub struct Client {
     pub(crate) awaits: LogEpoch,
     /// The request to come was delayed already (see `turn::pressure`).
     pub(crate) delayed: bool,
+    /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
+    pub(crate) waits_since_us: u64,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
 }
@@ -60,6 +62,7 @@ impl Client {
             durability: Durability::default(),
             awaits: LogEpoch(0),
             delayed: false,
+            waits_since_us: 0,
             transaction: None,
             watches: Watches::default(),
         }

@@ -112,8 +112,17 @@ pub const EVICT_STEPS_MAX: usize = 512;
 /// Keys that a hand passes at a time.
 pub(crate) const EVICT_WINDOW: usize = 32;
 
-/// Calls that one command makes before it is refused.
-pub const EVICT_ROUNDS_MAX: usize = 64;
+/// Keys that such a call passes in search of memory that is being emptied.
+pub(crate) const EMPTY_STEPS_MAX: usize = 1024;
+
+/// Calls that one command makes before it is put off or refused.
+pub const EVICT_ROUNDS_MAX: usize = 16;
+
+/// Microseconds by which a command is put off while what was evicted is on its way back, and after
+/// which it is put off no more.
+pub(crate) const ROOM_WAIT_US: u64 = 1000;
+/// See [`ROOM_WAIT_US`].
+pub(crate) const ROOM_WAIT_MAX_US: u64 = 1_000_000;
 
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;

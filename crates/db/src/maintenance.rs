@@ -14,7 +14,7 @@ use pando_engine::{LogEpoch, Point};
 
 use crate::acknowledge::EpochLog;
 use crate::database::{Database, OpenError, lock};
-use crate::eviction::evict;
+use crate::eviction::{evict, tidy};
 use crate::limits;
 use crate::session::SessionState;
 use crate::turn::Turn;
@@ -150,7 +150,11 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
         let freed = database.expiry.free_dropped(limits::DROPPED_ENTRIES_MAX);
         let evicted = evict_keys(database, session);
-        if expired == 0 && maintained == 0 && freed == 0 && evicted == 0 {
+        let tidied = match evicted {
+            0 => tidy(database, Turn::begin(database, session).session_mut()),
+            _ => 0,
+        };
+        if expired == 0 && maintained == 0 && freed == 0 && evicted == 0 && tidied == 0 {
             return false;
         }
     }

@@ -168,6 +168,28 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.sweep(tree, hand, steps, visit))
     }
 
+    fn begin_emptying(&mut self, short: bool) -> bool {
+        on!(StoreSession, self, session => session.begin_emptying(short))
+    }
+
+    fn end_emptying(&mut self) {
+        on!(StoreSession, self, session => session.end_emptying());
+    }
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        on!(StoreSession, self, session => session.sweep_emptying(tree, hand, steps, visit))
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        on!(StoreSession, self, session => session.relocate(key))
+    }
+
     fn maintain(&mut self, steps: usize) -> usize {
         on!(StoreSession, self, session => session.maintain(steps))
     }

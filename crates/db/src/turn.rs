@@ -36,6 +36,8 @@ use crate::limits;
 use crate::session::SessionState;
 use crate::transaction::Transaction;
 
+pub(crate) use self::room::Room;
+
 use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
 use self::usual::{answer, is_quiet};
 
@@ -411,7 +413,9 @@ impl<'t> Turn<'t> {
         let writes = spec.flags.has(Flag::Write)
             || (spec.id == CommandId::Exec
                 && client.transaction.as_ref().is_some_and(Transaction::writes));
-        self.admit(client, spec, writes)?;
+        if let Some(until) = self.admit(client, spec, writes)? {
+            return Ok(Outcome::Paused(until));
+        }
         if !ignores_pause(spec.id)
             && let Some(until) = self.database.paused_until(writes)
         {
@@ -462,13 +466,14 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order.
+    /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order;
+    /// until when it is put off, if it is.
     fn admit(
         &mut self,
-        client: &Client,
+        client: &mut Client,
         spec: &CommandSpec,
         writes: bool,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Option<u64>, CommandError> {
         if !client.authenticated && !spec.flags.has(Flag::NoAuth) {
             return Err(CommandError::Unauthenticated);
         }
@@ -482,13 +487,17 @@ impl<'t> Turn<'t> {
             (Some(transaction), CommandId::Exec) => transaction.needs_memory(),
             (Some(_), _) => true,
         };
-        if needs_memory && !self.has_room() {
-            return Err(CommandError::OutOfMemory);
+        if needs_memory {
+            match self.room(client) {
+                Room::Granted => {}
+                Room::Later(until) => return Ok(Some(until)),
+                Room::Refused => return Err(CommandError::OutOfMemory),
+            }
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
             return Err(CommandError::LogFull);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A request is not run: a transaction being queued will not run either, and an EXEC that is

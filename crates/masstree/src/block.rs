@@ -35,7 +35,7 @@ use pando_engine::{
     AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, HashRef, NewValue, StringRef,
     ValueRef, ValueVersion, WideRow,
 };
-use pando_memory::pool::Pool;
+use pando_memory::pool::{Pool, is_emptying};
 use pando_sync::epoch::Reclaim;
 
 use crate::node::Guard;
@@ -455,6 +455,43 @@ impl<'g> BlockRef<'g> {
             bytes,
             body,
         )
+    }
+
+    /// The block of a value that a reader is shown.
+    ///
+    /// # Safety
+    /// The value is one of this engine's, and the reader's pin lasts.
+    unsafe fn of_value(value: &ValueRef<'g>) -> Option<Self> {
+        let word = value.mark.address()?.cast::<u8>();
+        let block = word.as_ptr().wrapping_sub(META_OFFSET);
+        NonNull::new(block).map(|block| Self(block, PhantomData))
+    }
+
+    /// Whether the block of a value lies in memory that is being emptied.
+    ///
+    /// # Safety
+    /// The value is one of this engine's, and the reader's pin lasts.
+    pub(crate) unsafe fn is_value_emptying(value: &ValueRef<'g>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { Self::of_value(value) }.is_some_and(Self::is_emptying)
+    }
+
+    /// Whether it lies in memory that is being emptied.
+    pub(crate) fn is_emptying(self) -> bool {
+        // SAFETY: the block lives and was allocated with this length.
+        unsafe { is_emptying(self.0, self.bytes()) }
+    }
+
+    /// The same block at another place that is free, if there is one. Body and suffix are taken
+    /// over: this block is to be retired with [`Keep`] of both.
+    pub(crate) fn duplicate(self, pool: &mut Pool) -> Option<Self> {
+        let bytes = self.bytes();
+        let block = Writer(pool.allocate_elsewhere(bytes)?);
+        let rest = META_OFFSET + size_of::<u32>();
+        block.copy(0, self.slice(0, META_OFFSET));
+        block.put(META_OFFSET, self.meta_word().load(Ordering::Relaxed));
+        block.copy(rest, self.slice(rest, bytes - rest));
+        Some(Self(block.0, PhantomData))
     }
 
     fn assemble(

@@ -51,6 +51,7 @@ mod node;
 mod pack;
 mod permutation;
 mod recall;
+mod relocate;
 mod remove;
 mod sample;
 mod scan;

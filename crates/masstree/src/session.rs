@@ -9,8 +9,10 @@ use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
     TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
+use pando_memory::pool::Need;
 
 use crate::batch;
+use crate::block::BlockRef;
 use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
@@ -18,6 +20,7 @@ use crate::get::get;
 use crate::limits::BATCH_KEYS_MAX;
 use crate::pack::restore_run;
 use crate::recall::Spots;
+use crate::relocate::relocate;
 use crate::sample::sample;
 use crate::scan::Scan;
 use crate::task::{Tombstone, purge};
@@ -326,6 +329,39 @@ impl Point for MasstreeSession {
         sweep_in_order(self, tree, hand, steps, visit)
     }
 
+    fn begin_emptying(&mut self, short: bool) -> bool {
+        let need = if short { Need::Short } else { Need::Tidy };
+        self.context.pool.begin_emptying(need)
+    }
+
+    fn end_emptying(&mut self) {
+        self.context.pool.end_emptying();
+    }
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        self.sweep(tree, hand, steps, |key, value| {
+            // SAFETY: a sweep shows values of this engine, under its pin.
+            if unsafe { BlockRef::is_value_emptying(&value) } {
+                visit(key, value);
+            }
+        })
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(key.tree.0, guard);
+            tree.is_some_and(|tree| relocate(tree, key.bytes, guard, context))
+        })
+    }
+
     fn maintain(&mut self, steps: usize) -> usize {
         self.reclaim();
         let engine = &self.engine;
@@ -342,7 +378,7 @@ impl Point for MasstreeSession {
             });
             done += 1;
         }
-        done
+        done + self.context.pool.tend().min(steps - done)
     }
 }
 

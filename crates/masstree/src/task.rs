@@ -32,7 +32,7 @@ use std::sync::{Arc, PoisonError};
 
 use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
-use pando_sync::epoch::ReclaimEpoch;
+use pando_sync::epoch::{ReclaimEpoch, shrink_queue};
 use pando_sync::shim::{Mutex, MutexGuard, Spin};
 
 use crate::block::{BlockRef, Keep};
@@ -150,6 +150,7 @@ impl Tasks {
             let grave = &self.tombstones[index % count];
             let mut queue = relock(&grave.queue);
             let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            shrink_queue(&mut queue);
             grave.add_bytes(tombstone.bytes().wrapping_neg());
             Some(tombstone)
         })

@@ -133,7 +133,7 @@ pub(crate) struct Update<'a, 'k, H, D> {
 }
 
 /// What stands at the key in the locked border node.
-enum Place<'g> {
+pub(crate) enum Place<'g> {
     /// The key's own value or tombstone, in this slot.
     Own(usize, BlockRef<'g>),
     /// A longer key with the same slice, in this slot.
@@ -415,7 +415,7 @@ fn still_at<'g>(
     }
 }
 
-fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<'g>) -> Place<'g> {
+pub(crate) fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<'g>) -> Place<'g> {
     let permutation = border.permutation();
     let position = match border.search(permutation, cursor.slice(), cursor.rank()) {
         Ok(position) => position,

@@ -10,7 +10,7 @@ use pando_sync::epoch::{Guard, Participant};
 use crate::bucket::{Line, reclaim_line};
 use crate::canary::Fault;
 use crate::counters::Counters;
-use crate::entry::{EntryRef, reclaim_entry};
+use crate::entry::{EntryRef, reclaim_entry, reclaim_moved};
 use crate::tree::Tree;
 
 /// One session's side of the engine.
@@ -65,6 +65,13 @@ impl Context {
         let pointer = entry.address();
         // SAFETY: the caller has removed the only way to the entry (HB3) and holds a pin.
         unsafe { self.participant.retire(pointer, bytes, reclaim_entry) };
+    }
+
+    /// Retires an entry whose key and body the caller has just moved to another place.
+    pub(crate) fn retire_moved(&mut self, entry: EntryRef<'_>) {
+        let (pointer, bytes) = (entry.address(), entry.bytes());
+        // SAFETY: as in `retire_bytes`; the body's owner is the entry in its place (HE2).
+        unsafe { self.participant.retire(pointer, bytes, reclaim_moved) };
     }
 
     /// Retires a line that the caller has just unlinked.

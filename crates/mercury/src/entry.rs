@@ -22,7 +22,10 @@
 //! - **HE1** A published entry is immutable but for its access mark, which is a hint and lies in a
 //!   word that is only accessed as an atomic; a change publishes a new one and retires the old one.
 //!   Whoever is pinned since before that may go on reading the old one.
-//! - **HE2** Every body is owned by exactly one entry.
+//! - **HE2** Every body is owned by exactly one entry that is not retired, or by a retired one
+//!   only. An entry that moves to another place takes its body with it, bit by bit; the old one is
+//!   then reclaimed without it. Readers of the old one are pinned since before the new one existed,
+//!   hence until after that could be reclaimed.
 //!
 //! Deliberately absent: expiry, columns (the engine crate's rows bring them).
 
@@ -37,7 +40,7 @@ use pando_engine::{
     AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, HashRef, NewValue, StringRef,
     ValueRef, ValueVersion, WideRow,
 };
-use pando_memory::pool::Pool;
+use pando_memory::pool::{Pool, is_emptying};
 use pando_sync::epoch::Guard;
 use pando_sync::prefetch::prefetch_span;
 
@@ -335,6 +338,36 @@ impl<'g> EntryRef<'g> {
         Self(entry.0, PhantomData)
     }
 
+    /// Whether the entry of a value that a reader is shown lies in memory that is being emptied.
+    ///
+    /// # Safety
+    /// The value is one of this engine's, and the reader's pin lasts.
+    pub(crate) unsafe fn is_value_emptying(value: &ValueRef<'g>) -> bool {
+        let Some(word) = value.mark.address() else {
+            return false;
+        };
+        let entry = word.cast::<u8>().as_ptr().wrapping_sub(META_OFFSET);
+        NonNull::new(entry).is_some_and(|entry| Self(entry, PhantomData).is_emptying())
+    }
+
+    /// Whether it lies in memory that is being emptied.
+    pub(crate) fn is_emptying(self) -> bool {
+        // SAFETY: the entry lives and was allocated with this length.
+        unsafe { is_emptying(self.0, self.bytes()) }
+    }
+
+    /// The same entry at another place that is free, if there is one. The body is taken over: this
+    /// entry is to be reclaimed by [`reclaim_moved`].
+    pub(crate) fn duplicate(self, pool: &mut Pool) -> Option<Self> {
+        let bytes = self.bytes();
+        let entry = Writer(pool.allocate_elsewhere(bytes)?);
+        let rest = META_OFFSET + size_of::<u32>();
+        entry.copy(0, self.slice(0, META_OFFSET));
+        entry.put(META_OFFSET, self.meta_word().load(Ordering::Relaxed));
+        entry.copy(rest, self.slice(rest, bytes - rest));
+        Some(Self(entry.0, PhantomData))
+    }
+
     /// Lines of 64 bytes that a read of key and value touches.
     pub(crate) fn lines(self) -> usize {
         let start = self.0.as_ptr() as usize;
@@ -384,4 +417,14 @@ pub(crate) unsafe fn reclaim_entry(pointer: NonNull<u8>, pool: &mut Pool) {
     }
     // SAFETY: allocated with this length by `build`; the caller vouches for the rest.
     unsafe { pool.free(pointer, shape.bytes()) };
+}
+
+/// Reclaims an entry that has moved to another place, with its body.
+///
+/// # Safety
+/// As [`reclaim_entry`]; the body has another owner (HE2).
+pub(crate) unsafe fn reclaim_moved(pointer: NonNull<u8>, pool: &mut Pool) {
+    let bytes = EntryRef(pointer, PhantomData).bytes();
+    // SAFETY: allocated with this length by `duplicate` or `build`; the rest is the caller's.
+    unsafe { pool.free(pointer, bytes) };
 }

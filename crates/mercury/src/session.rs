@@ -7,6 +7,7 @@ use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
     CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
 };
+use pando_memory::pool::Need;
 use pando_sync::epoch::Guard;
 
 use crate::batch;
@@ -17,7 +18,7 @@ use crate::resize;
 use crate::sample::sample;
 use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
-use crate::update::{Change, Commit, restore, update};
+use crate::update::{Change, Commit, relocate, restore, update};
 use crate::walk::walk;
 
 /// A session of a [`Mercury`]: a pin, a pool and counters of its own.
@@ -251,6 +252,43 @@ impl Point for MercurySession {
         false
     }
 
+    fn begin_emptying(&mut self, short: bool) -> bool {
+        let need = if short { Need::Short } else { Need::Tidy };
+        self.context.pool.begin_emptying(need)
+    }
+
+    fn end_emptying(&mut self) {
+        self.context.pool.end_emptying();
+    }
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        self.sweep(tree, hand, steps, |key, value| {
+            // SAFETY: a sweep shows values of this engine, under its pin.
+            if unsafe { EntryRef::is_value_emptying(&value) } {
+                visit(key, value);
+            }
+        })
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        check(key);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                return false;
+            };
+            let hash = engine.hash(key.bytes);
+            let _stripe = engine.stripes.write(hash);
+            relocate(tree, (key, hash), guard, context)
+        })
+    }
+
     fn maintain(&mut self, steps: usize) -> usize {
         self.reclaim();
         let engine = Arc::clone(&self.engine);
@@ -276,9 +314,10 @@ impl Point for MercurySession {
                 }
             });
         }
-        done + engine
+        done += engine
             .tasks
-            .move_buckets(steps - done, &engine, &mut self.context)
+            .move_buckets(steps - done, &engine, &mut self.context);
+        done + self.context.pool.tend().min(steps - done)
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
-use pando_sync::epoch::{Guard, ReclaimEpoch};
+use pando_sync::epoch::{Guard, ReclaimEpoch, shrink_queue};
 
 use crate::bucket::reclaim_line;
 use crate::context::Context;
@@ -117,6 +117,7 @@ impl Tasks {
             let grave = &self.tombstones[index % count];
             let mut queue = relock(&grave.queue);
             let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            shrink_queue(&mut queue);
             grave.count.store(queue.len(), Ordering::Relaxed);
             Some(tombstone)
         })

@@ -87,6 +87,31 @@ pub(crate) fn restore(
     })
 }
 
+/// Moves a key's entry out of memory that is being emptied, if there is room elsewhere; whether it
+/// did. Readers see the one entry or the other, which are equal (HE1).
+pub(crate) fn relocate(
+    tree: &Tree,
+    (key, hash): (Key<'_>, u64),
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> bool {
+    let tag = Tag::of_hash(hash);
+    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let Some((place, entry)) = bucket.find(tag, key.bytes) else {
+        return false;
+    };
+    if !entry.is_emptying() {
+        return false;
+    }
+    let Some(next) = entry.duplicate(&mut context.pool) else {
+        return false;
+    };
+    bucket.replace(place, Tagged::new(tag, next));
+    drop(bucket);
+    context.retire_moved(entry);
+    true
+}
+
 /// What is to stand at a key; a tombstone when there is no value.
 pub(crate) struct Change<'k, 'd> {
     pub(crate) key: Key<'k>,

@@ -399,6 +399,7 @@ impl<C> Participant<C> {
         self.bytes_since_collect = 0;
         self.collector.try_advance();
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
+        shrink_queue(&mut self.limbo);
         self.set_limbo_bytes(self.limbo_bytes - bytes);
         self.collector.note_pressure();
         count
@@ -409,6 +410,14 @@ impl<C> Participant<C> {
         self.collector.slots[self.index]
             .retired_bytes
             .store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Gives most of the room of a queue back that was long and is no more. Amortised O(1).
+pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
+    const KEPT: usize = 4096;
+    if queue.capacity() > KEPT && queue.len() < queue.capacity() / 8 {
+        queue.shrink_to(queue.capacity() / 4);
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `Eviction::policy` | CONFIG SET | `Relaxed` | every command, maintenance |
 //! | `Eviction::reserve` | maintenance | `Relaxed` | writers |
 //! | `Eviction::ceiling` | CONFIG SET, maintenance | `Relaxed` | writers |
+//! | `Eviction::emptier` | see `emptying` | a mutex | the same |
 //! | `Evictor` | its session | none needed | the same |
 //!
 //! **How much.** What is evicted comes back when pins end and tombstones go, so it does not show in
@@ -29,9 +30,11 @@
 
 mod access;
 mod ages;
+mod emptying;
 mod judge;
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use pando_engine::mark::MARK_MAX;
@@ -41,6 +44,7 @@ pub(crate) use access::{Access, Touch, Tracking};
 pub(crate) use ages::Ages;
 pub use ages::{Accesses, LastAccess};
 
+use emptying::{Emptier, empty};
 use judge::{Judge, Verdict};
 
 use crate::clock::Milliseconds;
@@ -132,6 +136,7 @@ pub(crate) struct Eviction {
     /// Where writes are refused while the memory in use comes down to a lower limit.
     ceiling: AtomicUsize,
     ages: Ages,
+    emptier: Mutex<Emptier>,
 }
 
 impl Database {
@@ -193,6 +198,12 @@ impl Database {
             Some(line) => (self.options.memory)() <= line,
             None => !self.is_out_of_memory(),
         }
+    }
+
+    /// Whether the memory in use comes near the limit.
+    fn is_near_limit(&self) -> bool {
+        let max_memory = self.max_memory();
+        (self.options.memory)() > max_memory - max_memory / limits::EVICT_EXCESS_SHARE
     }
 
     /// Whether keys are evicted when memory is short.
@@ -302,6 +313,10 @@ pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted 
     }
     let mut evicted = Evicted::default();
     let mut steps = limits::EVICT_STEPS_MAX;
+    if database.is_short() {
+        // Keys whose memory can serve others before any that leave holes.
+        evicted.keys = empty(database, session, &mut evictor, true).keys;
+    }
     while evicted.keys < limits::EVICT_KEYS_MAX && steps > 0 && database.is_short() {
         if evictor.victims.is_empty() {
             evictor.choose(database, session, &mut steps);
@@ -316,6 +331,16 @@ pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted 
     }
     session.evictor = evictor;
     evicted
+}
+
+/// Moves values out of memory that is being emptied; returns how many were passed. The caller holds
+/// a gate.
+pub(crate) fn tidy(database: &Database, session: &mut SessionState) -> usize {
+    let mut evictor = std::mem::take(&mut session.evictor);
+    let short = database.max_memory() > 0 && !database.evicts() && database.is_near_limit();
+    let emptied = empty(database, session, &mut evictor, short);
+    session.evictor = evictor;
+    emptied.steps
 }
 
 impl Victim {

@@ -31,7 +31,7 @@ pub use counters::MemcachedFigures;
 
 use crate::client::Client;
 use crate::error::CommandError;
-use crate::turn::{Outcome, Turn};
+use crate::turn::{Outcome, Room, Turn};
 
 /// What the commands ask of the server that embeds the database, and tell it.
 pub trait MemcachedHost {
@@ -111,11 +111,13 @@ impl Turn<'_> {
         if let Some(until) = self.database().paused_until(verb.writes()) {
             return Outcome::Paused(until);
         }
-        host.starting(verb, line);
-        if line.data().is_some() {
-            // Makes room; whether there is any is asked where the data is taken.
-            self.has_room();
+        // Whether it is refused is asked where the data is taken.
+        if line.data().is_some()
+            && let Room::Later(until) = self.room(client)
+        {
+            return Outcome::Paused(until);
         }
+        host.starting(verb, line);
         let start = reply.position();
         let mut result = if client.authenticated {
             self.run_memcached(verb, line, reply, host)

@@ -1,49 +1,91 @@
 //! Room for a command that needs memory.
+//!
+//! | memory | a command that needs some |
+//! |---|---|
+//! | there is room, or eviction has made some | runs |
+//! | what was evicted is on its way back | is put off by [`ROOM_WAIT_US`], for [`ROOM_WAIT_MAX_US`] at most |
+//! | no key can be evicted, or the wait was too long | fails |
+//!
+//! What was evicted comes back when pins end and epochs pass, which takes longer than to evict as
+//! much again: without the wait, writers of small values would be refused until it has.
 
 use pando_engine::Point;
 
 use super::Turn;
+use crate::client::Client;
 use crate::eviction::evict;
-use crate::limits;
+use crate::limits::{self, ROOM_WAIT_MAX_US, ROOM_WAIT_US};
+
+/// Whether a command that needs memory may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Granted,
+    /// Not before this time, in microseconds.
+    Later(u64),
+    Refused,
+}
 
 impl Turn<'_> {
-    /// Whether a command that needs memory may run: there is room, or keys could be evicted to make
-    /// some. Bounded work (EV1); between its rounds the turn lets go of its gate and pin, so that
-    /// what was evicted comes back.
+    /// Whether a command of the client that needs memory may run: there is room, or keys could be
+    /// evicted to make some. Bounded work (EV1); between its rounds the turn lets go of its gate
+    /// and pin, so that what was evicted comes back.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
-        self.database.has_room() || self.make_room()
+    pub(crate) fn room(&mut self, client: &mut Client) -> Room {
+        if self.database.has_room() {
+            client.waits_since_us = 0;
+            return Room::Granted;
+        }
+        self.make_room(client)
     }
 
     #[cold]
-    fn make_room(&mut self) -> bool {
+    fn make_room(&mut self, client: &mut Client) -> Room {
+        let granted = self.try_evicting();
+        let now = self.session.now_us;
+        let since = std::mem::take(&mut client.waits_since_us);
+        match granted {
+            Room::Later(_) if since == 0 || now.saturating_sub(since) < ROOM_WAIT_MAX_US => {
+                client.waits_since_us = if since == 0 { now } else { since };
+                Room::Later(now + ROOM_WAIT_US)
+            }
+            Room::Later(_) => Room::Refused,
+            room => room,
+        }
+    }
+
+    fn try_evicting(&mut self) -> Room {
         let database = self.database;
         if !database.evicts() {
-            return !database.is_out_of_memory();
+            let out = database.is_out_of_memory();
+            return if out { Room::Refused } else { Room::Granted };
         }
         for _ in 0..limits::EVICT_ROUNDS_MAX {
             self.hold_own();
             let evicted = evict(database, self.session);
             if !database.is_out_of_memory() {
-                return true;
+                return Room::Granted;
             }
             if evicted.exhausted {
-                return false;
+                return Room::Refused;
             }
             self.let_go();
             {
                 let _gate = database.gates.enter(self.session.gate);
                 self.session.store.maintain(limits::MAINTAIN_STEPS_MAX);
             }
+            if !database.is_out_of_memory() {
+                break;
+            }
             if evicted.keys == 0 {
                 // Others may hold back what is on its way: they are pinned for a batch at most.
                 std::thread::yield_now();
             }
-            if !database.is_out_of_memory() {
-                break;
-            }
         }
         self.hold_own();
-        !database.is_beyond_ceiling()
+        if database.is_beyond_ceiling() {
+            Room::Later(0)
+        } else {
+            Room::Granted
+        }
     }
 }

@@ -30,7 +30,8 @@ impl Turn<'_> {
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
-            && (!spec.flags.has(Flag::DenyOom) || self.database.has_room())
+            && (!spec.flags.has(Flag::DenyOom)
+                || self.database.has_room() && client.waits_since_us == 0)
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
     }
 

@@ -22,6 +22,7 @@ mod bulk;
 mod canaries;
 mod concurrent;
 
+mod emptying;
 mod keys;
 mod limits;
 pub mod linearizability;
@@ -156,6 +157,7 @@ pub use concurrent::{
     reads_miss_no_permanent_key, scans_miss_no_permanent_key, trees_come_and_go, values_are_whole,
     walks_miss_no_permanent_key,
 };
+pub use emptying::moves_are_unnoticed;
 pub use limits::{samples_reach_every_key, sessions_are_bounded};
 pub use marks::marks_stay_and_sweeps_pass_every_key;
 pub use restore::{
@@ -187,6 +189,7 @@ macro_rules! conformance_suite {
             sessions_are_bounded
             samples_reach_every_key
             marks_stay_and_sweeps_pass_every_key
+            moves_are_unnoticed
             increments_are_not_lost
             commits_form_a_chain
             values_are_whole

@@ -10,6 +10,7 @@
 //! which is a hint. A mark that would not change is not stored: values that are read all the time
 //! stay shared in all caches.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bits of a mark.
@@ -36,6 +37,13 @@ impl<'a> AccessMark<'a> {
     #[must_use]
     pub const fn of(word: &'a AtomicU32) -> Self {
         Self(Some(word))
+    }
+
+    /// Where its word stands, for the engine whose it is.
+    #[inline]
+    #[must_use]
+    pub fn address(self) -> Option<NonNull<AtomicU32>> {
+        self.0.map(NonNull::from)
     }
 
     /// The mark.

@@ -41,6 +41,26 @@ impl Chunk {
         self.0.start()
     }
 
+    /// Gives the memory of a part of a chunk back, which nobody uses; it stays mapped and reads as
+    /// zero. A part of a huge page breaks it, which [`Self::advise_huge`] undoes.
+    pub(super) fn release(chunk: NonNull<u8>, offset: usize, bytes: usize, pages: Pages) {
+        if pages == Pages::Huge && bytes < Self::BYTES {
+            // Or the system would fill the gap again when it next looks for huge pages.
+            // SAFETY: a chunk's own range; the advice changes no contents.
+            let _ = unsafe { madvise(chunk.as_ptr().cast(), Self::BYTES, Advice::LinuxNoHugepage) };
+        }
+        let start = chunk.as_ptr().wrapping_add(offset).cast::<c_void>();
+        // SAFETY: within the chunk, and nobody uses this part.
+        let result = unsafe { madvise(start, bytes, Advice::LinuxDontNeed) };
+        debug_assert!(result.is_ok(), "mapped memory can be given back");
+    }
+
+    /// Asks for huge pages again.
+    pub(super) fn advise_huge(chunk: NonNull<u8>) {
+        // SAFETY: a chunk's own range; the advice changes no contents.
+        let _ = unsafe { madvise(chunk.as_ptr().cast(), Self::BYTES, Advice::LinuxHugepage) };
+    }
+
     /// Writes to each of its pages; for a chunk that nobody uses yet.
     pub(super) fn touch(&self) {
         for offset in (0..Self::BYTES).step_by(TOUCH_BYTES) {

@@ -8,11 +8,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::mark::with_mark;
+use crate::mark::{MARK_MAX, with_mark};
 use crate::{
     AccessMark, Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand,
-    Key, LogEpoch, NewValue, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef, ValueVersion,
-    Walk, sweep_in_order,
+    Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef,
+    ValueVersion, Walk, sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
@@ -62,6 +62,8 @@ pub(super) enum Fault {
     MarkStartsAt0,
     SweepSkipsKey,
     SweepNeverEnds,
+    MoveDrawsVersion,
+    MoveLosesMark,
     LenCountsTombstones,
     DroppedTreeStays,
     DropTakesAllTrees,
@@ -108,6 +110,7 @@ pub(super) struct FaultySession<const FAULT: u8> {
     engine: Arc<FaultyEngine<FAULT>>,
     stale: HashMap<(TreeId, Vec<u8>), Option<Slot>>,
     reads: usize,
+    emptied: bool,
 }
 
 const fn is(fault: u8, other: Fault) -> bool {
@@ -182,6 +185,7 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
             engine: Arc::clone(self),
             stale: HashMap::new(),
             reads: 0,
+            emptied: false,
         })
     }
 
@@ -585,6 +589,40 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             }
         });
         ended && !is(FAULT, Fault::SweepNeverEnds)
+    }
+
+    fn begin_emptying(&mut self, _: bool) -> bool {
+        // Once per session.
+        let begins = !self.emptied;
+        self.emptied = true;
+        begins
+    }
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        self.sweep(tree, hand, steps, visit)
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        if is(FAULT, Fault::MoveDrawsVersion) {
+            let moved = self.update(key, &mut NoHook, |old| {
+                old.map_or(Decision::Keep, |old| Decision::Write(old.hand_over()))
+            });
+            return moved.is_some();
+        }
+        if is(FAULT, Fault::MoveLosesMark) {
+            self.get(key, |value| {
+                if let Some(value) = value {
+                    value.mark.set(MARK_MAX);
+                }
+            });
+        }
+        true
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

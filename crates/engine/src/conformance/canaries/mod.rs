@@ -15,6 +15,7 @@ fn the_sound_engine_passes() {
         super::sessions_are_bounded::<Sound>,
         super::samples_reach_every_key::<Sound>,
         super::marks_stay_and_sweeps_pass_every_key::<Sound>,
+        super::moves_are_unnoticed::<Sound>,
         super::increments_are_not_lost::<Sound>,
         super::commits_form_a_chain::<Sound>,
         super::values_are_whole::<Sound>,
@@ -116,6 +117,8 @@ canaries! {
     marks_that_start_at_0: MarkStartsAt0, marks_stay_and_sweeps_pass_every_key;
     sweeps_that_skip: SweepSkipsKey, marks_stay_and_sweeps_pass_every_key;
     sweeps_without_end: SweepNeverEnds, marks_stay_and_sweeps_pass_every_key;
+    moves_that_draw_versions: MoveDrawsVersion, moves_are_unnoticed;
+    moves_that_lose_marks: MoveLosesMark, moves_are_unnoticed;
     counts_of_tombstones: LenCountsTombstones, operation_sequences;
     dropped_trees_that_stay: DroppedTreeStays, trees_come_and_go;
     drops_of_all_trees: DropTakesAllTrees, trees_come_and_go;

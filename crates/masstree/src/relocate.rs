@@ -1,0 +1,65 @@
+//! Moving a value out of memory that is being emptied (see `pando_memory::pool`).
+//!
+//! Under the border node's lock the block is copied bit by bit and the entry's link changed by one
+//! store, as by an update (§4.6.1) that changes nothing: readers see the one block or the other,
+//! which are equal (MB1). A mark that a reader sets in the old one meanwhile is lost.
+
+use crate::block::Keep;
+use crate::context::Context;
+use crate::find::{Found, LayerGone, look};
+use crate::node::Guard;
+use crate::slice::Cursor;
+use crate::tree::Tree;
+use crate::update::{Place, lock_border, place};
+
+/// Moves the key's value if it lies in such memory and there is room elsewhere; whether it did.
+pub(crate) fn relocate(tree: &Tree, key: &[u8], guard: Guard<'_>, context: &mut Context) -> bool {
+    loop {
+        match descend(tree, key, guard, context) {
+            Ok(moved) => return moved,
+            Err(LayerGone) => context.counters.root_retries.add(1),
+        }
+    }
+}
+
+fn descend(
+    tree: &Tree,
+    key: &[u8],
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Result<bool, LayerGone> {
+    let mut root = tree.root(guard);
+    let mut cursor = Cursor::new(key);
+    loop {
+        let (reached, found) = look(root, cursor, guard, &context.counters)?;
+        match found {
+            Found::Absent => return Ok(false),
+            Found::Layer(next) => {
+                root = next;
+                cursor = cursor.deeper();
+            }
+            Found::Value(_) => {
+                let locked = lock_border(&reached, cursor.slice())?;
+                let (slot, block) = match place(*locked, cursor, guard) {
+                    Place::Own(slot, block) => (slot, block),
+                    Place::Deeper => continue,
+                    Place::Other(..) | Place::Free(..) => return Ok(false),
+                };
+                if !block.is_emptying() {
+                    return Ok(false);
+                }
+                let Some(next) = block.duplicate(&mut context.pool) else {
+                    return Ok(false);
+                };
+                locked.set_link(slot, next.as_link());
+                drop(locked);
+                let keep = Keep {
+                    body: true,
+                    suffix: true,
+                };
+                context.retire_block(tree, block, keep);
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The memory that pools share: chunks, their free slabs, and what is counted as used.
+//!
+//! | field | writer | lock or ordering | readers |
+//! |---|---|---|---|
+//! | `chunks` | pools that need a slab or return one, [`Arena::tend`] | mutex | the same, drop |
+//! | `depots[class]` | pools with too many or too few blocks | one mutex per class, taken before that of `chunks` | pools |
+//! | `emptying`, `round` | who begins and ends a round | `round`'s mutex; the flag `Relaxed` | pools, as a hint |
+//! | `counters` | their pool | `Relaxed` stores | [`Arena::usage`] |
+//!
+//! **What counts as used.** Blocks that callers hold, and of the rest of the resident memory (free
+//! blocks, free slabs, what chunks were not cut for yet) what is above an *allowance*
+//! ([`allowance_bytes`]). So whoever keeps [`crate::used_bytes`] below a limit keeps the resident
+//! memory below it as well, to within the allowance.
+//!
+//! **What goes back.** Free slabs beyond a few ([`kept_slabs`]) go back to the system, whole chunks
+//! first. They stay mapped (P3).
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::chunk::{Chunk, Pages};
+use super::class::CLASS_COUNT;
+use super::depot::Depot;
+use super::emptying::Round;
+use super::slab::{SLAB_BYTES, SLABS, SlabRef};
+use super::{Local, Pool};
+use crate::count_elsewhere;
+
+/// What a pool counts; only the owning pool writes.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) live_bytes: AtomicI64,
+    pub(super) live_blocks: AtomicI64,
+    pub(super) external_bytes: AtomicI64,
+}
+
+impl Counters {
+    /// Only the owning pool writes, so that a load and a store suffice.
+    #[inline]
+    pub(super) fn add(counter: &AtomicI64, delta: i64) {
+        counter.store(counter.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
+    }
+}
+
+/// One chunk, and which of its slabs are free; those that are in work to be released are not.
+struct Cut {
+    chunk: Chunk,
+    free: u64,
+    /// Of these, those whose memory the system has.
+    released: u64,
+    /// It was broken into ordinary pages.
+    broken: bool,
+}
+
+struct Chunks {
+    all: Vec<Cut>,
+    /// No chunk below has a free slab that is resident, or any free slab.
+    resident_from: usize,
+    free_from: usize,
+    /// Free slabs that are resident, and those that are not.
+    resident_free: usize,
+    released: usize,
+    /// Resident free slabs that are kept because they were asked for.
+    reserved: usize,
+    /// What is counted beyond the blocks that callers hold.
+    excess_bytes: usize,
+    counters: Vec<Arc<Counters>>,
+    /// What pools that are gone had counted.
+    left: Counters,
+}
+
+/// What an arena holds, in bytes and blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaUsage {
+    /// Taken from the system for chunks, and not given back.
+    pub mapped_bytes: u64,
+    /// In blocks that callers hold, rounded up to their size classes; large blocks included.
+    pub live_bytes: u64,
+    /// Of these, in blocks above [`super::BLOCK_BYTES_MAX`].
+    pub external_bytes: u64,
+    /// Blocks that callers hold.
+    pub live_blocks: u64,
+}
+
+impl ArenaUsage {
+    /// Resident bytes of chunks that are in no block that a caller holds.
+    pub(super) fn idle_bytes(&self) -> u64 {
+        (self.mapped_bytes + self.external_bytes).saturating_sub(self.live_bytes)
+    }
+}
+
+/// Idle bytes that do not count as used: a chunk and a thirty-second of what is mapped.
+pub(super) fn allowance_bytes(mapped_bytes: u64) -> u64 {
+    Chunk::BYTES as u64 + mapped_bytes / 32
+}
+
+/// Fewer free bytes in slabs are let be.
+const SCATTERED_BYTES_MIN: u64 = 1 << 20;
+
+/// Free slabs that are not given back while this many slabs have a class.
+fn kept_slabs(used: usize) -> usize {
+    SLABS / 2 + used / 64
+}
+
+/// The memory that pools share.
+pub struct Arena {
+    pages: Pages,
+    chunks: Mutex<Chunks>,
+    pub(super) depots: Box<[Mutex<Depot>]>,
+    /// Some slabs are being emptied.
+    pub(super) emptying: AtomicBool,
+    pub(super) round: Mutex<Round>,
+    mapped_bytes: AtomicU64,
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Arena").field(&self.usage()).finish()
+    }
+}
+
+pub(super) fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves these lists whole: each change is a push or a pop.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Arena {
+    /// An arena without memory whose chunks will be on `pages`.
+    #[must_use]
+    pub fn new(pages: Pages) -> Arc<Self> {
+        Arc::new(Self {
+            pages,
+            chunks: Mutex::new(Chunks {
+                all: Vec::new(),
+                resident_from: 0,
+                free_from: 0,
+                resident_free: 0,
+                released: 0,
+                reserved: 0,
+                excess_bytes: 0,
+                counters: Vec::new(),
+                left: Counters::default(),
+            }),
+            depots: (0..CLASS_COUNT).map(|_| Mutex::default()).collect(),
+            emptying: AtomicBool::new(false),
+            round: Mutex::default(),
+            mapped_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// A pool for one session.
+    #[must_use]
+    pub fn pool(self: &Arc<Self>) -> Pool {
+        let counters = Arc::new(Counters::default());
+        relock(&self.chunks).counters.push(Arc::clone(&counters));
+        Pool {
+            arena: Arc::clone(self),
+            emptying: false,
+            tended_bytes: 0,
+            settled: false,
+            classes: [const { Local::EMPTY }; CLASS_COUNT],
+            counters,
+        }
+    }
+
+    /// Takes the counts of a pool that goes.
+    pub(super) fn absorb(&self, counters: &Arc<Counters>) {
+        let mut chunks = relock(&self.chunks);
+        chunks
+            .counters
+            .retain(|other| !Arc::ptr_eq(other, counters));
+        let parts: [fn(&Counters) -> &AtomicI64; 3] =
+            [|c| &c.live_bytes, |c| &c.live_blocks, |c| &c.external_bytes];
+        for of in parts {
+            Counters::add(of(&chunks.left), of(counters).load(Ordering::Relaxed));
+        }
+    }
+
+    /// What the arena holds. O(pools).
+    #[must_use]
+    pub fn usage(&self) -> ArenaUsage {
+        self.usage_of(&relock(&self.chunks))
+    }
+
+    fn usage_of(&self, chunks: &Chunks) -> ArenaUsage {
+        let sum = |of: fn(&Counters) -> &AtomicI64| {
+            let held = chunks
+                .counters
+                .iter()
+                .map(|c| of(c).load(Ordering::Relaxed));
+            let total = held.sum::<i64>() + of(&chunks.left).load(Ordering::Relaxed);
+            // Counters are read one after another: a block that moved between may count as -1.
+            total.max(0) as u64
+        };
+        ArenaUsage {
+            mapped_bytes: self.mapped_bytes.load(Ordering::Relaxed),
+            live_bytes: sum(|c| &c.live_bytes),
+            external_bytes: sum(|c| &c.external_bytes),
+            live_blocks: sum(|c| &c.live_blocks),
+        }
+    }
+
+    /// Maps chunks of `bytes` bytes in all and touches their pages, so that what is allocated from
+    /// them later waits for no page fault; they are kept. O(bytes).
+    pub fn reserve(&self, bytes: usize) {
+        for _ in 0..bytes.div_ceil(Chunk::BYTES) {
+            let chunk = Chunk::map(self.pages);
+            chunk.touch();
+            let mut chunks = relock(&self.chunks);
+            chunks.reserved += SLABS;
+            self.add_chunk(&mut chunks, chunk);
+        }
+    }
+
+    fn add_chunk(&self, chunks: &mut Chunks, chunk: Chunk) {
+        self.mapped_bytes
+            .fetch_add(Chunk::BYTES as u64, Ordering::Relaxed);
+        // SAFETY: a chunk's header has a first slab.
+        let first = unsafe { SlabRef::of_chunk(chunk.start().as_ptr(), 0) };
+        first.set_chunk_index(chunks.all.len());
+        chunks.all.push(Cut {
+            chunk,
+            free: u64::MAX,
+            released: 0,
+            broken: false,
+        });
+        chunks.resident_free += SLABS;
+    }
+
+    /// A slab without a class that nobody uses.
+    pub(super) fn take_slab(&self) -> SlabRef {
+        let mut chunks = relock(&self.chunks);
+        if let Some(slab) = chunks.take_resident() {
+            return slab;
+        }
+        if let Some(slab) = self.take_released(&mut chunks) {
+            return slab;
+        }
+        let chunk = Chunk::map(self.pages);
+        self.add_chunk(&mut chunks, chunk);
+        // Often enough, and rare.
+        self.count_all(&mut chunks);
+        chunks.take_resident().expect("a new chunk has free slabs")
+    }
+
+    /// A free slab whose memory the system has. A chunk that it has altogether is taken whole.
+    fn take_released(&self, chunks: &mut Chunks) -> Option<SlabRef> {
+        let from = chunks.free_from;
+        let mut cuts = chunks.all[from..].iter();
+        let found = cuts.position(|cut| cut.free & cut.released != 0);
+        let index = from + found.unwrap_or(chunks.all.len() - from);
+        chunks.free_from = index;
+        let cut = chunks.all.get_mut(index)?;
+        let start = cut.chunk.start().as_ptr();
+        let taken_back = if cut.released == u64::MAX {
+            if cut.broken && self.pages == Pages::Huge {
+                Chunk::advise_huge(cut.chunk.start());
+            }
+            (cut.released, cut.broken) = (0, false);
+            // SAFETY: a chunk's header has a first slab.
+            unsafe { SlabRef::of_chunk(start, 0) }.set_chunk_index(index);
+            SLABS
+        } else {
+            let back = cut.free & cut.released;
+            cut.released &= !(back & back.wrapping_neg());
+            1
+        };
+        chunks.released -= taken_back;
+        chunks.resident_free += taken_back;
+        chunks.resident_from = chunks.resident_from.min(index);
+        let bytes = (taken_back * SLAB_BYTES) as u64;
+        self.mapped_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count_all(chunks);
+        chunks.take_resident()
+    }
+
+    /// Takes a slab back that has no class any more.
+    pub(super) fn return_slab(&self, slab: SlabRef) {
+        let mut chunks = relock(&self.chunks);
+        let index = slab.chunk_index();
+        chunks.all[index].free |= 1 << slab.index();
+        chunks.resident_free += 1;
+        chunks.resident_from = chunks.resident_from.min(index);
+        chunks.free_from = chunks.free_from.min(index);
+    }
+
+    /// Counts what is used and gives free slabs back to the system, a few chunks at most; returns
+    /// how many pieces.
+    pub(super) fn tend(&self) -> usize {
+        const PIECES_MAX: usize = 8;
+        self.count();
+        let mut pieces = 0;
+        while pieces < PIECES_MAX && self.release_some() {
+            pieces += 1;
+        }
+        if pieces > 0 {
+            self.count();
+        }
+        pieces
+    }
+
+    /// Brings what is counted up to date; returns the usage.
+    pub(super) fn count(&self) -> ArenaUsage {
+        self.count_all(&mut relock(&self.chunks))
+    }
+
+    fn count_all(&self, chunks: &mut Chunks) -> ArenaUsage {
+        let usage = self.usage_of(chunks);
+        let reserved = (chunks.reserved * SLAB_BYTES) as u64;
+        let allowance = allowance_bytes(usage.mapped_bytes) + reserved;
+        let excess = usage.idle_bytes().saturating_sub(allowance) as usize;
+        count_elsewhere(excess as isize - chunks.excess_bytes as isize);
+        chunks.excess_bytes = excess;
+        usage
+    }
+
+    /// What is counted beyond the blocks that callers hold.
+    #[cfg(test)]
+    pub(super) fn excess_bytes(&self) -> usize {
+        relock(&self.chunks).excess_bytes
+    }
+
+    /// Gives back the free slabs of one chunk, if there are more than are kept.
+    fn release_some(&self) -> bool {
+        let mut chunks = relock(&self.chunks);
+        let used = chunks.all.len() * SLABS - chunks.resident_free - chunks.released;
+        let kept = kept_slabs(used).max(chunks.reserved);
+        let spare = chunks.resident_free.saturating_sub(kept);
+        let Some((index, slabs)) = chunks.to_release(spare) else {
+            return false;
+        };
+        let cut = &mut chunks.all[index];
+        // Nobody takes these slabs meanwhile, nor any of the chunk when its header goes.
+        let hidden = if slabs & 1 == 0 { slabs } else { cut.free };
+        cut.free &= !hidden;
+        cut.broken |= slabs != u64::MAX;
+        let start = cut.chunk.start();
+        let count = slabs.count_ones() as usize;
+        chunks.resident_free -= count;
+        drop(chunks);
+        release_slabs(start, slabs, self.pages);
+        let mut chunks = relock(&self.chunks);
+        let cut = &mut chunks.all[index];
+        cut.free |= hidden;
+        cut.released |= slabs;
+        chunks.released += count;
+        chunks.free_from = chunks.free_from.min(index);
+        self.mapped_bytes
+            .fetch_sub((count * SLAB_BYTES) as u64, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether many blocks are free outside free slabs.
+    pub(super) fn is_scattered(&self) -> bool {
+        let chunks = relock(&self.chunks);
+        let usage = self.usage_of(&chunks);
+        let free_slabs = (chunks.resident_free * SLAB_BYTES) as u64;
+        let scattered = usage.idle_bytes().saturating_sub(free_slabs);
+        scattered > (usage.mapped_bytes / 64).max(SCATTERED_BYTES_MIN)
+    }
+
+    /// Gives the free blocks of all depots to their slabs.
+    pub(super) fn settle(&self) {
+        for (class, depot) in self.depots.iter().enumerate() {
+            relock(depot).settle(class, self);
+        }
+    }
+
+    /// Every slab that has a class, as far as can be told without locking depots. O(slabs).
+    pub(super) fn slabs(&self) -> Vec<SlabRef> {
+        let chunks = relock(&self.chunks);
+        let mut slabs = Vec::new();
+        for cut in &chunks.all {
+            let mut used = !cut.free;
+            while used != 0 {
+                let index = used.trailing_zeros() as usize;
+                used &= used - 1;
+                // SAFETY: the index is below the number of bits.
+                slabs.push(unsafe { SlabRef::of_chunk(cut.chunk.start().as_ptr(), index) });
+            }
+        }
+        slabs
+    }
+}
+
+impl Chunks {
+    /// A free slab that is resident, of the first chunk that has one.
+    fn take_resident(&mut self) -> Option<SlabRef> {
+        if self.resident_free == 0 {
+            return None;
+        }
+        let from = self.resident_from;
+        let mut cuts = self.all[from..].iter();
+        let found = cuts.position(|cut| cut.free & !cut.released != 0)?;
+        let index = from + found;
+        self.resident_from = index;
+        self.resident_free -= 1;
+        let cut = &mut self.all[index];
+        let slab = (cut.free & !cut.released).trailing_zeros();
+        cut.free &= !(1 << slab);
+        // SAFETY: the index is that of a bit.
+        Some(unsafe { SlabRef::of_chunk(cut.chunk.start().as_ptr(), slab as usize) })
+    }
+
+    /// A chunk with free slabs that are resident, `spare` of which at most are to go, and these:
+    /// all of a chunk, or else many of the one that has most.
+    fn to_release(&self, spare: usize) -> Option<(usize, u64)> {
+        /// Fewer than these are not worth breaking a huge page.
+        const PARTS_MIN: usize = SLABS / 8;
+        if spare < PARTS_MIN {
+            return None;
+        }
+        let mut most = (0, 0_u64);
+        for (index, cut) in self.all.iter().enumerate().rev() {
+            let slabs = cut.free & !cut.released;
+            if slabs == u64::MAX && spare >= SLABS {
+                return Some((index, slabs));
+            }
+            // The header of a chunk lies in its first slab, which goes with the last of it only.
+            let slabs = match cut.free {
+                u64::MAX => slabs,
+                _ => slabs & !1,
+            };
+            if slabs.count_ones() > most.1.count_ones() {
+                most = (index, slabs);
+            }
+        }
+        let (index, mut slabs) = most;
+        if self.all.get(index)?.free == u64::MAX && (slabs.count_ones() as usize) > spare {
+            // Part of a chunk of which all is free: its header stays.
+            slabs &= !1;
+        }
+        while slabs.count_ones() as usize > spare {
+            slabs &= slabs - 1;
+        }
+        (slabs.count_ones() as usize >= PARTS_MIN).then_some((index, slabs))
+    }
+}
+
+/// Gives the memory of some slabs of a chunk back to the system.
+fn release_slabs(chunk: NonNull<u8>, slabs: u64, pages: Pages) {
+    let mut left = slabs;
+    while left != 0 {
+        let first = left.trailing_zeros();
+        let count = (left >> first).trailing_ones();
+        left &= !(u64::MAX >> (u64::BITS - count) << first);
+        let (first, count) = (first as usize, count as usize);
+        Chunk::release(chunk, first * SLAB_BYTES, count * SLAB_BYTES, pages);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let excess = relock(&self.chunks).excess_bytes;
+        count_elsewhere(-(excess as isize));
+    }
+}

@@ -1,0 +1,145 @@
+//! Depots: where the pools' blocks of one class meet.
+//!
+//! What pools have too much of is kept as whole chains first, which the next pool takes as they
+//! are. Beyond [`Depot::chains_max`] each block goes back to its slab, and a slab whose blocks are
+//! all back serves any class again.
+//!
+//! Where a pool gets blocks from, in this order: a chain; slabs that have free blocks; the rest of
+//! the slab that is being cut, in runs; a new slab.
+
+use super::arena::Arena;
+use super::batch_count;
+use super::chain::Chain;
+use super::class::bytes_of_class;
+use super::slab::{SLAB_BYTES, Slabs};
+
+/// Bytes of chains that a depot keeps whatever it has.
+const CHAIN_BYTES_MIN: usize = 32 * 1024;
+
+/// The share of its slabs that it keeps beside.
+const CHAIN_SHARE: usize = 64;
+
+/// The shared blocks of one class.
+pub(super) struct Depot {
+    chains: Vec<Chain>,
+    pub(super) slabs: Slabs,
+    /// The rest of the slab that is being cut.
+    next: *mut u8,
+    end: *mut u8,
+}
+
+// SAFETY: a depot owns its free blocks (P1), and its slabs live as long as the arena.
+unsafe impl Send for Depot {}
+
+impl Default for Depot {
+    fn default() -> Self {
+        Self {
+            chains: Vec::new(),
+            slabs: Slabs::EMPTY,
+            next: std::ptr::null_mut(),
+            end: std::ptr::null_mut(),
+        }
+    }
+}
+
+/// What a pool gets.
+pub(super) enum Supply {
+    /// Free blocks, one at least.
+    Blocks(Chain),
+    /// Memory to be cut into blocks, one at least.
+    Run(*mut u8, *mut u8),
+}
+
+impl Depot {
+    /// Chains of full batches that are kept.
+    fn chains_max(&self, class: usize) -> usize {
+        let bytes = CHAIN_BYTES_MIN + self.slabs.count * SLAB_BYTES / CHAIN_SHARE;
+        let class_bytes = bytes_of_class(class);
+        bytes / (batch_count(class_bytes) * class_bytes)
+    }
+
+    /// Takes free blocks of its class from a pool, as a chain or to their slabs.
+    pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, whole: bool) {
+        if whole && self.chains.len() < self.chains_max(class) {
+            self.chains.push(chain);
+            return;
+        }
+        self.spread(chain, class, arena);
+    }
+
+    /// Gives each block of a chain to its slab.
+    fn spread(&mut self, mut chain: Chain, class: usize, arena: &Arena) {
+        while let Some(block) = chain.pop() {
+            // SAFETY: just popped, so on no chain.
+            let slab = unsafe { self.slabs.put(block.as_ptr(), class) };
+            if let Some(slab) = slab {
+                arena.return_slab(slab);
+            }
+        }
+    }
+
+    /// Gives all chains and what is left to be cut to their slabs.
+    pub(super) fn settle(&mut self, class: usize, arena: &Arena) {
+        while let Some(chain) = self.chains.pop() {
+            self.spread(chain, class, arena);
+        }
+        let (start, end) = (self.next, self.end);
+        self.take_run(end.addr() - start.addr(), class);
+        self.spread(cut(start, end, class), class, arena);
+    }
+
+    /// Whether a free block is at hand, in a slab that has its class already.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.slabs.free_count > 0 || !self.chains.is_empty()
+    }
+
+    /// Blocks, or up to about `run_bytes` to be cut.
+    pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Supply {
+        if let Some(chain) = self.chains.pop() {
+            return Supply::Blocks(chain);
+        }
+        let class_bytes = bytes_of_class(class);
+        if self.slabs.free_count > 0 {
+            return Supply::Blocks(self.slabs.take(batch_count(class_bytes)));
+        }
+        if self.end.addr() - self.next.addr() < class_bytes {
+            let slab = arena.take_slab();
+            slab.assign(class);
+            self.slabs.count += 1;
+            (self.next, self.end) = slab.span();
+            let blocks = slab.capacity(class);
+            self.end = self.next.wrapping_add(blocks * class_bytes);
+        }
+        let start = self.next;
+        let end = self.take_run(run_bytes, class);
+        Supply::Run(start, end)
+    }
+
+    /// Moves on by a run of whole blocks of up to `bytes`, one at least, to the end at most.
+    fn take_run(&mut self, bytes: usize, class: usize) -> *mut u8 {
+        let class_bytes = bytes_of_class(class);
+        let run = (bytes / class_bytes).max(1) * class_bytes;
+        let left = self.end.addr() - self.next.addr();
+        if left > 0 {
+            let start = self.next;
+            self.next = start.wrapping_add(run.min(left));
+            if self.next == self.end {
+                self.slabs.finish_cutting(start);
+            }
+        }
+        self.next
+    }
+}
+
+/// The blocks of a run that was not cut.
+pub(super) fn cut(start: *mut u8, end: *mut u8, class: usize) -> Chain {
+    let class_bytes = bytes_of_class(class);
+    let mut chain = Chain::EMPTY;
+    let mut next = start;
+    while end.addr() - next.addr() >= class_bytes {
+        // SAFETY: the run was never handed out.
+        unsafe { chain.push(next) };
+        next = next.wrapping_add(class_bytes);
+    }
+    chain
+}

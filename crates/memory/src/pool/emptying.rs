@@ -1,0 +1,159 @@
+//! Emptying slabs: which of those that are partly free are to be given up, and when.
+//!
+//! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
+//! the emptiest slabs hand out no block any more; whoever owns the blocks in them moves or removes
+//! those (the engines' `relocate`, eviction), and each slab whose last block is free serves any
+//! class. When all owners have been shown their blocks once, the round ends, and slabs that are not
+//! empty are used again; they are not chosen soon again.
+//!
+//! | state | begun by | ended by |
+//! |---|---|---|
+//! | no round | [`Pool::end_emptying`] | [`Pool::begin_emptying`] |
+//! | a round | [`Pool::begin_emptying`] | [`Pool::end_emptying`] |
+//!
+//! Invariant:
+//! - **PE1** A slab hands out no blocks, neither from its own list nor as part of a chain of the
+//!   depot's that was put there during the round, while its emptying bit is set. What pools hold of
+//!   it when a round begins may be handed out once more.
+
+use std::sync::atomic::Ordering;
+
+use super::arena::{ArenaUsage, allowance_bytes, relock};
+use super::class::bytes_of_class;
+use super::slab::SlabRef;
+use super::{Chunk, Pool};
+
+/// Of the mapped memory, the share that a round may empty.
+const ROUND_SHARE: u64 = 8;
+
+/// Slabs of one round at most.
+const ROUND_SLABS_MAX: usize = 16 * 1024;
+
+/// Rounds for which a slab that could not be emptied is left alone.
+const STUCK_ROUNDS: u16 = 16;
+
+/// Looks at the need for a round that are skipped when one has found nothing.
+const REST_LOOKS: u32 = 64;
+
+/// How much a round is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Memory is short: what is idle beyond three quarters of the allowance is in the way.
+    Short,
+    /// It is not: from a quarter of all memory on it is worth the work.
+    Tidy,
+}
+
+/// The slabs that are being emptied.
+#[derive(Default)]
+pub(super) struct Round {
+    slabs: Vec<(SlabRef, usize)>,
+    number: u16,
+    rest: u32,
+}
+
+/// Whether so much is free in slabs of some class that a round helps.
+fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
+    let allowance = allowance_bytes(usage.mapped_bytes);
+    let line = match need {
+        Need::Short => allowance * 3 / 4,
+        Need::Tidy => allowance + usage.mapped_bytes / 4,
+    };
+    usage.idle_bytes() > line && in_slabs > usage.idle_bytes() / 4
+}
+
+impl Pool {
+    /// Whether slabs are being emptied; begins a round if there is need. O(1) or, when a round may
+    /// be wanted, O(pools); O(slabs) when one begins.
+    pub fn begin_emptying(&mut self, need: Need) -> bool {
+        self.emptying = self.arena.emptying.load(Ordering::Relaxed);
+        if self.emptying {
+            return true;
+        }
+        let arena = &self.arena;
+        {
+            let mut round = relock(&arena.round);
+            if round.rest > 0 {
+                round.rest -= 1;
+                return false;
+            }
+        }
+        let usage = arena.usage();
+        let free_bytes = |class: usize| {
+            let free = relock(&arena.depots[class]).slabs.free_count;
+            (free * bytes_of_class(class)) as u64
+        };
+        let in_slabs = (0..arena.depots.len()).map(free_bytes).sum::<u64>();
+        if !is_wanted(need, &usage, in_slabs) {
+            return false;
+        }
+        // Blocks in lists would come back into use.
+        self.settle();
+        self.arena.settle();
+        let bytes_max = (usage.mapped_bytes / ROUND_SHARE).max(Chunk::BYTES as u64 / 2);
+        self.emptying = self.choose(bytes_max);
+        self.emptying
+    }
+
+    /// Chooses the emptiest slabs, those that hold the fewest bytes, up to `bytes_max` of them.
+    fn choose(&self, bytes_max: u64) -> bool {
+        let arena = &self.arena;
+        let mut round = relock(&arena.round);
+        if arena.emptying.load(Ordering::Relaxed) {
+            return true;
+        }
+        round.number = round.number.wrapping_add(1).max(1);
+        let number = round.number;
+        let held = |slab: SlabRef| {
+            let class = slab.class()?;
+            let stuck = slab.stuck();
+            let rests = stuck != 0 && number.wrapping_sub(stuck) < STUCK_ROUNDS;
+            let free = slab.free_count();
+            let chosen = slab.is_carved() && free > 0 && !rests;
+            let blocks = slab.capacity(class).checked_sub(free)?;
+            chosen.then(|| (blocks * bytes_of_class(class), class, slab))
+        };
+        let mut slabs: Vec<_> = arena.slabs().into_iter().filter_map(held).collect();
+        slabs.sort_unstable_by_key(|(bytes, _, _)| *bytes);
+        let mut bytes_left = bytes_max;
+        for (bytes, class, slab) in slabs.into_iter().take(ROUND_SLABS_MAX) {
+            let Some(left) = bytes_left.checked_sub(bytes as u64) else {
+                break;
+            };
+            if relock(&arena.depots[class])
+                .slabs
+                .begin_emptying(slab, class)
+            {
+                bytes_left = left;
+                round.slabs.push((slab, class));
+            }
+        }
+        let any = !round.slabs.is_empty();
+        if !any {
+            round.rest = REST_LOOKS;
+        }
+        // Relaxed: a hint. What a pool does not know of yet it puts into the depot, as PE1 allows.
+        arena.emptying.store(any, Ordering::Relaxed);
+        any
+    }
+
+    /// Ends the round: every block in what was being emptied has been shown to its owner.
+    pub fn end_emptying(&mut self) {
+        self.emptying = false;
+        let mut round = relock(&self.arena.round);
+        self.arena.emptying.store(false, Ordering::Relaxed);
+        let number = round.number;
+        let mut emptied = 0;
+        for (slab, class) in std::mem::take(&mut round.slabs) {
+            let mut depot = relock(&self.arena.depots[class]);
+            if depot.slabs.end_emptying(slab, class) {
+                slab.set_stuck(number);
+            } else {
+                emptied += 1;
+            }
+        }
+        if emptied == 0 {
+            round.rest = REST_LOOKS;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Tests of pools: blocks come back, and memory with them.
+
+#![expect(
+    clippy::cast_ptr_alignment,
+    reason = "blocks are aligned to 8 bytes (P2)"
+)]
+
+use super::*;
+
+#[test]
+fn freed_blocks_are_used_again_and_counted_to_zero() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut held = Vec::new();
+    for bytes in (1..=BLOCK_BYTES_MAX + 1).step_by(37) {
+        for _ in 0..3 {
+            let block = pool.allocate(bytes);
+            // SAFETY: the block is that long.
+            unsafe { ptr::write_bytes(block.as_ptr(), 0xff, bytes) };
+            held.push((block, bytes));
+        }
+    }
+    assert_eq!(arena.usage().live_blocks, held.len() as u64);
+    let mapped_bytes = arena.usage().mapped_bytes;
+    for round in 0..2 {
+        for (block, bytes) in held.drain(..) {
+            // SAFETY: allocated with this length and freed once.
+            unsafe { pool.free(block, bytes) };
+        }
+        assert_eq!(
+            arena.usage(),
+            ArenaUsage {
+                mapped_bytes,
+                ..ArenaUsage::default()
+            }
+        );
+        if round == 0 {
+            for bytes in (1..=BLOCK_BYTES_MAX).step_by(37) {
+                held.push((pool.allocate(bytes), bytes));
+            }
+            assert_eq!(
+                arena.usage().mapped_bytes,
+                mapped_bytes,
+                "blocks are used again"
+            );
+        }
+    }
+}
+
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn reserved_chunks_are_used_before_new_ones() {
+    let arena = Arena::new(Pages::Small);
+    arena.reserve(Chunk::BYTES + 1);
+    let mapped_bytes = arena.usage().mapped_bytes;
+    assert_eq!(mapped_bytes, 2 * Chunk::BYTES as u64);
+    let mut pool = arena.pool();
+    // But for what headers and runs take.
+    let blocks = 2 * Chunk::BYTES / BLOCK_BYTES_MAX - 2 * slab::SLABS / 8;
+    for _ in 0..blocks {
+        pool.allocate(BLOCK_BYTES_MAX);
+    }
+    assert_eq!(arena.usage().mapped_bytes, mapped_bytes);
+    assert_eq!(pool.tend(), 0, "what is reserved is kept");
+    for _ in 0..blocks {
+        pool.allocate(BLOCK_BYTES_MAX);
+    }
+    assert!(arena.usage().mapped_bytes > mapped_bytes);
+}
+
+#[test]
+fn blocks_of_line_multiples_lie_on_lines() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    for bytes in [64, 128, 320, 1024] {
+        for _ in 0..70 {
+            let address = pool.allocate(bytes).as_ptr() as usize;
+            assert_eq!(address % 64, 0, "P2: {bytes}");
+        }
+    }
+}
+
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn blocks_freed_by_another_session_come_back_through_the_depot() {
+    let arena = Arena::new(Pages::Small);
+    let (mut first, mut second) = (arena.pool(), arena.pool());
+    let blocks: Vec<_> = (0..1000).map(|_| first.allocate(24)).collect();
+    for block in &blocks {
+        // SAFETY: allocated with this length and freed once.
+        unsafe { second.free(*block, 24) };
+    }
+    drop(second);
+    let mapped_bytes = arena.usage().mapped_bytes;
+    let mut again: Vec<_> = (0..1000).map(|_| first.allocate(24)).collect();
+    again.sort_unstable();
+    again.dedup();
+    assert_eq!(
+        (again.len(), arena.usage().mapped_bytes),
+        (1000, mapped_bytes)
+    );
+    assert!(
+        blocks
+            .iter()
+            .filter(|block| again.binary_search(block).is_ok())
+            .count()
+            > 800
+    );
+}
+
+/// Frees blocks of `bytes` bytes.
+fn free_all(pool: &mut Pool, blocks: Vec<NonNull<u8>>, bytes: usize) {
+    for block in blocks {
+        // SAFETY: the test allocated them with this length and frees them once.
+        unsafe { pool.free(block, bytes) };
+    }
+}
+
+/// Memory of one size serves the next, and what is not needed goes back.
+#[test]
+fn slabs_that_are_free_serve_any_class_and_go_back() {
+    for pages in [Pages::Small, Pages::Huge] {
+        let arena = Arena::new(pages);
+        let (mut first, mut second) = (arena.pool(), arena.pool());
+        let mut mapped_bytes = 0;
+        for bytes in [24, 1000, 64, 4096, 200] {
+            let count = 16 * Chunk::BYTES / bytes;
+            let blocks: Vec<_> = (0..count).map(|_| first.allocate(bytes)).collect();
+            let now = arena.usage().mapped_bytes;
+            assert!(now < 19 * Chunk::BYTES as u64, "{bytes}: {now}");
+            mapped_bytes = now.max(mapped_bytes);
+            free_all(&mut second, blocks, bytes);
+            second.settle();
+            first.settle();
+            arena.settle();
+        }
+        assert_eq!(arena.usage().live_blocks, 0);
+        while first.tend() + second.tend() > 0 {}
+        let left = arena.usage().mapped_bytes;
+        assert!(left <= Chunk::BYTES as u64, "{left} of {mapped_bytes}");
+        // And it is taken again.
+        let blocks: Vec<_> = (0..100_000).map(|_| first.allocate(100)).collect();
+        for block in &blocks {
+            // SAFETY: the block is that long.
+            unsafe { ptr::write_bytes(block.as_ptr(), 0xff, 100) };
+        }
+        free_all(&mut first, blocks, 100);
+    }
+}
+
+/// Blocks at random places in many slabs are moved by their owner until the slabs are free.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn slabs_are_emptied_by_moving_blocks() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut blocks: Vec<_> = (0..300_000).map(|_| pool.allocate(64)).collect();
+    random.shuffle(&mut blocks);
+    let mapped_bytes = arena.usage().mapped_bytes;
+    let freed = blocks.split_off(100_000);
+    free_all(&mut pool, freed, 64);
+    let mut rounds = 0;
+    while pool.begin_emptying(Need::Tidy) {
+        for block in &mut blocks {
+            // SAFETY: the block is allocated.
+            if unsafe { is_emptying(*block, 64) }
+                && let Some(next) = pool.allocate_elsewhere(64)
+            {
+                // SAFETY: it was just allocated.
+                assert!(!unsafe { is_emptying(next, 64) }, "PE1");
+                let old = std::mem::replace(block, next);
+                // SAFETY: nobody uses it any more.
+                unsafe { pool.free(old, 64) };
+            }
+        }
+        pool.end_emptying();
+        while pool.tend() > 0 {}
+        rounds += 1;
+        assert!(rounds < 100);
+    }
+    let left = arena.usage().mapped_bytes;
+    assert!(
+        left * 10 < mapped_bytes * 6,
+        "{left} of {mapped_bytes} after {rounds} rounds"
+    );
+    let mut distinct = blocks.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), blocks.len(), "P1");
+    free_all(&mut pool, blocks, 64);
+}
+
+/// What is idle beyond the allowance counts as used.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn idle_memory_counts_beyond_the_allowance() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut blocks: Vec<_> = (0..1 << 18).map(|_| pool.allocate(256)).collect();
+    pool.tend();
+    let idle = |arena: &Arena| arena.usage().idle_bytes();
+    assert!(idle(&arena) < 3 << 20);
+    // Every second one goes: no slab is free, nor can be.
+    let mut index = 0;
+    blocks.retain(|block| {
+        index += 1;
+        if index % 2 == 0 {
+            // SAFETY: nobody uses it any more.
+            unsafe { pool.free(*block, 256) };
+        }
+        index % 2 != 0
+    });
+    let usage = arena.count();
+    let excess = usage.idle_bytes() - arena::allowance_bytes(usage.mapped_bytes);
+    assert!(excess > 25 << 20);
+    assert_eq!(arena.excess_bytes(), excess as usize);
+    free_all(&mut pool, blocks, 256);
+    while pool.tend() > 0 {}
+    pool.settle();
+    while pool.tend() > 0 {}
+    assert_eq!(arena.excess_bytes(), 0);
+}
+
+/// Pools of several threads allocate, free each other's blocks, settle and tend at once, while one
+/// empties slabs; every block keeps what was written to it.
+#[test]
+fn pools_of_many_threads_share_slabs() {
+    let rounds = if cfg!(debug_assertions) { 30 } else { 200 };
+    let arena = Arena::new(Pages::Small);
+    let shared = std::sync::Mutex::new(Vec::<(usize, usize)>::new());
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (arena, shared) = (&arena, &shared);
+            scope.spawn(move || {
+                let mut pool = arena.pool();
+                let mut random = fastrand::Rng::with_seed(thread);
+                for round in 0..rounds {
+                    let mut made = Vec::new();
+                    for _ in 0..2_000 {
+                        let bytes = 16 << random.usize(..7);
+                        let block = pool.allocate(bytes);
+                        let stamp = block.as_ptr().cast::<usize>();
+                        // SAFETY: every block holds two words.
+                        unsafe { stamp.write(block.addr().get() ^ bytes) };
+                        made.push((block.as_ptr().expose_provenance(), bytes));
+                    }
+                    let mut pot = shared.lock().unwrap();
+                    pot.append(&mut made);
+                    random.shuffle(&mut pot);
+                    let left = random.usize(..12_000).min(pot.len());
+                    let mine = pot.split_off(left);
+                    drop(pot);
+                    for (address, bytes) in mine {
+                        let block = ptr::with_exposed_provenance_mut::<u8>(address);
+                        // SAFETY: as above.
+                        let stamp = unsafe { block.cast::<usize>().read() };
+                        assert_eq!(stamp, address ^ bytes, "P1");
+                        let block = NonNull::new(block).unwrap();
+                        // SAFETY: taken from the pot once.
+                        unsafe { pool.free(block, bytes) };
+                    }
+                    match round % 4 {
+                        0 => drop(pool.tend()),
+                        1 => pool.settle(),
+                        2 if pool.begin_emptying(Need::Short) => {}
+                        _ => pool.end_emptying(),
+                    }
+                }
+            });
+        }
+    });
+    let mut pool = arena.pool();
+    for (address, bytes) in shared.into_inner().unwrap() {
+        let block = NonNull::new(ptr::with_exposed_provenance_mut(address)).unwrap();
+        // SAFETY: as above.
+        unsafe { pool.free(block, bytes) };
+    }
+    pool.settle();
+    arena.settle();
+    assert_eq!(arena.usage().live_blocks, 0);
+    while pool.tend() > 0 {}
+    assert!(arena.usage().mapped_bytes <= Chunk::BYTES as u64);
+}
