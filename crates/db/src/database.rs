@@ -498,7 +498,7 @@ impl Database {
     }
 
     /// Whether more memory is in use than allowed: writes that need some are refused if no key can
-    /// be evicted ([`Turn::has_room`](crate::Turn::has_room)).
+    /// be evicted.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         let max_memory = self.max_memory();

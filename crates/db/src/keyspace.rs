@@ -336,7 +336,7 @@ impl<'t> Keyspace<'t> {
         &self.session.counters.memcached
     }
 
-    /// Whether writes that need memory are refused, [`crate::Turn::has_room`] having been asked.
+    /// Whether writes that need memory are refused; `Turn::room` was asked before.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }
