@@ -35,7 +35,8 @@ impl<'q> Table<'q> {
         }
     }
 
-    /// Of a paper's shape and ours; places in the order of the series that has most of them.
+    /// Of a paper's shape and ours; places in the order of the series that has most of them, or
+    /// of their numbers.
     pub(super) fn of_shape(question: &Question, shape: &'q Shape, samples: &Samples) -> Self {
         let value = |point: &Point| match point {
             Point::Stated(least, most) => Some(Spread {
@@ -57,6 +58,9 @@ impl<'q> Table<'q> {
             if !places.contains(&place.as_str()) {
                 places.push(place);
             }
+        }
+        if places.iter().all(|place| !number(place).is_nan()) {
+            places.sort_by(|a, b| number(a).total_cmp(&number(b)));
         }
         let values = shape.series.iter().map(|(_, points)| {
             let at = |name: &&str| points.iter().find(|(place, _)| place == name);
@@ -212,6 +216,11 @@ fn standing<'q>(
     standing
 }
 
+/// A place that is a number.
+fn number(place: &str) -> f64 {
+    place.parse().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::model::{Cell, Chart, Job};
@@ -257,6 +266,28 @@ mod tests {
         let standing = standing(&question, panel, &table, &samples);
         let own = |one: Standing<'_>| (one.ratio, one.other.to_owned());
         standing.into_iter().map(own).collect()
+    }
+
+    #[test]
+    fn places_that_are_numbers_stand_in_their_order() {
+        let stated = |places: &[&str]| {
+            let point = |place: &&str| ((*place).to_owned(), Point::Stated(1.0, 1.0));
+            places.iter().map(point).collect()
+        };
+        let shape = |places: &[&str], others: &[&str]| Shape {
+            title: String::new(),
+            unit: "",
+            chart: Chart::Lines,
+            figure: "f",
+            series: vec![("here", stated(places)), ("the paper", stated(others))],
+        };
+        let question = question(&[], false);
+        let places = |shape: &Shape| {
+            let table = Table::of_shape(&question, shape, &Samples::default());
+            table.places.join(" ")
+        };
+        assert_eq!(places(&shape(&["1", "2"], &["1", "16"])), "1 2 16");
+        assert_eq!(places(&shape(&["put", "get"], &["all"])), "put get all");
     }
 
     #[test]
