@@ -162,29 +162,6 @@ pub(crate) fn settle(
     }
 }
 
-/// The layer below a layer whose root holds one entry, if that is the way of the longer keys with
-/// `slice`: a short way through the layers of a common prefix (§4.1). `None` tells nothing: look.
-#[inline]
-pub(crate) fn only_way<'g>(root: NodeRef<'g>, slice: u64, guard: Guard<'g>) -> Option<NodeRef<'g>> {
-    let version = root.version.stable();
-    let Either::Border(border) = root.either() else {
-        return None;
-    };
-    // A border node that is a root is responsible for all slices (M3).
-    let permutation = border.permutation();
-    if !version.is_root() || version.is_deleted() || permutation.count() != 1 {
-        return None;
-    }
-    let slot = permutation.slot(0);
-    if border.slice(slot) != slice {
-        return None;
-    }
-    match border.read_slot(slot, version, guard)?.1 {
-        Found::Layer(next) => Some(next),
-        Found::Absent | Found::Value(_) => None,
-    }
-}
-
 /// What the layer under `root` holds for the cursor's slice and rank, and where.
 #[inline]
 pub(crate) fn look<'g>(

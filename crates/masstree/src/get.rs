@@ -2,7 +2,7 @@
 
 use crate::block::BlockRef;
 use crate::counters::Counters;
-use crate::find::{Found, LayerGone, look, only_way};
+use crate::find::{Found, LayerGone, look};
 use crate::node::{Guard, NodeRef};
 use crate::slice::{CODE_SUFFIX, Cursor};
 use crate::tree::Tree;
@@ -31,13 +31,6 @@ fn get_below<'g>(
     counters: &Counters,
 ) -> Result<Option<BlockRef<'g>>, LayerGone> {
     loop {
-        while cursor.rank() == CODE_SUFFIX
-            && let Some(next_root) = only_way(root, cursor.slice(), guard)
-        {
-            next_root.prefetch();
-            root = next_root;
-            cursor = cursor.deeper();
-        }
         let (_, found) = look(root, cursor, guard, counters)?;
         match found {
             Found::Absent => return Ok(None),
