@@ -263,6 +263,11 @@ impl Mercury {
         );
         let free = (usage.mapped_bytes + usage.external_bytes).saturating_sub(usage.live_bytes);
         figure("free_bytes", "Bytes of chunks not in use.", free as f64);
+        figure(
+            "retired_bytes_max",
+            "Bytes at which writes are refused until readers have finished.",
+            self.collector.retired_bytes_max() as f64,
+        );
         let retired = self.collector.retired_bytes() as f64;
         figure(
             "retired_bytes",

@@ -12,8 +12,8 @@
 //! | … | n | the body: bytes, a packed row, or (aligned to 8) a [`Chunked`] or [`WideRow`] |
 //!
 //! An 8-byte key with an 8-byte value takes 28 bytes, a block of 32; 24 and 10 bytes take 46, a
-//! block of 48. A bucket adds 64 bytes for at most 5 and at least 1 entry, 2.5 to 5 while keys are
-//! added: 13 to 26 bytes a key.
+//! block of 48. A bucket adds 64 bytes for 2.5 to 5 entries while keys are added, 13 to 26 bytes a
+//! key, and for 1.25 of them before a table shrinks, 51 bytes a key.
 //!
 //! Departure from the paper, whose entry begins with a link to the next one: buckets hold the
 //! pointers (see `bucket`), so that an entry can be shown in two tables while it moves.

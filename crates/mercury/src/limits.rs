@@ -15,9 +15,11 @@ pub const BUCKETS_MIN: usize = if cfg!(loom) { 1 } else { 8 };
 /// Poisson's law, one bucket in seven then needs a second line, and one entry in twenty lies there.
 pub const ENTRIES_PER_BUCKET_MAX: usize = if cfg!(loom) { 1 } else { 5 };
 
-/// A table shrinks when it holds fewer entries than buckets: a fifth of where it grows, so that it
-/// does neither by turns.
-pub const BUCKETS_PER_ENTRY_MAX: usize = 1;
+/// A table shrinks when it holds less than this part of what makes it grow: a quarter. Having
+/// grown or shrunk it holds half of that, so that its entries must double, or halve, before it is
+/// resized again, and a resize is paid for by as many changes as it moves entries. A smaller part
+/// would leave up to a line per entry; a larger one would resize by turns.
+pub const SHRINK_PART: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Buckets that who inserts moves while the table is resized. A table of n buckets grows at 5·n
 /// entries into one for 10·n, so that four buckets an insert finish long before the next growth.
@@ -32,6 +34,6 @@ pub const LOCK_STRIPES: usize = 4096;
 // Lengths are kept in 32 bits.
 const _: () = assert!(COLUMN_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize);
-// A table that has just grown does not shrink, and the other way round.
-const _: () = assert!(ENTRIES_PER_BUCKET_MAX * BUCKETS_PER_ENTRY_MAX > 2 || cfg!(loom));
+// A table that has just been resized holds a half: it neither grows nor shrinks.
+const _: () = assert!(SHRINK_PART > 2 || cfg!(loom));
 const _: () = assert!(BUCKETS_MIN.is_power_of_two());

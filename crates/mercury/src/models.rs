@@ -62,6 +62,22 @@ fn model(
     right: fn(&mut MercurySession, TreeId),
     after: fn(&mut MercurySession, TreeId),
 ) {
+    let prepare = move |session: &mut MercurySession, tree: TreeId, _: &EpochClock| {
+        for key in before {
+            put(session, tree, key, key[0]);
+        }
+    };
+    model_of(fault, prepare, left, right, after);
+}
+
+/// As [`model`], for a tree that `prepare` has brought where it is to be.
+fn model_of(
+    fault: Option<Fault>,
+    prepare: impl Fn(&mut MercurySession, TreeId, &EpochClock) + Send + Sync + 'static,
+    left: fn(&mut MercurySession, TreeId),
+    right: fn(&mut MercurySession, TreeId),
+    after: fn(&mut MercurySession, TreeId),
+) {
     say_panics_shortly();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
@@ -74,13 +90,11 @@ fn model(
             ..Options::default()
         };
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = Mercury::with_options(clock, options);
+        let engine = Mercury::with_options(Arc::clone(&clock), options);
         let tree = engine.create_tree();
         let mut one = engine.session().expect("a session");
         let mut other = engine.session().expect("a session");
-        for key in before {
-            put(&mut one, tree, key, key[0]);
-        }
+        prepare(&mut one, tree, &clock);
         if let Some(fault) = fault {
             let found = engine.directory.find(tree.0).expect("just made");
             found.canary.plant(fault);
@@ -190,6 +204,59 @@ fn a_walk_misses_nothing_while_a_bucket_moves() {
                 }
             }
             assert!(seen[1] && seen[2] && seen[3], "there throughout");
+        },
+        |_, _| {},
+    );
+}
+
+/// Grows a table to two buckets and leaves one key in it, 1: it has begun to shrink.
+fn prepare_to_shrink(session: &mut MercurySession, tree: TreeId, clock: &EpochClock) {
+    for key in 1..=4 {
+        put(session, tree, &[key], key);
+    }
+    for key in 2..=4 {
+        session.update(Key::new(tree, &[key]), &mut NoHook, |_| Decision::Remove);
+    }
+    clock.set_horizon(clock.tick());
+    // Three tombstones go, and no step is left to move a bucket.
+    assert_eq!(session.maintain(3), 3);
+}
+
+/// HR1, HR2: two buckets that become one, beside a writer and a reader of what lies in them.
+#[test]
+fn nothing_is_lost_while_a_table_shrinks() {
+    model_of(
+        None,
+        prepare_to_shrink,
+        |session, _| {
+            assert_eq!(session.maintain(2), 2, "both buckets move");
+        },
+        |session, tree| {
+            add_one(session, tree, b"\x01");
+            assert_eq!(get(session, tree, b"\x01"), Some(2));
+        },
+        |session, tree| assert_eq!(get(session, tree, b"\x01"), Some(2), "the write is kept"),
+    );
+}
+
+/// HW2: the same beside a walk.
+#[test]
+fn a_walk_misses_nothing_while_a_table_shrinks() {
+    model_of(
+        None,
+        prepare_to_shrink,
+        |session, _| {
+            session.maintain(2);
+        },
+        |session, tree| {
+            let (mut cursor, mut seen) = (0, false);
+            loop {
+                cursor = session.walk(tree, cursor, |key, _| seen |= key == b"\x01");
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert!(seen, "there throughout");
         },
         |_, _| {},
     );

@@ -11,8 +11,9 @@
 //! pointers into the next table, marks the bucket as moved and unlocks it. Operations begin in the
 //! current table; the counter of moved buckets sends them on to the next one, and where it is not
 //! up to date the bucket's mark does (`find`). A table grows when a line overflows and there are
-//! more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket; it shrinks when tombstones were taken out
-//! and there are fewer entries than buckets.
+//! more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket; it shrinks when tombstones were taken
+//! out, or a resize has ended, and there is less than a part of that ([`SHRINK_PART`]). The paper's
+//! tables only grow; a cache whose keys have gone would keep its largest table for ever.
 //!
 //! Departure: the paper has an expander thread. Here whoever inserts a key into a table that is
 //! being resized moves [`HELP_BUCKETS`] buckets, so that growth keeps pace with what causes it
@@ -41,7 +42,7 @@ use pando_sync::epoch::Guard;
 use crate::bucket::Tag;
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::limits::{BUCKETS_MIN, BUCKETS_PER_ENTRY_MAX, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS};
+use crate::limits::{BUCKETS_MIN, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS, SHRINK_PART};
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -74,7 +75,8 @@ fn grow(engine: &Mercury, tree: &Tree, table: &Table, guard: Guard<'_>, context:
 pub(crate) fn shrink(engine: &Mercury, tree: &Tree, guard: Guard<'_>, context: &Context) {
     let table = tree.table(guard);
     let too_empty = |table: &Table| {
-        table.buckets() > BUCKETS_MIN && tree.entries() * BUCKETS_PER_ENTRY_MAX < table.buckets()
+        table.buckets() > BUCKETS_MIN
+            && tree.entries() * SHRINK_PART < table.buckets() * ENTRIES_PER_BUCKET_MAX
     };
     if table.next(guard).is_none()
         && too_empty(table)
@@ -144,6 +146,8 @@ pub(crate) fn advance(
     let old = tree.set_table(table.next_pointer());
     engine.tasks.retire_table(old, engine.stamp());
     engine.tasks.resized(tree.id);
+    // Keys may have gone meanwhile, and perhaps nothing else looks at the table again.
+    shrink(engine, tree, guard, context);
     to - from
 }
 

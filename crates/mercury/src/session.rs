@@ -294,6 +294,13 @@ impl Point for MercurySession {
         let engine = Arc::clone(&self.engine);
         let mut done = engine.tasks.free(steps, &engine, &mut self.context);
         let mut purged_tree = None;
+        let shrink = |context: &mut Context, tree: TreeId| {
+            context.pinned(|guard, context| {
+                if let Some(tree) = engine.directory.get(tree.0, guard) {
+                    resize::shrink(&engine, tree, guard, context);
+                }
+            });
+        };
         while done < steps {
             let first = self.context.number();
             let Some(tombstone) = engine.tasks.exhume(first, &engine.clock) else {
@@ -304,15 +311,15 @@ impl Point for MercurySession {
                     purge(tree, tombstone.hash, &engine.clock, guard, context);
                 }
             });
-            purged_tree = Some(tombstone.tree);
+            if let Some(last) = purged_tree.replace(tombstone.tree)
+                && last != tombstone.tree
+            {
+                shrink(&mut self.context, last);
+            }
             done += 1;
         }
         if let Some(tree) = purged_tree {
-            self.context.pinned(|guard, context| {
-                if let Some(tree) = engine.directory.get(tree.0, guard) {
-                    resize::shrink(&engine, tree, guard, context);
-                }
-            });
+            shrink(&mut self.context, tree);
         }
         done += engine
             .tasks

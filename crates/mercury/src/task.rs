@@ -202,10 +202,7 @@ impl Tasks {
                     self.resized(id);
                     return 1;
                 };
-                let moved = resize::advance(engine, tree, steps - done, guard, context);
-                // It may be sparse enough for the next smaller size.
-                resize::shrink(engine, tree, guard, context);
-                moved
+                resize::advance(engine, tree, steps - done, guard, context)
             });
             if moved == 0 {
                 // Another session moves this table's buckets right now.

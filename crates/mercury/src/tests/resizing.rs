@@ -31,12 +31,81 @@ fn a_table_follows_its_keys_up_and_down() {
     assert_holds(&mut session, tree, 0..100);
     let empty = gauges(&engine);
     assert!(
-        empty["buckets"] <= 128.0 && empty["tombstones"] < 1.0,
+        empty["buckets"] <= 64.0 && empty["tombstones"] < 1.0,
         "{empty:?}"
     );
     assert!(empty["shrinks_total"] >= 6.0 && empty["resizing_tables"] < 1.0);
-    assert!(empty["table_bytes"] <= 128.0 * 64.0, "old tables are gone");
+    assert!(empty["table_bytes"] <= 64.0 * 64.0, "old tables are gone");
     assert_eq!(walked(&mut session, tree).len(), 100);
+}
+
+/// Shrinking is as eager as growing: whatever is removed, a bucket holds 1.25 entries at least. And
+/// neither is done by turns: a table that has just shrunk takes more keys, or loses some, without
+/// being resized.
+#[test]
+fn a_table_is_neither_sparse_for_long_nor_resized_by_turns() {
+    let (clock, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    for number in 0..KEYS {
+        put(&mut session, tree, &key(number), number);
+    }
+    settle(&clock, &mut session);
+    let resizes = || {
+        let figures = gauges(&engine);
+        figures["growths_total"] + figures["shrinks_total"]
+    };
+    let (mut left, mut shrunk) = (KEYS, 0);
+    while left > 50 {
+        let (before, to) = (resizes(), left * 7 / 8);
+        for number in to..left {
+            remove(&mut session, tree, &key(number));
+        }
+        settle(&clock, &mut session);
+        let sparse = gauges(&engine)["mean_fill"];
+        assert!(sparse >= 1.25, "{to} keys: {sparse} a bucket");
+        left = to;
+        if resizes() - before < 1.0 {
+            continue;
+        }
+        shrunk += 1;
+        let before = resizes();
+        for _ in 0..3 {
+            for number in left..left + left / 2 {
+                put(&mut session, tree, &key(number), number);
+            }
+            for number in left - left / 4..left + left / 2 {
+                remove(&mut session, tree, &key(number));
+            }
+            settle(&clock, &mut session);
+            for number in left - left / 4..left {
+                put(&mut session, tree, &key(number), number);
+            }
+        }
+        assert!(resizes() - before < 1.0, "{left} keys");
+        assert_holds(&mut session, tree, 0..left);
+    }
+    assert!(shrunk >= 7, "{shrunk}");
+}
+
+/// Keys that go while a table grows leave nobody to shrink it but the resize's end.
+#[test]
+fn a_table_that_has_lost_its_keys_while_it_grew_shrinks_at_its_end() {
+    let (clock, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let mut number = 0;
+    while gauges(&engine)["resizing_tables"] < 1.0 || number < 5_000 {
+        put(&mut session, tree, &key(number), number);
+        number += 1;
+    }
+    for number in 0..number {
+        remove(&mut session, tree, &key(number));
+    }
+    settle(&clock, &mut session);
+    let empty = gauges(&engine);
+    assert!(
+        empty["buckets"] as usize <= crate::limits::BUCKETS_MIN,
+        "{empty:?}"
+    );
 }
 
 /// No step of a resize takes long: one insert moves a bounded number of buckets.

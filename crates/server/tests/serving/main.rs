@@ -7,6 +7,7 @@ mod datagrams;
 mod eviction;
 mod full;
 mod harness;
+mod hash;
 mod held;
 mod kept;
 mod malformed;
