@@ -10,7 +10,7 @@ use pando_sync::epoch::Participant;
 use crate::block::{BlockRef, Keep};
 use crate::canary::Fault;
 use crate::counters::Counters;
-use crate::node::{Border, Either, Guard, Interior, NodeRef, WIDTH, reclaim_node};
+use crate::node::{Border, Either, Guard, INTERIOR_BYTES, NodeRef, WIDTH, reclaim_node};
 use crate::tree::Tree;
 
 /// One session's side of the engine.
@@ -84,7 +84,7 @@ impl Context {
         self.count_node(node, -1);
         let bytes = match node.either() {
             Either::Border(border) => Border::bytes(border.width()),
-            Either::Interior(_) => size_of::<Interior>(),
+            Either::Interior(_) => INTERIOR_BYTES,
         };
         let pointer = NonNull::new(node.as_ptr().cast()).expect("a node has an address");
         // SAFETY: the caller has removed every link to the node and holds a pin.

@@ -121,8 +121,12 @@ pub(crate) enum Retry {
     FromRoot,
 }
 
-/// One step down, validated hand over hand.
-#[inline]
+/// One step down, validated hand over hand. As a call it would hand its result over in memory.
+#[expect(
+    clippy::inline_always,
+    reason = "7 % of single gets (docs/BENCHMARKS.md)"
+)]
+#[inline(always)]
 pub(crate) fn step_down<const BESIDE: isize>(
     interior: InteriorRef<'_>,
     slice: u64,
