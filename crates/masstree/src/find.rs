@@ -7,6 +7,9 @@
 //!
 //! Departure: a child's version is loaded only after its parent was validated once more (M2), so
 //! that a stale child pointer is never followed; the paper relies on type-stable memory there.
+//!
+//! What a get goes through is compiled into one function: a call hands such results over in memory,
+//! and the three of them take a tenth of a get of ten million keys (docs/BENCHMARKS.md).
 
 #![expect(
     clippy::cast_ptr_alignment,
@@ -77,7 +80,8 @@ pub(crate) fn find_border<'g>(
 
 /// As [`find_border`]; the border node `BESIDE` places from it under the same parent, if there is
 /// one, is asked for too.
-#[inline]
+#[expect(clippy::inline_always, reason = "see the header")]
+#[inline(always)]
 pub(crate) fn find_border_beside<'g, const BESIDE: isize>(
     root: NodeRef<'g>,
     slice: u64,
@@ -167,7 +171,8 @@ pub(crate) fn settle(
 }
 
 /// What the layer under `root` holds for the cursor's slice and rank, and where.
-#[inline]
+#[expect(clippy::inline_always, reason = "see the header")]
+#[inline(always)]
 pub(crate) fn look<'g>(
     root: NodeRef<'g>,
     cursor: Cursor<'_>,
