@@ -17,7 +17,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 
@@ -129,13 +129,42 @@ impl Poller {
     /// Waits until a socket changes, the waker is used, `timeout` is over (`None`: forever) or a
     /// signal arrives. One system call. The timeout is rounded up to milliseconds.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<ReadyEvents<'_>> {
-        match self.poll.poll(&mut self.events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
-            result => result?,
+        self.poll_once(timeout)?;
+        Ok(ReadyEvents {
+            events: self.events.iter(),
+        })
+    }
+
+    /// As [`Self::wait`], but before it sleeps, it looks again and again for up to `look`, and lets
+    /// other threads of the core run in between. Two system calls for each look.
+    pub fn look_and_wait(
+        &mut self,
+        look: Duration,
+        timeout: Option<Duration>,
+    ) -> io::Result<ReadyEvents<'_>> {
+        let began = Instant::now();
+        loop {
+            self.poll_once(Some(Duration::ZERO))?;
+            if !self.events.is_empty() {
+                break;
+            }
+            if began.elapsed() >= look {
+                self.poll_once(timeout)?;
+                break;
+            }
+            std::thread::yield_now();
         }
         Ok(ReadyEvents {
             events: self.events.iter(),
         })
+    }
+
+    fn poll_once(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            result => result?,
+        }
+        Ok(())
     }
 }
 
@@ -196,6 +225,23 @@ mod tests {
         poller.change(&ours, Token(1), Interest::ReadWrite).unwrap();
         assert!(ready(&mut poller, None)[0].writable);
         poller.remove(&ours).unwrap();
+    }
+
+    #[test]
+    fn a_look_finds_what_is_ready_and_then_waits() {
+        let mut poller = Poller::new(8, Token(0)).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        poller.add(&ours, Token(7), Interest::Read).unwrap();
+        theirs.write_all(b"a").unwrap();
+        let long = Duration::from_hours(1);
+        assert_eq!(poller.look_and_wait(long, None).unwrap().count(), 1);
+        let briefly = Duration::from_millis(1);
+        let nothing = poller.look_and_wait(briefly, Some(briefly)).unwrap();
+        assert_eq!(nothing.count(), 0);
+        let waker = poller.waker();
+        let other = std::thread::spawn(move || waker.wake());
+        assert_eq!(poller.look_and_wait(briefly, None).unwrap().count(), 1);
+        other.join().unwrap();
     }
 
     #[test]

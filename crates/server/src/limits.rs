@@ -1,5 +1,7 @@
 //! Bounds of the server, with the relations between them.
 
+use std::time::Duration;
+
 /// Most workers.
 pub const THREADS_MAX: usize = 512;
 
@@ -66,6 +68,13 @@ pub const UDP_REPLY_BYTES_MAX: usize = 256 * 1024;
 pub const UDP_HELD_MAX: usize = 16 * 1024;
 /// See [`UDP_HELD_MAX`].
 pub const UDP_HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// For how long a worker looks for the next request of a lone client before it sleeps, where that
+/// pays.
+pub const LOOK: Duration = Duration::from_micros(100);
+
+/// Requests that must have come within [`LOOK`] of the last one, in a row, before it pays.
+pub const LOOK_STREAK: u32 = 32;
 
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;

@@ -89,6 +89,11 @@ impl WorkerRecorder {
         self.epoch.elapsed().as_nanos() as u64
     }
 
+    /// When the clock was last read: at the end of the last batch, between batches.
+    pub fn last_reading_ns(&self) -> u64 {
+        self.last_reading_ns
+    }
+
     /// Begins a batch, after the worker has read its sockets; returns the time.
     pub fn begin_batch(&mut self) -> u64 {
         self.last_reading_ns = self.now_ns();

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! With one small request that is one system call each for waiting, reading and writing; with many
-//! readable sockets they share the wait. The clock is read three times per turn.
+//! readable sockets they share the wait. The clock is read three times per turn. A lone client's
+//! next request is looked out for before the worker sleeps (`lookout`).
 //!
 //! Invariants:
 //! - **WL1** No gate and no pin is held while the worker waits, reads, sends or writes the log
@@ -30,6 +31,7 @@ mod connections;
 mod datagrams;
 mod holding;
 mod input;
+mod lookout;
 mod mailbox;
 mod output;
 mod saving;
@@ -53,6 +55,7 @@ use self::connection::{Connection, Phase};
 use self::connections::Connections;
 use self::datagrams::Datagrams;
 use self::holding::{End, Holding};
+use self::lookout::Lookout;
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
@@ -114,6 +117,7 @@ pub(crate) struct Worker {
     /// When the session is tidied next, and how many times if nothing more is executed.
     tidy_ns: u64,
     tidies_left: u32,
+    lookout: Lookout,
 }
 
 impl Worker {
@@ -157,6 +161,7 @@ impl Worker {
             sweep_ms: 0,
             tidy_ns: 0,
             tidies_left: 0,
+            lookout: Lookout::default(),
         };
         Ok((worker, mailbox))
     }
@@ -198,11 +203,17 @@ impl Worker {
     /// Waits for events and notes what they say; takes the mail if there is some.
     fn wait(&mut self, timeout: Option<Duration>) {
         let mut woken = false;
-        let events = match self.poller.wait(timeout) {
+        let may_look = timeout != Some(Duration::ZERO) && self.lookout.pays();
+        let events = if may_look {
+            self.poller.look_and_wait(limits::LOOK, timeout)
+        } else {
+            self.poller.wait(timeout)
+        };
+        let events = match events {
             Ok(events) => events,
             Err(error) => panic!("the poller of worker {} failed: {error}", self.index),
         };
-        for ready in events {
+        for (nth, ready) in events.enumerate() {
             if ready.token == WAKER {
                 woken = true;
                 continue;
@@ -213,6 +224,7 @@ impl Worker {
                 continue;
             }
             let slot = ready.token.0;
+            self.lookout.note(slot, nth);
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };

@@ -28,7 +28,9 @@ impl Worker {
             self.send();
             return false;
         }
+        let idle_from_ns = self.recorder.last_reading_ns();
         self.arrived_ns = self.recorder.begin_batch();
+        self.lookout.learn(self.arrived_ns - idle_from_ns);
         self.run_slices();
         while self.gathering.gather(&mut self.connections) {
             self.execute_batch();
