@@ -43,6 +43,7 @@ use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
 use pando_sync::prefetch::prefetch_line;
 use pando_sync::shim::{AtomicU64, Ordering, Spin};
+use pando_sync::tags;
 
 use crate::entry::{self, EntryRef};
 
@@ -111,8 +112,8 @@ impl Tagged {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Line {
-    control: AtomicU64,
-    slots: [AtomicU64; SLOTS],
+    /// The control word and the slots.
+    words: [AtomicU64; 1 + SLOTS],
 }
 
 #[cfg(not(loom))]
@@ -130,9 +131,24 @@ impl Line {
     /// A line with free slots; what zeroed memory is.
     pub(crate) fn empty() -> Self {
         Self {
-            control: AtomicU64::new(0),
-            slots: std::array::from_fn(|_| AtomicU64::new(0)),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
         }
+    }
+
+    #[inline]
+    fn control(&self) -> &AtomicU64 {
+        &self.words[0]
+    }
+
+    #[inline]
+    fn slots(&self) -> &[AtomicU64] {
+        &self.words[1..]
+    }
+
+    /// The slots that seem to have this tag. A control word has none: its upper bits are 0.
+    #[inline]
+    fn candidates(&self, tag: Tag) -> impl Iterator<Item = &AtomicU64> {
+        tags::matches(&self.words, tag.0 as u16).map(|word| &self.words[word])
     }
 
     /// The next line of a chain.
@@ -147,7 +163,7 @@ impl Line {
     /// Every line from this one on, for the owner of the lock.
     fn chain<'g>(&'g self, guard: Guard<'g>) -> impl Iterator<Item = &'g Line> {
         std::iter::successors(Some(self), move |line| {
-            Self::linked(line.control.load(Ordering::Relaxed), guard)
+            Self::linked(line.control().load(Ordering::Relaxed), guard)
         })
     }
 
@@ -161,25 +177,22 @@ impl Line {
         guard: Guard<'g>,
     ) -> Found<'g> {
         // Acquire pairs with `Owned::leave` and `Owned::insert`, and the slots are read after it.
-        let mut control = self.control.load(Ordering::Acquire);
+        let mut control = self.control().load(Ordering::Acquire);
         if checked && control & MOVED != 0 {
             return Found::Moved;
         }
         let mut line = self;
         loop {
-            // Acquire pairs with the stores of `Owned`: the entry is seen initialised.
-            let words: [u64; SLOTS] =
-                std::array::from_fn(|slot| line.slots[slot].load(Ordering::Acquire));
-            let mut candidates = 0_u32;
-            for (slot, word) in words.iter().enumerate() {
-                candidates |= u32::from(word >> TAG_SHIFT == tag.0) << slot;
-            }
-            while candidates != 0 {
-                let slot = candidates.trailing_zeros() as usize;
-                candidates &= candidates - 1;
+            for slot in line.candidates(tag) {
+                // Acquire pairs with the stores of `Owned`: the entry is seen initialised.
+                let tagged = Tagged(slot.load(Ordering::Acquire));
+                if !tagged.has(tag) {
+                    // It was freed, and perhaps taken by another key, since.
+                    continue;
+                }
                 // SAFETY: loaded under the pin, from a bucket that had not moved before (HB3).
-                let entry = unsafe { Tagged(words[slot]).entry(guard) };
-                if entry.key() == key {
+                let entry = unsafe { tagged.entry(guard) };
+                if entry.has_key(key) {
                     return Found::Entry(entry);
                 }
             }
@@ -187,27 +200,23 @@ impl Line {
                 return Found::Absent;
             };
             line = next;
-            control = line.control.load(Ordering::Acquire);
+            control = line.control().load(Ordering::Acquire);
         }
     }
 
     /// Asks for the entries whose tags are the key's; the value's first bytes come with them.
     #[inline]
     pub(crate) fn prefetch_candidates(&self, tag: Tag) {
-        for slot in &self.slots {
+        for slot in self.candidates(tag) {
             let word = slot.load(Ordering::Relaxed);
-            if let Some(tagged) = Tagged::of_word(word)
-                && tagged.has(tag)
-            {
-                entry::prefetch(tagged.address().as_ptr());
-            }
+            entry::prefetch(std::ptr::without_provenance((word & ADDRESS_MASK) as usize));
         }
     }
 
     /// Asks for every entry of the first line.
     #[inline]
     pub(crate) fn prefetch_entries(&self) {
-        for slot in &self.slots {
+        for slot in self.slots() {
             if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
                 prefetch_line(tagged.address().as_ptr());
             }
@@ -229,13 +238,13 @@ impl Line {
         guard: Guard<'g>,
     ) -> bool {
         // Acquire as in `find`.
-        let mut control = self.control.load(Ordering::Acquire);
+        let mut control = self.control().load(Ordering::Acquire);
         if checked && control & MOVED != 0 {
             return false;
         }
         let mut line = self;
         loop {
-            for slot in &line.slots {
+            for slot in line.slots() {
                 if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Acquire)) {
                     // SAFETY: loaded under the pin, from a bucket that had not moved (HB3).
                     entries.push(unsafe { tagged.entry(guard) });
@@ -245,7 +254,7 @@ impl Line {
                 return true;
             };
             line = next;
-            control = line.control.load(Ordering::Acquire);
+            control = line.control().load(Ordering::Acquire);
         }
     }
 
@@ -255,10 +264,10 @@ impl Line {
         let mut spin = Spin::new();
         loop {
             // Test before test-and-set: who waits reads its own copy of the line.
-            let control = self.control.load(Ordering::Relaxed);
+            let control = self.control().load(Ordering::Relaxed);
             if control & LOCKED == 0
                 && self
-                    .control
+                    .control()
                     // Acquire pairs with the Release of the last owner: its changes are seen.
                     .compare_exchange_weak(
                         control,
@@ -288,10 +297,10 @@ pub(crate) struct Owned<'g> {
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
         // HB1: nobody else changes the word while it is locked.
-        let control = self.head.control.load(Ordering::Relaxed);
+        let control = self.head.control().load(Ordering::Relaxed);
         // Release pairs with `Line::lock`.
         self.head
-            .control
+            .control()
             .store(control & !LOCKED, Ordering::Release);
     }
 }
@@ -300,23 +309,18 @@ impl<'g> Owned<'g> {
     /// Whether the bucket moved before the lock was taken.
     #[inline]
     pub(crate) fn has_moved(&self) -> bool {
-        self.head.control.load(Ordering::Relaxed) & MOVED != 0
+        self.head.control().load(Ordering::Relaxed) & MOVED != 0
     }
 
     /// The key's place and entry.
     #[inline]
     pub(crate) fn find(&self, tag: Tag, key: &[u8]) -> Option<(Place<'g>, EntryRef<'g>)> {
         for line in self.head.chain(self.guard) {
-            for slot in &line.slots {
-                let word = slot.load(Ordering::Relaxed);
-                if let Some(tagged) = Tagged::of_word(word)
-                    && tagged.has(tag)
-                {
-                    // SAFETY: the lock is held, so the slot names a live entry (HB1).
-                    let entry = unsafe { tagged.entry(self.guard) };
-                    if entry.key() == key {
-                        return Some((Place(slot), entry));
-                    }
+            for slot in line.candidates(tag) {
+                // SAFETY: the lock is held, so the slot names a live entry (HB1).
+                let entry = unsafe { Tagged(slot.load(Ordering::Relaxed)).entry(self.guard) };
+                if entry.has_key(key) {
+                    return Some((Place(slot), entry));
                 }
             }
         }
@@ -326,7 +330,7 @@ impl<'g> Owned<'g> {
     /// Every entry, with its place.
     pub(crate) fn each(&self, mut visit: impl FnMut(Place<'g>, Tagged)) {
         for line in self.head.chain(self.guard) {
-            for slot in &line.slots {
+            for slot in line.slots() {
                 if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
                     visit(Place(slot), tagged);
                 }
@@ -337,7 +341,7 @@ impl<'g> Owned<'g> {
     /// Every entry, with the number of its line in the chain, from 1.
     pub(crate) fn each_line(&self, mut visit: impl FnMut(usize, EntryRef<'g>)) {
         for (index, line) in self.head.chain(self.guard).enumerate() {
-            for slot in &line.slots {
+            for slot in line.slots() {
                 if let Some(tagged) = Tagged::of_word(slot.load(Ordering::Relaxed)) {
                     // SAFETY: the lock is held, so the slot names a live entry (HB1).
                     visit(index + 1, unsafe { tagged.entry(self.guard) });
@@ -364,7 +368,7 @@ impl<'g> Owned<'g> {
         let mut last = self.head;
         for line in self.head.chain(self.guard) {
             let free = |slot: &&AtomicU64| slot.load(Ordering::Relaxed) == 0;
-            if let Some(slot) = line.slots.iter().find(free) {
+            if let Some(slot) = line.slots().iter().find(free) {
                 // Release as in `replace`.
                 slot.store(tagged.0, Ordering::Release);
                 return false;
@@ -373,31 +377,31 @@ impl<'g> Owned<'g> {
         }
         let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
         let line = Line::empty();
-        line.slots[0].store(tagged.0, Ordering::Relaxed);
+        line.slots()[0].store(tagged.0, Ordering::Relaxed);
         // SAFETY: the block is that long and aligned to lines (P2), and nobody else has it.
         unsafe { memory.write(line) };
         let link = memory.as_ptr().expose_provenance() as u64;
-        let control = last.control.load(Ordering::Relaxed);
+        let control = last.control().load(Ordering::Relaxed);
         // Release pairs with the readers' Acquire: the line is seen initialised.
-        last.control.store(control | link, Ordering::Release);
+        last.control().store(control | link, Ordering::Release);
         true
     }
 
     /// Unlinks the further lines that have no entry and shows them; the caller retires them (HB4).
     pub(crate) fn prune(&self, mut unlinked: impl FnMut(NonNull<Line>)) {
         let mut last = self.head;
-        while let Some(line) = Line::linked(last.control.load(Ordering::Relaxed), self.guard) {
+        while let Some(line) = Line::linked(last.control().load(Ordering::Relaxed), self.guard) {
             if line
-                .slots
+                .slots()
                 .iter()
                 .any(|slot| slot.load(Ordering::Relaxed) != 0)
             {
                 last = line;
                 continue;
             }
-            let flags = last.control.load(Ordering::Relaxed) & !LINK_MASK;
-            let link = line.control.load(Ordering::Relaxed) & LINK_MASK;
-            last.control.store(flags | link, Ordering::Release);
+            let flags = last.control().load(Ordering::Relaxed) & !LINK_MASK;
+            let link = line.control().load(Ordering::Relaxed) & LINK_MASK;
+            last.control().store(flags | link, Ordering::Release);
             unlinked(NonNull::from(line));
         }
     }
@@ -405,12 +409,12 @@ impl<'g> Owned<'g> {
     /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks. The
     /// entries are in the next table by now.
     pub(crate) fn leave(self, mut unlinked: impl FnMut(NonNull<Line>)) {
-        let mut link = self.head.control.load(Ordering::Relaxed);
+        let mut link = self.head.control().load(Ordering::Relaxed);
         // Release pairs with `find`, `snapshot` and `lock`: who sees the mark sees the entries in
         // the next table.
-        self.head.control.store(MOVED | LOCKED, Ordering::Release);
+        self.head.control().store(MOVED | LOCKED, Ordering::Release);
         while let Some(line) = Line::linked(link, self.guard) {
-            link = line.control.load(Ordering::Relaxed);
+            link = line.control().load(Ordering::Relaxed);
             unlinked(NonNull::from(line));
         }
         // The drop unlocks.

@@ -243,9 +243,41 @@ impl<'g> EntryRef<'g> {
         self.slice(shape.key_offset, shape.key_bytes)
     }
 
+    /// Whether this is the entry of `key`.
+    #[inline]
+    pub(crate) fn has_key(self, key: &[u8]) -> bool {
+        let meta = self.meta();
+        if meta & OPTIONS != 0 {
+            return self.has_key_beyond_options(key);
+        }
+        let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+        key_bytes == key.len() && are_equal(self.slice(HEADER_BYTES, key_bytes), key)
+    }
+
+    #[inline(never)]
+    fn has_key_beyond_options(self, key: &[u8]) -> bool {
+        self.key() == key
+    }
+
     /// The value; `None` for a tombstone.
     #[inline]
     pub(crate) fn value(self) -> Option<ValueRef<'g>> {
+        let meta = self.meta();
+        if meta & (KIND_MASK | OPTIONS) != Kind::Bytes as u32 {
+            return self.value_of_any_kind();
+        }
+        let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+        let bytes = self.slice(HEADER_BYTES + key_bytes, (meta >> BODY_SHIFT) as usize);
+        Some(ValueRef {
+            version: self.version(),
+            attributes: Attributes::default(),
+            body: BodyRef::String(StringRef::Flat(bytes)),
+            mark: AccessMark::of(self.meta_word()),
+        })
+    }
+
+    #[inline(never)]
+    fn value_of_any_kind(self) -> Option<ValueRef<'g>> {
         let shape = self.shape();
         let flat = || self.slice(shape.body_offset, shape.body_bytes);
         let body = match shape.kind() {
@@ -373,6 +405,34 @@ impl<'g> EntryRef<'g> {
         let start = self.0.as_ptr() as usize;
         (start + self.bytes() - 1) / 64 - start / 64 + 1
     }
+}
+
+/// Whether two keys of one length are equal. Short ones are the rule, for which a call costs more
+/// than the comparison.
+#[inline]
+fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    const WORD: usize = size_of::<u64>();
+    let (Some(last), Some(other_last)) = (one.last_chunk::<WORD>(), other.last_chunk::<WORD>())
+    else {
+        return one == other;
+    };
+    if last != other_last {
+        return false;
+    }
+    // The words before, the last of which may overlap those eight bytes.
+    let (mut one, mut other) = (one, other);
+    while one.len() > WORD {
+        match (
+            one.split_first_chunk::<WORD>(),
+            other.split_first_chunk::<WORD>(),
+        ) {
+            (Some((word, rest)), Some((other_word, other_rest))) if word == other_word => {
+                (one, other) = (rest, other_rest);
+            }
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Begins to fetch what stands at `address`, an entry or not.

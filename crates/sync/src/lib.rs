@@ -1,5 +1,5 @@
 //! Synchronisation: gates, padding, version locks and epochs, and what engines share beside them:
-//! directories of trees, counters of sessions, prefetching.
+//! directories of trees, counters of sessions, prefetching, tags of words.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
@@ -10,6 +10,7 @@ mod gate;
 mod padded;
 pub mod prefetch;
 pub mod shim;
+pub mod tags;
 pub mod version_lock;
 
 pub use directory::Directory;
