@@ -4,6 +4,8 @@
 //! reclaimed by epochs, so that a reader needs no lock to read one whole (HE1), and the marks of
 //! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory.
 
+use std::hint::select_unpredictable;
+
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Found, Line, Owned, Tag};
@@ -18,13 +20,18 @@ use crate::tree::Tree;
 #[inline]
 pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table, &'g Line) {
     let mut table = tree.table(guard);
-    loop {
-        let index = hash as usize & table.mask();
-        match table.next(guard) {
-            Some(next) if index < table.moved() => table = next,
-            _ => return (table, table.bucket(index)),
+    while let Some(next) = table.next(guard) {
+        let moved = table.moved();
+        if moved > table.mask() {
+            table = next;
+            continue;
         }
+        // Halfway through a resize no branch would foretell this.
+        let has_moved = (hash as usize & table.mask()) < moved;
+        table = select_unpredictable(has_moved, next, table);
+        break;
     }
+    (table, table.bucket(hash as usize & table.mask()))
 }
 
 /// The key's bucket in the table that a moved one has gone to.
