@@ -304,7 +304,13 @@ impl<'g> EntryRef<'g> {
     }
 
     /// Bytes that retiring the entry holds back, as far as they are the entry's own.
+    #[inline]
     pub(crate) fn bytes(self) -> usize {
+        let meta = self.meta();
+        if meta & (KIND_MASK | OPTIONS) == Kind::Bytes as u32 {
+            let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+            return HEADER_BYTES + key_bytes + (meta >> BODY_SHIFT) as usize;
+        }
         self.shape().bytes()
     }
 
@@ -318,7 +324,47 @@ impl<'g> EntryRef<'g> {
 
     /// A new entry, of a tombstone when there is no value. Nobody sees it until it is put into a
     /// slot.
+    #[inline]
     pub(crate) fn build(
+        pool: &mut Pool,
+        guard: Guard<'g>,
+        version: ValueVersion,
+        key: &[u8],
+        new: Option<NewValue<'_>>,
+    ) -> Self {
+        if let Some(value) = &new
+            && let Body::Bytes(bytes) = value.body
+            && value.attributes == Attributes::default()
+            && key.len() <= KEY_SHORT_MAX
+            && bytes.len() <= BODY_SHORT_MAX
+        {
+            return Self::build_plain(pool, version, key, bytes, value.mark);
+        }
+        Self::build_any(pool, guard, version, key, new)
+    }
+
+    /// A new entry of short bytes without attributes.
+    #[inline]
+    fn build_plain(
+        pool: &mut Pool,
+        version: ValueVersion,
+        key: &[u8],
+        bytes: &[u8],
+        mark: u8,
+    ) -> Self {
+        let (key_bytes, body_bytes) = (key.len() as u32, bytes.len() as u32);
+        let meta = Kind::Bytes as u32 | key_bytes << KEY_SHIFT | body_bytes << BODY_SHIFT;
+        let body_offset = HEADER_BYTES + key.len();
+        let entry = Writer(pool.allocate(body_offset + bytes.len()));
+        entry.put(0, version.to_bits());
+        entry.put(META_OFFSET, with_mark(meta, mark));
+        entry.copy(HEADER_BYTES, key);
+        entry.copy(body_offset, bytes);
+        Self(entry.0, PhantomData)
+    }
+
+    #[inline(never)]
+    fn build_any(
         pool: &mut Pool,
         _: Guard<'g>,
         version: ValueVersion,
@@ -452,8 +498,23 @@ impl Writer {
         unsafe { field.write_unaligned(value) };
     }
 
+    /// Copies; what is short without a call, which would cost more than the copying.
     #[inline]
     fn copy(&self, offset: usize, bytes: &[u8]) {
+        const WORD: usize = size_of::<u64>();
+        const SHORT_MAX: usize = 4 * WORD;
+        if let (Some(last), ..=SHORT_MAX) = (bytes.last_chunk::<WORD>(), bytes.len()) {
+            let (mut rest, mut at) = (bytes, offset);
+            while rest.len() > WORD
+                && let Some((word, after)) = rest.split_first_chunk::<WORD>()
+            {
+                self.put(at, *word);
+                (rest, at) = (after, at + WORD);
+            }
+            // It may overlap the word before.
+            self.put(offset + bytes.len() - WORD, *last);
+            return;
+        }
         let to = self.0.as_ptr().wrapping_add(offset);
         // SAFETY: `Shape` reserved the place in a block of our own.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -466,6 +527,10 @@ impl Writer {
 /// `pointer` leads to an entry that nobody can reach (HE1); it is reclaimed once.
 pub(crate) unsafe fn reclaim_entry(pointer: NonNull<u8>, pool: &mut Pool) {
     let entry = EntryRef(pointer, PhantomData);
+    if entry.meta() & KIND_MASK == Kind::Bytes as u32 {
+        // SAFETY: allocated with this length by `build`; the caller vouches for the rest.
+        return unsafe { pool.free(pointer, entry.bytes()) };
+    }
     let shape = entry.shape();
     let body = pointer.as_ptr().wrapping_add(shape.body_offset);
     match shape.kind() {
