@@ -29,9 +29,43 @@ fn gauge(engine: &MercuryEngine, name: &str) -> f64 {
     all.get(name).copied().unwrap_or(0.0)
 }
 
+/// Rounds of a measurement that is about nothing else; the first, whose memory is new to the
+/// machine, does not count.
+const ROUNDS: usize = 6;
+
+/// What one round has found, in million gets a second.
+struct Round {
+    before: f64,
+    during: f64,
+    after: f64,
+}
+
 /// Prints the gets a second of one reader before, while and after a table of about `keys` keys
-/// doubles.
-pub(super) fn measure(locking: Locking, keys: u64) {
+/// doubles: medians of some rounds, or of one if the memory was in use before.
+pub(super) fn measure(locking: Locking, keys: u64, warm: bool) {
+    let rounds: Vec<_> = if warm {
+        vec![round(locking, keys)]
+    } else {
+        let rounds = (0..ROUNDS).map(|_| round(locking, keys));
+        rounds.skip(1).collect()
+    };
+    let print = |what: &str, figure: fn(&Round) -> f64| {
+        println!("{what} {}", median(rounds.iter().map(figure)));
+    };
+    print("gets before expansion", |round| round.before);
+    print("gets during expansion", |round| round.during);
+    print("gets after expansion", |round| round.after);
+    print("during over before", |round| round.during / round.before);
+    print("during over after", |round| round.during / round.after);
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn round(locking: Locking, keys: u64) -> Round {
     let target = Mercury::new(locking);
     let mut loader = target.worker();
     let mut count = 0;
@@ -57,11 +91,11 @@ pub(super) fn measure(locking: Locking, keys: u64) {
     }
     let during = phase(&target, count, true);
     let after = phase(&target, count, false);
-    println!("gets before expansion {before}");
-    println!("gets during expansion {during}");
-    println!("gets after expansion {after}");
-    println!("during over before {}", during / before);
-    println!("during over after {}", during / after);
+    Round {
+        before,
+        during,
+        after,
+    }
 }
 
 fn drain(target: &Mercury) {

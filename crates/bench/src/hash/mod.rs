@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// Fresh processes per target.
     #[arg(long, default_value_t = 5, value_parser = count)]
     repeats: usize,
+    /// Only what gets lose while the table of the engine expands.
+    #[arg(long)]
+    expansion: bool,
 }
 
 /// One target, in this process; prints `name value` lines.
@@ -65,6 +68,8 @@ pub(crate) struct OneOptions {
     operations: usize,
     #[arg(long)]
     threads: usize,
+    #[arg(long)]
+    expansion: bool,
 }
 
 /// Why a measurement failed.
@@ -90,7 +95,10 @@ pub(crate) fn run(options: &Options) -> Result<(), HashError> {
             "hash-one --target {target} --keys {} --operations {} --threads {}",
             options.keys, options.operations, options.threads
         );
-        let arguments: Vec<_> = line.split(' ').collect();
+        let mut arguments: Vec<_> = line.split(' ').collect();
+        if options.expansion {
+            arguments.push("--expansion");
+        }
         rounds::measure(&arguments).map_err(|source| HashError::Target {
             target: *target,
             source,
@@ -107,10 +115,14 @@ pub(crate) fn run(options: &Options) -> Result<(), HashError> {
 /// Measures the target that `options` name, in this process.
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), HashError> {
     match options.target {
+        TargetName::Mercury(locking) if options.expansion => {
+            expansion::measure(locking, options.keys, false);
+            Ok(())
+        }
         TargetName::Mercury(locking) => {
             measure(options, || Mercury::new(locking))?;
             if options.threads == 1 {
-                expansion::measure(locking, options.keys);
+                expansion::measure(locking, options.keys, true);
             }
             Ok(())
         }
@@ -332,9 +344,10 @@ mod tests {
                 keys: 2_000,
                 operations: 4_000,
                 threads: 2,
+                expansion: false,
             };
             run_one(&options).unwrap_or_else(|error| panic!("{target}: {error}"));
         }
-        expansion::measure(pando_mercury::Locking::Optimistic, 3_000);
+        expansion::measure(pando_mercury::Locking::Optimistic, 3_000, true);
     }
 }
