@@ -102,6 +102,11 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
         false
     }
 
+    /// What a write has lately taken, in nanoseconds; 0: none was made.
+    fn write_ns(&self) -> u64 {
+        0
+    }
+
     /// Whether something was handed over since the last epoch was closed.
     fn has_open_writes(&self) -> bool;
 
@@ -166,6 +171,10 @@ impl EpochLog for Log {
 
     fn is_quick(&self) -> bool {
         self.is_quick()
+    }
+
+    fn write_ns(&self) -> u64 {
+        self.write_ns()
     }
 
     fn has_open_writes(&self) -> bool {

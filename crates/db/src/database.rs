@@ -452,6 +452,13 @@ impl Database {
             .want(LogEpoch(epoch), &self.gates, clock)
     }
 
+    /// What a write to the log, with its sync, has lately taken, in nanoseconds; 0 without a log.
+    #[must_use]
+    pub fn write_ns(&self) -> u64 {
+        let log = self.acknowledgement.log();
+        log.map_or(0, |log| log.write_ns())
+    }
+
     /// Calls `wake` with [`Self::durable`] whenever that has grown; once, before anybody waits. It
     /// does not wait.
     pub fn on_durable(&self, wake: impl Fn(u64) + Send + Sync + 'static) {

@@ -79,6 +79,13 @@ pub const LOOK_STREAK: u32 = 32;
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
+/// Time of a write to the disk, in nanoseconds, from which on clients are waited for that were just
+/// answered; below, waiting costs more than it saves.
+pub const SLOW_WRITE_NS: u64 = 250_000;
+
+/// Time of a write from which on a worker sleeps while it waits for them.
+pub const SLEEPING_WRITE_NS: u64 = 4_000_000;
+
 /// Bytes of output from which on a client is not read from, and nothing more executed for it,
 /// before it has taken some.
 pub const OUTPUT_PAUSE_BYTES: usize = 256 * 1024;

@@ -78,6 +78,8 @@ pub(super) struct Counters {
     pub(super) failed_writes: AtomicU64,
     /// A moving average of the time of a write with its sync, in nanoseconds.
     pub(super) recent_ns: AtomicU64,
+    /// The same over more writes, so that a disk that is quick in bursts does not pass for one.
+    pub(super) settled_ns: AtomicU64,
 }
 
 impl Counters {
@@ -93,6 +95,9 @@ impl Counters {
         let took_ns = took.as_nanos() as u64;
         self.recent_ns
             .store(recent - recent / 8 + took_ns / 8, Ordering::Relaxed);
+        let settled = self.settled_ns.load(Ordering::Relaxed);
+        self.settled_ns
+            .store(settled - settled / 64 + took_ns / 64, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! execute ─► follow: the reply awaits an epoch that is not on disk ─► holding
-//!              │ end of the turn, no gate held
+//!              │ end of the turn, no gate held; perhaps a few turns later ([`super::group`])
 //!              ▼
 //! ask_for_disk: the log is told; on a quick disk it is written here and now, else the mailbox
 //!              │ notes the epoch (WM4); woken, or passing by
@@ -19,13 +19,17 @@
 //! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more.
 //!   The replies to datagrams stand there as one.
 //! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
-//!   least epoch that any of them waits for, or a smaller one.
+//!   least epoch that any of them waits for, or a smaller one; or the group is open, and it waits
+//!   for a millisecond at most.
+//! - **HO3** What is waited for was asked for, or an earlier epoch was that is not on disk and that
+//!   the mailbox has noted, or the group is open.
 //!
 //! Deliberately absent: what a reply waits for, which the database says, whatever the protocol.
 
 use pando_db::{Client, Database};
 
 use super::connection::{Connection, Phase};
+use super::group::{Group, Look};
 use super::{Worker, queue_up, touch};
 use crate::registry::ClientFlag;
 
@@ -58,6 +62,8 @@ pub(crate) struct Holding {
     noted: u64,
     /// The least epoch that is waited for since the last look at all.
     least: u64,
+    /// When the log is asked.
+    pub(super) group: Group,
 }
 
 impl Default for Holding {
@@ -70,6 +76,7 @@ impl Default for Holding {
             latest: 0,
             noted: u64::MAX,
             least: u64::MAX,
+            group: Group::default(),
         }
     }
 }
@@ -153,11 +160,25 @@ impl Worker {
 
     #[cold]
     fn ask(&mut self) {
-        if self.holding.latest > self.holding.asked {
-            self.holding.asked = self.holding.latest;
-            if self.shared.database.want_durable(self.holding.latest) {
-                // On a quick disk this thread has just written it: nobody has to be woken.
-                self.release_some();
+        let database = &self.shared.database;
+        let holding = &mut self.holding;
+        if holding.latest > holding.asked {
+            if holding.asked > database.durable() {
+                // The next write goes with this one's end, of which the mailbox tells.
+                holding.least = holding.least.min(holding.asked);
+            } else if holding.group.goes_on(Look {
+                now_ns: self.recorder.now_ns(),
+                waiting: holding.slots.len(),
+                connections: self.connections.len(),
+                write_ns: database.write_ns(),
+            }) {
+                return;
+            } else {
+                holding.asked = holding.latest;
+                if database.want_durable(holding.latest) {
+                    // On a quick disk this thread has just written it: nobody has to be woken.
+                    self.release_some();
+                }
             }
         }
         let holding = &mut self.holding;
@@ -188,6 +209,7 @@ impl Worker {
         }
         self.holding.durable = durable;
         self.holding.released = durable;
+        self.holding.group.released(self.holding.slots.len());
         self.holding.least = u64::MAX;
         for slot in std::mem::take(&mut self.holding.slots) {
             if slot == DATAGRAMS {

@@ -29,6 +29,7 @@ mod batch;
 mod connection;
 mod connections;
 mod datagrams;
+mod group;
 mod holding;
 mod input;
 mod lookout;
@@ -190,6 +191,9 @@ impl Worker {
         let has_datagrams = self.datagrams.as_ref().is_some_and(|it| it.has_input());
         if !idle || has_datagrams || self.must_release() {
             return Some(Duration::ZERO);
+        }
+        if self.holding.group.is_open() {
+            return Some(self.holding.group.timeout());
         }
         let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
         let tidy_ns = (self.tidies_left > 0).then_some(self.tidy_ns);
@@ -432,6 +436,8 @@ impl Worker {
     /// Sends what waits, until everything is sent or the bound is over.
     fn flush_all(&mut self) {
         let deadline_ns = self.recorder.now_ns() + limits::SHUTDOWN_FLUSH_MS * 1_000_000;
+        self.holding.group.stop();
+        self.ask_for_disk();
         for slot in 0..self.connections.slots() {
             if let Some(connection) = self.connections.get_mut(slot) {
                 touch(slot, connection, &mut self.touched);

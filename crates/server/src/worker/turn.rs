@@ -25,6 +25,10 @@ impl Worker {
         self.read_queued();
         let datagrams = self.read_datagrams();
         if self.gathering.is_empty() && self.slicing.is_empty() && !datagrams {
+            if self.holding.group.is_open() {
+                // Nobody came.
+                self.ask_for_disk();
+            }
             self.send();
             return false;
         }
