@@ -7,6 +7,7 @@
 //!   commit and brings the expiry index up to date before it returns.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 
 use pando_durability::log::LogSession;
 use pando_engine::{
@@ -22,7 +23,7 @@ use crate::eviction::Accesses;
 use crate::memcached::MemcachedCounters;
 use crate::options::EngineKind;
 use crate::session::SessionState;
-use crate::statistics::add;
+use crate::statistics::{SessionCounters, add};
 use crate::store::{Listing, OrderedSession, WalkingSession};
 
 /// One database, for the time of one command.
@@ -40,6 +41,18 @@ pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
     attributes
         .deadline
         .is_some_and(|deadline| deadline.0 <= now)
+}
+
+impl SessionCounters {
+    /// Whether a value is to be shown (K1); one past its deadline is counted.
+    #[inline]
+    fn shows(&self, value: &ValueRef<'_>, now: Milliseconds) -> bool {
+        let expired = is_expired(&value.attributes, now);
+        if expired {
+            add(&self.expired_met, 1);
+        }
+        !expired
+    }
 }
 
 /// What a commit did.
@@ -233,8 +246,9 @@ impl<'t> Keyspace<'t> {
             return self.look_and_observe(key, read);
         }
         let now = self.now();
+        let counters = &self.session.counters;
         self.session.store.get(Key::new(self.tree, key), |value| {
-            read(value.filter(|value| !is_expired(&value.attributes, now)))
+            read(value.filter(|value| counters.shows(value, now)))
         })
     }
 
@@ -248,9 +262,10 @@ impl<'t> Keyspace<'t> {
         let now = self.now();
         let key = Key::new(self.tree, key);
         let mut seen = None;
+        let counters = &self.session.counters;
         let result = self.session.store.get(key, |value| {
             seen = value.as_ref().map(|value| value.version);
-            read(value.filter(|value| !is_expired(&value.attributes, now)))
+            read(value.filter(|value| counters.shows(value, now)))
         });
         self.observe_key(key, seen);
         result
@@ -318,7 +333,7 @@ impl<'t> Keyspace<'t> {
         let batch = &batch[..keys.len()];
         let (session, ages) = (&mut *self.session, self.database.ages());
         session.store.get_many(batch, |index, value| {
-            let value = value.filter(|value| !is_expired(&value.attributes, now));
+            let value = value.filter(|value| session.counters.shows(value, now));
             found += u64::from(value.is_some());
             read(index, value);
             if let Some(value) = &value {
@@ -334,6 +349,11 @@ impl<'t> Keyspace<'t> {
     #[inline]
     pub(crate) fn memcached_counters(&self) -> &MemcachedCounters {
         &self.session.counters.memcached
+    }
+
+    /// How often commands of this session have met a key past its deadline.
+    pub(crate) fn expired_met(&self) -> u64 {
+        self.session.counters.expired_met.load(Ordering::Relaxed)
     }
 
     /// Whether writes that need memory are refused; `Turn::room` was asked before.
@@ -382,6 +402,9 @@ impl<'t> Keyspace<'t> {
         #[cfg(test)]
         self.split_group(key);
         self.settle(key, &effects);
+        if effects.expired {
+            add(&self.session.counters.expired_met, 1);
+        }
         if observes {
             self.observe_key(key, version.or(seen));
         }

@@ -12,6 +12,8 @@ pub(crate) struct SessionCounters {
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) expired: AtomicU64,
+    /// Commands of this session that met a key past its deadline, whoever removed it.
+    pub(crate) expired_met: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) removals: AtomicU64,

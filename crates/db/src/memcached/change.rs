@@ -27,9 +27,9 @@ pub(super) fn arithmetic(
             return Decision::Keep;
         };
         match moved(old, up, delta) {
-            Ok((value, number)) => {
-                done = Ok(Some(number));
-                Decision::Write(value)
+            Ok(moved) => {
+                done = Ok(Some((moved.number, moved.is_longer)));
+                Decision::Write(moved.value)
             }
             Err(text) => {
                 done = Err(text);
@@ -47,7 +47,10 @@ pub(super) fn arithmetic(
             (false, false) => Figure::DecrMisses,
         });
     match number {
-        Some(number) => {
+        Some((number, is_longer)) => {
+            if is_longer {
+                keyspace.memcached_counters().count(Figure::TotalItems);
+            }
             reply.number(number);
             reply.end();
         }
@@ -56,14 +59,18 @@ pub(super) fn arithmetic(
     Ok(())
 }
 
+/// An item whose number was moved.
+pub(super) struct Moved {
+    pub(super) value: NewValue<'static>,
+    pub(super) number: u64,
+    /// A new item: its number is longer than the old one's.
+    pub(super) is_longer: bool,
+}
+
 /// The item with its number moved by `delta`: upwards around the end of 64 bits, downwards to 0.
 /// As in memcached, a number that has become shorter keeps its bytes, padded with spaces, and the
 /// item its state; one that has become longer begins a new item.
-pub(super) fn moved(
-    old: ValueRef<'_>,
-    up: bool,
-    delta: u64,
-) -> Result<(NewValue<'static>, u64), &'static str> {
+pub(super) fn moved(old: ValueRef<'_>, up: bool, delta: u64) -> Result<Moved, &'static str> {
     let bytes = string_of(old)?.as_flat().ok_or(error::NON_NUMERIC)?;
     let number = number::stored(bytes).ok_or(error::NON_NUMERIC)?;
     let number = if up {
@@ -72,17 +79,22 @@ pub(super) fn moved(
         number.saturating_sub(delta)
     };
     let mut text = IntegerText::of_unsigned(number).as_bytes().to_vec();
-    let state = if text.len() <= bytes.len() {
+    let is_longer = text.len() > bytes.len();
+    let state = if is_longer {
+        0
+    } else {
         text.resize(bytes.len(), b' ');
         old.attributes.encoding & STATE
-    } else {
-        0
     };
     let attributes = Attributes {
         encoding: state,
         ..old.attributes
     };
-    Ok((NewValue::new(Body::Owned(text)).with(attributes), number))
+    Ok(Moved {
+        value: NewValue::new(Body::Owned(text)).with(attributes),
+        number,
+        is_longer,
+    })
 }
 
 /// `delete key`.

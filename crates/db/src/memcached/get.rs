@@ -99,11 +99,10 @@ pub(super) fn get_and_touch(
             Ok((value.attributes.flags, Detached::take(string)))
         })?;
         keyspace.count_read(found.is_some());
+        // As in memcached, it is no `cmd_get`.
         let counters = keyspace.memcached_counters();
-        counters.count(Figure::CmdGet);
         counters.count(Figure::CmdTouch);
         if let Some(((flags, string), version)) = found {
-            counters.count(Figure::GetHits);
             counters.count(Figure::TouchHits);
             if reply.is_over() {
                 return Err(error::REPLY_TOO_LARGE.into());
@@ -113,7 +112,6 @@ pub(super) fn get_and_touch(
             reply.value(key, flags, string.len(), cas);
             reply_data(reply, string);
         } else {
-            counters.count(Figure::GetMisses);
             counters.count(Figure::TouchMisses);
         }
     }

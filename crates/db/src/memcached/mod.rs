@@ -31,6 +31,7 @@ pub use counters::MemcachedFigures;
 
 use crate::client::Client;
 use crate::error::CommandError;
+use crate::keyspace::Keyspace;
 use crate::turn::{Outcome, Room, Turn};
 
 /// What the commands ask of the server that embeds the database, and tell it.
@@ -181,43 +182,19 @@ impl Turn<'_> {
             _ => {}
         }
         let keyspace = &mut self.keyspace(DATABASE);
-        match verb {
-            Verb::Get | Verb::Gets => get::get(keyspace, verb, line, reply),
-            Verb::Gat | Verb::Gats => get::get_and_touch(keyspace, verb, line, reply),
-            Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
-                store::store(keyspace, verb, line, reply)
-            }
-            Verb::Incr | Verb::Decr => change::arithmetic(keyspace, verb, line, reply),
-            Verb::Delete => change::delete(keyspace, line, reply),
-            Verb::Touch => change::touch(keyspace, line, reply),
-            Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic => {
-                keyspace.memcached_counters().count(Figure::CmdMeta);
-                match verb {
-                    Verb::MetaGet => meta::get(keyspace, line, reply),
-                    Verb::MetaSet => meta::set(keyspace, line, reply),
-                    Verb::MetaDelete => meta::delete(keyspace, line, reply),
-                    _ => meta::arithmetic(keyspace, line, reply),
-                }
-            }
-            Verb::MetaDebug => meta::debug(keyspace, line, reply),
-            Verb::MetaNoop => {
-                meta::noop(line, reply);
-                Ok(())
-            }
-            Verb::Verbosity => {
-                arguments::verbosity(line)?;
-                reply.line("OK");
-                Ok(())
-            }
-            Verb::Version => {
-                reply.raw(b"VERSION ");
-                reply.line(host.version());
-                Ok(())
-            }
-            Verb::Quit => Ok(()),
-            Verb::Shutdown => Err("ERROR: shutdown not enabled".into()),
-            _ => Err(error::ERROR.into()),
+        let met = keyspace.expired_met();
+        let handled = run_on(keyspace, verb, line, reply, host);
+        let met = keyspace.expired_met() - met;
+        if met > 0 {
+            // `mg` may look at its one key twice.
+            let keys = match verb {
+                Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => met as usize,
+                _ => 1,
+            };
+            let counters = keyspace.memcached_counters();
+            counters.count_many(Figure::GetExpired, keys);
         }
+        handled
     }
 
     /// `flush_all [delay]`: under all gates, so that nobody sees half of it.
@@ -278,6 +255,56 @@ impl Turn<'_> {
         client.authenticated = true;
         reply.line("STORED");
         Ok(())
+    }
+}
+
+/// Executes a command on items.
+fn run_on(
+    keyspace: &mut Keyspace<'_>,
+    verb: Verb,
+    line: Line<'_>,
+    reply: &mut Reply<'_>,
+    host: &mut impl MemcachedHost,
+) -> Handled {
+    match verb {
+        Verb::Get | Verb::Gets => get::get(keyspace, verb, line, reply),
+        Verb::Gat | Verb::Gats => get::get_and_touch(keyspace, verb, line, reply),
+        Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
+            store::store(keyspace, verb, line, reply)
+        }
+        Verb::Incr | Verb::Decr => change::arithmetic(keyspace, verb, line, reply),
+        Verb::Delete => change::delete(keyspace, line, reply),
+        Verb::Touch => change::touch(keyspace, line, reply),
+        Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic => {
+            keyspace.memcached_counters().count(Figure::CmdMeta);
+            match verb {
+                Verb::MetaGet => meta::get(keyspace, line, reply),
+                Verb::MetaSet => meta::set(keyspace, line, reply),
+                Verb::MetaDelete => meta::delete(keyspace, line, reply),
+                _ => meta::arithmetic(keyspace, line, reply),
+            }
+        }
+        Verb::MetaDebug => {
+            keyspace.memcached_counters().count(Figure::CmdMeta);
+            meta::debug(keyspace, line, reply)
+        }
+        Verb::MetaNoop => {
+            meta::noop(line, reply);
+            Ok(())
+        }
+        Verb::Verbosity => {
+            arguments::verbosity(line)?;
+            reply.line("OK");
+            Ok(())
+        }
+        Verb::Version => {
+            reply.raw(b"VERSION ");
+            reply.line(host.version());
+            Ok(())
+        }
+        Verb::Quit => Ok(()),
+        Verb::Shutdown => Err("ERROR: shutdown not enabled".into()),
+        _ => Err(error::ERROR.into()),
     }
 }
 

@@ -91,7 +91,6 @@ pub(super) fn take_data<'r>(
     sets: bool,
     line: Line<'r>,
 ) -> Result<&'r [u8], Refusal> {
-    keyspace.memcached_counters().count(Figure::CmdSet);
     let Some(data) = line.data() else {
         keyspace.memcached_counters().count(Figure::StoreTooLarge);
         if sets {
@@ -99,7 +98,6 @@ pub(super) fn take_data<'r>(
         }
         return Err(error::TOO_LARGE.into());
     };
-    let data = data?;
     if keyspace.is_out_of_memory() {
         keyspace.memcached_counters().count(Figure::StoreNoMemory);
         if sets {
@@ -107,7 +105,9 @@ pub(super) fn take_data<'r>(
         }
         return Err(error::OUT_OF_MEMORY.into());
     }
-    Ok(data)
+    // As in memcached, what was not to be taken is no `cmd_set`.
+    keyspace.memcached_counters().count(Figure::CmdSet);
+    Ok(data?)
 }
 
 impl Storing<'_> {
@@ -137,7 +137,8 @@ impl Storing<'_> {
         if matches!(done, Stored::Yes(_)) {
             counters.count(Figure::TotalItems);
         }
-        if self.cas.is_some() {
+        // As in memcached, where something is added to the item the token is not counted.
+        if self.cas.is_some() && matches!(self.mode, Mode::Set | Mode::Replace) {
             counters.count(match done {
                 Stored::Yes(_) => Figure::CasHits,
                 Stored::NotFound => Figure::CasMisses,

@@ -1,8 +1,11 @@
 //! `stats` of memcached clients, and the setting that they change.
 //!
 //! `stats` tells memcached's names for what Pando counts too. What only memcached's memory has (its
-//! LRU lists and their crawler) is left out. `stats items` and `stats slabs` tell of one class, 1,
-//! which holds every item: what collectors sum over the classes they find there.
+//! LRU lists and their crawler) is left out, or told to be off in `stats settings`. `get_expired`
+//! counts the commands that met an item past its time; there are fewer here, since such items are
+//! removed without being asked for. `get_flushed` is 0: a flushed item is gone at once, and nobody
+//! meets it. `stats items` and `stats slabs` tell of one class, 1, which holds every item: what
+//! collectors sum over the classes they find there. Its chunks are as long as items are on average.
 
 use pando_protocol::memcached::{Line, Reply, error};
 
@@ -55,16 +58,37 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     for (name, value) in shared.database.memcached_figures().iter() {
         reply.stat(name, value);
     }
+    reply.stat("get_flushed", 0);
     reply.stat("bytes_read", figures.input_bytes);
     reply.stat("bytes_written", figures.output_bytes);
     reply.stat("limit_maxbytes", config.max_memory);
     reply.stat("accepting_conns", 1);
     reply.stat("listen_disabled_num", figures.connections_rejected);
+    // Who is refused is told so: nobody waits to be accepted.
+    reply.stat("time_in_listen_disabled_us", 0);
     reply.stat("threads", shared.workers());
+    hash_table(shared, reply);
     reply.stat("bytes", shared.memory_used());
     reply.stat("curr_items", items);
     reply.stat("evictions", figures.database.evicted_keys);
     reply.stat("reclaimed", figures.database.expired_keys);
+}
+
+/// The hash table, of an engine that has one: its buckets as a power of two, rounded up.
+fn hash_table(shared: &Shared, reply: &mut Reply<'_>) {
+    let (mut buckets, mut bytes, mut resizing) = (None, 0, 0);
+    shared.database.gauges(&mut |gauge| match gauge.name {
+        "buckets" => buckets = Some(gauge.value as u64),
+        "table_bytes" => bytes = gauge.value as u64,
+        "resizing_tables" => resizing = gauge.value as u64,
+        _ => {}
+    });
+    if let Some(buckets) = buckets {
+        let power = buckets.max(1).next_power_of_two().ilog2();
+        reply.stat("hash_power_level", power);
+        reply.stat("hash_bytes", bytes);
+        reply.stat("hash_is_expanding", u8::from(resizing > 0));
+    }
 }
 
 /// Items in one class; nothing when there is none, as in memcached.
@@ -84,11 +108,21 @@ fn items(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("items:1:reclaimed", figures.expired_keys);
 }
 
+/// What memcached calls a page.
+const PAGE_BYTES: u64 = 1 << 20;
+
 /// Memory in one class; memcached has more, by the sizes of items.
 fn slabs(shared: &Shared, reply: &mut Reply<'_>) {
     let (items, ..) = shared.database.summary(0);
-    if items > 0 {
+    let used = shared.memory_used() as u64;
+    if let Some(chunk_bytes) = used.checked_div(items).map(|bytes| bytes.max(1)) {
+        reply.stat("1:chunk_size", chunk_bytes);
+        reply.stat("1:chunks_per_page", (PAGE_BYTES / chunk_bytes).max(1));
+        reply.stat("1:total_pages", used.div_ceil(PAGE_BYTES));
+        reply.stat("1:total_chunks", items);
         reply.stat("1:used_chunks", items);
+        reply.stat("1:free_chunks", 0);
+        reply.stat("1:free_chunks_end", 0);
         for (name, value) in shared.database.memcached_figures().iter() {
             let of_slabs = [
                 "get_hits",
@@ -158,7 +192,20 @@ fn settings(shared: &Shared, reply: &mut Reply<'_>) {
     }
     reply.stat("num_threads", shared.workers());
     reply.stat("num_threads_per_udp", u8::from(udp.is_some()));
-    reply.stat("shutdown_command", "no");
+    for off in [
+        "shutdown_command",
+        "slab_reassign",
+        "lru_crawler",
+        "lru_maintainer_thread",
+        "lru_segmented",
+        "temp_lru",
+        "track_sizes",
+        "ssl_enabled",
+    ] {
+        reply.stat(off, "no");
+    }
+    reply.stat("slab_automove", 0);
+    reply.stat("maxconns_fast", "yes");
     reply.stat("detail_enabled", "no");
     reply.stat("binding_protocol", "ascii");
     reply.stat("cas_enabled", "yes");

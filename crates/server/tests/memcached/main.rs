@@ -20,6 +20,9 @@
 //! | `flush_all` with a delay | when it is over here, up to a second early there |
 //! | `md x`, an opaque of 32 bytes | later versions of memcached |
 //! | spaces behind a number that is shorter, and its state | kept there unless the item is in use |
+//! | `total_items` of `stats` after that | one more there if it is in use |
+//! | `cmd_meta` of `stats` | every meta command but `mn` here, `me` only there |
+//! | `get_expired`, `curr_items` of `stats` | what has expired when it is stored stays there until met |
 //! | a word with a NUL | the line ends there |
 //! | one reply to a datagram of several commands, none to words that are no command | one to each |
 //!
@@ -131,12 +134,47 @@ fn commands() -> usize {
     asked.map_or(6000, |count| count.parse().expect("a number of commands"))
 }
 
+/// What both count: the figures of `stats` about commands, but for those that the list names.
+const COUNTED: [&str; 18] = [
+    "cmd_get",
+    "cmd_set",
+    "cmd_flush",
+    "cmd_touch",
+    "get_hits",
+    "get_misses",
+    "delete_misses",
+    "delete_hits",
+    "incr_misses",
+    "incr_hits",
+    "decr_misses",
+    "decr_hits",
+    "cas_misses",
+    "cas_hits",
+    "cas_badval",
+    "touch_hits",
+    "touch_misses",
+    "store_too_large",
+];
+
+/// What [`COUNTED`] says since the last `stats reset`.
+fn counted(connection: &mut Connection) -> Vec<(&'static str, u64)> {
+    let answer = connection.ask(b"stats\r\n");
+    let answer = String::from_utf8_lossy(&answer);
+    let figure = |name: &'static str| {
+        let mut lines = answer.lines();
+        let prefix = format!("STAT {name} ");
+        let value = lines.find_map(|line| line.strip_prefix(&prefix));
+        (name, value.expect(name).parse().expect("a number"))
+    };
+    COUNTED.map(figure).to_vec()
+}
+
 /// Runs a seed; `pipelined` sends several requests at once.
 fn run(ours: &Server, theirs: &Server, seed: u64, count: usize, pipelined: bool) {
     let mut rng = Rng::with_seed(seed);
     let (mut ours, mut theirs) = (ours.connect(), theirs.connect());
     for connection in [&mut ours, &mut theirs] {
-        connection.ask(b"flush_all\r\n");
+        connection.ask(b"flush_all\r\nstats reset\r\n");
     }
     let mut generator = Generator::new(&mut rng);
     let mut done = 0;
@@ -161,6 +199,12 @@ fn run(ours: &Server, theirs: &Server, seed: u64, count: usize, pipelined: bool)
             answers.1.escape_ascii()
         );
         done += together;
+        assert_eq!(
+            counted(&mut ours),
+            counted(&mut theirs),
+            "ours and theirs after command {done} of seed {seed}: {}",
+            ours_bytes.escape_ascii()
+        );
     }
 }
 

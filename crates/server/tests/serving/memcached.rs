@@ -314,7 +314,11 @@ fn figures_are_told_and_reset() {
         "{items:?}"
     );
     let slabs = stats(&mut wire, "stats slabs");
-    for line in ["STAT 1:get_hits 1", "STAT active_slabs 1"] {
+    for line in [
+        "STAT 1:get_hits 1",
+        "STAT 1:total_chunks 1",
+        "STAT active_slabs 1",
+    ] {
         assert!(slabs.contains(&line.to_owned()), "{slabs:?}");
     }
     let connections = stats(&mut wire, "stats conns");

@@ -68,15 +68,15 @@ pub(in super::super) fn delete(
     })?;
     let outcome = outcome?;
     let counters = keyspace.memcached_counters();
+    // As in memcached, an item that is left there is no hit, and one of another token a miss.
+    match outcome {
+        Outcome::Done if meta.invalidate || meta.empty => {}
+        Outcome::Done => counters.count(Figure::DeleteHits),
+        Outcome::Absent | Outcome::Exists => counters.count(Figure::DeleteMisses),
+    }
     let code = match outcome {
-        Outcome::Done => {
-            counters.count(Figure::DeleteHits);
-            "HD"
-        }
-        Outcome::Absent => {
-            counters.count(Figure::DeleteMisses);
-            "NF"
-        }
+        Outcome::Done => "HD",
+        Outcome::Absent => "NF",
         Outcome::Exists => "EX",
     };
     if !(meta.quiet && outcome == Outcome::Done) {
@@ -99,10 +99,10 @@ pub(in super::super) fn arithmetic(
     let meta = Meta::parse(Verb::MetaArithmetic, line, &mut room)?;
     let now = keyspace.now();
     let up = !matches!(meta.mode, Some(b'D' | b'-'));
-    let (mut outcome, mut made) = (Ok(Outcome::Absent), false);
+    let (mut outcome, mut made, mut is_longer) = (Ok(Outcome::Absent), false, false);
     let (mut number, mut deadline) = (0, None);
     let drawn = keyspace.update(meta.key, |old| {
-        made = false;
+        (made, is_longer) = (false, false);
         let Some(old) = old else {
             let Some(exptime) = meta.vivify else {
                 outcome = Ok(Outcome::Absent);
@@ -130,9 +130,9 @@ pub(in super::super) fn arithmetic(
             return Decision::Keep;
         }
         let mut value = match moved(old, up, meta.delta) {
-            Ok((value, moved)) => {
-                number = moved;
-                value
+            Ok(moved) => {
+                (number, is_longer) = (moved.number, moved.is_longer);
+                moved.value
             }
             Err(text) => {
                 outcome = Err(text);
@@ -149,13 +149,18 @@ pub(in super::super) fn arithmetic(
         Decision::Write(value)
     })?;
     let outcome = outcome?;
-    let found = outcome == Outcome::Done && !made;
-    keyspace.memcached_counters().count(match (up, found) {
-        (true, true) => Figure::IncrHits,
-        (true, false) => Figure::IncrMisses,
-        (false, true) => Figure::DecrHits,
-        (false, false) => Figure::DecrMisses,
-    });
+    let counters = keyspace.memcached_counters();
+    match (outcome, up) {
+        (Outcome::Done, _) if made => counters.count(Figure::TotalItems),
+        (Outcome::Done, true) => counters.count(Figure::IncrHits),
+        (Outcome::Done, false) => counters.count(Figure::DecrHits),
+        (Outcome::Absent, true) => counters.count(Figure::IncrMisses),
+        (Outcome::Absent, false) => counters.count(Figure::DecrMisses),
+        (Outcome::Exists, _) => {}
+    }
+    if is_longer {
+        counters.count(Figure::TotalItems);
+    }
     match outcome {
         Outcome::Absent => answer(reply, "NF", &meta, &Facts::default(), ""),
         Outcome::Exists => answer(reply, "EX", &meta, &Facts::default(), ""),

@@ -75,19 +75,17 @@ pub(in super::super) fn get(
     if meta.exptime.is_some() {
         keyspace.count_read(found);
     }
+    // As in memcached: what is there and gets an expiry was touched, all else was to be got.
     let counters = keyspace.memcached_counters();
-    counters.count(Figure::CmdGet);
-    counters.count(if found {
-        Figure::GetHits
-    } else {
-        Figure::GetMisses
-    });
-    if meta.exptime.is_some() {
+    if found && meta.exptime.is_some() {
         counters.count(Figure::CmdTouch);
+        counters.count(Figure::TouchHits);
+    } else {
+        counters.count(Figure::CmdGet);
         counters.count(if found {
-            Figure::TouchHits
+            Figure::GetHits
         } else {
-            Figure::TouchMisses
+            Figure::GetMisses
         });
     }
     Ok(())
@@ -153,6 +151,8 @@ struct Found {
     string: Detached<'static>,
     facts: Facts,
     state: &'static str,
+    /// There was none before.
+    made: bool,
 }
 
 /// Answers by an update; whether there is an item.
@@ -195,6 +195,7 @@ fn change(
             string: Detached::take(string),
             facts,
             state,
+            made: false,
         }));
         if won {
             attributes.encoding |= CLAIMED;
@@ -212,6 +213,9 @@ fn change(
     };
     if let Some(version) = drawn {
         found.facts.cas = Some(version.to_bits());
+    }
+    if found.made {
+        keyspace.memcached_counters().count(Figure::TotalItems);
     }
     show(
         reply,
@@ -253,6 +257,7 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
         string: Detached::new(&b""[..]),
         facts,
         state: " W",
+        made: true,
     };
     (decision, Some(found))
 }
