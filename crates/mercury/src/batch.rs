@@ -5,19 +5,26 @@
 //! |---|---|---|
 //! | 1 | nothing but the table's address | the key's bucket |
 //! | 2 | the bucket's first line | the entries with the key's tag |
-//! | 3 | bucket and entry | nothing: the key is done |
+//! | 3 | bucket and entry | nothing: the key is read or updated |
 //!
 //! The first two passes are hints: they follow no further line and no moved bucket of which the
-//! counter does not tell. The third is an operation like any other, so that a batch needs no proof
-//! of its own.
+//! counter does not tell. The third is an operation like any other, one key at a time in the order
+//! of the batch, so that a batch needs no proof of its own. It takes over which tree and which hash
+//! are the key's, and no more: buckets are located again, since the keys before may have moved
+//! them.
+//!
+//! The paper has no batches; its operations wait for the two lines one after another (§4.1).
+//!
+//! Deliberately absent: `Point::recall`. Masstree remembers where a warmed key stood and saves a
+//! descent; here what is left to do is the hash, and telling that a key is the one that was warmed
+//! costs a comparison of as many bytes.
 
-use pando_engine::{Key, ValueRef};
+use pando_engine::Key;
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Line, Tag};
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::entry::EntryRef;
 use crate::find::locate;
 use crate::limits::BATCH_KEYS_MAX;
 use crate::tree::Tree;
@@ -52,23 +59,20 @@ fn fetch<'g>(
     ahead
 }
 
-/// Shows the values of `keys` in their order.
-pub(crate) fn get_many(
+/// Runs `operate` on `keys` in their order, with their trees, unless dropped, and hashes.
+#[inline]
+pub(crate) fn for_each<'g>(
     engine: &Mercury,
     keys: &[Key<'_>],
-    guard: Guard<'_>,
-    context: &Context,
-    read: &mut impl FnMut(usize, Option<ValueRef<'_>>),
+    guard: Guard<'g>,
+    context: &mut Context,
+    mut operate: impl FnMut(usize, Option<(&'g Tree, u64)>, &mut Context),
 ) {
     for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
         let ahead = fetch(engine, keys, guard);
-        for (index, (key, ahead)) in keys.iter().zip(&ahead).enumerate() {
-            let entry = ahead
-                .and_then(|ahead| engine.find(ahead.tree, ahead.hash, key.bytes, guard, context));
-            read(
-                piece * BATCH_KEYS_MAX + index,
-                entry.and_then(EntryRef::value),
-            );
+        for (index, ahead) in ahead[..keys.len()].iter().enumerate() {
+            let found = ahead.map(|ahead| (ahead.tree, ahead.hash));
+            operate(piece * BATCH_KEYS_MAX + index, found, context);
         }
         count(keys.len(), context);
     }

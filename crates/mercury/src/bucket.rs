@@ -34,8 +34,9 @@
 //! - **HB4** A further line that is unlinked stays whole until the pins of that time have ended. A
 //!   moved bucket names no further lines.
 //!
-//! Deliberately absent: fairness of the lock; it is held for one decision of a writer or the move
-//! of a few pointers.
+//! The lock is the paper's test-and-set (§4.1), tested before it is set, so that who waits does not
+//! take the line from its owner. Deliberately absent: its fairness; it is held for one decision of
+//! a writer or the move of a few pointers.
 
 use std::ptr::NonNull;
 

@@ -2,7 +2,10 @@
 //!
 //! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
 //! reclaimed by epochs, so that a reader needs no lock to read one whole (HE1), and the marks of
-//! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory.
+//! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory. What the
+//! paper holds against readers without locks (§2.2) does not come with them here: a writer clones
+//! no part of a chain, it stores one slot, and a reader validates nothing but the mark. Readers
+//! that lock are [`crate::Locking::Bucket`]; what they cost is measured beside.
 
 use std::hint::select_unpredictable;
 

@@ -7,24 +7,35 @@
 //!
 //! | section of the paper | here |
 //! |---|---|
-//! | 2.1 layout: chained hashing, chains near 1 | `bucket`, `entry` |
-//! | 3 locks beside the bucket | `bucket` (test-and-test-and-set) |
-//! | 3 expansion, bucket by bucket; *hasmoved*; the counter of moved buckets | `resize`, `table` |
+//! | 2.1 layout: chained hashing, chains near 1; pairs apart from the table | `bucket`, `entry` |
+//! | 2.2 concurrency: a lock per bucket, none for the table | `bucket`, `update` |
+//! | 3, figure 2: lock, *hasmoved* and pointer in one place; the pair in one block | `bucket`, `entry` |
+//! | 3 which of two tables: the counter of moved buckets, then *hasmoved* | `find`, `walk` |
+//! | 3 expansion: initialisation, re-hashing bucket by bucket, termination | `resize`, `table`, `task` |
 //! | 3 thread-locks at the two changes of state | not needed, see HR1 to HR4 in `resize` |
-//! | 3 pools per thread | `pando_memory::pool` |
-//! | 4 the kinds of locks that it compares | [`Locking`] |
+//! | 3 pools per thread, large chunks; 4 huge pages | `pando_memory::pool`, [`Options::pages`] |
+//! | 4.1 memory accesses of a get | [`Mercury::line_model`] |
+//! | 4.1 kinds of locks; gets while the table expands | [`Locking`], `pando-bench hash` |
+//! | 4.2 YCSB mixes | `pando-bench hash` and its report's cells `mercury-4` to `-6` |
+//! | 5 to do: memory that serves all threads | `pando_memory::pool`, blocks go back by depots |
+//! | 5 to do: persistence | not here: `pando_durability`, told of commits by `update`'s hook |
 //!
 //! Departures, each with its reason in the module:
 //! - a bucket holds seven pointers instead of one, so that chains stay near one line at five times
 //!   the entries per bucket, and entries need no link of their own (`bucket`);
-//! - reads take no lock (`find`);
+//! - reads take no lock (`find`), and values are copied on change (`entry`);
 //! - tables shrink as they grow (`resize`);
-//! - there is no expander thread: those who insert move buckets, and `maintain` does (`resize`).
+//! - there is no expander thread: those who insert move buckets, and `maintain` does (`resize`);
+//! - a removed key keeps an entry for a while, its version (`task`).
+//!
+//! Beyond the paper: interleaved batches (`batch`), SCAN (`walk`), a random key (`sample`), entries
+//! that move to other memory (`update`).
 //!
 //! There is one table per tree, found through a directory, rather than one for all with the tree's
 //! number hashed into the key: dropping a tree, counting its keys, walking it and picking one of
 //! its keys then concern that tree's table only. The price, a few hundred bytes for an empty tree
-//! and two loads from lines that stay in the cache, is small.
+//! and two loads from lines that stay in the cache, is small. Partitioning by thread, which §2.2
+//! leaves for later, is not done: any session works on any bucket, so that skew costs nothing.
 //!
 //! Deliberately absent: key order, logging, expiry, multi-key atomicity, a thread of its own.
 

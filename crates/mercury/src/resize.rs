@@ -7,6 +7,9 @@
 //!                      └──────┘ advance: some buckets at a time
 //! ```
 //!
+//! These are the paper's three phases: initialisation (`begin`), re-hashing (`move_bucket`) and
+//! termination (the end of `advance`; `task` frees the old table).
+//!
 //! The buckets of the old table move in order of their numbers. A move locks the bucket, puts its
 //! pointers into the next table, marks the bucket as moved and unlocks it. Operations begin in the
 //! current table; the counter of moved buckets sends them on to the next one, and where it is not

@@ -112,6 +112,33 @@ fn follow_up(
     }
 }
 
+/// Updates a key and does what follows.
+#[inline]
+fn apply<'d, H: CommitHook>(
+    engine: &Mercury,
+    tree: &Tree,
+    (key, hash): (Key<'_>, u64),
+    hook: &mut H,
+    decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    guard: Guard<'_>,
+    context: &mut Context,
+) -> Option<ValueVersion> {
+    let commit = {
+        let _stripe = engine.stripes.write(hash);
+        update(
+            tree,
+            (key, hash),
+            &engine.clock,
+            hook,
+            decide,
+            guard,
+            context,
+        )?
+    };
+    follow_up(engine, tree, hash, commit, guard, context);
+    Some(commit.version)
+}
+
 impl Point for MercurySession {
     fn pin(&mut self) {
         self.context.participant.pin();
@@ -133,7 +160,12 @@ impl Point for MercurySession {
         keys.iter().copied().for_each(check);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
-            batch::get_many(engine, keys, guard, context, &mut read);
+            batch::for_each(engine, keys, guard, context, |index, found, context| {
+                let bytes = keys[index].bytes;
+                let entry =
+                    found.and_then(|(tree, hash)| engine.find(tree, hash, bytes, guard, context));
+                read(index, entry.and_then(EntryRef::value));
+            });
         });
     }
 
@@ -173,21 +205,30 @@ impl Point for MercurySession {
                 return None;
             };
             let hash = engine.hash(key.bytes);
-            let commit = {
-                let _stripe = engine.stripes.write(hash);
-                update(
-                    tree,
-                    (key, hash),
-                    &engine.clock,
-                    hook,
-                    decide,
-                    guard,
-                    context,
-                )?
-            };
-            follow_up(engine, tree, hash, commit, guard, context);
-            Some(commit.version)
+            apply(engine, tree, (key, hash), hook, decide, guard, context)
         })
+    }
+
+    fn update_many<'d, H: CommitHook>(
+        &mut self,
+        keys: &[Key<'_>],
+        hook: &mut H,
+        mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
+    ) {
+        keys.iter().copied().for_each(check);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            batch::for_each(engine, keys, guard, context, |index, found, context| {
+                let Some((tree, hash)) = found else {
+                    // As in `update`.
+                    decide(index, None);
+                    return;
+                };
+                let decide = |old: Option<ValueRef<'_>>| decide(index, old);
+                let key = (keys[index], hash);
+                apply(engine, tree, key, hook, decide, guard, context);
+            });
+        });
     }
 
     fn restore(

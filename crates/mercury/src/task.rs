@@ -1,5 +1,10 @@
 //! Deferred work: purging tombstones, freeing dropped trees and the tables that resizes leave.
 //!
+//! Departure from the paper (§3): there a removed pair is freed at once, and the old table when the
+//! last bucket has moved. Here versions of a key must increase across its removal (E2), which a
+//! tombstone remembers until nobody can need it, and readers without locks may still look at
+//! either.
+//!
 //! | field | writer, under | readers |
 //! |---|---|---|
 //! | `Tasks::tombstones[session]` | that session, and whoever maintains: a mutex each | `maintain` |

@@ -3,7 +3,8 @@
 //! Under the lock the decision is taken, the entry built, the commit hook told, and then the change
 //! published in one store of a slot. Versions (V1, V2 of the engine crate) are drawn under the
 //! lock. A removed key leaves a tombstone entry that remembers its version; `task` takes it out
-//! when the horizon has passed it.
+//! when the horizon has passed it. The paper's writers change a pair in place; with readers that
+//! take no lock a change is another entry (HE1), and the old one is retired.
 
 use pando_engine::{
     CommitHook, Decision, EpochClock, Key, NewValue, NoHook, ValueRef, ValueVersion,

@@ -6,7 +6,7 @@
 //! begins at its number reversed, and so is a bucket of any other size of table: intervals are
 //! nested. One step shows the interval that the cursor lies in, at the smaller of the tables in
 //! use, and returns the interval's end, which is addition with the carry from the highest bit of
-//! the mask downwards. Redis' dictionaries are walked so.
+//! the mask downwards. Redis' dictionaries are walked so. The paper lists no keys.
 //!
 //! Invariants:
 //! - **HW1** A step that is given the fraction f and returns g shows every key between f and g that

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `get 8/8` | 8 bytes each | uniform gets of loaded keys (§4.1) |
 //! | `get 8/8 by 32` | the same | the same, 32 keys at a time where the target can |
+//! | `put 8/8`, `put 8/8 by 32` | the same | overwrites of the same keys, likewise |
 //! | `ycsb r` | 24 and 10 bytes | scrambled Zipfian, r % gets, the others overwrite (§4.2) |
 //!
 //! Every map holds `Box<[u8]>` keys and values, or what it has instead, and hashes with the same
@@ -203,6 +204,8 @@ fn measure<T: Target>(options: &OneOptions, make: impl Fn() -> T) -> Result<(), 
         let items = draw(options, Distribution::Uniform);
         run_cell::<T, Small>(&target, "get 8/8", &items, 100, false)?;
         run_cell::<T, Small>(&target, "get 8/8 by 32", &items, 100, true)?;
+        run_cell::<T, Small>(&target, "put 8/8", &items, 0, false)?;
+        run_cell::<T, Small>(&target, "put 8/8 by 32", &items, 0, true)?;
         target.finish();
     }
     let target = make();
@@ -259,7 +262,10 @@ fn run_cell<T: Target, S: Shape>(
                 scope.spawn(move || {
                     let mut worker = target.worker();
                     barrier.wait();
-                    if batched {
+                    if batched && reads == 0 {
+                        puts_by_batches::<S>(&mut worker, items);
+                        (0, 0)
+                    } else if batched {
                         by_batches::<S>(&mut worker, items)
                     } else {
                         one_by_one::<S>(&mut worker, items, reads, thread as u64)
@@ -329,6 +335,23 @@ fn by_batches<S: Shape>(worker: &mut impl Worker, items: &[u64]) -> (u64, u64) {
         got = got.wrapping_add(worker.get_batch(&keys));
     }
     (got, expected)
+}
+
+fn puts_by_batches<S: Shape>(worker: &mut impl Worker, items: &[u64]) {
+    for (index, batch) in items.chunks(BATCH).enumerate() {
+        if index.is_multiple_of(256 / BATCH) {
+            worker.turn();
+        }
+        let pairs: Vec<_> = batch
+            .iter()
+            .map(|item| (S::key(*item), S::value(*item)))
+            .collect();
+        let pairs: Vec<(&[u8], &[u8])> = pairs
+            .iter()
+            .map(|(key, value)| (key.as_ref(), value.as_ref()))
+            .collect();
+        worker.put_batch(&pairs);
+    }
 }
 
 #[cfg(test)]

@@ -82,6 +82,13 @@ pub(crate) trait Worker {
             .fold(0, |sum, key| sum.wrapping_add(self.get(key)))
     }
 
+    /// Puts all pairs; interleaved where the target can.
+    fn put_batch(&mut self, pairs: &[(&[u8], &[u8])]) {
+        for (key, value) in pairs {
+            self.put(key, value);
+        }
+    }
+
     /// Called between a few hundred operations, as a server's turns end and begin.
     fn turn(&mut self) {}
 
@@ -165,6 +172,17 @@ impl Worker for MercuryWorker {
             sum = sum.wrapping_add(number(value));
         });
         sum
+    }
+
+    fn put_batch(&mut self, pairs: &[(&[u8], &[u8])]) {
+        let mut named = [Key::new(self.tree, b""); super::BATCH];
+        for (named, (key, _)) in named.iter_mut().zip(pairs) {
+            named.bytes = key;
+        }
+        self.session
+            .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
+                Decision::Write(NewValue::new(Body::Bytes(pairs[index].1)))
+            });
     }
 
     fn turn(&mut self) {
