@@ -34,6 +34,8 @@ struct State {
     /// The error of the last one, if it failed.
     error: Option<String>,
     taken: u64,
+    /// Commits when the last one that was taken began.
+    commits: u64,
     /// Nobody is served much longer: no rests.
     hurry: bool,
     stop: bool,
@@ -48,6 +50,8 @@ pub(crate) struct KeeperFigures {
     pub(crate) error: Option<String>,
     /// How many were taken.
     pub(crate) taken: u64,
+    /// Commits that the last one has for certain; what came while it was taken may be in it, too.
+    pub(crate) commits: u64,
 }
 
 impl Keeper {
@@ -58,6 +62,7 @@ impl Keeper {
             running_for: state.running_since.map(|since| since.elapsed()),
             error: state.error.clone(),
             taken: state.taken,
+            commits: state.commits,
         }
     }
 
@@ -149,6 +154,7 @@ impl Keeper {
             match result {
                 Ok(_) => {
                     state.taken += 1;
+                    state.commits = logged.commits;
                     state.error = None;
                 }
                 Err(error) => {

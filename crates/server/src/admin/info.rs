@@ -261,7 +261,7 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
     ]);
     report.line(
         "rdb_changes_since_last_save",
-        shared.database.statistics().commits,
+        database.statistics().commits.saturating_sub(keeper.commits),
     );
     report.line(
         "rdb_bgsave_in_progress",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::harness::{BINARY, Folder, TestServer, run_to_end};
+use crate::harness::{BINARY, Folder, TestServer, Wire, run_to_end};
 
 fn text(folder: &Folder, name: &str) -> String {
     folder.path(name).display().to_string()
@@ -137,6 +137,52 @@ fn files_that_are_damaged_or_foreign_are_named() {
     std::fs::write(&log, &whole).expect("a file");
     let server = TestServer::start(&flags);
     server.connect().ask(&["DBSIZE"], ":100\r\n");
+}
+
+/// LASTSAVE and INFO tell when the last checkpoint was complete and what has changed since, in the
+/// next start too.
+#[test]
+fn lastsave_and_info_tell_of_the_last_checkpoint() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let flags = ["--durability", "sync", "--data-dir", &data];
+    let line = |info: &str, name: &str| {
+        let found = info.lines().find_map(|line| line.strip_prefix(name));
+        let value = found.and_then(|rest| rest.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("{name}: {info}")).to_owned()
+    };
+    let last_save = |wire: &mut Wire| {
+        wire.send("LASTSAVE\r\n");
+        wire.line()
+    };
+    let server = TestServer::start(&flags);
+    let mut wire = server.connect();
+    let started = last_save(&mut wire);
+    wire.ask(&["MSET", "a", "1", "b", "2"], "+OK\r\n");
+    let info = wire.ask_any(&["INFO", "persistence"]);
+    assert_eq!(line(&info, "rdb_changes_since_last_save"), "2");
+    assert_eq!(format!(":{}", line(&info, "rdb_last_save_time")), started);
+    assert_eq!(line(&info, "rdb_saves"), "0");
+    assert_eq!(line(&info, "aof_enabled"), "1");
+    wire.ask(&["SAVE"], "+OK\r\n");
+    wire.ask(&["SET", "c", "3"], "+OK\r\n");
+    let saved = last_save(&mut wire);
+    let seconds = |reply: &str| reply[1..].parse::<u64>().expect("a number");
+    assert!(seconds(&saved) >= seconds(&started));
+    let info = wire.ask_any(&["INFO", "persistence"]);
+    assert_eq!(line(&info, "rdb_changes_since_last_save"), "1");
+    assert_eq!(format!(":{}", line(&info, "rdb_last_save_time")), saved);
+    assert_eq!(line(&info, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(line(&info, "rdb_saves"), "1");
+    assert_eq!(line(&info, "checkpoint_last_keys"), "2");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let server = TestServer::start(&flags);
+    let mut wire = server.connect();
+    assert_eq!(last_save(&mut wire), saved);
+    let info = wire.ask_any(&["INFO", "persistence"]);
+    assert_eq!(line(&info, "rdb_last_load_keys_loaded"), "2");
+    assert_eq!(line(&info, "load_records_replayed"), "1");
 }
 
 /// SAVE holds back its own connection only: another one of the same worker is served, and sees the
