@@ -72,6 +72,15 @@ mod tests {
     use pando_durability::disk::SimulatedDisk;
 
     #[test]
+    fn golden_bytes() {
+        let (disk, directory) = (SimulatedDisk::new(), Path::new("/data"));
+        disk.create_directory(directory).expect("there is power");
+        write(&disk, directory, 0xabc).expect("there is power");
+        let bytes = disk.contents(&directory.join(NAME)).expect("it is there");
+        assert_eq!(bytes, b"PANDO-ID00000000000000000000000000000abc\n");
+    }
+
+    #[test]
     fn an_identity_survives_any_crash_or_is_not_there() {
         let directory = Path::new("/data");
         let fresh = SimulatedDisk::new();

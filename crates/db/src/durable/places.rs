@@ -130,6 +130,8 @@ mod tests {
             write(&disk, data, &directories).expect("there is power");
             assert_eq!(read(&disk, data).expect("a file"), directories);
         }
+        let golden = disk.contents(&path(data)).expect("it is there");
+        assert_eq!(golden, b"/log 0\n/log 1\n");
         disk.put(&data.join(NAME), b"/a\xff\n");
         let error = read(&disk, data).expect_err("no text");
         assert_eq!(error.kind(), ErrorKind::InvalidData);

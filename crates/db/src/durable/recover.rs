@@ -10,6 +10,8 @@
 //! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
 //! | an older checkpoint too | kept, for the next case |
 //! | a damaged checkpoint | noted; the older one is used, up to the end of the newer one at least |
+//! | a file of a checkpoint that cannot be read | as if it were damaged |
+//! | another file or directory that cannot be read | refused, with its path; a free file is passed over |
 //! | a checkpoint whose end the log does not reach | refused: what it says was durable went |
 //! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4) |
 //! | no usable checkpoint, the log from its beginning | replayed alone |

@@ -1,5 +1,10 @@
 //! What can be found on disk, as the table in `recover` says.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+use pando_durability::disk::{CallKind, Fault as DiskFault};
+
 use super::*;
 use crate::durable::{RecoveryError, check};
 
@@ -209,4 +214,58 @@ fn epochs_never_go_back() {
         drop(shell);
         disk = disk.crash(round);
     }
+}
+
+/// Permissions, or a sector that the disk no longer reads: what is needed is named, and what is not
+/// is got round without a loss.
+#[test]
+fn an_unreadable_file_is_named_or_got_round() {
+    let setup = Setup {
+        recovery_threads: 1,
+        ..Setup::default()
+    };
+    let (disk, expected) = closed(&setup);
+    let whole = disk.copy();
+    assert_eq!(recovered(&setup, &whole).expect("it is whole"), expected);
+    let reads = |kind| matches!(kind, CallKind::Open | CallKind::Read | CallKind::List);
+    let (mut refused, mut got_round) = (BTreeSet::new(), BTreeSet::new());
+    for (number, call) in whole.calls().into_iter().enumerate() {
+        let (copy, path) = (disk.copy(), call.path);
+        if !reads(call.kind) {
+            continue;
+        }
+        copy.fail_at(number, DiskFault::Error(ErrorKind::PermissionDenied));
+        let name = path.file_name().expect("no root").to_string_lossy();
+        let kind = match name.rsplit_once('.') {
+            Some((stem, "pando")) => stem.split('-').next().expect("a part"),
+            Some((_, extension)) => extension,
+            None => "directory",
+        };
+        match setup.open(&copy) {
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains(&*path.to_string_lossy()), "{path:?}: {text}");
+                refused.insert(kind.to_owned());
+            }
+            Ok(shell) => {
+                assert_eq!(picture(&shell.database), expected, "{path:?}");
+                let recovery = shell.database.recovery().expect("it is on disk");
+                let notes = recovery.notes.join("; ");
+                // A free file holds nothing.
+                assert!(
+                    kind == "free" || notes.contains(&*name),
+                    "{path:?}: {notes}"
+                );
+                got_round.insert(kind.to_owned());
+            }
+        }
+    }
+    let kinds = |kinds: &BTreeSet<String>| kinds.iter().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        (kinds(&refused), kinds(&got_round)),
+        (
+            "directory identity log".to_owned(),
+            "free manifest part".to_owned()
+        )
+    );
 }

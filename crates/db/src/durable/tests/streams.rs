@@ -43,6 +43,24 @@ fn a_dump_is_loaded_into_another_database() {
 }
 
 #[test]
+fn golden_bytes() {
+    let mut shell = Shell::with_options(Options::default());
+    shell.line("SET a x");
+    let mut stream = Vec::new();
+    shell.session.dump(&mut stream).expect("a vector takes all");
+    let golden = [
+        &b"PANDODMP\x01\0\0\0"[..],
+        b"\x0e\0\0\0\x27\x36\xe1\x5f",
+        b"\x06\0\0\0\0\0\0\0\0\x01a\x01\x01x",
+        b"\0\0\0\0\xad\xcf\x14\xc5\x01\0\0\0\0\0\0\0",
+    ];
+    assert_eq!(
+        stream.escape_ascii().to_string(),
+        golden.concat().escape_ascii().to_string()
+    );
+}
+
+#[test]
 fn broken_streams_are_refused() {
     let mut shell = filled();
     let mut stream = Vec::new();
