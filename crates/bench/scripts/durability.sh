@@ -6,8 +6,11 @@
 #     cargo build --release -p pando-server && cargo build --release -p pando-db --example durability
 #     crates/bench/scripts/durability.sh target/release/pando DIRECTORY [ROUNDS]
 #
-# ROUNDS (5) are run in turns; every figure and every ratio is a median, with the least and the most.
-# Ratios are those of two runs that follow each other.
+# ROUNDS (5) are run in turns; every figure and every ratio is a median, with the least and the
+# most. Ratios are those of two runs that follow each other.
+#
+# PARTS in the environment (resp sync slow process: all of them) says what is measured; FIGURES, a
+# file to which the figures are added, from which all are printed: so a run can be done in pieces.
 #
 # With SLOW=1000 in the environment, `sync` is also compared on a disk that takes so many writes a
 # second: a limit of the kernel's for both servers' processes (cgroups, root), set when they have
@@ -18,10 +21,13 @@ directory=$2/pando-durability.$$
 rounds=${3:-5}
 example=$(dirname "$pando")/examples/durability
 port=7401
+threads=
 server=
 group=
-figures=$directory/figures
+parts=" ${PARTS:-resp sync slow process} "
 mkdir -p "$directory"
+figures=$(realpath "${FIGURES:-$directory/figures}")
+wants() { [[ $parts == *" $1 "* ]]; }
 stop() {
     [ -z "$server" ] && return
     kill "$server" 2>/dev/null || true
@@ -73,7 +79,8 @@ start() {
 cpu_ns() { cat "/proc/$server"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 
 bench() { # clients pipeline operations
-    redis-benchmark -p $port -t set -c "$1" -P "$2" -n "$3" -r 100000 -d 16 --csv 2>/dev/null |
+    redis-benchmark -p $port ${threads:+--threads $threads} -t set -c "$1" -P "$2" -n "$3" \
+        -r 100000 -d 16 --csv 2>/dev/null |
         tail -1 | cut -d, -f2 | tr -d '"'
 }
 
@@ -96,8 +103,9 @@ redis() { # options
     start ${pin:-} redis-server --port $port --save "" --dir "$directory" "$@"
 }
 
-: >"$figures"
+[ -n "${FIGURES:-}" ] || : >"$figures"
 for _ in $(seq "$rounds"); do
+    wants resp || break
     # One core for the server, the other for the client.
     pin="taskset -c 0"
     for mode in none interval; do
@@ -108,6 +116,9 @@ for _ in $(seq "$rounds"); do
     redis --appendonly no
     run redis-none 50 32 4000000
     stop
+done
+for _ in $(seq "$rounds"); do
+    wants sync || break
     # Both cores for both, then one for each.
     for free in free pinned; do
         [ $free = free ] && pin= || pin="taskset -c 0"
@@ -119,13 +130,22 @@ for _ in $(seq "$rounds"); do
         for shape in "${shapes[@]}"; do run "redis-always-$free" $shape; done
         stop
     done
-    # What the client can ask for at most, one at a time.
+    # A client of two threads, on both cores with the server.
     pin=
+    threads=2
+    own sync
+    run pando-sync-two 50 1 300000
+    stop
+    redis --appendonly yes --appendfsync always
+    run redis-always-two 50 1 300000
+    stop
+    threads=
+    # What the client can ask for at most, one at a time.
     own none
     run pando-none-free 50 1 50000
     stop
 done
-if [ "${SLOW:-0}" != 0 ] && slow_disk; then
+if wants slow && [ "${SLOW:-0}" != 0 ] && slow_disk; then
     pin=
     for _ in $(seq "$rounds"); do
         for slow in pando-sync-slow redis-always-slow; do
@@ -145,7 +165,7 @@ if [ "${SLOW:-0}" != 0 ] && slow_disk; then
     done
     limit_writes 0
 fi
-if [ -x "$example" ]; then
+if wants process && [ -x "$example" ]; then
     for threads in 1 "$(nproc)"; do
         "$example" "$directory/example" 4 "$threads" "$rounds" puts >>"$figures"
     done
@@ -190,8 +210,8 @@ END {
             "puts-interval " t, "puts-none " t, "cpu")
     ratio("CPU per SET, interval / Redis without a log, 50x32", 0.60, "most",
         "pando-interval 50x32", "redis-none 50x32", "cpu")
-    for (f = 1; f <= 3; f++) {
-        free = f == 1 ? "free" : f == 2 ? "pinned" : "slow"
+    for (f = 1; f <= 4; f++) {
+        free = f == 1 ? "free" : f == 2 ? "pinned" : f == 3 ? "two" : "slow"
         ratio("rate, sync / Redis always, 50x1, " free, 2, "least",
             "pando-sync-" free " 50x1", "redis-always-" free " 50x1", "rate")
         ratio("rate, sync / Redis always, 50x32, " free, 1.3, "least",

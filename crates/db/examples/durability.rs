@@ -12,7 +12,7 @@
 //!
 //! With `puts`, only puts are measured, ROUNDS times without a log and with one in turns, and
 //! printed as `crates/bench/scripts/durability.sh` reads them: thousands a second, and microseconds
-//! of all threads' CPU for each.
+//! of all threads' CPU for each. Each time is a process of its own.
 //!
 //! Keys are decimal numbers in random order, values 8 bytes, as in §6 of the Masstree paper. The
 //! directory must be empty or missing; it is removed in the end.
@@ -30,6 +30,10 @@ use pando_engine::{Body, Decision, NewValue};
 
 /// Puts of one turn, as a worker's batch has them.
 const BATCH: u64 = 128;
+
+/// What one process of [`measure_puts`] does, and how its lines begin.
+const PUTS_NONE: &str = "puts-none";
+const PUTS_INTERVAL: &str = "puts-interval";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -233,18 +237,19 @@ fn main() -> Result<(), Failure> {
     let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let mut pace = Pace::default();
     let what = arguments.next();
-    let only_puts = what.as_deref() == Some("puts");
-    if let Some(share) = what.filter(|_| !only_puts) {
-        pace.share_percent = share.parse()?;
-    }
-    let run = || {
-        if only_puts {
-            measure_puts(directory, pairs, threads, rounds)
-        } else {
+    let result = match what.as_deref() {
+        Some("puts") => return measure_puts(pairs, threads, rounds),
+        Some(what @ (PUTS_NONE | PUTS_INTERVAL)) => {
+            std::fs::create_dir_all(directory)?;
+            measure_puts_once(directory, pairs, threads, what)
+        }
+        share => {
+            if let Some(share) = share {
+                pace.share_percent = share.parse()?;
+            }
             measure(directory, pairs, threads, rounds, pace)
         }
     };
-    let result = run();
     std::fs::remove_dir_all(directory)?;
     result
 }
@@ -259,24 +264,43 @@ fn process_cpu_us() -> u64 {
     ticks * 10_000
 }
 
-/// Puts without a log and with one, in turns.
-fn measure_puts(directory: &Path, pairs: u64, threads: u64, rounds: usize) -> Result<(), Failure> {
-    let measured = |name: &str, database: &Arc<Database>| -> Result<(), Failure> {
-        let began = process_cpu_us();
-        let rate = fill(database, pairs, threads)?;
-        let cpu_us = process_cpu_us() - began;
-        println!("{name} {threads} rate {:.1}", rate * 1000.0);
-        println!("{name} {threads} cpu {:.3}", cpu_us as f64 / pairs as f64);
-        Ok(())
-    };
+/// Puts without a log and with one, in turns, each in a process of its own: neither finds memory
+/// that the other has left.
+fn measure_puts(pairs: u64, threads: u64, rounds: usize) -> Result<(), Failure> {
+    let directory = std::env::args().nth(1).expect("it was there before");
+    let millions = (pairs / 1_000_000).to_string();
     for _ in 0..rounds {
-        measured("puts-none", &Database::open(Options::default())?)?;
-        let database = open(directory, threads)?;
-        measured("puts-interval", &database)?;
+        for what in [PUTS_NONE, PUTS_INTERVAL] {
+            let status = std::process::Command::new(std::env::current_exe()?)
+                .args([&directory, &millions, &threads.to_string(), "1", what])
+                .status()?;
+            if !status.success() {
+                return Err(format!("{what}: {status}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One of the two, in this process.
+fn measure_puts_once(
+    directory: &Path,
+    pairs: u64,
+    threads: u64,
+    what: &str,
+) -> Result<(), Failure> {
+    let database = if what == PUTS_NONE {
+        Database::open(Options::default())?
+    } else {
+        open(directory, threads)?
+    };
+    let began = process_cpu_us();
+    let rate = fill(&database, pairs, threads)?;
+    let cpu_us = process_cpu_us() - began;
+    println!("{what} {threads} rate {:.1}", rate * 1000.0);
+    println!("{what} {threads} cpu {:.3}", cpu_us as f64 / pairs as f64);
+    if what == PUTS_INTERVAL {
         close(&database)?;
-        drop(database);
-        std::fs::remove_dir_all(directory)?;
-        std::fs::create_dir_all(directory)?;
     }
     Ok(())
 }
