@@ -92,6 +92,9 @@ impl Zeroed {
     pub fn count_to(&self, bytes: usize) {
         if self.mapping.is_some() {
             let bytes = bytes.min(self.bytes);
+            if bytes <= self.counted_bytes.load(Ordering::Relaxed) {
+                return;
+            }
             let before = self.counted_bytes.fetch_max(bytes, Ordering::Relaxed);
             count_elsewhere(bytes.saturating_sub(before) as isize);
         }

@@ -5,13 +5,14 @@
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `lines` | see `bucket` | see `bucket` |
+//! | buckets | see `bucket` | see `bucket` |
+//! | `lines`, how much is used | owner of `moving` of the table before, `Relaxed` | drop |
 //! | `next` | who begins a resize, holding `progress.moving`, once | everybody, `Acquire` |
 //! | `progress.moving` | who moves buckets, `Acquire` to take it | the same |
 //! | `progress.moved` | owner of `moving`, `Release` | operations while `next` is set, `Acquire` |
 //!
-//! `progress` lies on lines of its own: it changes while buckets move, and everybody reads the
-//! other fields all the time.
+//! `progress` and `lines` lie on lines of their own: they change while buckets move, and everybody
+//! reads the other fields all the time.
 //!
 //! Deliberately absent: the steps of a resize (see `resize`).
 
@@ -23,6 +24,9 @@ use pando_sync::epoch::Guard;
 use pando_sync::shim::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::bucket::Line;
+
+/// Lines that are counted as used at once, which is less than a huge page.
+const COUNTED_LINES: usize = 1024;
 
 /// The lines of a table: zeroed memory, which is empty lines.
 #[cfg(not(loom))]
@@ -83,7 +87,8 @@ pub(crate) struct Table {
     mask: usize,
     next: AtomicPtr<Table>,
     progress: Padded<Progress>,
-    lines: Lines,
+    /// The memory behind them, which counts how much of it is used.
+    lines: Padded<Lines>,
 }
 
 // SAFETY: lines are atomics, and the array is the table's own.
@@ -104,7 +109,7 @@ impl Table {
                 moving: AtomicBool::new(false),
                 moved: AtomicUsize::new(0),
             }),
-            lines,
+            lines: Padded(lines),
         })
     }
 
@@ -176,9 +181,9 @@ impl Table {
         self.progress.moving.store(false, Ordering::Release);
     }
 
-    /// Counts the first lines as used memory.
+    /// Counts the first lines as used memory, some at a time.
     pub(crate) fn count_to(&self, lines: usize) {
-        self.lines.count_to(lines);
+        self.lines.count_to(lines.next_multiple_of(COUNTED_LINES));
     }
 
     /// Gives a part of the memory back; whether all of it is gone. Nobody uses the table any more.
