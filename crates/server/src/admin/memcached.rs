@@ -74,7 +74,8 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("reclaimed", figures.database.expired_keys);
 }
 
-/// The hash table, of an engine that has one: its buckets as a power of two, rounded up.
+/// The hash tables, of an engine that has them: their buckets as a power of two, rounded down,
+/// which is the one of database 0 where the others hold little.
 fn hash_table(shared: &Shared, reply: &mut Reply<'_>) {
     let (mut buckets, mut bytes, mut resizing) = (None, 0, 0);
     shared.database.gauges(&mut |gauge| match gauge.name {
@@ -84,7 +85,7 @@ fn hash_table(shared: &Shared, reply: &mut Reply<'_>) {
         _ => {}
     });
     if let Some(buckets) = buckets {
-        let power = buckets.max(1).next_power_of_two().ilog2();
+        let power = buckets.max(1).ilog2();
         reply.stat("hash_power_level", power);
         reply.stat("hash_bytes", bytes);
         reply.stat("hash_is_expanding", u8::from(resizing > 0));
