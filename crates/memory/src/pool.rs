@@ -194,7 +194,14 @@ impl Pool {
     #[cold]
     fn refill(&mut self, class: usize) -> NonNull<u8> {
         let local = &mut self.classes[class];
-        let supply = relock(&self.arena.depots[class]).get(class, local.run_bytes, &self.arena);
+        let arena = &self.arena;
+        let supply = loop {
+            let supply = relock(&arena.depots[class]).get(class, local.run_bytes, arena);
+            match supply {
+                Some(supply) => break supply,
+                None => arena.grow(),
+            }
+        };
         match supply {
             Supply::Blocks(chain) => {
                 local.free = chain;
@@ -223,7 +230,7 @@ impl Pool {
                 if !depot.has_blocks() {
                     return None;
                 }
-                if let Supply::Blocks(chain) = depot.get(class, 0, &self.arena) {
+                if let Some(Supply::Blocks(chain)) = depot.get(class, 0, &self.arena) {
                     self.classes[class].free = chain;
                 }
                 continue;

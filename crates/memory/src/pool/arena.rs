@@ -229,20 +229,22 @@ impl Arena {
         chunks.resident_free += SLABS;
     }
 
-    /// A slab without a class that nobody uses.
-    pub(super) fn take_slab(&self) -> SlabRef {
+    /// A slab without a class that nobody uses; none before [`Self::grow`] has added a chunk.
+    pub(super) fn take_slab(&self) -> Option<SlabRef> {
         let mut chunks = relock(&self.chunks);
-        if let Some(slab) = chunks.take_resident() {
-            return slab;
-        }
-        if let Some(slab) = self.take_released(&mut chunks) {
-            return slab;
-        }
+        let slab = chunks.take_resident();
+        slab.or_else(|| self.take_released(&mut chunks))
+    }
+
+    /// Adds a chunk. The caller holds no lock: the first touch of a huge page takes a millisecond
+    /// or several, for which other pools would wait. Pools that come at once add one each.
+    pub(super) fn grow(&self) {
         let chunk = Chunk::map(self.pages);
+        chunk.touch_first();
+        let mut chunks = relock(&self.chunks);
         self.add_chunk(&mut chunks, chunk);
         // Often enough, and rare.
         self.count_all(&mut chunks);
-        chunks.take_resident().expect("a new chunk has free slabs")
     }
 
     /// A free slab whose memory the system has. A chunk that it has altogether is taken whole.

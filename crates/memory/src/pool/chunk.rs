@@ -61,6 +61,12 @@ impl Chunk {
         let _ = unsafe { madvise(chunk.as_ptr().cast(), Self::BYTES, Advice::LinuxHugepage) };
     }
 
+    /// Writes to its first page, all of it if that is a huge one; for a chunk that nobody uses yet.
+    pub(super) fn touch_first(&self) {
+        // SAFETY: within the mapping, which is writable and nobody else's.
+        unsafe { self.start().as_ptr().write_volatile(0) };
+    }
+
     /// Writes to each of its pages; for a chunk that nobody uses yet.
     pub(super) fn touch(&self) {
         for offset in (0..Self::BYTES).step_by(TOUCH_BYTES) {

@@ -93,17 +93,17 @@ impl Depot {
         self.slabs.free_count > 0 || !self.chains.is_empty()
     }
 
-    /// Blocks, or up to about `run_bytes` to be cut.
-    pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Supply {
+    /// Blocks, or up to about `run_bytes` to be cut; `None` when the arena has to grow first.
+    pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Option<Supply> {
         if let Some(chain) = self.chains.pop() {
-            return Supply::Blocks(chain);
+            return Some(Supply::Blocks(chain));
         }
         let class_bytes = bytes_of_class(class);
         if self.slabs.free_count > 0 {
-            return Supply::Blocks(self.slabs.take(batch_count(class_bytes)));
+            return Some(Supply::Blocks(self.slabs.take(batch_count(class_bytes))));
         }
         if self.end.addr() - self.next.addr() < class_bytes {
-            let slab = arena.take_slab();
+            let slab = arena.take_slab()?;
             slab.assign(class);
             self.slabs.count += 1;
             (self.next, self.end) = slab.span();
@@ -112,7 +112,7 @@ impl Depot {
         }
         let start = self.next;
         let end = self.take_run(run_bytes, class);
-        Supply::Run(start, end)
+        Some(Supply::Run(start, end))
     }
 
     /// Moves on by a run of whole blocks of up to `bytes`, one at least, to the end at most.
