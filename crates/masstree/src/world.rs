@@ -12,11 +12,13 @@ use pando_sync::epoch::Collector;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::counters::Counters;
+use crate::node::Guard;
 #[cfg(loom)]
 use crate::pack::restore_run;
+use crate::recall::Start;
 use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
-use crate::update::{Draw, Update};
+use crate::update::{Commit, Draw, Update};
 
 /// The main thread of a model and those that it spawns, two contexts for some.
 const PARTICIPANTS_MAX: usize = 12;
@@ -61,26 +63,38 @@ impl World {
     }
 
     pub(crate) fn put_value(&self, context: &mut Context, key: &[u8], value: &[u8]) {
-        context.pinned(|guard, context| {
-            let decide =
-                |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(value)));
-            let key = Key::new(TreeId(0), key);
-            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
-            Update {
-                tree,
-                draw,
-                key,
-                hook: &mut NoHook,
-                decide,
-            }
-            .run(None, guard, context);
-        });
+        context.pinned(|guard, context| self.put_from(None, key, value, guard, context));
     }
 
-    /// Where versions come from.
-    #[cfg(loom)]
-    pub(crate) fn draw(&self) -> Draw<'_> {
-        Draw::Clock(&self.clock)
+    /// Puts a value, beginning at `start` if that is given.
+    pub(crate) fn put_from<'k, 'g>(
+        &self,
+        start: Option<Start<'k, 'g>>,
+        key: &'k [u8],
+        value: &[u8],
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) {
+        let write = || Decision::Write(NewValue::new(Body::string(value)));
+        self.update_from(start, key, write, guard, context);
+    }
+
+    fn update_from<'k, 'g, 'd>(
+        &self,
+        start: Option<Start<'k, 'g>>,
+        key: &'k [u8],
+        decide: impl Fn() -> Decision<'d>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Option<Commit> {
+        Update {
+            tree: &self.tree,
+            draw: Draw::Clock(&self.clock),
+            key: Key::new(TreeId(0), key),
+            hook: &mut NoHook,
+            decide: |_: Option<ValueRef<'_>>| decide(),
+        }
+        .run(start, guard, context)
     }
 
     /// Gives back what no pin can reach any more.
@@ -124,20 +138,10 @@ impl World {
 
     /// Removes a key that is there; what remembers it is returned.
     pub(crate) fn remove(&self, context: &mut Context, key: &[u8]) -> Tombstone {
-        let version = context.pinned(|guard, context| {
-            let decide = |_: Option<ValueRef<'_>>| Decision::Remove;
-            let named = Key::new(TreeId(0), key);
-            let (tree, draw) = (&self.tree, Draw::Clock(&self.clock));
-            let commit = Update {
-                tree,
-                draw,
-                key: named,
-                hook: &mut NoHook,
-                decide,
-            }
-            .run(None, guard, context);
-            commit.expect("the key was there").version
+        let commit = context.pinned(|guard, context| {
+            self.update_from(None, key, || Decision::Remove, guard, context)
         });
+        let version = commit.expect("the key was there").version;
         Tombstone {
             tree: TreeId(0),
             key: key.into(),

@@ -1,15 +1,16 @@
 //! Models of operations that begin where a warming pass has found their key (MH1, MH2): beside a
 //! split, a new layer, a node and a layer that go, a slot and a node's memory that are used again.
 
-use pando_engine::{Body, BodyRef, Decision, Key, NewValue, NoHook, TreeId, ValueRef};
+use pando_engine::{Key, TreeId};
 
-use super::{LONG, OTHER, THIRD, beside, beside_within, emptying};
+use super::{
+    LONG, OTHER, THIRD, beside, beside_within, fold_beside_inserter, is_own, remove_beside_inserter,
+};
 use crate::batch::warm_one;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::node::Guard;
 use crate::recall::Spot;
-use crate::update::Update;
 use crate::world::World;
 
 fn named(key: &[u8]) -> Key<'_> {
@@ -35,14 +36,7 @@ impl World {
         let Some(Ok(block)) = read else {
             return self.has(context, key);
         };
-        let Some(value) = block.and_then(|block| block.value()) else {
-            return false;
-        };
-        let BodyRef::String(string) = value.body else {
-            panic!("a string was put");
-        };
-        assert_eq!(string.as_flat(), Some(key), "a whole value of this key");
-        true
+        is_own(block, key)
     }
 
     /// Puts the key as its own value where a warming pass has found it.
@@ -52,16 +46,7 @@ impl World {
             // SAFETY: under the same pin (MH1).
             let start = spot.and_then(|spot| unsafe { spot.reached(named(key), guard) });
             assert!(start.is_some(), "the spot is the key's");
-            let decide =
-                |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(key)));
-            Update {
-                tree: &self.tree,
-                draw: self.draw(),
-                key: named(key),
-                hook: &mut NoHook,
-                decide,
-            }
-            .run(start, guard, context);
+            self.put_from(start, key, key, guard, context);
         });
     }
 }
@@ -186,55 +171,26 @@ fn the_model_catches_a_put_into_the_wrong_half() {
     put_beside_split(Some(Fault::SplitWithoutMark));
 }
 
-/// A warmed key is put while its emptied node goes.
-fn put_beside_removal(fault: Option<Fault>) {
-    beside(
-        fault,
-        emptying,
-        World::purge,
-        |world, context| world.put_warmed(context, b"f"),
-        |world, context, _, ()| assert!(world.has(context, b"f"), "put where it is found"),
-    );
-}
-
 #[test]
 fn a_warmed_key_is_put_beside_a_node_that_goes() {
-    put_beside_removal(None);
+    remove_beside_inserter(World::put_warmed, None);
 }
 
 #[test]
 #[should_panic(expected = "put where it is found")]
 fn the_model_catches_a_put_into_a_node_that_has_gone() {
-    put_beside_removal(Some(Fault::RemoveWithoutMark));
-}
-
-/// A warmed key is put while its layer goes.
-fn put_beside_fold(fault: Option<Fault>) {
-    beside(
-        fault,
-        |world, context| {
-            world.put(context, LONG);
-            world.put(context, OTHER);
-            world.remove(context, OTHER)
-        },
-        World::purge,
-        |world, context| world.put_warmed(context, THIRD),
-        |world, context, _, ()| {
-            assert!(world.has(context, THIRD), "put where it is found");
-            assert!(world.has(context, LONG), "never removed");
-        },
-    );
+    remove_beside_inserter(World::put_warmed, Some(Fault::RemoveWithoutMark));
 }
 
 #[test]
 fn a_warmed_key_is_put_beside_a_layer_that_goes() {
-    put_beside_fold(None);
+    fold_beside_inserter(World::put_warmed, None);
 }
 
 #[test]
 #[should_panic(expected = "put where it is found")]
 fn the_model_catches_a_put_into_a_layer_that_has_gone() {
-    put_beside_fold(Some(Fault::LayerGoesWithoutMark));
+    fold_beside_inserter(World::put_warmed, Some(Fault::LayerGoesWithoutMark));
 }
 
 #[test]
@@ -258,7 +214,9 @@ const ELSEWHERE: [&[u8]; 2] = [b"abcdefghAB", b"abcdefghXY"];
 /// The layer of a warmed key goes, its node's memory with it, and comes back as the same kind of
 /// node of another layer, in which nothing tells that it is another one. The thread that reads is
 /// the one that begins, so that one preemption is enough.
-fn memory_that_is_used_again(read: fn(&World, &mut Context, &())) {
+fn memory_that_is_used_again(
+    read: impl Fn(&World, &mut Context, &()) + Copy + Send + Sync + 'static,
+) {
     beside_within(
         1,
         None,
