@@ -2,7 +2,9 @@
 //!
 //! The vectors are loaded beside writers that store words one at a time. What comes of it is a
 //! hint: the caller loads the words that it is told of again, as atomics, and looks at their tags.
-//! A word that carries the tag throughout is never missed: the hardware stores a word at once.
+//! A word that carries the tag throughout is never missed: the hardware stores and loads an aligned
+//! word at once, as part of a vector too. The language has no such load, so assembly does it; to
+//! the compiler that is what atomic loads of the words would be, not a data race.
 //!
 //! Deliberately absent: vectors that some processors of the architecture lack.
 
@@ -46,18 +48,25 @@ pub fn matches<const WORDS: usize>(words: &[AtomicU64; WORDS], tag: u16) -> Matc
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 #[inline]
 fn vectors(words: &[AtomicU64; 8], tag: u16) -> Matches {
+    use std::arch::asm;
     use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16,
-        _mm_set1_epi16,
+        __m128i, _mm_cmpeq_epi16, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
     };
-    #[expect(clippy::cast_ptr_alignment, reason = "loaded unaligned")]
-    let first = words.as_ptr().cast::<__m128i>();
+    let first = words.as_ptr().cast::<[u64; 2]>();
     // SAFETY: every processor of the architecture has these instructions, as those below.
     let tags = unsafe { _mm_set1_epi16(tag.cast_signed()) };
     let equal = |pair: usize| {
-        // SAFETY: a pair of the eight words. Others may store into them meanwhile, each word at
-        // once; the caller takes the result for a hint.
-        let words = unsafe { _mm_loadu_si128(first.wrapping_add(pair)) };
+        let pair = first.wrapping_add(pair);
+        let words: __m128i;
+        // SAFETY: a pair of the eight words, loaded as each of them could be on its own.
+        unsafe {
+            asm!(
+                "movdqu {words}, [{pair}]",
+                pair = in(reg) pair,
+                words = lateout(xmm_reg) words,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
         // SAFETY: as for `tags`.
         unsafe { _mm_cmpeq_epi16(words, tags) }
     };
