@@ -71,6 +71,19 @@ const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>
 /// the end of a common entry.
 const PREFETCH_BYTES: usize = 48;
 
+/// What the meta word says of lengths that it holds itself.
+#[inline]
+const fn packed_lengths(key_bytes: usize, body_bytes: usize) -> u32 {
+    (key_bytes as u32) << KEY_SHIFT | (body_bytes as u32) << BODY_SHIFT
+}
+
+/// Lengths of key and body, of an entry that is not [`IS_LONG`].
+#[inline]
+const fn short_lengths(meta: u32) -> (usize, usize) {
+    let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+    (key_bytes, (meta >> BODY_SHIFT) as usize)
+}
+
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -114,7 +127,7 @@ impl Shape {
         if key_bytes > KEY_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
             meta |= IS_LONG;
         } else {
-            meta |= (key_bytes as u32) << KEY_SHIFT | (body_bytes as u32) << BODY_SHIFT;
+            meta |= packed_lengths(key_bytes, body_bytes);
         }
         Self::locate(meta, key_bytes, body_bytes)
     }
@@ -223,8 +236,8 @@ impl<'g> EntryRef<'g> {
             let (key, body) = (self.read::<u32>(12), self.read::<u32>(16));
             return Shape::locate(meta, key as usize, body as usize);
         }
-        let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
-        Shape::locate(meta, key_bytes, (meta >> BODY_SHIFT) as usize)
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        Shape::locate(meta, key_bytes, body_bytes)
     }
 
     #[inline]
@@ -250,7 +263,7 @@ impl<'g> EntryRef<'g> {
         if meta & OPTIONS != 0 {
             return self.has_key_beyond_options(key);
         }
-        let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+        let (key_bytes, _) = short_lengths(meta);
         key_bytes == key.len() && are_equal(self.slice(HEADER_BYTES, key_bytes), key)
     }
 
@@ -266,8 +279,8 @@ impl<'g> EntryRef<'g> {
         if meta & (KIND_MASK | OPTIONS) != Kind::Bytes as u32 {
             return self.value_of_any_kind();
         }
-        let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
-        let bytes = self.slice(HEADER_BYTES + key_bytes, (meta >> BODY_SHIFT) as usize);
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        let bytes = self.slice(HEADER_BYTES + key_bytes, body_bytes);
         Some(ValueRef {
             version: self.version(),
             attributes: Attributes::default(),
@@ -308,8 +321,8 @@ impl<'g> EntryRef<'g> {
     pub(crate) fn bytes(self) -> usize {
         let meta = self.meta();
         if meta & (KIND_MASK | OPTIONS) == Kind::Bytes as u32 {
-            let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
-            return HEADER_BYTES + key_bytes + (meta >> BODY_SHIFT) as usize;
+            let (key_bytes, body_bytes) = short_lengths(meta);
+            return HEADER_BYTES + key_bytes + body_bytes;
         }
         self.shape().bytes()
     }
@@ -352,8 +365,7 @@ impl<'g> EntryRef<'g> {
         bytes: &[u8],
         mark: u8,
     ) -> Self {
-        let (key_bytes, body_bytes) = (key.len() as u32, bytes.len() as u32);
-        let meta = Kind::Bytes as u32 | key_bytes << KEY_SHIFT | body_bytes << BODY_SHIFT;
+        let meta = Kind::Bytes as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let entry = Writer(pool.allocate(body_offset + bytes.len()));
         entry.put(0, version.to_bits());
@@ -494,7 +506,7 @@ impl Writer {
     #[inline]
     fn put<T>(&self, offset: usize, value: T) {
         let field = self.0.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: `Shape` reserved the place; objects are aligned but the write does not need it.
+        // SAFETY: who builds the entry has reserved the place; the write needs no alignment.
         unsafe { field.write_unaligned(value) };
     }
 
@@ -516,7 +528,7 @@ impl Writer {
             return;
         }
         let to = self.0.as_ptr().wrapping_add(offset);
-        // SAFETY: `Shape` reserved the place in a block of our own.
+        // SAFETY: who builds the entry has reserved the place in a block of our own.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }
