@@ -20,15 +20,15 @@
 //! `get_many` shows the values in the order of the keys once a piece of [`BATCH_KEYS_MAX`] keys is
 //! done. Each value is one that its key had during the call.
 
+use pando_block::BlockRef;
 use pando_engine::{Key, ValueRef};
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
-use crate::block::BlockRef;
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, current_root, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
-use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
+use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::permutation::Permutation;
 use crate::recall::{Spot, Spots};
 use crate::slice::{CODE_SUFFIX, Cursor};
@@ -121,7 +121,7 @@ impl<'k, 'g> Descent<'k, 'g> {
             }
             State::Value(block) => {
                 let suffixed = self.cursor.rank() == CODE_SUFFIX;
-                let same = !suffixed || block.suffix() == self.cursor.suffix();
+                let same = !suffixed || block.key_part() == self.cursor.suffix();
                 Ok(State::Done(same.then_some(block)))
             }
             done @ (State::Done(_) | State::Warm(_)) => Ok(done),
@@ -208,7 +208,7 @@ impl<'k, 'g> Descent<'k, 'g> {
                 Some(Found::Absent) if WARM => return Ok(State::Warm(place)),
                 Some(Found::Absent) => return Ok(State::Done(None)),
                 Some(Found::Value(block)) => {
-                    block.prefetch();
+                    block.prefetch(BLOCK_SPAN_BYTES);
                     return Ok(if WARM {
                         State::Warm(place)
                     } else {

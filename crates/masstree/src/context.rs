@@ -3,11 +3,11 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use pando_block::{BlockRef, Keep};
 use pando_memory::pool::Pool;
 use pando_sync::Padded;
 use pando_sync::epoch::Participant;
 
-use crate::block::{BlockRef, Keep};
 use crate::canary::Fault;
 use crate::counters::Counters;
 use crate::node::{Border, Either, Guard, INTERIOR_BYTES, NodeRef, WIDTH, reclaim_node};
@@ -68,8 +68,8 @@ impl Context {
     }
 
     fn retire_bytes(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep, bytes: usize) {
-        let pointer = NonNull::new(block.as_link()).expect("a block has an address");
-        let reclaim = BlockRef::reclaim(keep);
+        let pointer = block.address();
+        let reclaim = keep.reclaimer();
         if tree.canary.is(Fault::FreeEarly) {
             // SAFETY: none: this is the planted fault.
             unsafe { reclaim(pointer, &mut self.pool) };

@@ -16,10 +16,12 @@
     reason = "a link is what its code says (M2)"
 )]
 
+use std::ptr::NonNull;
+
+use pando_block::BlockRef;
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
-use crate::block::BlockRef;
 use crate::counters::Counters;
 use crate::node::{BorderRef, Either, Guard, InteriorRef, Node, NodeRef};
 use crate::permutation::Permutation;
@@ -268,13 +270,14 @@ impl<'g> BorderRef<'g> {
     #[inline]
     pub(crate) unsafe fn found(code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
         if code == CODE_LAYER {
-            let root = std::ptr::NonNull::new(link.cast::<Node>());
+            let root = NonNull::new(link.cast::<Node>());
             // SAFETY: the link of a LAYER entry leads to a node of the layer (M1).
             let root = unsafe { NodeRef::from_raw(root.expect("a layer has a root"), guard) };
             return Found::Layer(root);
         }
         debug_assert!(code <= CODE_SUFFIX, "a listed slot was filled");
+        let block = NonNull::new(link).expect("a listed entry has a link");
         // SAFETY: any other listed entry holds a value's block (M1).
-        Found::Value(unsafe { BlockRef::from_link(link, guard) })
+        Found::Value(unsafe { BlockRef::from_address(block, guard) })
     }
 }

@@ -1,6 +1,7 @@
 //! Finding a key's value (§4.6.4, figure 7). Takes no lock and writes nothing that is shared.
 
-use crate::block::BlockRef;
+use pando_block::BlockRef;
+
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, look};
 use crate::node::{Guard, NodeRef};
@@ -35,7 +36,7 @@ fn get_below<'g>(
         match found {
             Found::Absent => return Ok(None),
             Found::Value(block) => {
-                let same = cursor.rank() != CODE_SUFFIX || block.suffix() == cursor.suffix();
+                let same = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
                 return Ok(same.then_some(block));
             }
             Found::Layer(next_root) => {

@@ -18,17 +18,16 @@
 //! - **ML2** Only the owner of a layer's root border node replaces or removes it, and while it is
 //!   owned and not deleted the entry above stays. So a search for the entry must succeed.
 
+use pando_block::{BlockRef, KeyPart};
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
-use crate::block::BlockRef;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Guard, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
 use crate::permutation::Permutation;
 use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES, slice_of};
-use crate::suffix::Suffix;
 use crate::tree::Tree;
 use crate::update::{Locked, NewEntry, lock_border};
 
@@ -56,7 +55,7 @@ pub(crate) fn deepen<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let old_suffix = other.suffix();
+    let old_suffix = other.key_part();
     let common = old_suffix
         .iter()
         .zip(new_suffix)
@@ -70,19 +69,19 @@ pub(crate) fn deepen<'g>(
         Cursor::at(old_suffix, offset),
         Cursor::at(new_suffix, offset),
     );
-    let moved = Suffix::store(&mut context.pool, old.suffix());
+    let moved = KeyPart::store(&mut context.pool, old.suffix());
     let moved = other.rebuild(&mut context.pool, moved);
     let block = build(new.suffix(), context);
     let mut entries = [
         NewEntry {
             slice: old.slice(),
             code: old.rank(),
-            link: moved.as_link(),
+            link: moved.as_ptr(),
         },
         NewEntry {
             slice: new.slice(),
             code: new.rank(),
-            link: block.as_link(),
+            link: block.as_ptr(),
         },
     ];
     entries.sort_by_key(|entry| (entry.slice, entry.code));

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | 3 get, put, remove, getrange | `get`, `update`, `scan`; what a command calls: `session` |
 //! | 4.1 overview: layers, the three invariants, balance | `layer`, `slice` |
-//! | 4.2 layout: nodes, slices, suffixes, prefetching | `node`, `slice`, `suffix`, `pando_sync::prefetch` |
+//! | 4.2 layout: nodes, slices, suffixes, prefetching | `node`, `slice`; `pando_block`, `pando_sync::prefetch` |
 //! | 4.3 nonconcurrent modification | `split` (sequential inserts), `remove`, the list of `node` |
 //! | 4.4 concurrency: no lost keys | `find` (why), `models`, `schedules`, `tests::stress` (that) |
 //! | 4.5 writer–writer coordination, figures 3 and 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
@@ -17,7 +17,7 @@
 //! | 4.6.3 new layers | `layer` |
 //! | 4.6.4 splits, figures 5, 6, 7; stale roots | `split`, `find`, `get`, `layer` |
 //! | 4.6.5 removes; cleaning up layers | `remove`, `task` |
-//! | 4.7 values | `block`; columns: `pando_engine` |
+//! | 4.7 values | `pando_block`; columns: `pando_engine` |
 //! | 4.8 search within nodes, parallel lookup | `node`; `batch`, `recall` |
 //! | 5 recovery | `pack` |
 //! | 6.2 memory on superpages | `pando_memory::pool` |
@@ -38,7 +38,6 @@
 //! too).
 
 mod batch;
-mod block;
 mod boundaries;
 mod canary;
 mod context;
@@ -59,7 +58,6 @@ mod scan;
 mod session;
 mod slice;
 mod split;
-mod suffix;
 mod task;
 mod tree;
 mod update;

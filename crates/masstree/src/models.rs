@@ -6,10 +6,10 @@ mod recall;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pando_block::BlockRef;
 use pando_engine::BodyRef;
 use pando_sync::shim::Spin;
 
-use crate::block::BlockRef;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, look};
@@ -42,7 +42,7 @@ impl World {
                 let found = look(root, Cursor::new(key), guard, &context.counters);
                 return match found.map(|(_, found)| found) {
                     Ok(Found::Absent) => Peeked::Nothing,
-                    Ok(Found::Value(block)) => Peeked::Value(block.as_link() as usize),
+                    Ok(Found::Value(block)) => Peeked::Value(block.as_ptr() as usize),
                     Ok(Found::Layer(_)) => Peeked::Layer,
                     Err(LayerGone) => {
                         spin.wait();

@@ -21,11 +21,12 @@
 //!
 //! Departures from the paper: slices and links are interleaved, which makes the width variable and
 //! costs no more lines since the whole node is prefetched; suffixes live in the value's block (see
-//! `suffix`), which frees the header word for the node's explicit lower bound, so that slot 0 may
-//! be reused for any slice, and a lateral move reads the neighbour's first line only. The paper's
-//! `nremoved` says that some slot was used before; here each slot's code says so (M7), so that an
-//! insert into a node that has seen removals marks it only when it takes such a slot. A link never
-//! holds bits of the caller's own: every value has a block, which carries its version (§4.7).
+//! `pando_block::KeyPart`), which frees the header word for the node's explicit lower bound, so
+//! that slot 0 may be reused for any slice, and a lateral move reads the neighbour's first line
+//! only. The paper's `nremoved` says that some slot was used before; here each slot's code says so
+//! (M7), so that an insert into a node that has seen removals marks it only when it takes such a
+//! slot. A link never holds bits of the caller's own: every value has a block, which carries its
+//! version (§4.7).
 //!
 //! Invariants:
 //! - **M1** Whatever is reachable from a tree's root, or was since the pin began, lives until the
@@ -57,6 +58,10 @@ use pando_sync::prefetch::{prefetch_line, prefetch_lines, prefetch_span};
 pub(crate) const WIDTH: usize = if MODEL { 3 } else { SLOTS_MAX };
 /// Entries of the root of a young layer.
 pub(crate) const WIDTH_YOUNG: usize = if MODEL { 2 } else { 4 };
+
+/// Bytes of a value block that are asked for ahead of its use, what most have at least: a header of
+/// 12, a short suffix, a short value.
+pub(crate) const BLOCK_SPAN_BYTES: usize = 24;
 
 /// Stands in an interior node's places without a key, so that a descent need not know how many
 /// there are; a slice of this value looks at the count.
@@ -386,10 +391,7 @@ impl<'g> BorderRef<'g> {
     pub(crate) fn prefetch_links(self) {
         let permutation = self.permutation();
         for position in 0..permutation.count().min(WIDTH_YOUNG) {
-            prefetch_span(
-                self.link(permutation.slot(position)),
-                crate::block::SPAN_BYTES,
-            );
+            prefetch_span(self.link(permutation.slot(position)), BLOCK_SPAN_BYTES);
         }
     }
 

@@ -19,10 +19,10 @@
 use std::mem;
 use std::vec;
 
+use pando_block::{BlockRef, KeyPart};
 use pando_engine::{Decision, Key, NoHook, Restored, ValueRef};
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
-use crate::block::BlockRef;
 use crate::context::Context;
 use crate::find::{Found, look};
 use crate::layer::young_layer;
@@ -30,7 +30,6 @@ use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH, WIDTH_YOUNG, ne
 use crate::permutation::Permutation;
 use crate::slice::{CODE_LAYER, CODE_NEVER, CODE_SUFFIX, Cursor, SLICE_BYTES, slice_of};
 use crate::split::extend;
-use crate::suffix::Suffix;
 use crate::tree::Tree;
 use crate::update::{Draw, Locked, NewEntry, Update};
 
@@ -318,13 +317,13 @@ impl<'g> Packer<'_, '_, 'g> {
         let restored = self.run.next().expect("keys were counted");
         let cursor = Cursor::at(restored.key, offset);
         let pool = &mut self.context.pool;
-        let suffix = Suffix::store(pool, cursor.suffix());
+        let suffix = KeyPart::store(pool, cursor.suffix());
         let (version, value) = (restored.version, Some(restored.value));
         let block = BlockRef::build(pool, self.guard, version, suffix, value);
         NewEntry {
             slice: cursor.slice(),
             code: cursor.rank(),
-            link: block.as_link(),
+            link: block.as_ptr(),
         }
     }
 

@@ -21,10 +21,10 @@
 
 use std::ptr::NonNull;
 
+use pando_block::BlockRef;
 use pando_engine::{Key, TreeId};
 use pando_sync::version_lock::NodeVersion;
 
-use crate::block::BlockRef;
 use crate::canary::{Canary, Fault};
 use crate::find::{Found, Reached};
 use crate::node::{Border, BorderRef, Guard};
@@ -158,7 +158,7 @@ impl Spot {
         let read = border.read_slot(slot, self.version, guard);
         match read.ok_or(Stale)?.1 {
             Found::Value(block) => {
-                let same = self.rank != CODE_SUFFIX || block.suffix() == cursor.suffix();
+                let same = self.rank != CODE_SUFFIX || block.key_part() == cursor.suffix();
                 Ok(same.then_some(block))
             }
             // The key has moved into a layer.

@@ -2,9 +2,10 @@
 //!
 //! Under the border node's lock the block is copied bit by bit and the entry's link changed by one
 //! store, as by an update (§4.6.1) that changes nothing: readers see the one block or the other,
-//! which are equal (MB1). A mark that a reader sets in the old one meanwhile is lost.
+//! which are equal (VB1). A mark that a reader sets in the old one meanwhile is lost.
 
-use crate::block::Keep;
+use pando_block::Keep;
+
 use crate::context::Context;
 use crate::find::{Found, LayerGone, look};
 use crate::node::Guard;
@@ -51,13 +52,9 @@ fn descend(
                 let Some(next) = block.duplicate(&mut context.pool) else {
                     return Ok(false);
                 };
-                locked.set_link(slot, next.as_link());
+                locked.set_link(slot, next.as_ptr());
                 drop(locked);
-                let keep = Keep {
-                    body: true,
-                    suffix: true,
-                };
-                context.retire_block(tree, block, keep);
+                context.retire_block(tree, block, Keep::ALL);
                 return Ok(true);
             }
         }

@@ -76,7 +76,7 @@ fn random_position(tree: &Tree, random: u64, guard: Guard<'_>) -> Vec<u8> {
                 match found {
                     Found::Layer(root) if code == CODE_LAYER => node = root,
                     Found::Value(block) => {
-                        key.extend_from_slice(block.suffix());
+                        key.extend_from_slice(block.key_part());
                         return key;
                     }
                     _ => return key,

@@ -138,7 +138,7 @@ impl<'a, 'g> Scan<'a, 'g> {
                     cursor = cursor.deeper();
                 }
                 Found::Value(block) => {
-                    let (entry, bound) = (block.suffix(), cursor.suffix());
+                    let (entry, bound) = (block.key_part(), cursor.suffix());
                     let admitted = match self.direction {
                         _ if entry == bound => inclusive,
                         Direction::Forward => entry > bound,

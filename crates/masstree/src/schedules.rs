@@ -10,12 +10,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_block::BlockRef;
 use pando_engine::{BodyRef, Direction, ValueRef};
 use shuttle::rand::RngCore;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 
-use crate::block::BlockRef;
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::get::get;
@@ -290,8 +290,8 @@ fn layers_in_layers_lose_nothing() {
 }
 
 /// The fault shows within this many schedules. Which check sees it first depends on the schedule:
-/// an entry written over is another key's value, a scan out of order, a lost key or a tombstone that
-/// nobody can take out.
+/// an entry written over is another key's value, a scan out of order, a lost key or a tombstone
+/// that nobody can take out.
 fn caught(keys: Keys, fault: Fault) {
     run(
         PctScheduler::new_from_seed(SEED, PRIORITY_CHANGES, 20_000),

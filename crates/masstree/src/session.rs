@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
+use pando_block::BlockRef;
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
@@ -12,7 +13,6 @@ use pando_engine::{
 use pando_memory::pool::Need;
 
 use crate::batch;
-use crate::block::BlockRef;
 use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;

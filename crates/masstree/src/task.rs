@@ -30,19 +30,18 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use pando_block::{BlockRef, Keep, KeyPart};
 use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
 use pando_sync::epoch::{ReclaimEpoch, shrink_queue};
 use pando_sync::shim::{Mutex, MutexGuard, Spin};
 
-use crate::block::{BlockRef, Keep};
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::remove::{remove_border, remove_entry};
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
-use crate::suffix::Suffix;
 use crate::tree::Tree;
 use crate::update::{Locked, lock_border};
 
@@ -224,10 +223,9 @@ fn free_node(node: &Unreachable, queue: &mut Vec<Unreachable>, context: &mut Con
                         queue.push(Unreachable(root.as_ptr()));
                     }
                     Found::Value(block) => {
-                        let pointer = std::ptr::NonNull::new(block.as_link());
-                        let reclaim = BlockRef::reclaim(Keep::NOTHING);
-                        // SAFETY: as above; a listed block was not retired (MB2).
-                        unsafe { reclaim(pointer.expect("a block"), &mut context.pool) };
+                        let reclaim = Keep::NOTHING.reclaimer();
+                        // SAFETY: as above; a listed block was not retired (VB2).
+                        unsafe { reclaim(block.address(), &mut context.pool) };
                     }
                     Found::Absent => unreachable!("a listed slot holds something"),
                 }
@@ -279,7 +277,7 @@ fn purge_entry(
         let found = locked.owned_slot(permutation.slot(position), guard).1;
         // Else it became a layer before it was locked: look again.
         let Found::Value(block) = found else { continue };
-        let same_key = cursor.rank() != CODE_SUFFIX || block.suffix() == cursor.suffix();
+        let same_key = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
         if !same_key || !block.is_tombstone() || block.version() != tombstone.version {
             return Ok(None);
         }
@@ -450,7 +448,7 @@ fn tidy_chain(
             let mut suffix = key[above_offset + SLICE_BYTES..offset].to_vec();
             let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
             suffix.extend_from_slice(&slice.to_be_bytes()[..slice_bytes]);
-            suffix.extend_from_slice(block.suffix());
+            suffix.extend_from_slice(block.key_part());
             fold(tree, *above, slot, block, &suffix, context);
             drop(above);
             context.counters.entries.add(-(chain.len() as i64));
@@ -460,7 +458,7 @@ fn tidy_chain(
                 block,
                 Keep {
                     body: true,
-                    suffix: false,
+                    key: false,
                 },
             );
         }
@@ -489,7 +487,7 @@ fn fold(
     suffix: &[u8],
     context: &mut Context,
 ) {
-    let suffix = Suffix::store(&mut context.pool, suffix);
+    let suffix = KeyPart::store(&mut context.pool, suffix);
     let moved = block.rebuild(&mut context.pool, suffix);
     // Unlike a new layer, a fold bumps vinsert: a reader that saw the suffix from before the layer
     // existed must not take the layer's link for its value.
@@ -497,6 +495,6 @@ fn fold(
         above.version.mark_inserting();
     }
     above.set_code(slot, CODE_UNSTABLE);
-    above.set_link(slot, moved.as_link());
+    above.set_link(slot, moved.as_ptr());
     above.set_code(slot, CODE_SUFFIX);
 }

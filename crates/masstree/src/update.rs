@@ -16,19 +16,18 @@
 use std::mem;
 use std::ops::Deref;
 
+use pando_block::{BlockRef, Keep, KeyPart};
 use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
 
-use crate::block::{BlockRef, Keep};
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, Reached, look};
 use crate::layer::{Above, deepen, grow, refresh_link};
-use crate::node::{BorderRef, Guard, WIDTH};
+use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, WIDTH};
 use crate::permutation::Permutation;
 use crate::recall::Start;
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor, rank_of_code};
 use crate::split::split;
-use crate::suffix::Suffix;
 use crate::tree::Tree;
 
 /// A border node whose lock is released when this goes, unless it was handed over.
@@ -201,7 +200,7 @@ where
             if !matches!(found, Found::Layer(_)) {
                 if let Found::Value(block) = found {
                     // Whoever waits for it does not hold the lock yet.
-                    block.prefetch();
+                    block.prefetch(BLOCK_SPAN_BYTES);
                 }
                 let locked = lock_border(&reached, slice)?;
                 match self.change(locked, cursor, guard, context) {
@@ -261,14 +260,14 @@ where
             Decision::Write(new) => Some(new),
         };
         let version = self.draw.after(Some(block.version()))?;
-        let suffix = Suffix::hand_over(block.suffix());
+        let suffix = block.hand_over_key_part();
         let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         self.hook.committed(self.key, old, next.value(), version);
-        locked.set_link(slot, next.as_link());
+        locked.set_link(slot, next.as_ptr());
         drop(locked);
         let keep = Keep {
             body: false,
-            suffix: suffix.is_external(),
+            key: suffix.is_external(),
         };
         let removed = next.is_tombstone();
         let keys = i64::from(!removed) - i64::from(old.is_some());
@@ -307,13 +306,13 @@ where
         context: &mut Context,
     ) -> Option<Commit> {
         let (version, new) = self.decide_absent()?;
-        let suffix = Suffix::store(&mut context.pool, cursor.suffix());
+        let suffix = KeyPart::store(&mut context.pool, cursor.suffix());
         let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         let commit = self.announce(block, context);
         let entry = NewEntry {
             slice: cursor.slice(),
             code: cursor.rank(),
-            link: block.as_link(),
+            link: block.as_ptr(),
         };
         context.counters.entries.add(1);
         let in_run = self.draw.comes_in_runs() && context.last_filled == locked.as_ptr().addr();
@@ -363,7 +362,7 @@ where
         let (version, new) = self.decide_absent()?;
         let (tree, mut commit) = (self.tree, None);
         let build = |suffix: &[u8], context: &mut Context| {
-            let suffix = Suffix::store(&mut context.pool, suffix);
+            let suffix = KeyPart::store(&mut context.pool, suffix);
             let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
             commit = Some(self.announce(block, context));
             block
@@ -384,7 +383,7 @@ where
             other,
             Keep {
                 body: true,
-                suffix: false,
+                key: false,
             },
         );
         commit
@@ -408,7 +407,9 @@ fn still_at<'g>(
         return None;
     }
     match border.owned_slot(slot, guard).1 {
-        Found::Value(block) if cursor.rank() < CODE_SUFFIX || block.suffix() == cursor.suffix() => {
+        Found::Value(block)
+            if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
+        {
             Some((slot, block))
         }
         _ => None,
@@ -424,7 +425,9 @@ pub(crate) fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<
     let slot = permutation.slot(position);
     match border.owned_slot(slot, guard).1 {
         Found::Layer(_) => Place::Deeper,
-        Found::Value(block) if cursor.rank() < CODE_SUFFIX || block.suffix() == cursor.suffix() => {
+        Found::Value(block)
+            if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
+        {
             Place::Own(slot, block)
         }
         Found::Value(block) => Place::Other(slot, block),

@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     IgnoreMoved = 1,
     /// A reader does not look at *hasmoved* (HB3).
     ReadWithoutCheck = 2,
-    /// A replaced entry is reclaimed at once (HE1).
+    /// A replaced entry is reclaimed at once (VB1).
     FreeEarly = 3,
     /// A walk steps by plain addition instead of from the highest bit of the mask down (HW1).
     PlainCursor = 4,

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use pando_block::{BlockRef, Keep};
 use pando_memory::pool::Pool;
 use pando_sync::Padded;
 use pando_sync::epoch::{Guard, Participant};
@@ -10,7 +11,6 @@ use pando_sync::epoch::{Guard, Participant};
 use crate::bucket::{Line, reclaim_line};
 use crate::canary::Fault;
 use crate::counters::Counters;
-use crate::entry::{EntryRef, reclaim_entry, reclaim_moved};
 use crate::tree::Tree;
 
 /// One session's side of the engine.
@@ -46,32 +46,39 @@ impl Context {
         operate(guard, &mut *pinned.0)
     }
 
-    /// Retires an entry that the caller has just replaced or taken out of `tree`.
-    pub(crate) fn retire_entry(&mut self, tree: &Tree, entry: EntryRef<'_>) {
+    /// Retires an entry that the caller has just taken out of `tree`.
+    pub(crate) fn retire_entry(&mut self, tree: &Tree, entry: BlockRef<'_>) {
         self.retire_bytes(tree, entry, entry.bytes());
     }
 
-    /// Retires the entry of a key that the caller has just removed: nothing of its body lives on.
-    pub(crate) fn retire_removed(&mut self, tree: &Tree, entry: EntryRef<'_>) {
-        self.retire_bytes(tree, entry, entry.bytes() + entry.object_bytes());
+    /// Retires an entry that the caller has just replaced by `next`. What the body of a large value
+    /// does not share with its successor's is counted too.
+    #[inline]
+    pub(crate) fn retire_replaced(
+        &mut self,
+        tree: &Tree,
+        (entry, next): (BlockRef<'_>, BlockRef<'_>),
+    ) {
+        self.retire_bytes(tree, entry, entry.bytes() + entry.bytes_beyond(next));
     }
 
-    fn retire_bytes(&mut self, tree: &Tree, entry: EntryRef<'_>, bytes: usize) {
+    fn retire_bytes(&mut self, tree: &Tree, entry: BlockRef<'_>, bytes: usize) {
+        let (pointer, reclaim) = (entry.address(), Keep::NOTHING.reclaimer());
         if tree.canary.is(Fault::FreeEarly) {
             // SAFETY: none: this is the planted fault.
-            unsafe { reclaim_entry(entry.address(), &mut self.pool) };
+            unsafe { reclaim(pointer, &mut self.pool) };
             return;
         }
-        let pointer = entry.address();
         // SAFETY: the caller has removed the only way to the entry (HB3) and holds a pin.
-        unsafe { self.participant.retire(pointer, bytes, reclaim_entry) };
+        unsafe { self.participant.retire(pointer, bytes, reclaim) };
     }
 
     /// Retires an entry whose key and body the caller has just moved to another place.
-    pub(crate) fn retire_moved(&mut self, entry: EntryRef<'_>) {
+    pub(crate) fn retire_moved(&mut self, entry: BlockRef<'_>) {
         let (pointer, bytes) = (entry.address(), entry.bytes());
-        // SAFETY: as in `retire_bytes`; the body's owner is the entry in its place (HE2).
-        unsafe { self.participant.retire(pointer, bytes, reclaim_moved) };
+        let reclaim = Keep::ALL.reclaimer();
+        // SAFETY: as in `retire_bytes`; the body's owner is the entry in its place (VB2).
+        unsafe { self.participant.retire(pointer, bytes, reclaim) };
     }
 
     /// Retires a line that the caller has just unlinked.

@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
+use pando_block::BlockRef;
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::{Arena, Pages, Pool};
@@ -21,7 +22,6 @@ use pando_sync::epoch::{self, Collector, Guard, ReclaimEpoch};
 use crate::bucket::Tag;
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::entry::EntryRef;
 use crate::find;
 use crate::limits::RETIRED_BYTES_MAX;
 use crate::locking::{Locking, Stripes};
@@ -173,7 +173,7 @@ impl Mercury {
         key: &[u8],
         guard: Guard<'g>,
         context: &Context,
-    ) -> Option<EntryRef<'g>> {
+    ) -> Option<BlockRef<'g>> {
         if self.locking == Locking::Optimistic {
             return find::find(tree, hash, key, guard, &context.counters);
         }
@@ -188,7 +188,7 @@ impl Mercury {
         key: &[u8],
         guard: Guard<'g>,
         context: &Context,
-    ) -> Option<EntryRef<'g>> {
+    ) -> Option<BlockRef<'g>> {
         if self.locking == Locking::Bucket {
             let (_, bucket) = find::lock_bucket(tree, hash, guard, &context.counters);
             return bucket.find(Tag::of_hash(hash), key).map(|(_, entry)| entry);

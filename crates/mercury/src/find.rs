@@ -1,7 +1,7 @@
 //! From a key to its entry, without a lock (§3, reads), and to the bucket where a writer begins.
 //!
 //! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
-//! reclaimed by epochs, so that a reader needs no lock to read one whole (HE1), and the marks of
+//! reclaimed by epochs, so that a reader needs no lock to read one whole (VB1), and the marks of
 //! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory. What the
 //! paper holds against readers without locks (§2.2) does not come with them here: a writer clones
 //! no part of a chain, it stores one slot, and a reader validates nothing but the mark. Readers
@@ -9,12 +9,12 @@
 
 use std::hint::select_unpredictable;
 
+use pando_block::BlockRef;
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Found, Line, Owned, Tag};
 use crate::canary::Fault;
 use crate::counters::Counters;
-use crate::entry::EntryRef;
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -58,7 +58,7 @@ pub(crate) fn find<'g>(
     key: &[u8],
     guard: Guard<'g>,
     counters: &Counters,
-) -> Option<EntryRef<'g>> {
+) -> Option<BlockRef<'g>> {
     let tag = Tag::of_hash(hash);
     let checked = !tree.canary.is(Fault::ReadWithoutCheck);
     let (mut table, mut bucket) = locate(tree, hash, guard);

@@ -7,9 +7,9 @@
 //!
 //! | section of the paper | here |
 //! |---|---|
-//! | 2.1 layout: chained hashing, chains near 1; pairs apart from the table | `bucket`, `entry` |
+//! | 2.1 layout: chained hashing, chains near 1; pairs apart from the table | `bucket`, `pando_block` |
 //! | 2.2 concurrency: a lock per bucket, none for the table | `bucket`, `update` |
-//! | 3, figure 2: lock, *hasmoved* and pointer in one place; the pair in one block | `bucket`, `entry` |
+//! | 3, figure 2: lock, *hasmoved* and pointer in one place; the pair in one block | `bucket`, `pando_block` |
 //! | 3 which of two tables: the counter of moved buckets, then *hasmoved* | `find`, `walk` |
 //! | 3 expansion: initialisation, re-hashing bucket by bucket, termination | `resize`, `table`, `task` |
 //! | 3 thread-locks at the two changes of state | not needed, see HR1 to HR4 in `resize` |
@@ -23,7 +23,7 @@
 //! Departures, each with its reason in the module:
 //! - a bucket holds seven pointers instead of one, so that chains stay near one line at five times
 //!   the entries per bucket, and entries need no link of their own (`bucket`);
-//! - reads take no lock (`find`), and values are copied on change (`entry`);
+//! - reads take no lock (`find`), and values are copied on change (`pando_block`);
 //! - tables shrink as they grow (`resize`);
 //! - there is no expander thread: those who insert move buckets, and `maintain` does (`resize`);
 //! - a removed key keeps an entry for a while, its version (`task`).
@@ -45,7 +45,6 @@ mod canary;
 mod context;
 mod counters;
 mod engine;
-mod entry;
 mod find;
 pub mod limits;
 mod locking;

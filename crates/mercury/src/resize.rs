@@ -167,7 +167,7 @@ pub(crate) fn move_bucket<'g>(
     bucket.each(|_, tagged| {
         // SAFETY: the bucket is locked and has not moved, so the slot names a live entry (HB1).
         let entry = unsafe { tagged.entry(guard) };
-        let hash = engine.hash(entry.key());
+        let hash = engine.hash(entry.key_part());
         debug_assert!(tagged.has(Tag::of_hash(hash)), "a slot's tag is its key's");
         // Old before new is the only order in which two buckets are locked.
         let target = next.bucket(hash as usize & next.mask()).lock(guard);

@@ -43,7 +43,7 @@ pub(crate) fn sample<'g>(
         entries.retain(|entry| !entry.is_tombstone());
         if !entries.is_empty() {
             let entry = entries[pick(entries.len())];
-            return entry.value().map(|value| (entry.key(), value));
+            return entry.value().map(|value| (entry.key_part(), value));
         }
     }
     None

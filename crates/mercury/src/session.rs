@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use pando_block::BlockRef;
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
     CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
@@ -13,7 +14,6 @@ use pando_sync::epoch::Guard;
 use crate::batch;
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::entry::EntryRef;
 use crate::resize;
 use crate::sample::sample;
 use crate::task::{Tombstone, purge};
@@ -61,7 +61,7 @@ impl MercurySession {
 
     /// The key's entry, shown to `read` under a pin.
     #[inline]
-    fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
+    fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<BlockRef<'_>>) -> R) -> R {
         check(key);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
@@ -153,7 +153,7 @@ impl Point for MercurySession {
 
     #[inline]
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
-        self.look(key, |entry| read(entry.and_then(EntryRef::value)))
+        self.look(key, |entry| read(entry.and_then(BlockRef::value)))
     }
 
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
@@ -164,7 +164,7 @@ impl Point for MercurySession {
                 let bytes = keys[index].bytes;
                 let entry =
                     found.and_then(|(tree, hash)| engine.find(tree, hash, bytes, guard, context));
-                read(index, entry.and_then(EntryRef::value));
+                read(index, entry.and_then(BlockRef::value));
             });
         });
     }
@@ -311,7 +311,7 @@ impl Point for MercurySession {
     ) -> bool {
         self.sweep(tree, hand, steps, |key, value| {
             // SAFETY: a sweep shows values of this engine, under its pin.
-            if unsafe { EntryRef::is_value_emptying(&value) } {
+            if unsafe { BlockRef::is_value_emptying(&value) } {
                 visit(key, value);
             }
         })

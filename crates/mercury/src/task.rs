@@ -25,6 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pando_block::Keep;
 use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
 use pando_sync::epoch::{Guard, ReclaimEpoch, shrink_queue};
@@ -32,7 +33,6 @@ use pando_sync::epoch::{Guard, ReclaimEpoch, shrink_queue};
 use crate::bucket::reclaim_line;
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::entry::reclaim_entry;
 use crate::find::lock_bucket;
 use crate::limits::RELEASE_BYTES;
 use crate::resize;
@@ -294,7 +294,7 @@ fn free_bucket(table: &Table, index: usize, context: &mut Context) {
     }
     bucket.each(|_, tagged| {
         // SAFETY: as above; the bucket has not moved, so it owns its entries.
-        unsafe { reclaim_entry(tagged.address(), &mut context.pool) };
+        unsafe { Keep::NOTHING.reclaimer()(tagged.address(), &mut context.pool) };
     });
     let mut lines = Vec::new();
     bucket.leave(|line| lines.push(line));

@@ -4,8 +4,9 @@
 //! published in one store of a slot. Versions (V1, V2 of the engine crate) are drawn under the
 //! lock. A removed key leaves a tombstone entry that remembers its version; `task` takes it out
 //! when the horizon has passed it. The paper's writers change a pair in place; with readers that
-//! take no lock a change is another entry (HE1), and the old one is retired.
+//! take no lock a change is another entry (VB1), and the old one is retired.
 
+use pando_block::{BlockRef, KeyPart};
 use pando_engine::{
     CommitHook, Decision, EpochClock, Key, NewValue, NoHook, ValueRef, ValueVersion,
 };
@@ -13,7 +14,6 @@ use pando_sync::epoch::Guard;
 
 use crate::bucket::{Owned, Place, Tag, Tagged};
 use crate::context::Context;
-use crate::entry::EntryRef;
 use crate::find::lock_bucket;
 use crate::tree::Tree;
 
@@ -89,7 +89,7 @@ pub(crate) fn restore(
 }
 
 /// Moves a key's entry out of memory that is being emptied, if there is room elsewhere; whether it
-/// did. Readers see the one entry or the other, which are equal (HE1).
+/// did. Readers see the one entry or the other, which are equal (VB1).
 pub(crate) fn relocate(
     tree: &Tree,
     (key, hash): (Key<'_>, u64),
@@ -125,7 +125,7 @@ pub(crate) struct Change<'k, 'd> {
 fn commit<'g, H: CommitHook>(
     tree: &Tree,
     (bucket, tag): (Owned<'g>, Tag),
-    found: Option<(Place<'g>, EntryRef<'g>)>,
+    found: Option<(Place<'g>, BlockRef<'g>)>,
     change: Change<'_, '_>,
     hook: &mut H,
     guard: Guard<'g>,
@@ -133,7 +133,13 @@ fn commit<'g, H: CommitHook>(
 ) -> Commit {
     let Change { key, version, new } = change;
     let old = found.and_then(|(_, entry)| entry.value());
-    let entry = EntryRef::build(&mut context.pool, guard, version, key.bytes, new);
+    let entry = BlockRef::build(
+        &mut context.pool,
+        guard,
+        version,
+        KeyPart::inline(key.bytes),
+        new,
+    );
     let new = entry.value();
     hook.committed(key, old, new, version);
     let tagged = Tagged::new(tag, entry);
@@ -155,10 +161,8 @@ fn commit<'g, H: CommitHook>(
     if overflowed {
         context.counters.overflow_lines.add(1);
     }
-    match found {
-        Some((_, replaced)) if is => context.retire_entry(tree, replaced),
-        Some((_, removed)) => context.retire_removed(tree, removed),
-        None => {}
+    if let Some((_, replaced)) = found {
+        context.retire_replaced(tree, (replaced, entry));
     }
     Commit {
         version,

@@ -19,11 +19,11 @@
 //! Deliberately absent: order, and a memory of what was shown. A key can be shown twice when the
 //! table's size has changed.
 
+use pando_block::BlockRef;
 use pando_engine::ValueRef;
 use pando_sync::epoch::Guard;
 
 use crate::canary::Fault;
-use crate::entry::EntryRef;
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -48,7 +48,7 @@ pub(crate) fn walk(
     );
     for entry in entries {
         if let Some(value) = entry.value() {
-            visit(entry.key(), value);
+            visit(entry.key_part(), value);
         }
     }
     if tree.canary.is(Fault::PlainCursor) {
@@ -73,7 +73,7 @@ pub(crate) fn collect<'g>(
     class: usize,
     mask: usize,
     guard: Guard<'g>,
-    entries: &mut Vec<EntryRef<'g>>,
+    entries: &mut Vec<BlockRef<'g>>,
 ) {
     let checked = !tree.canary.is(Fault::WalkWithoutMoved);
     let mut merged = None;

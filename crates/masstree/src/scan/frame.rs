@@ -13,14 +13,18 @@
 //! taken late: E4 asks for the keys that are present throughout the scan, and each value is one
 //! that its key had during it.
 
+use std::ptr::NonNull;
+
+use pando_block::BlockRef;
 use pando_engine::Direction;
 use pando_sync::prefetch::prefetch_span;
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
-use crate::block::{BlockRef, SPAN_BYTES};
 use crate::find::{Found, LayerGone, settle};
-use crate::node::{BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG, YOUNG_BYTES};
+use crate::node::{
+    BLOCK_SPAN_BYTES, BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG, YOUNG_BYTES,
+};
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, CODE_UNSTABLE, rank_of_code};
 
 /// Where in a layer a scan begins, seen in its direction.
@@ -161,7 +165,7 @@ impl<'g> Frame<'g> {
             let (slice, code, link) = (border.slice(slot), border.code(slot), border.link(slot));
             if ask {
                 // A hint, before anything is validated; the first line of a layer's root.
-                prefetch_span(link, SPAN_BYTES);
+                prefetch_span(link, BLOCK_SPAN_BYTES);
             }
             if code > CODE_SUFFIX {
                 if code == CODE_UNSTABLE {
@@ -354,9 +358,10 @@ impl YoungLayer {
         guard: Guard<'g>,
     ) -> impl Iterator<Item = (u64, u8, BlockRef<'g>)> {
         self.items[..self.count].iter().map(move |item| {
+            let link = NonNull::new(item.link).expect("a listed entry has a link");
             // SAFETY: `take` has validated the version after the entry was loaded (M2), and seen
             // the same code, one of a value, on both sides of the link.
-            let block = unsafe { BlockRef::from_link(item.link, guard) };
+            let block = unsafe { BlockRef::from_address(link, guard) };
             (item.slice, item.code, block)
         })
     }
@@ -401,7 +406,7 @@ impl<'g> Level<'g> {
         frame.skip_until(|slice, rank| start.admits(direction, slice, rank));
         let mut walk = frame.walk;
         while walk.left > 0 {
-            prefetch_span(frame.items[walk.go_on()].link, SPAN_BYTES);
+            prefetch_span(frame.items[walk.go_on()].link, BLOCK_SPAN_BYTES);
         }
         frame.prefetch(direction);
         self.pause = if frame.neighbour(direction).is_some() {

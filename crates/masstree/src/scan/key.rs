@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use pando_block::{BlockRef, KeyPartRef};
 use pando_engine::ValueRef;
 
 use super::frame::YoungLayer;
-use crate::block::{BlockRef, SuffixRef};
 use crate::node::Guard;
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, SLICE_BYTES};
 
@@ -66,7 +66,7 @@ impl Shown {
         let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
         self.key.set_slice(prefix_bytes, slice, slice_bytes);
         if code == CODE_SUFFIX {
-            self.key.push_long(block.suffix());
+            self.key.push_long(block.key_part());
         }
         self.complete = true;
         visit(self.key.as_slice(), value)
@@ -131,7 +131,7 @@ impl KeyBuffer {
 
     /// Appends a suffix; a short one by one store of eight bytes.
     #[inline]
-    pub(super) fn push(&mut self, suffix: SuffixRef<'_>) {
+    pub(super) fn push(&mut self, suffix: KeyPartRef<'_>) {
         let end = self.bytes + suffix.bytes;
         if let Some(word) = suffix.room.first_chunk::<SLICE_BYTES>()
             && suffix.bytes <= SLICE_BYTES
@@ -176,7 +176,7 @@ mod tests {
             for room in [bytes, suffix.len()] {
                 key.set_slice(8, u64::from_be_bytes(*b"slice123"), 8);
                 let room = &suffix[..room];
-                key.push(SuffixRef { bytes, room });
+                key.push(KeyPartRef { bytes, room });
                 assert_eq!(key.as_slice(), whole);
             }
             key.set_slice(8, u64::from_be_bytes(*b"slice123"), 8);

@@ -1,8 +1,9 @@
 //! Planted faults, and the interleaving in which each one shows: what a delayed reader must not
 //! believe is shown to be refused, and believed once the fault is planted.
 
+use pando_block::BlockRef;
+
 use super::*;
-use crate::block::BlockRef;
 use crate::canary::Fault;
 use crate::find::{Found, find_border};
 use crate::node::Guard;

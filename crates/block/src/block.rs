@@ -1,0 +1,317 @@
+//! A published block, as it is read.
+
+#![expect(clippy::cast_ptr_alignment, reason = "`Shape` aligns what needs it")]
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pando_engine::mark::without_mark;
+use pando_engine::{
+    AccessMark, Attributes, BodyRef, Deadline, HashRef, StringRef, ValueRef, ValueVersion,
+};
+use pando_memory::pool::is_emptying;
+use pando_sync::epoch::Guard;
+use pando_sync::prefetch::prefetch_span;
+
+use crate::key::{KeyPart, Part, external_of};
+use crate::layout::{
+    HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL, IS_LONG, KIND_MASK, Kind, META_OFFSET,
+    OPTIONS, Shape, is_plain, short_lengths,
+};
+
+mod build;
+mod reclaim;
+
+pub use reclaim::{Keep, Reclaimer};
+
+/// A published block, which lives as long as the pin of its guard lasts.
+#[derive(Clone, Copy)]
+pub struct BlockRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
+
+/// A key part, and what may be read along with it so that short ones are copied as a word.
+#[derive(Clone, Copy)]
+pub struct KeyPartRef<'g> {
+    /// The key part's length.
+    pub bytes: usize,
+    /// Begins with the key part.
+    pub room: &'g [u8],
+}
+
+impl<'g> BlockRef<'g> {
+    /// The block at `address`.
+    ///
+    /// # Safety
+    /// [`Self::build`] or a successor of it made the block, and it is not reclaimed before the pin
+    /// of the guard ends.
+    #[inline]
+    pub unsafe fn from_address(address: NonNull<u8>, _: Guard<'g>) -> Self {
+        Self(address, PhantomData)
+    }
+
+    /// Where the block is.
+    #[inline]
+    pub fn address(self) -> NonNull<u8> {
+        self.0
+    }
+
+    /// Where the block is, as engines link to it.
+    #[inline]
+    pub fn as_ptr(self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+
+    /// Reads a plain field at `offset`.
+    #[inline]
+    fn read<T: Copy>(self, offset: usize) -> T {
+        let field = self.0.as_ptr().wrapping_add(offset).cast::<T>();
+        // SAFETY: the block lives and is immutable (VB1), and `Shape` says what is where.
+        unsafe { field.read_unaligned() }
+    }
+
+    /// The word that holds the access mark.
+    #[inline]
+    fn meta_word(self) -> &'g AtomicU32 {
+        let word = self.0.as_ptr().wrapping_add(META_OFFSET);
+        // SAFETY: the block lives, is aligned to 8 (P2), and this word is accessed as an atomic
+        // only since the block was published (VB1).
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Kind, options and lengths, without the mark.
+    #[inline]
+    fn meta(self) -> u32 {
+        without_mark(self.meta_word().load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn slice(self, offset: usize, bytes: usize) -> &'g [u8] {
+        let start = self.0.as_ptr().wrapping_add(offset);
+        // SAFETY: as in `read`.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
+    }
+
+    #[inline]
+    fn object<T>(self, shape: Shape) -> &'g T {
+        let object = self.0.as_ptr().wrapping_add(shape.body_offset).cast::<T>();
+        // SAFETY: the kind says that the body is a `T`, `locate` aligned it, and the block lives.
+        unsafe { &*object }
+    }
+
+    #[inline]
+    fn shape(self) -> Shape {
+        let meta = self.meta();
+        if meta & IS_LONG != 0 {
+            let (key, body) = (self.read::<u32>(12), self.read::<u32>(16));
+            return Shape::locate(meta, key as usize, body as usize);
+        }
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        Shape::locate(meta, key_bytes, body_bytes)
+    }
+
+    /// The lengths of key part and body of what most blocks are: short bytes without options.
+    #[inline]
+    fn plain(self) -> Option<(usize, usize)> {
+        let meta = self.meta();
+        is_plain(meta).then_some(short_lengths(meta))
+    }
+
+    /// The version of the value, or of its removal.
+    #[inline]
+    pub fn version(self) -> ValueVersion {
+        ValueVersion::from_bits(self.read(0))
+    }
+
+    /// Whether the block says that its key was removed.
+    #[inline]
+    pub fn is_tombstone(self) -> bool {
+        self.meta() & KIND_MASK == Kind::Tombstone as u32
+    }
+
+    /// What the block keeps of its key.
+    #[inline]
+    pub fn key_part(self) -> &'g [u8] {
+        if let Some((key_bytes, _)) = self.plain() {
+            return self.slice(HEADER_BYTES, key_bytes);
+        }
+        self.any_key_part()
+    }
+
+    #[inline(never)]
+    fn any_key_part(self) -> &'g [u8] {
+        let shape = self.shape();
+        if shape.meta & IS_EXTERNAL != 0 {
+            let pointer = self.read::<NonNull<u8>>(shape.key_offset);
+            // SAFETY: owned by this block or its successor, so it lives (VB2).
+            return unsafe { external_of(pointer, shape.key_bytes) };
+        }
+        self.slice(shape.key_offset, shape.key_bytes)
+    }
+
+    /// Whether the key part is `key`.
+    #[inline]
+    pub fn has_key_part(self, key: &[u8]) -> bool {
+        let meta = self.meta();
+        if meta & OPTIONS != 0 {
+            return self.any_key_part() == key;
+        }
+        let (key_bytes, _) = short_lengths(meta);
+        key_bytes == key.len() && are_equal(self.slice(HEADER_BYTES, key_bytes), key)
+    }
+
+    /// The key part for a successor: an external one is taken over, which the block is to be
+    /// reclaimed with ([`Keep::key`]).
+    #[inline]
+    pub fn hand_over_key_part(self) -> KeyPart<'g> {
+        let bytes = self.key_part();
+        if self.meta() & IS_EXTERNAL == 0 {
+            return KeyPart::inline(bytes);
+        }
+        KeyPart(Part::External(NonNull::from(bytes).cast(), bytes.len()))
+    }
+
+    /// The key part and the value of what most blocks are; `None` for any other block.
+    #[inline]
+    pub fn plain_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
+        let (bytes, body_bytes) = self.plain()?;
+        let room = self.slice(HEADER_BYTES, bytes + body_bytes);
+        let value = ValueRef {
+            version: self.version(),
+            attributes: Attributes::default(),
+            body: BodyRef::String(StringRef::Flat(&room[bytes..])),
+            mark: AccessMark::of(self.meta_word()),
+        };
+        Some((KeyPartRef { bytes, room }, value))
+    }
+
+    /// The value; `None` for a tombstone.
+    #[inline]
+    pub fn value(self) -> Option<ValueRef<'g>> {
+        match self.plain_parts() {
+            Some((_, value)) => Some(value),
+            None => self.any_value(),
+        }
+    }
+
+    /// Hands the value to `read`, which is compiled for plain values alone too.
+    #[inline]
+    pub fn read_value<R>(self, read: impl FnOnce(Option<ValueRef<'g>>) -> R) -> R {
+        match self.plain_parts() {
+            Some((_, value)) => read(Some(value)),
+            None => read(self.any_value()),
+        }
+    }
+
+    #[inline(never)]
+    fn any_value(self) -> Option<ValueRef<'g>> {
+        let shape = self.shape();
+        let flat = || self.slice(shape.body_offset, shape.body_bytes);
+        let body = match shape.kind() {
+            Kind::Tombstone => return None,
+            Kind::Bytes => BodyRef::String(StringRef::Flat(flat())),
+            Kind::Packed => BodyRef::Hash(HashRef::Packed(flat())),
+            Kind::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
+            Kind::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
+        };
+        let mut attributes = Attributes::default();
+        if shape.meta & HAS_DEADLINE != 0 {
+            attributes.deadline = Some(Deadline(self.read(shape.deadline_offset())));
+        }
+        if shape.meta & HAS_EXTRAS != 0 {
+            attributes.flags = self.read(shape.extras_offset());
+            attributes.encoding = self.read(shape.extras_offset() + 4);
+        }
+        Some(ValueRef {
+            version: self.version(),
+            attributes,
+            body,
+            mark: AccessMark::of(self.meta_word()),
+        })
+    }
+
+    /// Begins to fetch the first `bytes` bytes.
+    #[inline]
+    pub fn prefetch(self, bytes: usize) {
+        prefetch_span(self.0.as_ptr(), bytes);
+    }
+
+    /// Bytes that the block takes, as far as they are its own.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        match self.plain() {
+            Some((key_bytes, body_bytes)) => HEADER_BYTES + key_bytes + body_bytes,
+            None => self.shape().bytes(),
+        }
+    }
+
+    /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
+    #[inline]
+    pub fn bytes_beyond(self, next: BlockRef<'_>) -> usize {
+        if !Kind::of_meta(self.meta()).is_object() {
+            return 0;
+        }
+        self.bytes_of_object_beyond(next)
+    }
+
+    #[inline(never)]
+    fn bytes_of_object_beyond(self, next: BlockRef<'_>) -> usize {
+        let next = next.value();
+        self.value()
+            .map_or(0, |value| value.bytes_beyond(next.as_ref()))
+    }
+
+    /// Lines of 64 bytes that a read of key part and value touches.
+    pub fn lines(self) -> usize {
+        let start = self.0.as_ptr() as usize;
+        (start + self.bytes() - 1) / 64 - start / 64 + 1
+    }
+
+    /// Whether the block of a value that a reader is shown lies in memory that is being emptied.
+    ///
+    /// # Safety
+    /// The value is one of a block's, and the reader's pin lasts.
+    pub unsafe fn is_value_emptying(value: &ValueRef<'g>) -> bool {
+        let Some(word) = value.mark.address() else {
+            return false;
+        };
+        let block = word.cast::<u8>().as_ptr().wrapping_sub(META_OFFSET);
+        NonNull::new(block).is_some_and(|block| Self(block, PhantomData).is_emptying())
+    }
+
+    /// Whether it lies in memory that is being emptied.
+    pub fn is_emptying(self) -> bool {
+        // SAFETY: the block lives and was allocated with this length.
+        unsafe { is_emptying(self.0, self.bytes()) }
+    }
+}
+
+/// Whether two keys of one length are equal. Short ones are the rule, for which a call costs more
+/// than the comparison.
+#[inline]
+fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    const WORD: usize = size_of::<u64>();
+    let (Some(last), Some(other_last)) = (one.last_chunk::<WORD>(), other.last_chunk::<WORD>())
+    else {
+        return one == other;
+    };
+    if last != other_last {
+        return false;
+    }
+    // The words before, the last of which may overlap those eight bytes.
+    let (mut one, mut other) = (one, other);
+    while one.len() > WORD {
+        match (
+            one.split_first_chunk::<WORD>(),
+            other.split_first_chunk::<WORD>(),
+        ) {
+            (Some((word, rest)), Some((other_word, other_rest))) if word == other_word => {
+                (one, other) = (rest, other_rest);
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,146 @@
+//! Where the parts of a block are.
+
+use pando_engine::mark::without_mark;
+use pando_engine::{Chunked, WideRow};
+
+pub(crate) const HEADER_BYTES: usize = 12;
+pub(crate) const META_OFFSET: usize = 8;
+pub(crate) const EXTRAS_BYTES: usize = 5;
+/// What a block stores of an external key part.
+pub(crate) const EXTERNAL_POINTER_BYTES: usize = size_of::<*const u8>();
+
+pub(crate) const KIND_MASK: u32 = 0b111;
+pub(crate) const HAS_DEADLINE: u32 = 1 << 3;
+pub(crate) const HAS_EXTRAS: u32 = 1 << 4;
+pub(crate) const IS_LONG: u32 = 1 << 5;
+pub(crate) const IS_EXTERNAL: u32 = 1 << 6;
+pub(crate) const OPTIONS: u32 = HAS_DEADLINE | HAS_EXTRAS | IS_LONG | IS_EXTERNAL;
+const KEY_SHIFT: u32 = 7;
+/// Longest key part whose length is in the meta word.
+pub(crate) const KEY_SHORT_MAX: usize = 0x7f;
+const BODY_SHIFT: u32 = 14;
+/// Longest body whose length is in the meta word.
+pub(crate) const BODY_SHORT_MAX: usize = 0xfff;
+
+// The lengths do not meet each other or the mark.
+const _: () = assert!(KEY_SHORT_MAX >> (BODY_SHIFT - KEY_SHIFT) == 0);
+const _: () =
+    assert!(without_mark(u32::MAX) == (1 << BODY_SHIFT) * (BODY_SHORT_MAX as u32 + 1) - 1);
+
+const BODY_ALIGN: usize = 8;
+const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>() <= BODY_ALIGN);
+
+/// What the meta word says of lengths that it holds itself.
+#[inline]
+pub(crate) const fn packed_lengths(key_bytes: usize, body_bytes: usize) -> u32 {
+    (key_bytes as u32) << KEY_SHIFT | (body_bytes as u32) << BODY_SHIFT
+}
+
+/// Lengths of key part and body, of a block that is not [`IS_LONG`].
+#[inline]
+pub(crate) const fn short_lengths(meta: u32) -> (usize, usize) {
+    let key_bytes = (meta >> KEY_SHIFT) as usize & KEY_SHORT_MAX;
+    (key_bytes, (meta >> BODY_SHIFT) as usize)
+}
+
+/// Whether this is what most blocks are: bytes whose lengths are short, without options.
+#[inline]
+pub(crate) const fn is_plain(meta: u32) -> bool {
+    meta & (OPTIONS | KIND_MASK) == Kind::Bytes as u32
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tombstone = 0,
+    Bytes = 1,
+    Chunked = 2,
+    Packed = 3,
+    Wide = 4,
+}
+
+impl Kind {
+    pub(crate) fn of_meta(meta: u32) -> Self {
+        match meta & KIND_MASK {
+            0 => Self::Tombstone,
+            1 => Self::Bytes,
+            2 => Self::Chunked,
+            3 => Self::Packed,
+            4 => Self::Wide,
+            // Poison reads as 6.
+            _ => panic!("a reclaimed or foreign block is being read"),
+        }
+    }
+
+    pub(crate) fn is_object(self) -> bool {
+        matches!(self, Self::Chunked | Self::Wide)
+    }
+}
+
+/// Where the parts of one block are.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// Kind, options and short lengths.
+    pub(crate) meta: u32,
+    pub(crate) key_bytes: usize,
+    pub(crate) body_bytes: usize,
+    pub(crate) key_offset: usize,
+    pub(crate) body_offset: usize,
+}
+
+impl Shape {
+    /// Of a block to be built; `meta` has its kind and options, but for the lengths.
+    pub(crate) fn new(mut meta: u32, key_bytes: usize, body_bytes: usize) -> Self {
+        if key_bytes > KEY_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
+            meta |= IS_LONG;
+        } else {
+            meta |= packed_lengths(key_bytes, body_bytes);
+        }
+        Self::locate(meta, key_bytes, body_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn locate(meta: u32, key_bytes: usize, body_bytes: usize) -> Self {
+        let mut key_offset = HEADER_BYTES;
+        let mut stored_bytes = key_bytes;
+        if meta & OPTIONS != 0 {
+            key_offset += if meta & IS_LONG != 0 { 8 } else { 0 };
+            key_offset += if meta & HAS_DEADLINE != 0 { 8 } else { 0 };
+            key_offset += if meta & HAS_EXTRAS != 0 {
+                EXTRAS_BYTES
+            } else {
+                0
+            };
+            if meta & IS_EXTERNAL != 0 {
+                stored_bytes = EXTERNAL_POINTER_BYTES;
+            }
+        }
+        let mut body_offset = key_offset + stored_bytes;
+        if Kind::of_meta(meta).is_object() {
+            body_offset = body_offset.next_multiple_of(BODY_ALIGN);
+        }
+        Self {
+            meta,
+            key_bytes,
+            body_bytes,
+            key_offset,
+            body_offset,
+        }
+    }
+
+    pub(crate) fn deadline_offset(self) -> usize {
+        HEADER_BYTES + if self.meta & IS_LONG != 0 { 8 } else { 0 }
+    }
+
+    pub(crate) fn extras_offset(self) -> usize {
+        self.deadline_offset() + if self.meta & HAS_DEADLINE != 0 { 8 } else { 0 }
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.body_offset + self.body_bytes
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        Kind::of_meta(self.meta)
+    }
+}

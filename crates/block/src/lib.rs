@@ -1,0 +1,42 @@
+//! Value blocks: one memory block per value, with the header that every engine gives its values
+//! and the part of the key that is kept with it (the Masstree paper's §4.7; Mercury's pairs, its
+//! §2.1).
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | version |
+//! | 8 | 4 | meta: kind (3 bits), deadline, extras, long, external (1 bit each), length of the key part (7), of the body (12), access mark (6) |
+//! | 12 | 8 | length of the key part and of the body, 4 bytes each, when *long* |
+//! | … | 8 | deadline, when there is one |
+//! | … | 5 | flags (4) and encoding (1), when not zero |
+//! | … | n or 8 | the key part, or a pointer to it when *external* (see [`KeyPart`]) |
+//! | … | n | the body: bytes, a packed row, or (aligned to 8) a [`Chunked`] or [`WideRow`] |
+//!
+//! The key part is what the engine does not know of a key otherwise: all of it in a hash table,
+//! what follows the entry's slice in a Masstree. A plain 8-byte value takes 28 bytes with a key of
+//! eight, 22 with two bytes of a longer one.
+//!
+//! Invariants:
+//! - **VB1** A published block is immutable but for its access mark, which is a hint and lies in a
+//!   word that is only accessed as an atomic; a change publishes a new block and retires the old
+//!   one. Whoever is pinned since before that may go on reading the old one.
+//! - **VB2** Every body and every external key part is owned by exactly one block that is not
+//!   retired, or by retired blocks only. A successor takes them over bit by bit; the retired
+//!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor are pinned
+//!   since before the successor existed, hence until after it could be reclaimed.
+//!
+//! Who holds a [`BlockRef`] may read it: it is made by unsafe code alone that knows where a live
+//! block is, and reclaimed by unsafe code alone that knows that nobody can reach it.
+//!
+//! Deliberately absent: where blocks are linked from, expiry, columns (the engine crate's rows
+//! bring them).
+//!
+//! [`Chunked`]: pando_engine::Chunked
+//! [`WideRow`]: pando_engine::WideRow
+
+mod block;
+mod key;
+mod layout;
+
+pub use block::{BlockRef, Keep, KeyPartRef, Reclaimer};
+pub use key::{INLINE_BYTES_MAX, KeyPart};
