@@ -278,8 +278,13 @@ impl<'t> Keyspace<'t> {
         let version = seen.or_else(|| match self.session.store.probe(key) {
             // Something newer than what was missed is at least as late.
             Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
-            // A tombstone goes only when its epoch is on disk.
-            Probe::Absent => None,
+            // A tombstone goes only when its epoch is on disk; that of a removal by a command under
+            // all gates is older than its group (AK2).
+            Probe::Absent => {
+                let straddle = self.database.acknowledgement.straddle();
+                self.session.observe(straddle);
+                None
+            }
         });
         if let Some(version) = version {
             self.session.observe(version.epoch());

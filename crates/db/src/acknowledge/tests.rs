@@ -353,6 +353,7 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     let database = Arc::clone(&pair.reader.database);
     let (begun, has_begun) = mpsc::channel();
     let (go_on, goes_on) = mpsc::channel();
+    pair.writer.line("SET gone 1");
     let begins_in = pair.current();
     let exec = {
         let database = Arc::clone(&database);
@@ -362,7 +363,14 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
             client.durability = Durability::Sync;
             let mut host = Gatekeeper { begun, goes_on };
             let mut turn = session.turn();
-            for line in ["MULTI", "SET early 1", "DEBUG wait", "SET late 1", "EXEC"] {
+            for line in [
+                "MULTI",
+                "SET early 1",
+                "DEL gone",
+                "DEBUG wait",
+                "SET late 1",
+                "EXEC",
+            ] {
                 run(&mut turn, &mut client, &mut host, line);
             }
             drop(turn);
@@ -379,6 +387,12 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     // Its value says the first epoch, which is on disk; its group is not.
     assert_eq!(pair.awaits("GET early"), begins_in + 1);
     assert_eq!(pair.awaits("GET late"), begins_in + 1);
+    // So does the tombstone, which may go.
+    let mut session = database.session().expect("a session is free");
+    for _ in 0..5 {
+        session.maintain();
+    }
+    assert_eq!(pair.awaits("GET gone"), begins_in + 1);
     pair.tick();
     pair.log.sync();
     assert_eq!(database.durable(), begins_in + 1);
