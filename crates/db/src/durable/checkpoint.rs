@@ -448,7 +448,9 @@ struct Slice<'s> {
     to: Option<&'s [u8]>,
     writer: &'s mut PartWriter,
     scratch: Vec<u8>,
+    /// Entries taken, and steps of a walk: empty buckets cost something too.
     entries: u64,
+    steps: u64,
     tree: TreeId,
     large: Vec<(Vec<u8>, ValueVersion, NewValue<'static>)>,
 }
@@ -460,6 +462,7 @@ impl<'s> Slice<'s> {
             writer,
             scratch: Vec::new(),
             entries: 0,
+            steps: 0,
             tree: range.tree,
             large: Vec::new(),
         }
@@ -498,6 +501,7 @@ impl<'s> Slice<'s> {
                     if cursor == 0 {
                         return None;
                     }
+                    self.steps += 1;
                     if self.is_full() {
                         return Some(Position::Cursor(cursor));
                     }
@@ -507,8 +511,8 @@ impl<'s> Slice<'s> {
     }
 
     fn is_full(&self) -> bool {
-        let entries = self.entries >= limits::SLICE_ENTRIES_MAX as u64;
-        entries || self.writer.is_full() || !self.large.is_empty()
+        let worked = self.entries.max(self.steps) >= limits::SLICE_ENTRIES_MAX as u64;
+        worked || self.writer.is_full() || !self.large.is_empty()
     }
 
     fn visit(&mut self, key: &[u8], value: ValueRef<'_>) {
