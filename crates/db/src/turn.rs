@@ -291,6 +291,14 @@ impl<'t> Turn<'t> {
         }
     }
 
+    /// Notes that the reply tells of whole databases: a client of `sync` is answered when
+    /// everything that was written before is on disk (AK4). For front ends with commands of their
+    /// own.
+    pub fn observe_all(&mut self) {
+        let current = self.database.epochs.current();
+        self.session.observe(current);
+    }
+
     /// Runs `work` as a request of `client`, for front ends with commands of their own:
     /// [`Client::awaits`] tells then what the answer has to wait for.
     pub fn serve<R>(

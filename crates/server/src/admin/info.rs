@@ -56,7 +56,7 @@ const fn section(
 
 /// The text so far, and what it is made from.
 struct Report<'r, 'c, 't, 'o> {
-    call: &'r Call<'c, 't, 'o>,
+    call: &'r mut Call<'c, 't, 'o>,
     config: Config,
     figures: Figures,
     text: String,
@@ -425,6 +425,7 @@ fn cluster(report: &mut Report<'_, '_, '_, '_>) {
 }
 
 fn keyspace(report: &mut Report<'_, '_, '_, '_>) {
+    report.call.turn.observe_all();
     let database = &report.call.shared.database;
     for index in 0..database.databases() {
         let (keys, expiring, mean_ms) = database.summary(index);

@@ -117,6 +117,7 @@ fn percent(part: usize, whole: usize) -> f64 {
 }
 
 fn stats(call: &mut Call<'_, '_, '_>) -> Handled {
+    call.turn.observe_all();
     let figures = MemoryFigures::of(call);
     let database = &call.shared.database;
     let keys: u64 = (0..database.databases())

@@ -24,7 +24,8 @@ impl MemcachedHost for WorkerHost<'_> {
         accepted && user == USER.as_bytes()
     }
 
-    fn stats(&mut self, _: &mut Turn<'_>, words: Line<'_>, reply: &mut Reply<'_>) {
+    fn stats(&mut self, turn: &mut Turn<'_>, words: Line<'_>, reply: &mut Reply<'_>) {
+        turn.observe_all();
         admin::memcached::stats(self.shared, words, reply);
     }
 
