@@ -86,6 +86,10 @@ pub const SLOW_WRITE_NS: u64 = 250_000;
 /// Time of a write from which on a worker sleeps while it waits for them.
 pub const SLEEPING_WRITE_NS: u64 = 4_000_000;
 
+/// Most that a write is taken to last when clients are waited for, in nanoseconds: about what a
+/// hard disk takes.
+pub const GROUP_WRITE_NS_MAX: u64 = 20_000_000;
+
 /// Bytes of output from which on a client is not read from, and nothing more executed for it,
 /// before it has taken some.
 pub const OUTPUT_PAUSE_BYTES: usize = 256 * 1024;

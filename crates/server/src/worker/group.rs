@@ -68,18 +68,25 @@ impl Group {
             self.joined_ns = look.now_ns;
         }
         self.waiting = look.waiting;
-        self.write_ns = look.write_ns;
-        let patience_ns = if look.write_ns > limits::SLOW_WRITE_NS && look.waiting < self.lately {
-            look.write_ns / 2
+        // One write that stood still for long does not make every group wait.
+        let write_ns = look.write_ns.min(limits::GROUP_WRITE_NS_MAX);
+        self.write_ns = write_ns;
+        let patience_ns = if write_ns > limits::SLOW_WRITE_NS && look.waiting < self.lately {
+            write_ns / 2
         } else {
             0
         };
         let since = |then_ns: u64| look.now_ns.saturating_sub(then_ns);
         self.is_open = !self.stopped
             && look.waiting < look.connections
-            && since(self.begun_ns) < look.write_ns
+            && since(self.begun_ns) < write_ns
             && (is_joined || since(self.joined_ns) < patience_ns);
         self.is_open
+    }
+
+    /// Nobody is left to ask for: somebody else had the disk written, or those who waited are gone.
+    pub(crate) fn close(&mut self) {
+        self.is_open = false;
     }
 
     /// How long the worker may sleep between two looks: not at all where a millisecond, the least
@@ -151,6 +158,15 @@ mod tests {
         }
         let mut group = Group::default();
         assert!(!group.goes_on(look(0, 1, 0)), "nothing was written yet");
+    }
+
+    #[test]
+    fn a_write_that_stood_still_makes_nobody_wait_for_long() {
+        let stalled_ns = 100 * limits::GROUP_WRITE_NS_MAX;
+        let mut group = Group::default();
+        group.released(50);
+        assert!(group.goes_on(look(0, 1, stalled_ns)));
+        assert!(!group.goes_on(look(limits::GROUP_WRITE_NS_MAX, 2, stalled_ns)));
     }
 
     #[test]

@@ -16,8 +16,9 @@
 //! ```
 //!
 //! Invariants:
-//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more.
-//!   The replies to datagrams stand there as one.
+//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more, or
+//!   is closed. The replies to datagrams stand there as one. While there is nobody, the group is
+//!   closed.
 //! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
 //!   least epoch that any of them waits for, or a smaller one; or the group is open, and it waits
 //!   for a millisecond at most.
@@ -137,6 +138,14 @@ impl Holding {
         }
     }
 
+    /// A connection is closed (HO1).
+    pub(super) fn forget(&mut self, slot: usize) {
+        self.slots.retain(|&other| other != slot);
+        if self.slots.is_empty() {
+            self.group.close();
+        }
+    }
+
     /// A connection waits for an epoch (HO1).
     pub(crate) fn add(&mut self, slot: usize, connection: &mut Connection, epoch: u64) {
         self.latest = self.latest.max(epoch);
@@ -225,10 +234,6 @@ impl Worker {
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };
-            // Another connection may have taken the slot.
-            if !connection.flags.holding {
-                continue;
-            }
             connection.output.release(durable);
             if connection.output.has_sendable() {
                 touch(slot, connection, &mut self.touched);
@@ -248,6 +253,10 @@ impl Worker {
             }
         }
         self.holding.noted = u64::MAX;
+        if self.holding.slots.is_empty() {
+            // Another worker had it written before the group was full.
+            self.holding.group.close();
+        }
         self.ask_for_disk();
     }
 

@@ -471,6 +471,9 @@ impl Worker {
         let Some(mut connection) = self.connections.remove(slot) else {
             return;
         };
+        if connection.flags.holding {
+            self.holding.forget(slot);
+        }
         if let Err(error) = self.poller.remove(&connection.stream) {
             debug!(client = connection.client.id, %error, "cannot stop watching a connection");
         }

@@ -28,6 +28,10 @@ impl Worker {
             if self.holding.group.is_open() {
                 // Nobody came.
                 self.ask_for_disk();
+                if self.holding.group.is_open() {
+                    // Those who are waited for may want this core.
+                    std::thread::yield_now();
+                }
             }
             self.send();
             return false;
@@ -380,6 +384,11 @@ impl Worker {
             let statistics = self.recorder.statistics();
             statistics.writes.add(1);
             statistics.output_bytes.add(count as u64);
+            if self.shared.settings.timeout_s() > 0 {
+                // However long the reply waited for the disk or slept, the client was not idle.
+                let now_ms = self.recorder.now_ns() / 1_000_000;
+                connection.record.interacted(now_ms);
+            }
         }
         match sent {
             Sent::All => self.all_sent(slot),

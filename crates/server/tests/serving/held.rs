@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use pando_db::{Database, Due, Durability, EpochLog, LogEpoch, Milliseconds, Sealed};
@@ -21,6 +23,10 @@ struct HandLog {
     durable: AtomicU64,
     wanted: AtomicU64,
     wake: OnceLock<Wake>,
+    write_ns: AtomicU64,
+    /// The worker that next asks what a write takes, before it opens a group: it says which thread
+    /// it is, and waits until it may go on.
+    gathering: Mutex<Option<(Sender<PathBuf>, Receiver<()>)>>,
 }
 
 impl fmt::Debug for HandLog {
@@ -46,6 +52,16 @@ impl EpochLog for HandLog {
 
     fn durable(&self) -> LogEpoch {
         LogEpoch(self.durable.load(Ordering::SeqCst))
+    }
+
+    fn write_ns(&self) -> u64 {
+        let gathering = self.gathering.lock().expect("nobody panics").take();
+        if let Some((begun, goes_on)) = gathering {
+            let thread = std::fs::read_link("/proc/thread-self").expect("the system tells");
+            begun.send(thread).expect("the test waits");
+            goes_on.recv().expect("the test lets it go on");
+        }
+        self.write_ns.load(Ordering::SeqCst)
     }
 
     fn want(&self, epoch: LogEpoch) {
@@ -259,6 +275,34 @@ fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
     server.expect_nothing(&next);
     server.sync();
     next.expect("+OK\r\n");
+}
+
+/// Another worker may have had the disk written while this one gathers a group.
+#[test]
+fn a_worker_whose_group_is_on_disk_already_sleeps() {
+    let server = HeldServer::start(|_| {});
+    let mut wire = server.connect_sync();
+    // Somebody else could join the group.
+    let mut other = server.connect();
+    other.expect_served();
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    // So quick that the worker does not sleep while it gathers.
+    let write_ns = pando_server::limits::SLEEPING_WRITE_NS - 1;
+    server.log.write_ns.store(write_ns, Ordering::SeqCst);
+    *server.log.gathering.lock().expect("nobody panics") = Some((begun, goes_on));
+    wire.send("SET k v\r\n");
+    let thread = has_begun.recv_timeout(PATIENCE);
+    let thread = thread.expect("the worker looks what a write takes");
+    server.sync();
+    go_on.send(()).expect("the worker waits");
+    wire.expect("+OK\r\n");
+    let stat = std::path::Path::new("/proc").join(thread).join("stat");
+    server.wait_until("the worker sleeps", || {
+        let text = std::fs::read_to_string(&stat).expect("the worker lives");
+        let (_, state) = text.rsplit_once(") ").expect("a name and a state");
+        state.starts_with('S')
+    });
 }
 
 #[test]
