@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redis::{Commands, Connection, ConnectionLike, RedisResult};
 
-use crate::harness::{Folder, TestServer};
+use crate::harness::{Folder, TestServer, seed};
 
 #[test]
 fn strings_and_hashes_come_back_as_they_were_stored() {
@@ -209,8 +209,7 @@ fn transfer(connection: &mut Connection, from: &str, to: &str, amount: i64) {
 #[test]
 fn transfers_keep_the_sum() {
     const ACCOUNTS: usize = 4;
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let seed = seed();
     let server = TestServer::start(&[]);
     let names: Vec<String> = (0..ACCOUNTS)
         .map(|number| format!("account:{number}"))

@@ -16,6 +16,15 @@ const STUCK: Duration = Duration::from_millis(500);
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_pando");
 
+/// The seed of a test's random requests: the same in every run unless `PANDO_TEST_SEED` holds
+/// another. It is printed.
+pub(crate) fn seed() -> u64 {
+    let chosen = std::env::var("PANDO_TEST_SEED");
+    let seed = chosen.map_or(1, |text| text.parse().expect("a number"));
+    println!("PANDO_TEST_SEED={seed}");
+    seed
+}
+
 /// A folder of one test, removed at its end.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
@@ -318,6 +327,8 @@ impl Wire {
             match self.stream.read(&mut got[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
+                // The test was stopped for a while, or frozen.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     failure = Some(error);
                     break;
@@ -375,11 +386,23 @@ impl Wire {
     #[track_caller]
     pub(crate) fn expect_closed(&mut self) {
         let mut byte = [0];
-        match self.stream.read(&mut byte) {
-            Ok(0) => {}
-            Ok(_) => panic!("got {:?}, expected the end", char::from(byte[0])),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        match self.stream.read_exact(&mut byte) {
+            Ok(()) => panic!("got {:?}, expected the end", char::from(byte[0])),
+            Err(error) => assert!(
+                matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ),
+                "{error}"
+            ),
         }
+    }
+
+    /// Everything that comes until the connection ends, however it does.
+    pub(crate) fn rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+        rest
     }
 
     /// Tells the server that nothing more is sent, and throws away what it still sends.

@@ -2,9 +2,10 @@
 //! meanwhile, and what needs key order says who has it.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use crate::harness::TestServer;
+use crate::harness::{PATIENCE, TestServer};
 
 /// Keys of a test's table: it is doubled and halved some ten times on the way there and back.
 const KEYS: usize = 60_000;
@@ -176,15 +177,19 @@ fn a_scan_is_complete_while_the_table_grows_and_shrinks_beside_it() {
     let mut connection = server.connection();
     fill(&mut connection, staying());
     let staying: HashSet<String> = staying().map(key).collect();
-    let (mut scanner, mut scans) = (server.connection(), 0);
+    let (mut scanner, scans) = (server.connection(), AtomicUsize::new(0));
     let check = || {
         let seen = scanned(&mut scanner);
         let missed: Vec<&String> = staying.difference(&seen).collect();
-        assert!(missed.is_empty(), "scan {scans} missed {missed:?}");
-        scans += 1;
+        assert!(missed.is_empty(), "{scans:?} scans, then missed {missed:?}");
+        scans.fetch_add(1, Ordering::Relaxed);
     };
+    let deadline = Instant::now() + PATIENCE;
     beside(check, || {
-        for _ in 0..2 {
+        let mut rounds = 0;
+        while rounds < 2 || scans.load(Ordering::Relaxed) < 3 {
+            assert!(Instant::now() < deadline, "{scans:?} scans");
+            rounds += 1;
             let writers = [0, 1].map(|writer| {
                 let numbers = going().filter(move |number| number % 2 == writer);
                 (server.connection(), numbers)
@@ -200,7 +205,6 @@ fn a_scan_is_complete_while_the_table_grows_and_shrinks_beside_it() {
             settle(&server, &mut connection);
         }
     });
-    assert!(scans > 3, "{scans}");
     assert!(figure(&mut connection, "growths_total") >= 10.0);
     assert!(figure(&mut connection, "shrinks_total") >= 10.0);
     assert_eq!(scanned(&mut connection), staying);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -70,6 +70,15 @@ impl EpochLog for HandLog {
 
     fn on_durable(&self, wake: Wake) {
         assert!(self.wake.set(wake).is_ok(), "the server listens once");
+    }
+}
+
+/// Tells another thread that this one is over, be it by a panic.
+struct Ending<'f>(&'f AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -234,34 +243,41 @@ fn a_flood_that_waits_is_bounded() {
     server.expect_nothing(&wire);
     let batch_bytes = 64 * 1024;
     assert!(held() <= pando_server::limits::OUTPUT_PAUSE_BYTES + batch_bytes);
-    let done = Arc::new(AtomicU64::new(0));
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while done.load(Ordering::SeqCst) == 0 {
+            while !over.load(Ordering::Relaxed) {
                 server.sync();
             }
         });
+        let _ending = Ending(&over);
         wire.expect("+OK\r\n".repeat(count));
-        done.store(1, Ordering::SeqCst);
     });
     flood.join().expect("everything was sent");
 }
 
 #[test]
 fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
-    let server = HeldServer::start(|config| config.timeout_s = 1);
+    let server = HeldServer::start(|_| {});
     let mut wire = server.connect_sync();
     wire.send("CLIENT ID\r\n");
     let id = wire.line().trim_start_matches(':').to_owned();
     assert_eq!(server.flags(&id), "N");
     wire.send("SET k v\r\n");
     server.wait_until("it waits", || server.flags(&id) == "b");
-    // The disk may take longer than a client may be idle.
+    // The disk may take longer than a client may be idle. The limit is on for that wait only, and
+    // not too short: this test may be slow, too.
+    let set_timeout = |seconds| {
+        let mut admin = server.connect();
+        admin.ask(&["CONFIG", "SET", "timeout", seconds], "+OK\r\n");
+    };
+    set_timeout("2");
     let since = Instant::now();
     server.wait_until("its idle time is over", || {
-        since.elapsed() > Duration::from_millis(2500)
+        since.elapsed() > Duration::from_millis(3500)
     });
     assert_eq!(server.flags(&id), "b");
+    set_timeout("0");
     server.sync();
     wire.expect("+OK\r\n");
     wire.send("SET k w\r\n");

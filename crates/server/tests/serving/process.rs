@@ -177,7 +177,8 @@ fn a_unix_socket_is_served_and_removed() {
 
 #[test]
 fn a_signal_ends_the_server_after_its_replies() {
-    for signal in ["TERM", "INT"] {
+    let value = [&vec![0; 4_000_000][..], b"x\r\n"].concat();
+    let gets_its_reply = |signal: &str| {
         let server = TestServer::start(&[]);
         let mut wire = server.connect();
         wire.ask(&["SETRANGE", "key", "4000000", "x"], ":4000001\r\n");
@@ -188,10 +189,14 @@ fn a_signal_ends_the_server_after_its_replies() {
         wire.send(request(&[b"GET", b"key"]).repeat(2));
         wire.expect("$4000001\r\n");
         server.signal(signal);
-        wire.expect(vec![0; 4_000_000]);
-        wire.expect("x\r\n");
+        let rest = wire.rest();
         assert!(server.wait().success());
         sleeper.expect_closed();
+        rest.starts_with(&value)
+    };
+    // The server waits for a second, which may be over before a test on a busy machine reads.
+    for signal in ["TERM", "INT"] {
+        assert!((0..5).any(|_| gets_its_reply(signal)), "{signal}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{TestServer, Wire, request};
+use crate::harness::{TestServer, Wire, request, seed};
 
 #[test]
 fn a_sleeping_request_holds_up_only_its_own_connection() {
@@ -243,8 +243,7 @@ fn random_request(
 /// the replies.
 #[test]
 fn every_request_is_answered_once_and_in_order() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let seed = seed();
     let server = TestServer::start(&[]);
     server
         .connect()
