@@ -1,5 +1,7 @@
 //! How the replies of two servers to one command are compared.
 
+use std::time::Duration;
+
 use pando_protocol::resp::Value;
 
 /// What must agree.
@@ -11,8 +13,10 @@ pub(super) enum Compare {
     Unordered,
     /// Pairs of keys and values, in any order; flat in RESP2, a map in RESP3.
     Map,
-    /// Integers up to this difference (remaining times); the sign always.
-    Within(i64),
+    /// Times in seconds up to this difference; the sign always.
+    Seconds(u64),
+    /// The same in milliseconds.
+    Milliseconds(u64),
     /// Only the kind of reply and its length: the content is random.
     Shape,
     /// A whole HSCAN in one reply: cursor 0 and pairs in any order.
@@ -21,6 +25,19 @@ pub(super) enum Compare {
     Scan,
     /// A DUMP restored on the other server: the value.
     Dump,
+}
+
+impl Compare {
+    /// The same when the two sides may have executed a command that much apart from each other.
+    pub(super) fn of_apart(self, apart: Duration) -> Self {
+        match self {
+            Self::Seconds(difference) => Self::Seconds(difference + apart.as_secs()),
+            Self::Milliseconds(difference) => {
+                Self::Milliseconds(difference + apart.as_millis() as u64)
+            }
+            other => other,
+        }
+    }
 }
 
 /// Whether the replies agree; the commands of a transaction are compared one by one by the caller.
@@ -35,9 +52,9 @@ pub(super) fn agree(compare: Compare, ours: &Value, theirs: &Value) -> bool {
         Compare::Exact | Compare::Scan | Compare::Dump => false,
         Compare::Unordered => sorted(ours) == sorted(theirs),
         Compare::Map => sorted_pairs(ours) == sorted_pairs(theirs),
-        Compare::Within(difference) => match (ours, theirs) {
+        Compare::Seconds(difference) | Compare::Milliseconds(difference) => match (ours, theirs) {
             (Value::Integer(ours), Value::Integer(theirs)) => {
-                ours.signum() == theirs.signum() && ours.abs_diff(*theirs) <= difference as u64
+                ours.signum() == theirs.signum() && ours.abs_diff(*theirs) <= difference
             }
             _ => false,
         },

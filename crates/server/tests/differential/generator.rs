@@ -609,10 +609,10 @@ impl Generator {
     fn expiry(&mut self) -> Step {
         let key = self.any_key();
         match self.random.u32(..12) {
-            0 => self.step("ttl", args![key], Compare::Within(1)),
-            1 => self.step("pttl", args![key], Compare::Within(3_000)),
-            2 => self.step("expiretime", args![key], Compare::Within(3)),
-            3 => self.step("pexpiretime", args![key], Compare::Within(3_000)),
+            0 => self.step("ttl", args![key], Compare::Seconds(1)),
+            1 => self.step("pttl", args![key], Compare::Milliseconds(3_000)),
+            2 => self.step("expiretime", args![key], Compare::Seconds(3)),
+            3 => self.step("pexpiretime", args![key], Compare::Milliseconds(3_000)),
             4 => self.exact("persist", args![key]),
             _ => {
                 let name = self.pick(&["expire", "pexpire", "expireat", "pexpireat"]);

@@ -15,6 +15,7 @@ mod peer;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use compare::{Compare, agree, is_error};
 use generator::{Generator, Step};
@@ -92,6 +93,9 @@ struct Run {
     queued: Vec<Step>,
     history: Vec<String>,
     tally: Tally,
+    /// How long both sides together took for a pipeline at most: so far apart they may have
+    /// executed a command.
+    slowest: Duration,
 }
 
 impl Run {
@@ -110,6 +114,7 @@ impl Run {
             queued: Vec::new(),
             history: Vec::new(),
             tally: Tally::default(),
+            slowest: Duration::ZERO,
         };
         for side in [&mut run.ours[0], &mut run.theirs[0]] {
             assert!(!is_error(&side.call(&[b"FLUSHALL"])));
@@ -143,10 +148,20 @@ impl Run {
             .iter()
             .flat_map(|step| encode(&step.arguments))
             .collect();
+        let sent = Instant::now();
         self.ours[0].send(&encoded);
         self.theirs[0].send(&encoded);
-        for step in steps {
+        let mut replies = Vec::new();
+        for _ in &steps {
             let (ours, theirs) = (self.ours[0].receive(), self.theirs[0].receive());
+            let is_over = ours.is_err() || theirs.is_err();
+            replies.push((ours, theirs));
+            if is_over {
+                break;
+            }
+        }
+        self.slowest = self.slowest.max(sent.elapsed());
+        for (step, (ours, theirs)) in steps.into_iter().zip(replies) {
             let (Ok(ours), Ok(theirs)) = (&ours, &theirs) else {
                 self.note(&step.arguments);
                 self.fail(&format!("no reply\npando: {ours:?}\nredis: {theirs:?}"));
@@ -179,7 +194,8 @@ impl Run {
 
     fn compare(&mut self, step: &Step, ours: &Value, theirs: &Value) {
         self.note(&step.arguments);
-        if agree(step.compare, ours, theirs) {
+        // Apart when a time was set, and again when it was asked for.
+        if agree(step.compare.of_apart(2 * self.slowest), ours, theirs) {
             self.tally.errors += usize::from(is_error(ours));
         } else if let Some(reason) = listed::reason(&step.arguments, ours, theirs, &self.history) {
             *self.tally.listed.entry(reason).or_default() += 1;
@@ -311,7 +327,7 @@ impl Run {
 
     fn compare_key(&mut self, key: &[u8]) {
         let kind = self.both(&[b"TYPE", key], Compare::Exact);
-        self.both(&[b"PTTL", key], Compare::Within(3_000));
+        self.both(&[b"PTTL", key], Compare::Milliseconds(3_000));
         if kind == Value::Simple("hash".into()) {
             self.both(&[b"HGETALL", key], Compare::Map);
         } else {
@@ -320,8 +336,10 @@ impl Run {
     }
 
     fn both(&mut self, arguments: &[&[u8]], compare: Compare) -> Value {
+        let sent = Instant::now();
         let ours = self.ours[1].call(arguments);
         let theirs = self.theirs[1].call(arguments);
+        self.slowest = self.slowest.max(sent.elapsed());
         let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
         self.compare(&Step { arguments, compare }, &ours, &theirs);
         ours
@@ -377,10 +395,15 @@ fn a_planted_difference_is_found() {
     ));
     assert!(!agree(Compare::Exact, &bulk("1"), &Value::Integer(1)));
     assert!(!agree(
-        Compare::Within(1),
+        Compare::Seconds(1),
         &Value::Integer(-1),
         &Value::Integer(0)
     ));
+    let second = Compare::Milliseconds(1).of_apart(Duration::from_secs(1));
+    for (theirs, are_near) in [(2001, true), (2002, false)] {
+        let (ours, theirs) = (Value::Integer(1000), Value::Integer(theirs));
+        assert_eq!(agree(second, &ours, &theirs), are_near);
+    }
     let error = |text: &str| Value::Error(text.into());
     assert!(!agree(Compare::Shape, &error("ERR a"), &error("ERR b")));
 }

@@ -68,7 +68,11 @@ impl Connection {
             self.input.drain(..self.start);
             self.start = 0;
             let mut buffer = vec![0; 64 * 1024];
-            let count = self.stream.read(&mut buffer)?;
+            let count = match self.stream.read(&mut buffer) {
+                // The test was stopped for a while, or frozen.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
