@@ -20,6 +20,14 @@ fn duration() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(1.5))
 }
 
+/// A seed, which is printed; another in each run unless `PANDO_TEST_SEED` holds one.
+fn seed() -> u64 {
+    let chosen = std::env::var("PANDO_TEST_SEED").ok();
+    let seed = chosen.map_or_else(|| fastrand::u64(..), |text| text.parse().unwrap());
+    println!("PANDO_TEST_SEED={seed}");
+    seed
+}
+
 #[derive(Default)]
 struct History {
     begun: AtomicU64,
@@ -290,7 +298,7 @@ fn one_layer_of_splitting_and_emptying_nodes() {
     let keys = (0..600_u16)
         .map(|number| number.to_be_bytes().to_vec())
         .collect();
-    World::new(sorted(keys), fastrand::u64(..)).run();
+    World::new(sorted(keys), seed()).run();
 }
 
 #[test]
@@ -303,7 +311,7 @@ fn layers_come_and_go() {
         }
         keys.push(format!("group{group:03}").into_bytes());
     }
-    World::new(sorted(keys), fastrand::u64(..)).run();
+    World::new(sorted(keys), seed()).run();
 }
 
 #[test]
@@ -316,5 +324,5 @@ fn slices_with_many_lengths_in_full_nodes() {
             keys.push(key);
         }
     }
-    World::new(sorted(keys), fastrand::u64(..)).run();
+    World::new(sorted(keys), seed()).run();
 }

@@ -167,7 +167,9 @@ fn a_walk_goes_on_across_resizes_and_a_plain_cursor_is_caught() {
     for grows in [true, false] {
         assert_eq!(missed_by_a_walk_across(grows, None), 0, "HW1");
     }
-    assert!(missed_by_a_walk_across(false, Some(Fault::PlainCursor)) > 0);
+    // Hashes are keyed at random: now and then every key that stays lies where even that finds it.
+    let is_caught = |_| missed_by_a_walk_across(false, Some(Fault::PlainCursor)) > 0;
+    assert!((0..10).any(is_caught));
 }
 
 /// Keys that a walk misses which were added to buckets that had moved.

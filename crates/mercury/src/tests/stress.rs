@@ -20,6 +20,14 @@ fn duration() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(2.0))
 }
 
+/// A seed, which is printed; another in each run unless `PANDO_TEST_SEED` holds one.
+fn seed() -> u64 {
+    let chosen = std::env::var("PANDO_TEST_SEED").ok();
+    let seed = chosen.map_or_else(|| fastrand::u64(..), |text| text.parse().unwrap());
+    println!("PANDO_TEST_SEED={seed}");
+    seed
+}
+
 const REGISTERS: usize = 64;
 const TIDE: u64 = 4_000;
 
@@ -141,7 +149,8 @@ impl World {
     fn tide(&self) -> u64 {
         let mut session = self.engine.session().unwrap();
         let mut rounds = 0;
-        while !self.stopped() {
+        // Once at least, however late this thread comes to run.
+        loop {
             for number in 0..TIDE {
                 put(&mut session, self.tree, &key(number), number);
             }
@@ -150,8 +159,10 @@ impl World {
             }
             while session.maintain(256) > 0 {}
             rounds += 1;
+            if self.stopped() {
+                return rounds;
+            }
         }
-        rounds
     }
 
     fn maintain(&self) {
@@ -166,7 +177,7 @@ impl World {
 
 #[test]
 fn nothing_is_lost_while_tables_grow_and_shrink() {
-    let world = World::new(fastrand::u64(..));
+    let world = World::new(seed());
     let started = Instant::now();
     thread::scope(|scope| {
         for writer in 0..2 {
