@@ -83,10 +83,15 @@ mod tests {
         let process = std::process::id();
         assert!(cpu_seconds(process).unwrap() > 0.0);
         assert!(cpu_time(process).unwrap().user >= 0.0);
-        let before = own_resident_bytes();
-        let block = std::hint::black_box(vec![1_u8; 16 << 20]);
-        assert!(own_resident_bytes() > before + (8 << 20));
-        drop(block);
+        // Other tests of this process give memory back meanwhile.
+        let is_seen = |_| {
+            let before = own_resident_bytes();
+            let block = std::hint::black_box(vec![1_u8; 64 << 20]);
+            let after = own_resident_bytes();
+            drop(block);
+            after > before + (32 << 20)
+        };
+        assert!((0..10).any(is_seen));
         assert!(resident_bytes(u32::MAX).is_err(), "no such process");
     }
 }

@@ -302,12 +302,15 @@ fn a_server_that_hangs_up_is_named() {
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let start = Instant::now();
-    let latency = run(honest(), &["--rate", "1000"]).unwrap();
-    // One request each millisecond, from the first millisecond on, before the 200th.
-    assert_eq!(latency.len(), 199);
-    // Replies that are there already are not awaited: that would take ten seconds.
-    assert!(start.elapsed() < Duration::from_secs(9));
+    let took = || {
+        let start = Instant::now();
+        let latency = run(honest(), &["--rate", "1000"]).unwrap();
+        // One request each millisecond, from the first millisecond on, before the 200th.
+        assert_eq!(latency.len(), 199);
+        start.elapsed()
+    };
+    // Replies that are there already are not awaited: that would take ten seconds, each time.
+    assert!((0..3).any(|_| took() < Duration::from_secs(9)));
 }
 
 #[test]
@@ -327,16 +330,23 @@ fn a_stall_is_charged_for_the_requests_that_waited() {
 
 #[test]
 fn what_a_stall_has_held_up_is_sent_as_soon_as_there_is_room() {
-    let server = serve(Fault {
-        stall: Some((50, Duration::from_millis(60))),
-        ..Fault::default()
-    });
-    let options = options(server, &["--rate", "1000"]);
-    let mut worker = worker(&options, server).unwrap();
-    let outcome = worker.run(Duration::from_millis(800)).unwrap();
-    // Not at the end of the run, which is 690 ms after the stall.
-    let most = outcome.latency.max();
-    assert!(most < 400_000, "{most} µs");
+    let most_us = || {
+        let server = serve(Fault {
+            stall: Some((50, Duration::from_millis(60))),
+            ..Fault::default()
+        });
+        let options = options(server, &["--rate", "1000"]);
+        let mut worker = worker(&options, server).unwrap();
+        let outcome = worker.run(Duration::from_millis(800)).unwrap();
+        outcome.latency.max()
+    };
+    // Not at the end of the run, which is 690 ms after the stall, each time. A machine that is busy
+    // may add stalls of its own now and then.
+    let runs: Vec<u64> = (0..5)
+        .map(|_| most_us())
+        .take_while(|most| *most >= 400_000)
+        .collect();
+    assert!(runs.len() < 5, "{runs:?} µs");
 }
 
 #[test]
