@@ -158,12 +158,16 @@ fn small_changes_of_large_values_have_small_records() {
     let bytes = record_of(Some(&wide), &changed);
     assert!(bytes.len() < 100, "{}", bytes.len());
     assert!(same(&replay(&bytes, Some(&wide)), &changed));
-    // Nothing that both share is looked at: a hundred thousand times in a moment.
-    let start = std::time::Instant::now();
-    for _ in 0..1_000 {
-        record_of(Some(&wide), &changed);
-    }
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    // Nothing that both share is looked at: it takes a small part of the time that the whole does.
+    // The least of several times, as a busy machine adds to most of them.
+    let took = |before| {
+        let start = std::time::Instant::now();
+        record_of(before, &changed);
+        start.elapsed()
+    };
+    let whole = took(None);
+    let difference = (0..1_000).map(|_| took(Some(&wide))).min().unwrap();
+    assert!(difference < whole / 50, "{difference:?}, {whole:?}");
 }
 
 /// One edit of a value.

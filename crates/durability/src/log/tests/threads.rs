@@ -9,6 +9,9 @@ use super::harness::*;
 use crate::disk::{Disk, RealDisk, SimulatedDisk};
 use crate::log::{Due, Log, LogOptions, LogScan, LogState, ScanOptions};
 
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_mins(2);
+
 /// Groups that each session writes.
 const GROUPS: u64 = 400;
 
@@ -43,11 +46,10 @@ impl World {
             let failed = matches!(self.log.state(), LogState::Failed { .. });
             self.log.durable() < epoch && !failed
         };
-        let limit = Duration::from_secs(20);
         let waited = self
             .woken
             .1
-            .wait_timeout_while(state, limit, waits)
+            .wait_timeout_while(state, PATIENCE, waits)
             .unwrap();
         assert!(
             !waited.1.timed_out(),
@@ -218,9 +220,8 @@ fn what_found_no_room_is_tried_again_although_nobody_writes() {
         }));
         let wait = |until: &dyn Fn() -> bool| {
             let guard = woken.0.lock().unwrap();
-            let limit = Duration::from_secs(20);
             let waits = |(): &mut ()| !until();
-            let waited = woken.1.wait_timeout_while(guard, limit, waits).unwrap();
+            let waited = woken.1.wait_timeout_while(guard, PATIENCE, waits).unwrap();
             assert!(
                 !waited.1.timed_out(),
                 "inline {inline}: {:?}",
