@@ -74,9 +74,8 @@ mod tests {
 
     #[test]
     fn no_payload_breaks_restore() {
-        let seed = fastrand::u64(..);
+        let seed = crate::commands::testing::seed();
         let mut random = fastrand::Rng::with_seed(seed);
-        println!("seed {seed}");
         for round in 0..30_000 {
             let mut input = SEEDS[round % SEEDS.len()].to_vec();
             for _ in 0..random.usize(..4) {

@@ -26,6 +26,15 @@ use crate::{Client, Database, EpochLog, Host, OpenError, Options, Outcome, Sessi
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
 
+/// The seed of a test's random operations: the same in every run unless `PANDO_TEST_SEED` holds
+/// another. It is printed.
+pub(crate) fn seed() -> u64 {
+    let chosen = std::env::var("PANDO_TEST_SEED");
+    let seed = chosen.map_or(1, |text| text.parse().expect("a number"));
+    println!("PANDO_TEST_SEED={seed}");
+    seed
+}
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub(crate) struct TestClock(AtomicU64);

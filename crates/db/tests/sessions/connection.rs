@@ -13,6 +13,15 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 /// When the clock starts, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
+/// The seed of a test's random operations: the same in every run unless `PANDO_TEST_SEED` holds
+/// another. It is printed.
+pub(crate) fn seed() -> u64 {
+    let chosen = std::env::var("PANDO_TEST_SEED");
+    let seed = chosen.map_or(1, |text| text.parse().expect("a number"));
+    println!("PANDO_TEST_SEED={seed}");
+    seed
+}
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub(crate) struct TestClock(AtomicU64);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pando_db::{Clock, Database, Options};
 
-use crate::connection::{Connection, Ending, TestClock, maintain, on_every_engine, open};
+use crate::connection::{Connection, Ending, TestClock, maintain, on_every_engine, open, seed};
 
 #[test]
 fn due_keys_go_untouched_and_others_stay() {
@@ -165,8 +165,7 @@ fn the_index_names_exactly_the_keys_with_deadlines() {
     on_every_engine(|engine| {
         const SESSIONS: u64 = 3;
         const CHANGES: usize = 12_000;
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        let seed = seed();
         let round = |milliseconds_max, expires, flushes| Round {
             milliseconds_max,
             expires,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_db::Database;
 
-use crate::connection::{Connection, Ending, on_every_engine, open};
+use crate::connection::{Connection, Ending, on_every_engine, open, seed};
 
 const READERS: usize = 2;
 const ROUNDS: usize = 3000;
@@ -242,8 +242,7 @@ fn transfer_by_watching(connection: &mut Connection, random: &mut fastrand::Rng)
 fn transfers_keep_the_sum() {
     on_every_engine(|engine| {
         const TRANSFERS: usize = 1000;
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        let seed = seed();
         let (database, _) = open(engine);
         let mut connection = Connection::new(&database);
         let names = (0..ACCOUNTS).map(|account| format!("account{account}"));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_db::{Database, EngineKind};
 
-use crate::connection::{Connection, on_every_engine, open};
+use crate::connection::{Connection, on_every_engine, open, seed};
 use crate::history::{Event, Operation, is_linearizable};
 
 const SESSIONS: usize = 3;
@@ -113,8 +113,8 @@ fn work(database: &Arc<Database>, kind: Kind, now: &AtomicU64, seed: u64) -> Vec
 }
 
 fn check(kind: Kind, engine: EngineKind) {
-    let seed = fastrand::u64(..);
-    println!("{kind:?} on {engine:?}, seed {seed}");
+    let seed = seed();
+    println!("{kind:?} on {engine:?}");
     let (database, _) = open(engine);
     let now = AtomicU64::new(0);
     let sessions: Vec<_> = std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pando_db::limits;
 
 use crate::connection::{
-    Answer, Connection, on_every_engine, on_every_ordered_engine, open, words,
+    Answer, Connection, on_every_engine, on_every_ordered_engine, open, seed, words,
 };
 
 /// Keys that nobody touches; with the others they fill several slices.
@@ -98,8 +98,7 @@ fn canary_a_wrong_listing_is_found() {
 #[test]
 fn keys_lists_what_is_there_throughout() {
     on_every_engine(|engine| {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        let seed = seed();
         let mut random = fastrand::Rng::with_seed(seed);
         let (database, _) = open(engine);
         let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
@@ -121,8 +120,7 @@ fn keys_lists_what_is_there_throughout() {
 #[test]
 fn kcount_counts_what_is_there_throughout() {
     on_every_ordered_engine(|engine| {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        let seed = seed();
         let mut random = fastrand::Rng::with_seed(seed);
         let (database, _) = open(engine);
         let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));
@@ -138,8 +136,7 @@ fn kcount_counts_what_is_there_throughout() {
 #[test]
 fn krangedel_removes_what_is_there_throughout() {
     on_every_ordered_engine(|engine| {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        let seed = seed();
         let mut random = fastrand::Rng::with_seed(seed);
         let (database, _) = open(engine);
         let (mut reader, mut writer) = (Connection::new(&database), Connection::new(&database));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pando_engine::{Decision, HashDraft, NewValue};
 use pando_protocol::RespVersion;
 
-use crate::commands::testing::Shell;
+use crate::commands::testing::{Shell, seed};
 use crate::{Options, limits};
 
 fn store_hash(shell: &mut Shell, key: &[u8], fields: &[(&[u8], &[u8])]) {
@@ -401,9 +401,8 @@ fn keys_of(reply: &[u8]) -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
 
 #[test]
 fn portions_put_together_are_the_whole_range() {
-    let seed = fastrand::u64(..);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
-    println!("seed {seed}");
     for _ in 0..30 {
         let mut shell = Shell::new();
         let mut all = BTreeSet::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::commands::testing::Shell;
+use crate::commands::testing::{Shell, seed};
 use crate::{Options, limits};
 
 /// A reply of SCAN, taken apart.
@@ -204,9 +204,8 @@ fn keys_shows_what_matches() {
 /// Keys come and go while the scan goes on; those that stay are shown.
 #[test]
 fn whatever_is_there_throughout_is_shown() {
-    let seed = fastrand::u64(..);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
-    println!("seed {seed}");
     for _ in 0..20 {
         let mut shell = Shell::new();
         let staying: BTreeSet<String> = (0..random.usize(1..200))
