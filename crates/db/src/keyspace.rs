@@ -70,6 +70,8 @@ struct Effects {
     replaced: Option<Deadline>,
     now: Milliseconds,
     expired: bool,
+    /// The access mark of what was removed or has expired.
+    old_mark: u8,
 }
 
 /// Notes what an update commits, and writes its log record.
@@ -119,6 +121,9 @@ impl CommitHook for Hook<'_> {
         effects.deadline_changed = replaced != deadline;
         effects.replaced = replaced;
         effects.expired = replaced.is_some_and(|at| at.0 <= effects.now);
+        if new.is_none() || effects.expired {
+            effects.old_mark = old.map_or(0, |value| value.mark.get());
+        }
     }
 }
 
@@ -477,6 +482,9 @@ impl<'t> Keyspace<'t> {
         }
         if effects.expired {
             add(&self.session.counters.expired, 1);
+            if self.is_unread(effects) {
+                add(&self.session.counters.expired_unread, 1);
+            }
         }
         if effects.deadline_changed {
             let store = &mut self.session.store;
@@ -504,8 +512,19 @@ impl<'t> Keyspace<'t> {
         let effects = self.remove_if(tree, key, may_go);
         if effects.committed.is_some() && !effects.expired {
             add(&self.session.counters.evicted, 1);
+            if effects.replaced.is_some() {
+                add(&self.session.counters.evicted_expiring, 1);
+            }
+            if self.is_unread(&effects) {
+                add(&self.session.counters.evicted_unread, 1);
+            }
         }
         effects.committed.is_some()
+    }
+
+    /// Whether what was removed is known not to have been read since it was written.
+    fn is_unread(&self, effects: &Effects) -> bool {
+        self.session.access.tracking.is_unread(effects.old_mark)
     }
 
     fn remove_if(

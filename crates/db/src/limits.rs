@@ -106,6 +106,10 @@ pub const EXPIRE_KEYS_MAX: usize = 64;
 /// Keys that one call evicts before the gate is passed on.
 pub const EVICT_KEYS_MAX: usize = 64;
 
+/// Keys that a command's call evicts wherever they lie while memory is short only because free
+/// blocks lie here and there: about what the command itself takes.
+pub(crate) const EVICT_SCATTERED_KEYS_MAX: usize = 1;
+
 /// Keys that such a call looks at.
 pub const EVICT_STEPS_MAX: usize = 512;
 

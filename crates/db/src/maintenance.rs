@@ -14,7 +14,7 @@ use pando_engine::{LogEpoch, Point};
 
 use crate::acknowledge::EpochLog;
 use crate::database::{Database, OpenError, lock};
-use crate::eviction::{evict, tidy};
+use crate::eviction::{evict_ahead, tidy};
 use crate::limits;
 use crate::session::SessionState;
 use crate::turn::Turn;
@@ -178,7 +178,8 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
     due.len()
 }
 
-/// Removes keys if memory is short, so that a lower limit is reached without writers; how many.
+/// Removes keys if memory is short, so that a lower limit is reached without writers; how many, and
+/// how many it has passed to that end.
 fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
     if !database.is_short() {
         return 0;
@@ -217,7 +218,8 @@ impl Database {
 
 impl Turn<'_> {
     fn evict(&mut self) -> usize {
-        evict(self.database(), self.session_mut()).keys
+        let evicted = evict_ahead(self.database(), self.session_mut());
+        evicted.keys + evicted.emptying_steps
     }
 
     fn maintain(&mut self, steps: usize) -> usize {

@@ -15,6 +15,10 @@ pub(crate) struct SessionCounters {
     /// Commands of this session that met a key past its deadline, whoever removed it.
     pub(crate) expired_met: AtomicU64,
     pub(crate) evicted: AtomicU64,
+    /// Of those that expired or were evicted: known not to have been read since they were written.
+    pub(crate) expired_unread: AtomicU64,
+    pub(crate) evicted_unread: AtomicU64,
+    pub(crate) evicted_expiring: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) removals: AtomicU64,
     pub(crate) memcached: MemcachedCounters,
@@ -37,6 +41,13 @@ pub struct Statistics {
     pub expired_keys: u64,
     /// Keys removed to make room.
     pub evicted_keys: u64,
+    /// Of the expired ones, those that were not read since they were written. Counted under LRU
+    /// policies only, as is the next.
+    pub expired_unread_keys: u64,
+    /// The same of the evicted ones.
+    pub evicted_unread_keys: u64,
+    /// Of the evicted ones, those that had a deadline.
+    pub evicted_expiring_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
     /// Removals among them.
@@ -50,6 +61,12 @@ impl Statistics {
             keyspace_misses: sum.keyspace_misses + session.misses.load(Ordering::Relaxed),
             expired_keys: sum.expired_keys + session.expired.load(Ordering::Relaxed),
             evicted_keys: sum.evicted_keys + session.evicted.load(Ordering::Relaxed),
+            expired_unread_keys: sum.expired_unread_keys
+                + session.expired_unread.load(Ordering::Relaxed),
+            evicted_unread_keys: sum.evicted_unread_keys
+                + session.evicted_unread.load(Ordering::Relaxed),
+            evicted_expiring_keys: sum.evicted_expiring_keys
+                + session.evicted_expiring.load(Ordering::Relaxed),
             commits: sum.commits + session.commits.load(Ordering::Relaxed),
             removals: sum.removals + session.removals.load(Ordering::Relaxed),
         })
@@ -61,6 +78,9 @@ impl Statistics {
             keyspace_misses: self.keyspace_misses + other.keyspace_misses,
             expired_keys: self.expired_keys + other.expired_keys,
             evicted_keys: self.evicted_keys + other.evicted_keys,
+            expired_unread_keys: self.expired_unread_keys + other.expired_unread_keys,
+            evicted_unread_keys: self.evicted_unread_keys + other.evicted_unread_keys,
+            evicted_expiring_keys: self.evicted_expiring_keys + other.evicted_expiring_keys,
             commits: self.commits + other.commits,
             removals: self.removals + other.removals,
         }
@@ -74,6 +94,9 @@ impl Statistics {
             keyspace_misses: self.keyspace_misses - base.keyspace_misses,
             expired_keys: self.expired_keys - base.expired_keys,
             evicted_keys: self.evicted_keys - base.evicted_keys,
+            expired_unread_keys: self.expired_unread_keys - base.expired_unread_keys,
+            evicted_unread_keys: self.evicted_unread_keys - base.evicted_unread_keys,
+            evicted_expiring_keys: self.evicted_expiring_keys - base.evicted_expiring_keys,
             commits: self.commits - base.commits,
             removals: self.removals - base.removals,
         }

@@ -86,6 +86,10 @@ impl Store {
         on!(Store, self, engine => engine.reclaimable_bytes())
     }
 
+    pub(crate) fn idle_bytes(&self) -> usize {
+        on!(Store, self, engine => engine.idle_bytes())
+    }
+
     #[inline]
     pub(crate) fn pressure(&self) -> Pressure {
         on!(Store, self, engine => engine.pressure())

@@ -158,6 +158,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// removed, with the tombstones. O(sessions).
     fn reclaimable_bytes(&self) -> usize;
 
+    /// Bytes that count as used and hold nothing: free blocks here and there, which serve values of
+    /// their own size only until [`Point::begin_emptying`] and what follows have made room. O(1).
+    fn idle_bytes(&self) -> usize {
+        0
+    }
+
     /// How close memory that was replaced or removed is to its bound, as of the last collection.
     /// The engine goes on to take writes; refusing them is up to the caller. O(1).
     fn pressure(&self) -> Pressure {

@@ -324,6 +324,10 @@ impl Engine for Mercury {
         self.collector.retired_bytes() + self.tasks.buried_bytes()
     }
 
+    fn idle_bytes(&self) -> usize {
+        self.arena.excess_bytes()
+    }
+
     fn pressure(&self) -> Pressure {
         match self.collector.pressure() {
             epoch::Pressure::None => Pressure::None,

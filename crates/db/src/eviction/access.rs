@@ -36,7 +36,7 @@ pub(super) fn is_read_often(mark: u8) -> bool {
 }
 
 /// The mark of a value whose uses begin to be counted.
-const OFTEN_FIRST: u8 = 5;
+pub(super) const OFTEN_FIRST: u8 = 5;
 
 /// How much rarer each step of the counter is.
 const OFTEN_FACTOR: u32 = 10;
@@ -51,6 +51,14 @@ pub(crate) enum Tracking {
     Lately,
     /// LFU.
     Often,
+}
+
+impl Tracking {
+    /// Whether a value of this mark is known not to have been read since it was written. Counters
+    /// of [`Self::Often`] do not tell: they go down again, and stay where a value is replaced.
+    pub(crate) fn is_unread(self, mark: u8) -> bool {
+        self == Self::Lately && class_of_mark(mark) == 0
+    }
 }
 
 /// How the command in work uses values.

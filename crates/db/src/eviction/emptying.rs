@@ -51,13 +51,17 @@ pub(crate) struct Emptied {
     pub(crate) keys: usize,
 }
 
-/// Whether keys may be evicted because of where they lie.
-fn takes_any(policy: EvictionPolicy) -> bool {
-    policy != EvictionPolicy::NoEviction && !policy.is_volatile()
+/// Whether keys may be evicted because of where they lie. Which deadline is near does not depend on
+/// that.
+fn takes_by_place(policy: EvictionPolicy) -> bool {
+    !matches!(
+        policy,
+        EvictionPolicy::NoEviction | EvictionPolicy::VolatileTtl
+    )
 }
 
 /// Passes up to `limits::EMPTY_STEPS_MAX` values; `short`: memory is short, so that they may be
-/// evicted if the policy takes any key (EV1, EV2). The caller holds a gate.
+/// evicted if the policy may take them (EV1, EV2). The caller holds a gate.
 pub(crate) fn empty(
     database: &Database,
     session: &mut SessionState,
@@ -80,7 +84,7 @@ pub(crate) fn empty(
         };
     }
     let policy = database.eviction_policy();
-    let evicts = short && takes_any(policy);
+    let evicts = short && takes_by_place(policy);
     let now = session.now_us / 1000;
     let mut found = Vec::new();
     while emptied.steps < limits::EMPTY_STEPS_MAX && emptied.keys < limits::EVICT_KEYS_MAX {
@@ -94,7 +98,8 @@ pub(crate) fn empty(
         let visit = |key: &[u8], value: pando_engine::ValueRef<'_>| {
             let mut mark = value.mark.get();
             let mut spare = !is_expired(&value.attributes, now);
-            if evicts && spare {
+            let expires = value.attributes.deadline.is_some();
+            if evicts && spare && (expires || !policy.is_volatile()) {
                 match judge.pass(policy.tracking(), mark) {
                     Verdict::Pass(lower) => {
                         mark = lower;

@@ -5,20 +5,24 @@
 //! `Nothing`: chance. The hand takes one key in [`CHANCE_VISITS`].
 //!
 //! `Often`: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark in
-//! [`DECAY_VISITS`] of the others. The threshold follows what it meets: it rises when the hand has
+//! [`DECAY_VISITS`] of the others: by one, and by a part of what it counts, so that what was used
+//! very often once does not stay for as much longer. The threshold follows what it meets: it rises when the hand has
 //! passed [`RISE_VISITS`] keys and taken none, and falls when more than one in [`FALL_SHARE`] was
 //! taken, so that a run of keys that are all used often is passed, and the keys that are taken are
-//! the least used ones of many.
+//! the least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand would
+//! pass keys that were never used again and lower the marks of those that were, in search of keys
+//! that are no worse.
 
 use pando_engine::mark::MARK_MAX;
 
 use super::Tracking;
-use super::access::CLASSES;
+use super::access::{CLASSES, OFTEN_FIRST};
 
 const RISE_VISITS: u32 = 64;
 const FALL_VISITS: u32 = 64;
 const FALL_SHARE: u32 = 4;
-const DECAY_VISITS: u32 = 4;
+const DECAY_VISITS: u32 = 8;
+const DECAY_SHARE: u8 = 4;
 const CHANCE_VISITS: u32 = 8;
 
 /// What becomes of a key that the hand passes.
@@ -52,7 +56,7 @@ impl Judge {
     pub(super) fn with_seed(seed: u64) -> Self {
         Self {
             random: fastrand::Rng::with_seed(seed),
-            threshold: 0,
+            threshold: OFTEN_FIRST,
             passed: 0,
             visits: 0,
             taken: 0,
@@ -78,8 +82,9 @@ impl Judge {
             Verdict::Take
         } else {
             self.passed += 1;
-            let decay = u8::from(self.visits.is_multiple_of(DECAY_VISITS));
-            Verdict::Pass(mark - decay)
+            let decays = self.visits.is_multiple_of(DECAY_VISITS);
+            let decay = 1 + mark.saturating_sub(OFTEN_FIRST) / DECAY_SHARE;
+            Verdict::Pass(mark - if decays { decay } else { 0 })
         };
         if self.passed == RISE_VISITS {
             self.threshold = (self.threshold + 1).min(MARK_MAX);
@@ -87,7 +92,7 @@ impl Judge {
         }
         if self.visits == FALL_VISITS {
             if self.taken * FALL_SHARE > self.visits {
-                self.threshold = self.threshold.saturating_sub(1);
+                self.threshold = (self.threshold - 1).max(OFTEN_FIRST);
             }
             (self.visits, self.taken) = (0, 0);
         }
@@ -115,6 +120,54 @@ mod tests {
             }
         }
         assert!(cold > 1_000 && hot * 100 < cold, "{cold} cold, {hot} hot");
+    }
+
+    /// Below what a new key has, there is nothing to look for: keys that were never used again go at
+    /// the first visit, and others pay for the search at most once in so many.
+    #[test]
+    fn the_threshold_stays_at_what_new_keys_have() {
+        let mut judge = Judge::default();
+        for visit in 0..10_000_u32 {
+            assert_eq!(
+                judge.pass(Tracking::Often, OFTEN_FIRST),
+                Verdict::Take,
+                "visit {visit}"
+            );
+        }
+        let lowered = (0..800)
+            .filter(|visit| {
+                let mark = if visit % 4 == 0 {
+                    OFTEN_FIRST + 1
+                } else {
+                    OFTEN_FIRST
+                };
+                judge.pass(Tracking::Often, mark) == Verdict::Pass(OFTEN_FIRST)
+            })
+            .count();
+        assert!(lowered <= 100, "{lowered} of 200");
+    }
+
+    /// A counter goes down faster the higher it is.
+    #[test]
+    fn what_was_used_very_often_is_forgotten_too() {
+        let decays = |mut mark: u8| {
+            let mut judge = Judge::default();
+            let mut count = 0;
+            while let Verdict::Pass(less) = judge.pass(Tracking::Often, mark) {
+                count += u32::from(less < mark);
+                mark = less;
+                // Others that go keep the threshold where it is.
+                for _ in 0..2 {
+                    judge.pass(Tracking::Often, 0);
+                }
+            }
+            count
+        };
+        let (low, high) = (decays(OFTEN_FIRST + 4), decays(MARK_MAX));
+        assert!(
+            (2..=4).contains(&low) && (8..=16).contains(&high),
+            "{low} {high}"
+        );
     }
 
     #[test]
@@ -186,9 +239,9 @@ mod tests {
         assert!(often > 600, "{often} of 722");
         let mut judge = Judge::default();
         let hottest = hits(Tracking::Often, move |mark| {
-            match judge.pass(Tracking::Often, mark) {
-                Verdict::Take => Verdict::Pass(mark),
-                Verdict::Pass(_) => Verdict::Take,
+            match judge.pass(Tracking::Often, MARK_MAX - mark) {
+                Verdict::Take => Verdict::Take,
+                Verdict::Pass(_) => Verdict::Pass(mark),
             }
         });
         assert!(hottest + 10 < chance, "{hottest} {chance}");

@@ -20,9 +20,13 @@
 //! way back, lies above the *line*: the limit, less some headroom and what is on its way back
 //! usually (the reserve). So the memory in use stays below the limit itself.
 //!
+//! Free blocks here and there count as in use beyond an allowance (`pando_memory::pool`), and to
+//! evict any key makes one more of them. So where only they are in the way, memory is emptied, and
+//! a command evicts no more than about what it takes itself.
+//!
 //! Invariants:
-//! - **EV1** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys and looks at
-//!   `limits::EVICT_STEPS_MAX` or a few more; a command makes at most `limits::EVICT_ROUNDS_MAX`
+//! - **EV1** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys, looks at
+//!   `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more than these; a command makes at most `limits::EVICT_ROUNDS_MAX`
 //!   calls, its gate passed on between.
 //! - **EV2** A key is evicted only if the policy may take it when it is removed: with a deadline
 //!   under a `volatile` policy, and not used since its mark was read.
@@ -109,6 +113,12 @@ impl EvictionPolicy {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Whether it is known under this policy if a value was read since it was written.
+    #[must_use]
+    pub fn knows_unread(self) -> bool {
+        self.tracking() == Tracking::Lately
     }
 
     fn is_volatile(self) -> bool {
@@ -213,18 +223,24 @@ impl Database {
 
     /// Whether keys are to be evicted.
     pub(crate) fn is_short(&self) -> bool {
-        self.excess() > 0
+        self.excess_beside(0) > 0
     }
 
-    /// Bytes that are to be evicted.
-    fn excess(&self) -> usize {
+    /// Whether keys are to be evicted even if all memory could be used that is free here and there.
+    fn is_full(&self) -> bool {
+        self.excess_beside(self.store.idle_bytes()) > 0
+    }
+
+    /// Bytes that are to be evicted, `idle_bytes` being none of them.
+    fn excess_beside(&self, idle_bytes: usize) -> usize {
         let Some(line) = self.eviction_line() else {
             return 0;
         };
         // In this order: what comes back in between counts as evicted, not as in use.
         let reclaimable = self.store.reclaimable_bytes();
         let used = (self.options.memory)();
-        used.saturating_sub(reclaimable).saturating_sub(line)
+        used.saturating_sub(reclaimable + idle_bytes)
+            .saturating_sub(line)
     }
 
     /// Whether writes that need memory are refused, [`evict`] having done what it can.
@@ -299,13 +315,25 @@ pub(crate) struct Evictor {
 pub(crate) struct Evicted {
     /// Keys removed.
     pub(crate) keys: usize,
+    /// Values passed, or more, in search of memory that is being emptied.
+    pub(crate) emptying_steps: usize,
     /// Memory is short and the policy finds no key to remove.
     pub(crate) exhausted: bool,
 }
 
-/// Evicts up to `limits::EVICT_KEYS_MAX` keys, as long as memory is short. The caller holds a gate
-/// (EV1).
+/// Evicts up to `limits::EVICT_KEYS_MAX` keys, as long as memory is short, for a command that needs
+/// some. The caller holds a gate (EV1).
 pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted {
+    evict_up_to(database, session, limits::EVICT_SCATTERED_KEYS_MAX)
+}
+
+/// The same for maintenance, which takes no memory itself.
+pub(crate) fn evict_ahead(database: &Database, session: &mut SessionState) -> Evicted {
+    evict_up_to(database, session, 0)
+}
+
+/// `scattered_max`: keys that go wherever they lie although memory is not full.
+fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: usize) -> Evicted {
     let policy = database.eviction_policy();
     let mut evictor = std::mem::take(&mut session.evictor);
     if evictor.policy != policy {
@@ -315,9 +343,11 @@ pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted 
     let mut steps = limits::EVICT_STEPS_MAX;
     if database.is_short() {
         // Keys whose memory can serve others before any that leave holes.
-        evicted.keys = empty(database, session, &mut evictor, true).keys;
+        let emptied = empty(database, session, &mut evictor, true);
+        (evicted.keys, evicted.emptying_steps) = (emptied.keys, emptied.steps);
     }
-    while evicted.keys < limits::EVICT_KEYS_MAX && steps > 0 && database.is_short() {
+    let goes_on = |keys: usize| database.is_full() || (keys < scattered_max && database.is_short());
+    while evicted.keys < limits::EVICT_KEYS_MAX && steps > 0 && goes_on(evicted.keys) {
         if evictor.victims.is_empty() {
             evictor.choose(database, session, &mut steps);
         }

@@ -2,7 +2,7 @@
 //!
 //! The memory in use is a model: so many bytes a key, and what the engine has on its way back.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -14,6 +14,8 @@ const KEY_BYTES: usize = 10_000;
 
 thread_local! {
     static MEASURED: RefCell<Weak<Database>> = const { RefCell::new(Weak::new()) };
+    /// How much of what is idle counts.
+    static SCATTERED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What the database of this thread's test takes; nothing on other threads.
@@ -22,7 +24,8 @@ fn meter() -> usize {
         database.upgrade().map_or(0, |database| {
             let databases = 0..database.databases();
             let keys: u64 = databases.map(|index| database.summary(index).0).sum();
-            keys as usize * KEY_BYTES + database.store.reclaimable_bytes()
+            let idle = database.store.idle_bytes().min(SCATTERED.get());
+            keys as usize * KEY_BYTES + database.store.reclaimable_bytes() + idle
         })
     })
 }
@@ -259,6 +262,47 @@ fn a_lower_limit_is_reached_step_by_step() {
     });
 }
 
+/// Where memory is short only because free blocks lie here and there, to evict more keys wherever
+/// they lie makes it no less: a command takes about what it needs, maintenance nothing.
+#[test]
+fn scattered_memory_is_no_reason_to_evict_many() {
+    on_every_engine(EvictionPolicy::AllKeysLru, 1_000_000, |shell| {
+        let value = "v".repeat(900);
+        let mut state = shell.database.open_session().expect("a session is free");
+        for key in 0..8_000 {
+            shell.line(&format!("SET k{key} {value}"));
+        }
+        let before = shell.database.store.idle_bytes();
+        for key in (0..8_000).filter(|key| key % 4 != 0) {
+            shell.line(&format!("DEL k{key}"));
+        }
+        for _ in 0..4 {
+            shell.database.end_epoch();
+            let horizon = shell.database.epochs.current();
+            shell.database.epochs.set_horizon(horizon);
+            while state.store.maintain(4096) > 0 {}
+        }
+        let idle = shell.database.store.idle_bytes();
+        assert!(idle == 0 || idle > before + (2 << 20), "{before} {idle}");
+        // Just short, by what is idle.
+        let used = meter();
+        shell.database.set_max_memory(used + used / 32);
+        SCATTERED.set(idle.max(1 << 20));
+        let (mut taken, mut ahead) = (0, 0);
+        if idle > 0 {
+            assert!(shell.database.is_short() && !shell.database.is_full());
+            ahead = evict_ahead(&shell.database, &mut state).keys;
+            taken = evict(&shell.database, &mut state).keys;
+        }
+        SCATTERED.set(0);
+        assert!(
+            ahead == 0 && taken <= limits::EVICT_SCATTERED_KEYS_MAX,
+            "{ahead} {taken}"
+        );
+        shell.database.close_session(&state);
+    });
+}
+
 /// EV3.
 #[test]
 fn nothing_is_evicted_in_a_pause() {
@@ -273,6 +317,38 @@ fn nothing_is_evicted_in_a_pause() {
         while session.maintain() {}
         assert!(evicted(shell) >= 39);
     });
+}
+
+/// Under LRU it is known which of the keys that went were never read; under LFU it is not.
+#[test]
+fn keys_that_went_unread_are_counted() {
+    use EvictionPolicy::{AllKeysLfu, AllKeysLru};
+    for (policy, knows) in [(AllKeysLru, true), (AllKeysLfu, false)] {
+        on_every_engine(policy, 100, |shell| {
+            shell.database.set_active_expire(true);
+            fill(shell, "read", 50, "");
+            fill(shell, "due", 10, " PX 5");
+            for key in 0..50 {
+                shell.line(&format!("GET read{key}"));
+            }
+            shell.line("GET due3");
+            shell.pass_ms(5);
+            let mut session = shell.database.session().expect("a session is free");
+            while session.maintain() {}
+            drop(session);
+            fill(shell, "new", 300, " EX 1000");
+            let counted = shell.database.statistics();
+            assert_eq!(counted.expired_keys, 10);
+            assert_eq!(counted.expired_unread_keys, if knows { 9 } else { 0 });
+            let gone = counted.evicted_keys;
+            let read = 50 - there(shell, "read", 50) as u64;
+            assert!(read > 20 || !knows, "{read} of {gone}");
+            assert!(gone > 200, "{gone}");
+            let unread = if knows { gone - read } else { 0 };
+            assert_eq!(counted.evicted_unread_keys, unread, "{policy:?}");
+            assert_eq!(counted.evicted_expiring_keys, gone - read, "{policy:?}");
+        });
+    }
 }
 
 /// An evicted key breaks a WATCH; a transaction makes room for what it writes.

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `chunks` | pools that need a slab or return one, [`Arena::tend`] | mutex | the same, drop |
 //! | `depots[class]` | pools with too many or too few blocks | one mutex per class, taken before that of `chunks` | pools |
+//! | `excess_bytes` | whoever counts, under `chunks` | `Relaxed` | who evicts |
 //! | `emptying`, `round` | who begins and ends a round | `round`'s mutex; the flag `Relaxed` | pools, as a hint |
 //! | `counters` | their pool | `Relaxed` stores | [`Arena::usage`] |
 //!
@@ -17,7 +18,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::{Chunk, Pages};
@@ -64,8 +65,6 @@ struct Chunks {
     released: usize,
     /// Resident free slabs that are kept because they were asked for.
     reserved: usize,
-    /// What is counted beyond the blocks that callers hold.
-    excess_bytes: usize,
     counters: Vec<Arc<Counters>>,
     /// What pools that are gone had counted.
     left: Counters,
@@ -113,6 +112,8 @@ pub struct Arena {
     pub(super) emptying: AtomicBool,
     pub(super) round: Mutex<Round>,
     mapped_bytes: AtomicU64,
+    /// What is counted beyond the blocks that callers hold.
+    excess_bytes: AtomicUsize,
 }
 
 impl fmt::Debug for Arena {
@@ -139,7 +140,6 @@ impl Arena {
                 resident_free: 0,
                 released: 0,
                 reserved: 0,
-                excess_bytes: 0,
                 counters: Vec::new(),
                 left: Counters::default(),
             }),
@@ -147,6 +147,7 @@ impl Arena {
             emptying: AtomicBool::new(false),
             round: Mutex::default(),
             mapped_bytes: AtomicU64::new(0),
+            excess_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -244,7 +245,7 @@ impl Arena {
         let mut chunks = relock(&self.chunks);
         self.add_chunk(&mut chunks, chunk);
         // Often enough, and rare.
-        self.count_all(&mut chunks);
+        self.count_all(&chunks);
     }
 
     /// A free slab whose memory the system has. A chunk that it has altogether is taken whole.
@@ -305,23 +306,25 @@ impl Arena {
 
     /// Brings what is counted up to date; returns the usage.
     pub(super) fn count(&self) -> ArenaUsage {
-        self.count_all(&mut relock(&self.chunks))
+        self.count_all(&relock(&self.chunks))
     }
 
-    fn count_all(&self, chunks: &mut Chunks) -> ArenaUsage {
+    fn count_all(&self, chunks: &Chunks) -> ArenaUsage {
         let usage = self.usage_of(chunks);
         let reserved = (chunks.reserved * SLAB_BYTES) as u64;
         let allowance = allowance_bytes(usage.mapped_bytes) + reserved;
         let excess = usage.idle_bytes().saturating_sub(allowance) as usize;
-        count_elsewhere(excess as isize - chunks.excess_bytes as isize);
-        chunks.excess_bytes = excess;
+        // Relaxed: the lock of `chunks` orders writers, and others read a figure.
+        let before = self.excess_bytes.swap(excess, Ordering::Relaxed);
+        count_elsewhere(excess as isize - before as isize);
         usage
     }
 
-    /// What is counted beyond the blocks that callers hold.
-    #[cfg(test)]
-    pub(super) fn excess_bytes(&self) -> usize {
-        relock(&self.chunks).excess_bytes
+    /// Bytes that are counted as used beyond the blocks that callers hold, as of the last count:
+    /// what is idle above the allowance. One load.
+    #[must_use]
+    pub fn excess_bytes(&self) -> usize {
+        self.excess_bytes.load(Ordering::Relaxed)
     }
 
     /// Gives back the free slabs of one chunk, if there are more than are kept.
@@ -455,7 +458,6 @@ fn release_slabs(chunk: NonNull<u8>, slabs: u64, pages: Pages) {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let excess = relock(&self.chunks).excess_bytes;
-        count_elsewhere(-(excess as isize));
+        count_elsewhere(-(self.excess_bytes() as isize));
     }
 }

@@ -1,9 +1,9 @@
 //! Emptying slabs: which of those that are partly free are to be given up, and when.
 //!
 //! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
-//! the emptiest slabs hand out no block any more; whoever owns the blocks in them moves or removes
-//! those (the engines' `relocate`, eviction), and each slab whose last block is free serves any
-//! class. When all owners have been shown their blocks once, the round ends, and slabs that are not
+//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more; whoever
+//! owns the blocks in them moves or removes those (the engines' `relocate`, eviction), and each slab
+//! whose last block is free serves any class. When all owners have been shown their blocks once, the round ends, and slabs that are not
 //! empty are used again; they are not chosen soon again.
 //!
 //! | state | begun by | ended by |
@@ -20,10 +20,10 @@ use std::sync::atomic::Ordering;
 
 use super::arena::{ArenaUsage, allowance_bytes, relock};
 use super::class::bytes_of_class;
-use super::slab::SlabRef;
+use super::slab::{SLAB_BYTES, SlabRef};
 use super::{Chunk, Pool};
 
-/// Of the mapped memory, the share that a round may empty.
+/// Of the mapped memory, the share that a round may move or remove at most.
 const ROUND_SHARE: u64 = 8;
 
 /// Slabs of one round at most.
@@ -38,7 +38,7 @@ const REST_LOOKS: u32 = 64;
 /// How much a round is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Memory is short: what is idle beyond three quarters of the allowance is in the way.
+    /// Memory is short: what is idle beyond the allowance, and counts, is in the way.
     Short,
     /// It is not: from a quarter of all memory on it is worth the work.
     Tidy,
@@ -56,7 +56,7 @@ pub(super) struct Round {
 fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
     let allowance = allowance_bytes(usage.mapped_bytes);
     let line = match need {
-        Need::Short => allowance * 3 / 4,
+        Need::Short => allowance,
         Need::Tidy => allowance + usage.mapped_bytes / 4,
     };
     usage.idle_bytes() > line && in_slabs > usage.idle_bytes() / 4
@@ -91,12 +91,17 @@ impl Pool {
         self.settle();
         self.arena.settle();
         let bytes_max = (usage.mapped_bytes / ROUND_SHARE).max(Chunk::BYTES as u64 / 2);
-        self.emptying = self.choose(bytes_max);
+        // No more than brings what is idle some way below the allowance: what cannot be moved out
+        // of a slab is evicted, however much it is used.
+        let left_idle = allowance_bytes(usage.mapped_bytes) * 3 / 4;
+        let slabs_max = (usage.idle_bytes() - left_idle).div_ceil(SLAB_BYTES as u64);
+        self.emptying = self.choose(slabs_max as usize, bytes_max);
         self.emptying
     }
 
-    /// Chooses the emptiest slabs, those that hold the fewest bytes, up to `bytes_max` of them.
-    fn choose(&self, bytes_max: u64) -> bool {
+    /// Chooses up to `slabs_max` of the emptiest slabs, those that hold the fewest bytes, up to
+    /// `bytes_max` of them.
+    fn choose(&self, slabs_max: usize, bytes_max: u64) -> bool {
         let arena = &self.arena;
         let mut round = relock(&arena.round);
         if arena.emptying.load(Ordering::Relaxed) {
@@ -116,7 +121,7 @@ impl Pool {
         let mut slabs: Vec<_> = arena.slabs().into_iter().filter_map(held).collect();
         slabs.sort_unstable_by_key(|(bytes, _, _)| *bytes);
         let mut bytes_left = bytes_max;
-        for (bytes, class, slab) in slabs.into_iter().take(ROUND_SLABS_MAX) {
+        for (bytes, class, slab) in slabs.into_iter().take(slabs_max.min(ROUND_SLABS_MAX)) {
             let Some(left) = bytes_left.checked_sub(bytes as u64) else {
                 break;
             };

@@ -191,6 +191,38 @@ fn slabs_are_emptied_by_moving_blocks() {
     free_all(&mut pool, blocks, 64);
 }
 
+/// A round empties about as much as is too much, not all that is partly free.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn a_round_takes_no_more_slabs_than_are_needed() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut blocks: Vec<_> = (0..1 << 18).map(|_| pool.allocate(256)).collect();
+    fastrand::Rng::with_seed(3).shuffle(&mut blocks);
+    let surplus = |arena: &Arena| {
+        let usage = arena.usage();
+        usage.idle_bytes() as i64 - arena::allowance_bytes(usage.mapped_bytes) as i64
+    };
+    while surplus(&arena) <= 0 {
+        let freed = blocks.split_off(blocks.len() - 256);
+        free_all(&mut pool, freed, 256);
+        assert!(surplus(&arena) > 0 || !pool.begin_emptying(Need::Short));
+    }
+    assert!(pool.begin_emptying(Need::Short));
+    // SAFETY: the blocks are allocated.
+    let emptying = blocks
+        .iter()
+        .filter(|block| unsafe { is_emptying(**block, 256) });
+    let bytes = emptying.count() as u64 * 256;
+    let allowance = arena::allowance_bytes(arena.usage().mapped_bytes);
+    assert!(
+        bytes > 0 && bytes <= allowance / 4 + (1 << 17),
+        "{bytes} of {allowance}"
+    );
+    pool.end_emptying();
+    free_all(&mut pool, blocks, 256);
+}
+
 /// What is idle beyond the allowance counts as used.
 #[cfg(not(pando_global_allocator))]
 #[test]
