@@ -163,6 +163,8 @@ pub struct WorkerStatistics {
     pub output_bytes: Counter,
     /// Reads from sockets that brought something.
     pub reads: Counter,
+    /// Those that filled their buffer: the rest waits for the connection's next turn.
+    pub yields: Counter,
     /// Writes to sockets that took something.
     pub writes: Counter,
     /// Connections closed because too much output waited.
@@ -191,6 +193,7 @@ impl WorkerStatistics {
             input_bytes: Counter::default(),
             output_bytes: Counter::default(),
             reads: Counter::default(),
+            yields: Counter::default(),
             writes: Counter::default(),
             output_limit_closes: Counter::default(),
             query_limit_closes: Counter::default(),
@@ -249,6 +252,7 @@ pub(crate) struct Figures {
     pub(crate) input_bytes: u64,
     pub(crate) output_bytes: u64,
     pub(crate) reads: u64,
+    pub(crate) yields: u64,
     pub(crate) writes: u64,
     pub(crate) output_limit_closes: u64,
     pub(crate) query_limit_closes: u64,
@@ -279,6 +283,7 @@ impl Figures {
         self.input_bytes += worker.input_bytes.get();
         self.output_bytes += worker.output_bytes.get();
         self.reads += worker.reads.get();
+        self.yields += worker.yields.get();
         self.writes += worker.writes.get();
         self.output_limit_closes += worker.output_limit_closes.get();
         self.query_limit_closes += worker.query_limit_closes.get();
@@ -310,6 +315,7 @@ impl Figures {
         less(&mut self.input_bytes, base.input_bytes);
         less(&mut self.output_bytes, base.output_bytes);
         less(&mut self.reads, base.reads);
+        less(&mut self.yields, base.yields);
         less(&mut self.writes, base.writes);
         less(&mut self.output_limit_closes, base.output_limit_closes);
         less(&mut self.query_limit_closes, base.query_limit_closes);

@@ -6,6 +6,19 @@
 //! removed without being asked for. `get_flushed` is 0: a flushed item is gone at once, and nobody
 //! meets it. `stats items` and `stats slabs` tell of one class, 1, which holds every item: what
 //! collectors sum over the classes they find there. Its chunks are as long as items are on average.
+//!
+//! | figure | what it counts here |
+//! |---|---|
+//! | `conn_yields` | reads that were full, so that the rest waited until other connections were served |
+//! | `expired_unfetched`, `evicted_unfetched` | items not read since they were written last; LRU policies only, which alone know |
+//! | `evicted_nonzero` | evicted items that had an expiry |
+//!
+//! Left out, since there is nothing like it or it is not known: `libevent`, NAPI ids; pooled reply
+//! and read buffers (`response_obj_*`, `read_buf_*`); `slab_*`, `slabs_moved` (memory is not moved
+//! by pages); `lru_*`, `moves_*`, `*_hot`, `*_warm`, `*_cold`, `evicted_active`, `direct_reclaims`,
+//! `tailrepairs` (no lists); `crawler_*` (the expirer looks at no item that is not due); `age`,
+//! `evicted_time` (which item is oldest nobody knows); `log_*` (no `watch`); `malloc_fails` (the
+//! process ends).
 
 use pando_protocol::memcached::{Line, Reply, error};
 
@@ -72,6 +85,21 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("curr_items", items);
     reply.stat("evictions", figures.database.evicted_keys);
     reply.stat("reclaimed", figures.database.expired_keys);
+    reply.stat("conn_yields", figures.yields);
+    unfetched(shared, &figures.database, "", reply);
+}
+
+/// Items that went without having been read, where that is known.
+fn unfetched(shared: &Shared, figures: &pando_db::Statistics, prefix: &str, reply: &mut Reply<'_>) {
+    if !shared.config().eviction_policy.knows_unread() {
+        return;
+    }
+    for (name, value) in [
+        ("expired_unfetched", figures.expired_unread_keys),
+        ("evicted_unfetched", figures.evicted_unread_keys),
+    ] {
+        reply.stat(&format!("{prefix}{name}"), value);
+    }
 }
 
 /// The hash tables, of an engine that has them: their buckets as a power of two, rounded down,
@@ -105,8 +133,10 @@ fn items(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("items:1:number", items);
     reply.stat("items:1:mem_requested", shared.memory_used());
     reply.stat("items:1:evicted", figures.evicted_keys);
+    reply.stat("items:1:evicted_nonzero", figures.evicted_expiring_keys);
     reply.stat("items:1:outofmemory", refused.map_or(0, |(_, count)| count));
     reply.stat("items:1:reclaimed", figures.expired_keys);
+    unfetched(shared, &figures, "items:1:", reply);
 }
 
 /// What memcached calls a page.

@@ -108,6 +108,7 @@ impl Worker {
                 let (bytes, _) = input.sizes();
                 let statistics = self.recorder.statistics();
                 statistics.reads.add(1);
+                statistics.yields.add(u64::from(more));
                 statistics.input_bytes.add(count as u64);
                 if bytes > self.shared.settings.query_buffer_bytes_max() {
                     self.close(slot, Reason::QueryLimit);

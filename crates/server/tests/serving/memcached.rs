@@ -306,6 +306,21 @@ fn figures_are_told_and_reset() {
             "{line}: {general:?}"
         );
     }
+    let has = |lines: &[String], name: &str| lines.iter().any(|line| line.contains(name));
+    assert!(has(&general, "STAT conn_yields "), "{general:?}");
+    // Nobody knows under this policy.
+    assert!(!has(&general, "unfetched"), "{general:?}");
+    let mut resp = server.connect();
+    resp.ask(
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
+        "+OK\r\n",
+    );
+    for words in ["stats", "stats items"] {
+        let lines = stats(&mut wire, words);
+        for name in ["expired_unfetched 0", "evicted_unfetched 0"] {
+            assert!(has(&lines, name), "{lines:?}");
+        }
+    }
     let settings = stats(&mut wire, "stats settings");
     assert!(settings.contains(&"STAT item_size_max 1048576".to_owned()));
     let items = stats(&mut wire, "stats items");
