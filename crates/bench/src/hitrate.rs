@@ -6,6 +6,10 @@
 //! always the same length. The first half of a trace fills the cache and is not counted; reads of
 //! the scan are never counted.
 //!
+//! With `--expiring` the servers run under the `volatile` policies instead, and so many in a hundred
+//! of the keys, those that come once included, have a deadline: 1,000 to 9,999 seconds from the
+//! write on, so that none passes. What never goes must leave room in the limit.
+//!
 //! Beside the servers stands `ideal`: the share of reads that go to the most popular keys, as many
 //! as the best of the servers holds. No policy can be better for a trace without memory.
 
@@ -48,6 +52,9 @@ pub(crate) struct Options {
     /// CPUs of the servers.
     #[arg(long, default_value = "0")]
     cpu: String,
+    /// Percent of the keys that have a deadline, under the policies that evict only those.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    expiring: Option<u64>,
     /// Only servers whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
@@ -108,6 +115,42 @@ const CANDIDATES: &[Candidate] = &[
     candidate("redis LFU", Kind::Redis, "allkeys-lfu"),
     candidate("redis random", Kind::Redis, "allkeys-random"),
     candidate("memcached", Kind::Memcached, "segmented LRU"),
+];
+
+/// The same where only keys with a deadline go.
+const VOLATILE: &[Candidate] = &[
+    candidate(
+        "pando masstree LRU",
+        Kind::Pando("masstree"),
+        "volatile-lru",
+    ),
+    candidate(
+        "pando masstree LFU",
+        Kind::Pando("masstree"),
+        "volatile-lfu",
+    ),
+    candidate(
+        "pando masstree random",
+        Kind::Pando("masstree"),
+        "volatile-random",
+    ),
+    candidate(
+        "pando masstree TTL",
+        Kind::Pando("masstree"),
+        "volatile-ttl",
+    ),
+    candidate("pando mercury LRU", Kind::Pando("mercury"), "volatile-lru"),
+    candidate("pando mercury LFU", Kind::Pando("mercury"), "volatile-lfu"),
+    candidate(
+        "pando mercury random",
+        Kind::Pando("mercury"),
+        "volatile-random",
+    ),
+    candidate("pando mercury TTL", Kind::Pando("mercury"), "volatile-ttl"),
+    candidate("redis LRU", Kind::Redis, "volatile-lru"),
+    candidate("redis LFU", Kind::Redis, "volatile-lfu"),
+    candidate("redis random", Kind::Redis, "volatile-random"),
+    candidate("redis TTL", Kind::Redis, "volatile-ttl"),
 ];
 
 const fn candidate(name: &'static str, kind: Kind, policy: &'static str) -> Candidate {
@@ -237,20 +280,30 @@ impl Client {
         Ok(())
     }
 
-    fn set(&mut self, keys: &[u64]) -> Result<(), HitRateError> {
+    /// Writes the keys, to expire after so many seconds if any are given.
+    fn set(
+        &mut self,
+        keys: &[u64],
+        mut expiry_s: impl FnMut(u64) -> Option<u64>,
+    ) -> Result<(), HitRateError> {
         let value = [b'v'; VALUE_BYTES_MAX as usize];
         for key in keys {
             let bytes = value_bytes(*key);
+            let expiry_s = expiry_s(*key);
+            let words = if expiry_s.is_some() { 5 } else { 3 };
             let _ = if self.memcached {
                 write!(self.output, "set key:{key:012} 0 0 {bytes}\r\n")
             } else {
                 write!(
                     self.output,
-                    "*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${bytes}\r\n"
+                    "*{words}\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${bytes}\r\n"
                 )
             };
             self.output.extend_from_slice(&value[..bytes]);
             self.output.extend_from_slice(b"\r\n");
+            if let Some(seconds) = expiry_s {
+                let _ = write!(self.output, "$2\r\nEX\r\n$4\r\n{seconds:04}\r\n");
+            }
         }
         self.flush()?;
         for _ in keys {
@@ -296,11 +349,14 @@ fn spread(rank: u64, keys: u64) -> u64 {
     (rank * STEP) % keys
 }
 
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
 /// The length of a key's value: from a tenth of the longest up, by a hash of the key.
 fn value_bytes(key: u64) -> usize {
     let least = VALUE_BYTES_MAX / 10;
-    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (least + hash % (VALUE_BYTES_MAX - least)) as usize
+    (least + hash(key) % (VALUE_BYTES_MAX - least)) as usize
 }
 
 fn measure(
@@ -338,7 +394,11 @@ fn measure(
                 missed.push(*key);
             }
         }
-        client.set(&missed)?;
+        client.set(&missed, |key| {
+            let expires = key >= options.keys
+                || hash(key) / VALUE_BYTES_MAX % 100 < options.expiring.unwrap_or(0);
+            (options.expiring.is_some() && expires).then(|| random.u64(1_000..10_000))
+        })?;
     }
     Ok(Measured {
         hit_rate: hit as f64 / counted.max(1) as f64,
@@ -362,7 +422,11 @@ fn ideal(options: &Options, held: u64) -> f64 {
 pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
     let mut chosen = Vec::new();
     let named = |candidate: &&Candidate| candidate.name.contains(&options.only);
-    for candidate in CANDIDATES.iter().filter(named) {
+    let candidates = match options.expiring {
+        None => CANDIDATES,
+        Some(_) => VOLATILE,
+    };
+    for candidate in candidates.iter().filter(named) {
         if if_installed(candidate.start(options))?.is_some() {
             chosen.push(candidate);
         }
