@@ -1,11 +1,14 @@
 //! What gets lose while the table expands (the paper's 9 %, §4.1).
 //!
-//! One thread reads uniformly chosen keys; another, the paper's expander thread, moves buckets
-//! through `maintain`. Before and after, the other thread is there too and finds nothing to move,
-//! so that both halves have the same processors to share.
+//! One thread reads uniformly chosen keys, without a pause from before the expansion until after it;
+//! another, the paper's expander thread, moves buckets through `maintain`. Before and after, it is
+//! there too and finds nothing to move, so that all phases have the same processors to share.
+//!
+//! The table is twice as large afterwards, which costs gets something by itself where it then fits
+//! the caches less well; gets while it expands lie between the two, less what moving takes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -15,11 +18,14 @@ use pando_mercury::{Locking, Mercury as MercuryEngine};
 use super::targets::{Mercury, Target, Worker};
 use super::{Shape, Small};
 
-/// Gets between two looks at whether the phase is over.
-const TURN: usize = 256;
+/// Gets between two looks at whether the measurement is over.
+const TURN: u64 = 256;
 
 /// How long the phases without a resize are.
 const STEADY: Duration = Duration::from_millis(400);
+
+/// How long the reader runs before the first phase.
+const WARM_UP: Duration = Duration::from_millis(100);
 
 fn gauge(engine: &MercuryEngine, name: &str) -> f64 {
     let mut all = HashMap::new();
@@ -29,26 +35,22 @@ fn gauge(engine: &MercuryEngine, name: &str) -> f64 {
     all.get(name).copied().unwrap_or(0.0)
 }
 
-/// Rounds of a measurement that is about nothing else; the first, whose memory is new to the
-/// machine, does not count.
-const ROUNDS: usize = 6;
-
-/// What one round has found, in million gets a second.
+/// What one round has found: million gets a second, and how long the expansion took.
 struct Round {
     before: f64,
     during: f64,
     after: f64,
+    seconds: f64,
+    buckets: f64,
 }
 
 /// Prints the gets a second of one reader before, while and after a table of about `keys` keys
-/// doubles: medians of some rounds, or of one if the memory was in use before.
-pub(super) fn measure(locking: Locking, keys: u64, warm: bool) {
-    let rounds: Vec<_> = if warm {
-        vec![round(locking, keys)]
-    } else {
-        let rounds = (0..ROUNDS).map(|_| round(locking, keys));
-        rounds.skip(1).collect()
-    };
+/// doubles: medians of so many rounds after a first one, whose memory is new to the machine and
+/// which does not count; of that one if the memory was in use before and no more are asked for.
+pub(super) fn measure(locking: Locking, keys: u64, rounds: usize) {
+    let uncounted = usize::from(rounds > 1);
+    let rounds = (0..rounds + uncounted).map(|_| round(locking, keys));
+    let rounds: Vec<_> = rounds.skip(uncounted).collect();
     let print = |what: &str, figure: fn(&Round) -> f64| {
         println!("{what} {}", median(rounds.iter().map(figure)));
     };
@@ -57,6 +59,13 @@ pub(super) fn measure(locking: Locking, keys: u64, warm: bool) {
     print("gets after expansion", |round| round.after);
     print("during over before", |round| round.during / round.before);
     print("during over after", |round| round.during / round.after);
+    print("during over the mean of both", |round| {
+        round.during * 2.0 / (round.before + round.after)
+    });
+    print("milliseconds of expansion", |round| round.seconds * 1e3);
+    print("nanoseconds per bucket", |round| {
+        round.seconds * 1e9 / round.buckets
+    });
 }
 
 fn median(figures: impl Iterator<Item = f64>) -> f64 {
@@ -78,24 +87,34 @@ fn round(locking: Locking, keys: u64) -> Round {
     }
     drain(&target);
     // To a little below where the table grows.
-    let full =
-        gauge(&target.engine, "buckets") * pando_mercury::limits::ENTRIES_PER_BUCKET_MAX as f64;
-    while (count as f64) < full * 0.97 {
+    let buckets = gauge(&target.engine, "buckets");
+    while (count as f64) < buckets * pando_mercury::limits::ENTRIES_PER_BUCKET_MAX as f64 * 0.97 {
         put(&mut count);
     }
-    let before = phase(&target, count, false);
-    while gauge(&target.engine, "resizing_tables") < 1.0 {
-        for _ in 0..1_000 {
-            put(&mut count);
+    let reader = Reader::new(count);
+    std::thread::scope(|scope| {
+        scope.spawn(|| reader.run(&target));
+        let over = Over(&reader);
+        phase(&target, &reader, Some(WARM_UP));
+        let (before, _) = phase(&target, &reader, Some(STEADY));
+        while gauge(&target.engine, "resizing_tables") < 1.0 {
+            for _ in 0..1_000 {
+                put(&mut count);
+            }
         }
-    }
-    let during = phase(&target, count, true);
-    let after = phase(&target, count, false);
-    Round {
-        before,
-        during,
-        after,
-    }
+        let moved = gauge(&target.engine, "moves_total");
+        let (during, seconds) = phase(&target, &reader, None);
+        let moved = gauge(&target.engine, "moves_total") - moved;
+        let (after, _) = phase(&target, &reader, Some(STEADY));
+        drop(over);
+        Round {
+            before,
+            during,
+            after,
+            seconds,
+            buckets: moved,
+        }
+    })
 }
 
 fn drain(target: &Mercury) {
@@ -103,40 +122,60 @@ fn drain(target: &Mercury) {
     worker.settle();
 }
 
-/// Million gets a second, while another thread maintains until nothing is left to move, or for a
-/// while if nothing is.
-fn phase(target: &Mercury, count: u64, expands: bool) -> f64 {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let (mut worker, mut random) = (target.worker(), Rng::with_seed(3));
-            let (mut gets, mut wrong) = (0_u64, 0_u64);
-            let started = Instant::now();
-            while !over.load(Ordering::Relaxed) {
-                worker.turn();
-                for _ in 0..TURN {
-                    let item = random.u64(1..count);
-                    wrong += u64::from(worker.get(&Small::key(item)) != item);
-                }
-                gets += TURN as u64;
-            }
-            assert_eq!(wrong, 0, "every key is there throughout");
-            gets as f64 / started.elapsed().as_secs_f64() / 1e6
-        });
-        let mut session = target.engine.session().expect("a session is free");
-        let started = Instant::now();
-        loop {
-            let moved = session.maintain(64);
-            let done = if expands {
-                moved == 0
-            } else {
-                started.elapsed() > STEADY
-            };
-            if done {
-                break;
-            }
+/// Maintains for a while, or until nothing is left to do: million gets a second of the reader
+/// meanwhile, and how many seconds that was.
+fn phase(target: &Mercury, reader: &Reader, lasts: Option<Duration>) -> (f64, f64) {
+    let mut session = target.engine.session().expect("a session is free");
+    let (gets, started) = (reader.gets.load(Ordering::Relaxed), Instant::now());
+    loop {
+        let done = session.maintain(64);
+        if lasts.map_or(done == 0, |lasts| started.elapsed() > lasts) {
+            break;
         }
-        over.store(true, Ordering::Relaxed);
-        reader.join().expect("the reader met every key")
-    })
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let gets = reader.gets.load(Ordering::Relaxed) - gets;
+    (gets as f64 / seconds / 1e6, seconds)
+}
+
+/// The thread that gets keys all the time. Its fields lie apart from what else the phases write.
+#[repr(align(128))]
+struct Reader {
+    keys: u64,
+    gets: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Reader {
+    fn new(keys: u64) -> Self {
+        Self {
+            keys,
+            gets: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn run(&self, target: &Mercury) {
+        let (mut worker, mut random) = (target.worker(), Rng::with_seed(3));
+        let (mut gets, mut wrong) = (0, 0);
+        while !self.over.load(Ordering::Relaxed) {
+            worker.turn();
+            for _ in 0..TURN {
+                let item = random.u64(1..self.keys);
+                wrong += u64::from(worker.get(&Small::key(item)) != item);
+            }
+            gets += TURN;
+            self.gets.store(gets, Ordering::Relaxed);
+        }
+        assert_eq!(wrong, 0, "every key is there throughout");
+    }
+}
+
+/// Ends the reader, whatever ends the phases.
+struct Over<'r>(&'r Reader);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
 }

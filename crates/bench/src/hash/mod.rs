@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// Only what gets lose while the table of the engine expands.
     #[arg(long)]
     expansion: bool,
+    /// Expansions in each process, with `--expansion`.
+    #[arg(long, default_value_t = 5, value_parser = count)]
+    rounds: usize,
 }
 
 /// One target, in this process; prints `name value` lines.
@@ -71,6 +74,8 @@ pub(crate) struct OneOptions {
     threads: usize,
     #[arg(long)]
     expansion: bool,
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
 }
 
 /// Why a measurement failed.
@@ -93,8 +98,8 @@ pub(crate) enum HashError {
 pub(crate) fn run(options: &Options) -> Result<(), HashError> {
     let samples = in_turns(&options.targets, options.repeats, |target| {
         let line = format!(
-            "hash-one --target {target} --keys {} --operations {} --threads {}",
-            options.keys, options.operations, options.threads
+            "hash-one --target {target} --keys {} --operations {} --threads {} --rounds {}",
+            options.keys, options.operations, options.threads, options.rounds
         );
         let mut arguments: Vec<_> = line.split(' ').collect();
         if options.expansion {
@@ -117,13 +122,13 @@ pub(crate) fn run(options: &Options) -> Result<(), HashError> {
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), HashError> {
     match options.target {
         TargetName::Mercury(locking) if options.expansion => {
-            expansion::measure(locking, options.keys, false);
+            expansion::measure(locking, options.keys, options.rounds);
             Ok(())
         }
         TargetName::Mercury(locking) => {
             measure(options, || Mercury::new(locking))?;
             if options.threads == 1 {
-                expansion::measure(locking, options.keys, true);
+                expansion::measure(locking, options.keys, 1);
             }
             Ok(())
         }
@@ -368,9 +373,10 @@ mod tests {
                 operations: 4_000,
                 threads: 2,
                 expansion: false,
+                rounds: 1,
             };
             run_one(&options).unwrap_or_else(|error| panic!("{target}: {error}"));
         }
-        expansion::measure(pando_mercury::Locking::Optimistic, 3_000, true);
+        expansion::measure(pando_mercury::Locking::Optimistic, 3_000, 1);
     }
 }
