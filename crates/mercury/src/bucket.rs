@@ -6,7 +6,8 @@
 //! | | 1 | *hasmoved*: the entries are in the next table |
 //! | | 6–63 | address of the next line of the chain, 0 at its end |
 //! | 0, control of a further line | 6–63 | likewise |
-//! | 1–7, slots | 0–47 | address of an entry, 0 when the slot is free |
+//! | 1–7, slots | 0–2 | growth bits: three bits of the key's hash |
+//! | | 3–47 | address of an entry, 0 when the slot is free |
 //! | | 48–63 | tag: 15 bits of the key's hash, and 1 |
 //!
 //! The paper (figure 2b) puts lock, *hasmoved* and one pointer together and chains entries by a
@@ -17,6 +18,10 @@
 //! 1.25 of them before a table shrinks, 51 bytes a key. Entries are blocks of key and value
 //! (`pando_block`): 8 bytes of each take 28, in a block of 32; 24 and 10 bytes take 46, in one of
 //! 48.
+//!
+//! The growth bits say which bucket of the next larger tables is the key's, so that its entry is not
+//! fetched when the table doubles. They are the bits of the hash from [`growth_shift`] of the table
+//! on: every third doubling takes the next three, from the hash of the key.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -42,6 +47,7 @@
 //! take the line from its owner. Deliberately absent: its fairness; it is held for one decision of
 //! a writer or the move of a few pointers.
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use pando_block::BlockRef;
@@ -62,7 +68,16 @@ const LOCKED: u64 = 1;
 const MOVED: u64 = 1 << 1;
 const LINK_MASK: u64 = !63;
 const TAG_SHIFT: u32 = 48;
-const ADDRESS_MASK: u64 = (1 << TAG_SHIFT) - 1;
+/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8 (P2).
+const GROWTH_BITS: u32 = 3;
+const GROWTH_MASK: u64 = (1 << GROWTH_BITS) - 1;
+const ADDRESS_MASK: u64 = ((1 << TAG_SHIFT) - 1) & !GROWTH_MASK;
+
+/// The lowest of the hash's bits that slots keep in a table of so many buckets. The bit by which
+/// two buckets of the table twice as large differ is among the three.
+pub(crate) const fn growth_shift(buckets: usize) -> u32 {
+    buckets.ilog2() / GROWTH_BITS * GROWTH_BITS
+}
 
 /// What a key's slot is marked with, to tell most other keys without fetching their entries. Never
 /// 0, so that it equals no free slot's.
@@ -82,13 +97,26 @@ pub(crate) struct Tagged(u64);
 
 impl Tagged {
     #[inline]
-    pub(crate) fn new(tag: Tag, entry: BlockRef<'_>) -> Self {
+    pub(crate) fn new(hash: u64, growth_shift: u32, entry: BlockRef<'_>) -> Self {
         let address = entry.address().as_ptr() as u64;
         assert!(
             address & !ADDRESS_MASK == 0,
-            "addresses of user memory have 48 bits at most"
+            "addresses of user memory have 48 bits at most, and blocks are aligned"
         );
-        Self(tag.0 << TAG_SHIFT | address)
+        Self(Tag::of_hash(hash).0 << TAG_SHIFT | address).with_growth(hash, growth_shift)
+    }
+
+    /// The same, with growth bits of a table that has them from another place.
+    #[inline]
+    pub(crate) fn with_growth(self, hash: u64, growth_shift: u32) -> Self {
+        Self(self.0 & !GROWTH_MASK | hash >> growth_shift & GROWTH_MASK)
+    }
+
+    /// One of the hash's bits, which the slot keeps in a table of this shift.
+    #[inline]
+    pub(crate) fn hash_bit(self, bit: u32, growth_shift: u32) -> usize {
+        debug_assert!((growth_shift..growth_shift + GROWTH_BITS).contains(&bit));
+        (self.0 >> (bit - growth_shift)) as usize & 1
     }
 
     #[inline]
@@ -267,6 +295,21 @@ impl Line {
         }
     }
 
+    /// Links a new line that begins with an entry, for who alone changes the bucket.
+    #[cold]
+    fn extend<'g>(&self, tagged: Tagged, pool: &mut Pool, guard: Guard<'g>) -> &'g Line {
+        let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
+        let line = Line::empty();
+        line.slots()[0].store(tagged.0, Ordering::Relaxed);
+        // SAFETY: the block is that long and aligned to lines (P2), and nobody else has it.
+        unsafe { memory.write(line) };
+        let link = memory.as_ptr().expose_provenance() as u64;
+        let control = self.control().load(Ordering::Relaxed);
+        // Release pairs with the readers' Acquire: the line is seen initialised.
+        self.control().store(control | link, Ordering::Release);
+        Self::linked(link, guard).expect("just linked")
+    }
+
     /// Waits for the bucket's lock and takes it.
     #[inline]
     pub(crate) fn lock<'g>(&'g self, guard: Guard<'g>) -> Owned<'g> {
@@ -384,15 +427,7 @@ impl<'g> Owned<'g> {
             }
             last = line;
         }
-        let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
-        let line = Line::empty();
-        line.slots()[0].store(tagged.0, Ordering::Relaxed);
-        // SAFETY: the block is that long and aligned to lines (P2), and nobody else has it.
-        unsafe { memory.write(line) };
-        let link = memory.as_ptr().expose_provenance() as u64;
-        let control = last.control().load(Ordering::Relaxed);
-        // Release pairs with the readers' Acquire: the line is seen initialised.
-        last.control().store(control | link, Ordering::Release);
+        last.extend(tagged, pool, self.guard);
         true
     }
 
@@ -415,18 +450,62 @@ impl<'g> Owned<'g> {
         }
     }
 
-    /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks. The
-    /// entries are in the next table by now.
+    /// Marks the bucket as moved and keeps everything: a planted fault.
+    pub(crate) fn mark_early(&self) {
+        let control = self.head.control().load(Ordering::Relaxed);
+        self.head
+            .control()
+            .store(control | MOVED, Ordering::Release);
+    }
+
+    /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks, all by
+    /// one store. The entries are in the next table by now.
     pub(crate) fn leave(self, mut unlinked: impl FnMut(NonNull<Line>)) {
-        let mut link = self.head.control().load(Ordering::Relaxed);
+        let Self { head, guard } = *ManuallyDrop::new(self);
+        let mut link = head.control().load(Ordering::Relaxed);
         // Release pairs with `find`, `snapshot` and `lock`: who sees the mark sees the entries in
         // the next table.
-        self.head.control().store(MOVED | LOCKED, Ordering::Release);
-        while let Some(line) = Line::linked(link, self.guard) {
+        head.control().store(MOVED, Ordering::Release);
+        // Whoever locks the bucket now changes nothing: it has moved.
+        while let Some(line) = Line::linked(link, guard) {
             link = line.control().load(Ordering::Relaxed);
             unlinked(NonNull::from(line));
         }
-        // The drop unlocks.
+    }
+}
+
+/// A bucket that nobody else reaches yet, while it is filled (HR5). Its stores need no order among
+/// each other: they are published by what leads to the bucket.
+pub(crate) struct Filling<'g> {
+    last: &'g Line,
+    used: usize,
+}
+
+impl<'g> Filling<'g> {
+    /// Begins with an empty bucket.
+    pub(crate) fn new(head: &'g Line) -> Self {
+        debug_assert!(
+            head.words
+                .iter()
+                .all(|word| word.load(Ordering::Relaxed) == 0)
+        );
+        Self {
+            last: head,
+            used: 0,
+        }
+    }
+
+    /// Puts an entry into the next slot, of a new line if need be; whether it took one.
+    #[inline]
+    pub(crate) fn push(&mut self, tagged: Tagged, pool: &mut Pool, guard: Guard<'g>) -> bool {
+        if self.used == SLOTS {
+            self.last = self.last.extend(tagged, pool, guard);
+            self.used = 1;
+            return true;
+        }
+        self.last.slots()[self.used].store(tagged.0, Ordering::Relaxed);
+        self.used += 1;
+        false
     }
 }
 

@@ -18,6 +18,10 @@ pub(crate) enum Fault {
     PlainCursor = 4,
     /// A walk shows a bucket that has moved from where it was (HW2).
     WalkWithoutMoved = 5,
+    /// A bucket is marked as moved before its entries are in the next table (HR2).
+    MarkEarly = 6,
+    /// A table is given up at once when it ceases to be current (HR4).
+    FreeTableEarly = 7,
 }
 
 /// The fault planted in one tree.

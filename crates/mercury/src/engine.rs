@@ -26,6 +26,7 @@ use crate::find;
 use crate::limits::RETIRED_BYTES_MAX;
 use crate::locking::{Locking, Stripes};
 use crate::session::MercurySession;
+use crate::table::Table;
 use crate::task::Tasks;
 use crate::tree::{Directory, Tree};
 
@@ -128,20 +129,9 @@ impl Mercury {
             let Some(tree) = self.directory.get(tree.0, guard) else {
                 return;
             };
-            let mut table = Some(tree.table(guard));
-            while let Some(buckets) = table {
-                for index in 0..buckets.buckets() {
-                    let bucket = buckets.bucket(index).lock(guard);
-                    if bucket.has_moved() {
-                        continue;
-                    }
-                    bucket.each_line(|lines, entry| {
-                        model.bucket_lines += lines as f64;
-                        model.entry_lines += entry.lines() as f64;
-                        model.keys += 1;
-                    });
-                }
-                table = buckets.next(guard);
+            let table = tree.table(guard);
+            for index in 0..table.buckets() {
+                inspect(table, index, guard, &mut model);
             }
         });
         self.close(&context);
@@ -280,6 +270,28 @@ impl Mercury {
             "Epochs that the slowest pinned session is behind, 0 or 1.",
             lag,
         );
+    }
+}
+
+/// Adds what stands in a bucket, or where it has moved to. Buckets of the next table that are still
+/// to be filled are left alone (HR5).
+fn inspect<'g>(table: &'g Table, index: usize, guard: Guard<'g>, model: &mut LineModel) {
+    let bucket = table.bucket(index).lock(guard);
+    if !bucket.has_moved() {
+        bucket.each_line(|lines, entry| {
+            model.bucket_lines += lines as f64;
+            model.entry_lines += entry.lines() as f64;
+            model.keys += 1;
+        });
+        return;
+    }
+    drop(bucket);
+    let next = table.next(guard).expect("a bucket moves to a table (HR1)");
+    if next.buckets() > table.buckets() {
+        inspect(next, index, guard, model);
+        inspect(next, index + table.buckets(), guard, model);
+    } else if index < next.buckets() {
+        inspect(next, index, guard, model);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::tree::Tree;
 pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table, &'g Line) {
     let mut table = tree.table(guard);
     while let Some(next) = table.next(guard) {
-        let moved = table.moved();
+        let moved = table.published();
         if moved > table.mask() {
             table = next;
             continue;

@@ -25,6 +25,11 @@ pub const SHRINK_PART: usize = if cfg!(loom) { 1 } else { 4 };
 /// entries into one for 10·n, so that four buckets an insert finish long before the next growth.
 pub const HELP_BUCKETS: usize = 4;
 
+/// Buckets that move before operations are told again how far moving has come. Each time costs
+/// every reader one wait for the line that says so; until then a key of these buckets is looked for
+/// twice.
+pub const PUBLISH_BUCKETS: usize = if cfg!(loom) { 1 } else { 256 };
+
 /// Bytes of a table that one step of maintenance gives back to the system.
 pub const RELEASE_BYTES: usize = 2 << 20;
 

@@ -15,7 +15,7 @@ use pando_engine::{
 };
 
 use crate::canary::Fault;
-use crate::{Mercury, MercurySession, Options, Pages};
+use crate::{Locking, Mercury, MercurySession, Options, Pages};
 
 /// Preemptions per execution: the races of two threads on one bucket show with two.
 const PREEMPTIONS_MAX: usize = 2;
@@ -65,16 +65,29 @@ fn model(
     right: fn(&mut MercurySession, TreeId),
     after: fn(&mut MercurySession, TreeId),
 ) {
+    model_with(Locking::Optimistic, fault, before, left, right, after);
+}
+
+/// As [`model`], with another kind of locks.
+fn model_with(
+    locking: Locking,
+    fault: Option<Fault>,
+    before: &'static [&'static [u8]],
+    left: fn(&mut MercurySession, TreeId),
+    right: fn(&mut MercurySession, TreeId),
+    after: fn(&mut MercurySession, TreeId),
+) {
     let prepare = move |session: &mut MercurySession, tree: TreeId, _: &EpochClock| {
         for key in before {
             put(session, tree, key, key[0]);
         }
     };
-    model_of(fault, prepare, left, right, after);
+    model_of(locking, fault, prepare, left, right, after);
 }
 
 /// As [`model`], for a tree that `prepare` has brought where it is to be.
 fn model_of(
+    locking: Locking,
     fault: Option<Fault>,
     prepare: impl Fn(&mut MercurySession, TreeId, &EpochClock) + Send + Sync + 'static,
     left: fn(&mut MercurySession, TreeId),
@@ -91,6 +104,7 @@ fn model_of(
         counted.fetch_add(1, Ordering::Relaxed);
         let options = Options {
             pages: Pages::Small,
+            locking,
             ..Options::default()
         };
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
@@ -131,11 +145,11 @@ fn the_bucket_lock_loses_no_update() {
     );
 }
 
-/// HR1, HR2: a table that begins to grow, and the move that follows, beside a reader.
-#[test]
-fn a_reader_misses_nothing_while_a_bucket_moves() {
-    model(
-        None,
+/// HR1, HR2, HR5: a table that begins to grow, and the move that follows, beside a reader.
+fn read_beside_a_move(locking: Locking, fault: Option<Fault>) {
+    model_with(
+        locking,
+        fault,
         &[b"\x01", b"\x02"],
         |session, tree| {
             put(session, tree, b"\x03", 3);
@@ -150,6 +164,53 @@ fn a_reader_misses_nothing_while_a_bucket_moves() {
             }
         },
     );
+}
+
+#[test]
+fn a_reader_misses_nothing_while_a_bucket_moves() {
+    read_beside_a_move(Locking::Optimistic, None);
+}
+
+/// HR2: the same for a reader that takes the bucket's lock.
+#[test]
+fn a_locking_reader_misses_nothing_while_a_bucket_moves() {
+    read_beside_a_move(Locking::Bucket, None);
+}
+
+#[test]
+#[should_panic(expected = "there throughout")]
+fn the_model_catches_a_mark_before_the_entries() {
+    read_beside_a_move(Locking::Optimistic, Some(Fault::MarkEarly));
+}
+
+/// HR4: a reader that began in a table that ceases to be current and is freed meanwhile.
+fn read_beside_the_end(fault: Option<Fault>) {
+    model(
+        fault,
+        &[b"\x01", b"\x02", b"\x03"],
+        |session, tree| {
+            put(session, tree, b"\x04", 4);
+            session.maintain(8);
+        },
+        |session, tree| {
+            assert_eq!(get(session, tree, b"\x01"), Some(1), "there throughout");
+        },
+        |session, tree| {
+            while session.maintain(8) > 0 {}
+            assert_eq!(get(session, tree, b"\x04"), Some(4));
+        },
+    );
+}
+
+#[test]
+fn a_table_stays_until_its_readers_have_gone() {
+    read_beside_the_end(None);
+}
+
+#[test]
+#[should_panic(expected = "the table is in use")]
+fn the_model_catches_a_table_that_is_freed_early() {
+    read_beside_the_end(Some(Fault::FreeTableEarly));
 }
 
 fn write_beside_a_move(fault: Option<Fault>) {
@@ -230,6 +291,7 @@ fn prepare_to_shrink(session: &mut MercurySession, tree: TreeId, clock: &EpochCl
 
 fn write_beside_a_merge(fault: Option<Fault>) {
     model_of(
+        Locking::Optimistic,
         fault,
         prepare_to_shrink,
         |session, _| {
@@ -259,6 +321,7 @@ fn the_model_of_a_merge_catches_a_writer_that_ignores_the_mark() {
 #[test]
 fn a_walk_misses_nothing_while_a_table_shrinks() {
     model_of(
+        Locking::Optimistic,
         None,
         prepare_to_shrink,
         |session, _| {

@@ -11,9 +11,10 @@
 //! termination (the end of `advance`; `task` frees the old table).
 //!
 //! The buckets of the old table move in order of their numbers. A move locks the bucket, puts its
-//! pointers into the next table, marks the bucket as moved and unlocks it. Operations begin in the
+//! pointers into the next table, marks the bucket as moved and unlocks it. Where they go to the
+//! slots tell; entries are fetched in one growth of three (`bucket`). Operations begin in the
 //! current table; the counter of moved buckets sends them on to the next one, and where it is not
-//! up to date the bucket's mark does (`find`). A table grows when a line overflows and there are
+//! up to date the bucket's mark does (`find`). The counter is published now and then only. A table grows when a line overflows and there are
 //! more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket; it shrinks when tombstones were taken
 //! out, or a resize has ended, and there is less than a part of that ([`SHRINK_PART`]). The paper's
 //! tables only grow; a cache whose keys have gone would keep its largest table for ever.
@@ -36,13 +37,19 @@
 //!   tree's current table; the last one keeps the right for ever. So a table is resized once.
 //! - **HR4** A table that is current no more is freed when no pin is left of those who could have
 //!   loaded it.
+//! - **HR5** While a table of n buckets grows, buckets i and i + n of the next one are reached by
+//!   nobody but who moves bucket i, until that is marked: everybody else goes there by the mark or
+//!   by the counter. So they are filled without locks, by stores in any order; the mark publishes
+//!   them, and the counter does. A shrinking table's target may be in use since its other half has
+//!   moved, and is locked.
 //!
 //! No step's work grows with the table: memory is zeroed by the system on first touch and given
 //! back in pieces (`pando_memory::Zeroed`).
 
 use pando_sync::epoch::Guard;
 
-use crate::bucket::Tag;
+use crate::bucket::{Filling, Owned, Tagged};
+use crate::canary::Fault;
 use crate::context::Context;
 use crate::engine::Mercury;
 use crate::limits::{BUCKETS_MIN, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS, SHRINK_PART};
@@ -128,11 +135,14 @@ pub(crate) fn advance(
     }
     let from = table.moved();
     let to = table.buckets().min(from + buckets);
-    for index in from..to {
-        table.bucket(index).prefetch_entries();
+    if next.growth_shift() > table.growth_shift() {
+        // Their keys are hashed again.
+        for index in from..to {
+            table.bucket(index).prefetch_entries();
+        }
     }
     for index in from..to {
-        move_bucket(engine, table, index, next, guard, context);
+        move_bucket(engine, tree, (table, index), next, guard, context);
     }
     table.set_moved(to);
     context.counters.moves_total.add((to - from) as i64);
@@ -147,6 +157,9 @@ pub(crate) fn advance(
         return to - from;
     }
     let old = tree.set_table(table.next_pointer());
+    if tree.canary.is(Fault::FreeTableEarly) {
+        table.give_up();
+    }
     engine.tasks.retire_table(old, engine.stamp());
     engine.tasks.resized(tree.id);
     // Keys may have gone meanwhile, and perhaps nothing else looks at the table again.
@@ -157,27 +170,82 @@ pub(crate) fn advance(
 /// Moves one bucket (HR2). The caller owns `moving`.
 pub(crate) fn move_bucket<'g>(
     engine: &Mercury,
-    table: &'g Table,
-    index: usize,
+    tree: &Tree,
+    (table, index): (&'g Table, usize),
     next: &'g Table,
     guard: Guard<'g>,
     context: &mut Context,
 ) {
     let bucket = table.bucket(index).lock(guard);
-    bucket.each(|_, tagged| {
-        // SAFETY: the bucket is locked and has not moved, so the slot names a live entry (HB1).
-        let entry = unsafe { tagged.entry(guard) };
-        let hash = engine.hash(entry.key_part());
-        debug_assert!(tagged.has(Tag::of_hash(hash)), "a slot's tag is its key's");
-        // Old before new is the only order in which two buckets are locked.
-        let target = next.bucket(hash as usize & next.mask()).lock(guard);
-        if target.insert(tagged, &mut context.pool) {
-            context.counters.overflow_lines.add(1);
-        }
-    });
+    if tree.canary.is(Fault::MarkEarly) {
+        bucket.mark_early();
+    }
+    if next.buckets() > table.buckets() {
+        split(engine, &bucket, (table, index), next, guard, context);
+    } else {
+        merge(&bucket, (table, index), next, guard, context);
+    }
     let mut unlinked = Vec::new();
     bucket.leave(|line| unlinked.push(line));
     for line in unlinked {
         context.retire_line(line);
     }
+}
+
+/// Puts the entries of a locked bucket into the two of a larger table that are theirs (HR5).
+fn split<'g>(
+    engine: &Mercury,
+    bucket: &Owned<'g>,
+    (table, index): (&'g Table, usize),
+    next: &'g Table,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let (shift, next_shift) = (table.growth_shift(), next.growth_shift());
+    let bit = table.buckets().ilog2();
+    let mut halves = [index, index + table.buckets()].map(|at| Filling::new(next.bucket(at)));
+    let hash_of = |tagged: Tagged| {
+        // SAFETY: the bucket is locked and has not moved, so the slot names a live entry (HB1).
+        engine.hash(unsafe { tagged.entry(guard) }.key_part())
+    };
+    bucket.each(|_, tagged| {
+        let half = tagged.hash_bit(bit, shift);
+        debug_assert_eq!(
+            half,
+            hash_of(tagged) as usize >> bit & 1,
+            "a bit of its key"
+        );
+        let tagged = if next_shift == shift {
+            tagged
+        } else {
+            tagged.with_growth(hash_of(tagged), next_shift)
+        };
+        if halves[half].push(tagged, &mut context.pool, guard) {
+            context.counters.overflow_lines.add(1);
+        }
+    });
+}
+
+/// Puts the entries of a locked bucket into the one of a smaller table that is theirs.
+fn merge<'g>(
+    bucket: &Owned<'g>,
+    (table, index): (&'g Table, usize),
+    next: &'g Table,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let (shift, next_shift) = (table.growth_shift(), next.growth_shift());
+    // Old before new is the only order in which two buckets are locked.
+    let target = next.bucket(index & next.mask()).lock(guard);
+    bucket.each(|_, tagged| {
+        let tagged = if next_shift == shift {
+            tagged
+        } else {
+            // What slots of the smaller table keep of a hash is in the bucket's number here.
+            tagged.with_growth(index as u64, next_shift)
+        };
+        if target.insert(tagged, &mut context.pool) {
+            context.counters.overflow_lines.add(1);
+        }
+    });
 }

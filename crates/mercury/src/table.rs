@@ -9,10 +9,13 @@
 //! | `lines`, how much is used | owner of `moving` of the table before, `Relaxed` | drop |
 //! | `next` | who begins a resize, holding `progress.moving`, once | everybody, `Acquire` |
 //! | `progress.moving` | who moves buckets, `Acquire` to take it | the same |
-//! | `progress.moved` | owner of `moving`, `Release` | operations while `next` is set, `Acquire` |
+//! | `progress.moved` | owner of `moving`, `Relaxed` | the next owner; gauges |
+//! | `published` | owner of `moving`, `Release` | operations while `next` is set, `Acquire` |
 //!
-//! `progress` and `lines` lie on lines of their own: they change while buckets move, and everybody
-//! reads the other fields all the time.
+//! `progress`, `published` and `lines` lie on lines of their own: they change while buckets move,
+//! and everybody reads the other fields all the time. `published` is what `progress.moved` was at
+//! most [`PUBLISH_BUCKETS`] buckets ago: whoever reads it then waits for the line, so that a line
+//! written with every batch would cost more than the marks that the few buckets between are told by.
 //!
 //! Deliberately absent: the steps of a resize (see `resize`).
 
@@ -23,7 +26,8 @@ use pando_sync::Padded;
 use pando_sync::epoch::Guard;
 use pando_sync::shim::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::bucket::Line;
+use crate::bucket::{Line, growth_shift};
+use crate::limits::PUBLISH_BUCKETS;
 
 /// Lines that are counted as used at once, which is less than a huge page.
 const COUNTED_LINES: usize = 1024;
@@ -73,7 +77,7 @@ impl Lines {
     }
 }
 
-/// How far the buckets of a table have moved.
+/// How far the buckets of a table have moved, for those who move them.
 pub(crate) struct Progress {
     /// Whoever has set it moves buckets; it stays set when all have moved.
     moving: AtomicBool,
@@ -85,10 +89,16 @@ pub(crate) struct Progress {
 pub(crate) struct Table {
     first: NonNull<Line>,
     mask: usize,
+    growth_shift: u32,
     next: AtomicPtr<Table>,
     progress: Padded<Progress>,
+    /// All buckets below have moved, and perhaps some more.
+    published: Padded<AtomicUsize>,
     /// The memory behind them, which counts how much of it is used.
     lines: Padded<Lines>,
+    /// Nobody may use the table any more: for tests (HR4).
+    #[cfg(test)]
+    gone: std::sync::atomic::AtomicBool,
 }
 
 // SAFETY: lines are atomics, and the array is the table's own.
@@ -104,12 +114,16 @@ impl Table {
         Box::new(Self {
             first: lines.first(),
             mask: buckets - 1,
+            growth_shift: growth_shift(buckets),
             next: AtomicPtr::default(),
             progress: Padded(Progress {
                 moving: AtomicBool::new(false),
                 moved: AtomicUsize::new(0),
             }),
+            published: Padded(AtomicUsize::new(0)),
             lines: Padded(lines),
+            #[cfg(test)]
+            gone: std::sync::atomic::AtomicBool::new(false),
         })
     }
 
@@ -122,6 +136,12 @@ impl Table {
         self.mask + 1
     }
 
+    /// The lowest bit of a hash that slots of this table keep for its growth (`bucket`).
+    #[inline]
+    pub(crate) fn growth_shift(&self) -> u32 {
+        self.growth_shift
+    }
+
     /// Bytes of the lines.
     pub(crate) fn bytes(&self) -> usize {
         self.buckets() * size_of::<Line>()
@@ -131,6 +151,8 @@ impl Table {
     #[inline]
     pub(crate) fn bucket(&self, index: usize) -> &Line {
         debug_assert!(index <= self.mask);
+        #[cfg(test)]
+        assert!(!self.gone.load(Ordering::Relaxed), "the table is in use");
         let line = self.first.as_ptr().wrapping_add(index & self.mask);
         // SAFETY: within the array, which lives as long as the table.
         unsafe { &*line }
@@ -156,16 +178,26 @@ impl Table {
         self.next.store(Box::into_raw(next), Ordering::Release);
     }
 
-    /// All buckets below this one have moved.
+    /// All buckets below this one have moved, as operations are told.
     #[inline]
-    pub(crate) fn moved(&self) -> usize {
+    pub(crate) fn published(&self) -> usize {
         // Acquire pairs with `set_moved`: what was moved is seen in the next table.
-        self.progress.moved.load(Ordering::Acquire)
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// All buckets below this one have moved, for the owner of the right to move.
+    pub(crate) fn moved(&self) -> usize {
+        self.progress.moved.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_moved(&self, moved: usize) {
-        // Release pairs with `moved`.
-        self.progress.moved.store(moved, Ordering::Release);
+        self.progress.moved.store(moved, Ordering::Relaxed);
+        let published = self.published.load(Ordering::Relaxed);
+        if moved - published >= PUBLISH_BUCKETS || moved > self.mask {
+            // Release pairs with `published`. What earlier owners have moved is covered: Acquire in
+            // `try_own` ordered it before.
+            self.published.store(moved, Ordering::Release);
+        }
     }
 
     /// Takes the right to move buckets, if nobody has it.
@@ -188,6 +220,13 @@ impl Table {
 
     /// Gives a part of the memory back; whether all of it is gone. Nobody uses the table any more.
     pub(crate) fn release(&mut self, bytes_max: usize) -> bool {
+        self.give_up();
         self.lines.release(bytes_max)
+    }
+
+    /// Whoever uses the table from now on is caught by tests.
+    pub(crate) fn give_up(&self) {
+        #[cfg(test)]
+        self.gone.store(true, Ordering::Relaxed);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn update<'d, H: CommitHook>(
     context: &mut Context,
 ) -> Option<Commit> {
     let tag = Tag::of_hash(hash);
-    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
     let found = bucket.find(tag, key.bytes);
     let old = found.and_then(|(_, entry)| entry.value());
     let new = match decide(old) {
@@ -52,15 +52,8 @@ pub(crate) fn update<'d, H: CommitHook>(
     };
     let version = ValueVersion::after(found.map(|(_, entry)| entry.version()), clock.current());
     let change = Change { key, version, new };
-    Some(commit(
-        tree,
-        (bucket, tag),
-        found,
-        change,
-        hook,
-        guard,
-        context,
-    ))
+    let place = (bucket, hash, table.growth_shift());
+    Some(commit(tree, place, found, change, hook, guard, context))
 }
 
 /// Puts a value or a tombstone back at its version, if it is newer than what stands there.
@@ -72,19 +65,12 @@ pub(crate) fn restore(
     context: &mut Context,
 ) -> Option<Commit> {
     let tag = Tag::of_hash(hash);
-    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
     let found = bucket.find(tag, change.key.bytes);
     let newer = found.is_none_or(|(_, entry)| entry.version() < change.version);
     newer.then(|| {
-        commit(
-            tree,
-            (bucket, tag),
-            found,
-            change,
-            &mut NoHook,
-            guard,
-            context,
-        )
+        let place = (bucket, hash, table.growth_shift());
+        commit(tree, place, found, change, &mut NoHook, guard, context)
     })
 }
 
@@ -97,7 +83,7 @@ pub(crate) fn relocate(
     context: &mut Context,
 ) -> bool {
     let tag = Tag::of_hash(hash);
-    let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
     let Some((place, entry)) = bucket.find(tag, key.bytes) else {
         return false;
     };
@@ -107,7 +93,7 @@ pub(crate) fn relocate(
     let Some(next) = entry.duplicate(&mut context.pool) else {
         return false;
     };
-    bucket.replace(place, Tagged::new(tag, next));
+    bucket.replace(place, Tagged::new(hash, table.growth_shift(), next));
     drop(bucket);
     context.retire_moved(entry);
     true
@@ -124,7 +110,7 @@ pub(crate) struct Change<'k, 'd> {
 #[inline]
 fn commit<'g, H: CommitHook>(
     tree: &Tree,
-    (bucket, tag): (Owned<'g>, Tag),
+    (bucket, hash, growth_shift): (Owned<'g>, u64, u32),
     found: Option<(Place<'g>, BlockRef<'g>)>,
     change: Change<'_, '_>,
     hook: &mut H,
@@ -142,7 +128,7 @@ fn commit<'g, H: CommitHook>(
     );
     let new = entry.value();
     hook.committed(key, old, new, version);
-    let tagged = Tagged::new(tag, entry);
+    let tagged = Tagged::new(hash, growth_shift, entry);
     let overflowed = match found {
         Some((place, _)) => {
             bucket.replace(place, tagged);

@@ -47,7 +47,7 @@ impl Half {
             let next = table.next(guard).expect("it grows");
             let index = self.engine.hash(name) as usize & table.mask();
             assert!(index >= table.moved());
-            move_bucket(&self.engine, table, index, next, guard, context);
+            move_bucket(&self.engine, tree, (table, index), next, guard, context);
         });
         self.engine.close(&context);
     }

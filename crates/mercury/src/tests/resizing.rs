@@ -1,6 +1,7 @@
 //! Tables that grow and shrink, and what is left of them.
 
 use super::*;
+use crate::bucket::Tagged;
 
 const KEYS: u64 = 20_000;
 
@@ -226,5 +227,53 @@ fn every_kind_of_lock_gives_the_same_answers() {
             let expected = (number % 2 == 1).then_some(number);
             assert_eq!(get(&mut session, tree, &key(number)), expected);
         }
+    }
+}
+
+/// The growth bits of every slot are its key's, at every size that a table passes through on its
+/// way up and down, whether it was put there or moved there.
+#[test]
+fn slots_keep_the_growth_bits_of_their_keys() {
+    let (clock, engine) = engine();
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let check = || {
+        let mut context = engine.context().unwrap();
+        let slots = context.pinned(|guard, _| {
+            let found = engine.directory.get(tree.0, guard).unwrap();
+            let table = found.table(guard);
+            let mut slots = 0;
+            for index in 0..table.buckets() {
+                table.bucket(index).lock(guard).each(|_, tagged| {
+                    // SAFETY: the bucket is locked and has not moved (HB1): nothing is resized.
+                    let entry = unsafe { tagged.entry(guard) };
+                    let hash = engine.hash(entry.key_part());
+                    assert_eq!(hash as usize & table.mask(), index);
+                    assert_eq!(tagged, Tagged::new(hash, table.growth_shift(), entry));
+                    slots += 1;
+                });
+            }
+            slots
+        });
+        engine.close(&context);
+        slots
+    };
+    let mut number = 0;
+    while number < KEYS {
+        let to = KEYS.min(number * 3 / 2 + 20);
+        for number in number..to {
+            put(&mut session, tree, &key(number), number);
+        }
+        number = to;
+        settle(&clock, &mut session);
+        assert_eq!(check(), number);
+    }
+    while number > 10 {
+        let to = number / 2;
+        for number in to..number {
+            remove(&mut session, tree, &key(number));
+        }
+        number = to;
+        settle(&clock, &mut session);
+        assert_eq!(check(), number);
     }
 }
