@@ -6,9 +6,9 @@
 //! always the same length. The first half of a trace fills the cache and is not counted; reads of
 //! the scan are never counted.
 //!
-//! With `--expiring` the servers run under the `volatile` policies instead, and so many in a hundred
-//! of the keys, those that come once included, have a deadline: 1,000 to 9,999 seconds from the
-//! write on, so that none passes. What never goes must leave room in the limit.
+//! With `--expiring` the servers run under the `volatile` policies instead, and so many in a
+//! hundred of the keys, those that come once included, have a deadline: 1,000 to 9,999 seconds from
+//! the write on, so that none passes. What never goes must leave room in the limit.
 //!
 //! Beside the servers stands `ideal`: the share of reads that go to the most popular keys, as many
 //! as the best of the servers holds. No policy can be better for a trace without memory.

@@ -19,9 +19,9 @@
 //! (`pando_block`): 8 bytes of each take 28, in a block of 32; 24 and 10 bytes take 46, in one of
 //! 48.
 //!
-//! The growth bits say which bucket of the next larger tables is the key's, so that its entry is not
-//! fetched when the table doubles. They are the bits of the hash from [`growth_shift`] of the table
-//! on: every third doubling takes the next three, from the hash of the key.
+//! The growth bits say which bucket of the next larger tables is the key's, so that its entry is
+//! not fetched when the table doubles. They are the bits of the hash from [`growth_shift`] of the
+//! table on: every third doubling takes the next three, from the hash of the key.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|

@@ -14,10 +14,11 @@
 //! pointers into the next table, marks the bucket as moved and unlocks it. Where they go to the
 //! slots tell; entries are fetched in one growth of three (`bucket`). Operations begin in the
 //! current table; the counter of moved buckets sends them on to the next one, and where it is not
-//! up to date the bucket's mark does (`find`). The counter is published now and then only. A table grows when a line overflows and there are
-//! more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket; it shrinks when tombstones were taken
-//! out, or a resize has ended, and there is less than a part of that ([`SHRINK_PART`]). The paper's
-//! tables only grow; a cache whose keys have gone would keep its largest table for ever.
+//! up to date the bucket's mark does (`find`). The counter is published now and then only. A table
+//! grows when a line overflows and there are more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket;
+//! it shrinks when tombstones were taken out, or a resize has ended, and there is less than a part
+//! of that ([`SHRINK_PART`]). The paper's tables only grow; a cache whose keys have gone would keep
+//! its largest table for ever.
 //!
 //! Departure: the paper has an expander thread. Here whoever inserts a key into a table that is
 //! being resized moves [`HELP_BUCKETS`] buckets, so that growth keeps pace with what causes it

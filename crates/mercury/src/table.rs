@@ -15,7 +15,8 @@
 //! `progress`, `published` and `lines` lie on lines of their own: they change while buckets move,
 //! and everybody reads the other fields all the time. `published` is what `progress.moved` was at
 //! most [`PUBLISH_BUCKETS`] buckets ago: whoever reads it then waits for the line, so that a line
-//! written with every batch would cost more than the marks that the few buckets between are told by.
+//! written with every batch would cost more than the marks that the few buckets between are told
+//! by.
 //!
 //! Deliberately absent: the steps of a resize (see `resize`).
 

@@ -238,7 +238,8 @@ impl Tasks {
             // SAFETY: nobody else can reach the table (HT3).
             if unsafe { tables[index].table.as_mut() }.release(RELEASE_BYTES) {
                 let old = tables.swap_remove(index);
-                // Under the model checker its memory stays, so that who still used it would be seen.
+                // Under the model checker its memory stays, so that who still used it would be
+                // seen.
                 if !cfg!(loom) {
                     // SAFETY: made by a box, and as above.
                     drop(unsafe { Box::from_raw(old.table.as_ptr()) });

@@ -1,8 +1,8 @@
 //! What gets lose while the table expands (the paper's 9 %, §4.1).
 //!
-//! One thread reads uniformly chosen keys, without a pause from before the expansion until after it;
-//! another, the paper's expander thread, moves buckets through `maintain`. Before and after, it is
-//! there too and finds nothing to move, so that all phases have the same processors to share.
+//! One thread reads uniformly chosen keys, without a pause from before the expansion until after
+//! it; another, the paper's expander thread, moves buckets through `maintain`. Before and after, it
+//! is there too and finds nothing to move, so that all phases have the same processors to share.
 //!
 //! The table is twice as large afterwards, which costs gets something by itself where it then fits
 //! the caches less well; gets while it expands lie between the two, less what moving takes.

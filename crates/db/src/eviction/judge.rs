@@ -6,12 +6,12 @@
 //!
 //! `Often`: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark in
 //! [`DECAY_VISITS`] of the others: by one, and by a part of what it counts, so that what was used
-//! very often once does not stay for as much longer. The threshold follows what it meets: it rises when the hand has
-//! passed [`RISE_VISITS`] keys and taken none, and falls when more than one in [`FALL_SHARE`] was
-//! taken, so that a run of keys that are all used often is passed, and the keys that are taken are
-//! the least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand would
-//! pass keys that were never used again and lower the marks of those that were, in search of keys
-//! that are no worse.
+//! very often once does not stay for as much longer. The threshold follows what it meets: it rises
+//! when the hand has passed [`RISE_VISITS`] keys and taken none, and falls when more than one in
+//! [`FALL_SHARE`] was taken, so that a run of keys that are all used often is passed, and the keys
+//! that are taken are the least used ones of many. It falls to [`OFTEN_FIRST`] and no further:
+//! below it the hand would pass keys that were never used again and lower the marks of those that
+//! were, in search of keys that are no worse.
 
 use pando_engine::mark::MARK_MAX;
 
@@ -122,8 +122,8 @@ mod tests {
         assert!(cold > 1_000 && hot * 100 < cold, "{cold} cold, {hot} hot");
     }
 
-    /// Below what a new key has, there is nothing to look for: keys that were never used again go at
-    /// the first visit, and others pay for the search at most once in so many.
+    /// Below what a new key has, there is nothing to look for: keys that were never used again go
+    /// at the first visit, and others pay for the search at most once in so many.
     #[test]
     fn the_threshold_stays_at_what_new_keys_have() {
         let mut judge = Judge::default();

@@ -26,8 +26,8 @@
 //!
 //! Invariants:
 //! - **EV1** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys, looks at
-//!   `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more than these; a command makes at most `limits::EVICT_ROUNDS_MAX`
-//!   calls, its gate passed on between.
+//!   `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more than these;
+//!   a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on between.
 //! - **EV2** A key is evicted only if the policy may take it when it is removed: with a deadline
 //!   under a `volatile` policy, and not used since its mark was read.
 //! - **EV3** Nothing is evicted while writes are paused.

@@ -1,10 +1,11 @@
 //! Emptying slabs: which of those that are partly free are to be given up, and when.
 //!
 //! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
-//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more; whoever
-//! owns the blocks in them moves or removes those (the engines' `relocate`, eviction), and each slab
-//! whose last block is free serves any class. When all owners have been shown their blocks once, the round ends, and slabs that are not
-//! empty are used again; they are not chosen soon again.
+//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more;
+//! whoever owns the blocks in them moves or removes those (the engines' `relocate`, eviction), and
+//! each slab whose last block is free serves any class. When all owners have been shown their
+//! blocks once, the round ends, and slabs that are not empty are used again; they are not chosen
+//! soon again.
 //!
 //! | state | begun by | ended by |
 //! |---|---|---|

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Invariants:
-//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more, or
-//!   is closed. The replies to datagrams stand there as one. While there is nobody, the group is
+//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more,
+//!   or is closed. The replies to datagrams stand there as one. While there is nobody, the group is
 //!   closed.
 //! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
 //!   least epoch that any of them waits for, or a smaller one; or the group is open, and it waits
