@@ -170,10 +170,11 @@ impl Worker {
     /// Serves until the shared state says that the server stops; then sends what is left, within a
     /// bound, and closes every connection.
     pub(crate) fn run(mut self) {
+        let mut executed = false;
         while !self.shared.shutdown_requested() {
-            let timeout = self.timeout();
+            let timeout = self.timeout(executed);
             self.wait(timeout);
-            let executed = self.serve();
+            executed = self.serve();
             self.attend_timers(executed);
         }
         self.flush_all();
@@ -185,8 +186,9 @@ impl Worker {
         debug!(worker = self.index, "worker has ended");
     }
 
-    /// How long to wait for events: not at all while there is work, else until the next timer.
-    fn timeout(&self) -> Option<Duration> {
+    /// How long to wait for events: not at all while there is work, else until the next timer. A
+    /// turn that has `executed` something has read the clock when it was over.
+    fn timeout(&self, executed: bool) -> Option<Duration> {
         let idle = self.queue.is_empty() && self.slicing.is_empty() && self.touched.is_empty();
         let has_datagrams = self.datagrams.as_ref().is_some_and(|it| it.has_input());
         if !idle || has_datagrams || self.must_release() {
@@ -199,9 +201,12 @@ impl Worker {
         let tidy_ns = (self.tidies_left > 0).then_some(self.tidy_ns);
         let due = [self.timers.next_ns(), sweep_ns, tidy_ns];
         let due_ns = due.into_iter().flatten().min()?;
-        Some(Duration::from_nanos(
-            due_ns.saturating_sub(self.recorder.now_ns()),
-        ))
+        let now_ns = if executed {
+            self.recorder.last_reading_ns()
+        } else {
+            self.recorder.now_ns()
+        };
+        Some(Duration::from_nanos(due_ns.saturating_sub(now_ns)))
     }
 
     /// Waits for events and notes what they say; takes the mail if there is some.

@@ -199,7 +199,10 @@ impl Worker {
     fn execute_batch(&mut self) {
         let mut turn = self.session.turn();
         let batch = self.gathering.batch();
-        turn.warm(batch.keys(&self.connections));
+        // A key alone has nothing to be fetched beside.
+        if batch.entries.len() > 1 {
+            turn.warm(batch.keys(&self.connections));
+        }
         let Batch {
             entries,
             ranges,
@@ -347,7 +350,10 @@ impl Worker {
                 answer_protocol_error(connection, error, &mut self.pool);
                 touch(segment.slot, connection, &mut self.touched);
             }
-            connection.note_sizes();
+            if !connection.flags.touched {
+                // Otherwise it is done when the output is sent.
+                connection.note_sizes();
+            }
             queue_up(segment.slot, connection, &mut self.queue);
         });
     }
