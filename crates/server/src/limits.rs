@@ -76,6 +76,21 @@ pub const LOOK: Duration = Duration::from_micros(100);
 /// Requests that must have come within [`LOOK`] of the last one, in a row, before it pays.
 pub const LOOK_STREAK: u32 = 32;
 
+/// How many times a worker lets other threads of its core run, and looks for requests, before it
+/// sleeps, where that pays.
+pub const GIVE_WAY_LOOKS: u32 = 3;
+
+/// For how long it may be kept waiting by that: longer, and they are not clients that wait for it.
+pub const GIVE_WAY: Duration = Duration::from_micros(500);
+
+/// Binary logarithm of how many waits a worker goes without giving way, at most, where that has
+/// brought nothing.
+pub const VAIN_BACKOFF_MAX: u32 = 2;
+
+/// The same where it has kept the worker waiting for longer than [`GIVE_WAY`], which may be
+/// milliseconds.
+pub const LATE_BACKOFF: u32 = 10;
+
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
@@ -135,6 +150,8 @@ pub const SHUTDOWN_FLUSH_MS: u64 = 1000;
 /// File descriptors beside those of clients: listeners, pollers, logs.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
+// What was late is tried again more rarely than what was in vain, and pauses can be counted.
+const _: () = assert!(VAIN_BACKOFF_MAX <= LATE_BACKOFF && LATE_BACKOFF < u32::BITS);
 // Every worker and the background need a session of the engine.
 const _: () = assert!(THREADS_MAX + BACKGROUND_SESSIONS <= 1024);
 // A batch is warmed as a whole.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! With one small request that is one system call each for waiting, reading and writing; with many
-//! readable sockets they share the wait. The clock is read three times per turn. A lone client's
-//! next request is looked out for before the worker sleeps (`lookout`).
+//! readable sockets they share the wait. The clock is read three times per turn. Before the worker
+//! sleeps, it looks for the next requests where that pays (`lookout`).
 //!
 //! Invariants:
 //! - **WL1** No gate and no pin is held while the worker waits, reads, sends or writes the log
@@ -56,7 +56,7 @@ use self::connection::{Connection, Phase};
 use self::connections::Connections;
 use self::datagrams::Datagrams;
 use self::holding::{End, Holding};
-use self::lookout::Lookout;
+use self::lookout::{Look, Lookout};
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
@@ -212,11 +212,19 @@ impl Worker {
     /// Waits for events and notes what they say; takes the mail if there is some.
     fn wait(&mut self, timeout: Option<Duration>) {
         let mut woken = false;
-        let may_look = timeout != Some(Duration::ZERO) && self.lookout.pays();
-        let events = if may_look {
-            self.poller.look_and_wait(limits::LOOK, timeout)
-        } else {
-            self.poller.wait(timeout)
+        let has_work = timeout == Some(Duration::ZERO);
+        let events = match self.lookout.choose(has_work) {
+            Look::No => self.poller.wait(timeout),
+            Look::GiveWay => {
+                let waited = self
+                    .poller
+                    .give_way_and_wait(limits::GIVE_WAY_LOOKS, timeout);
+                waited.map(|(found, events)| {
+                    self.lookout.gave_way(found);
+                    events
+                })
+            }
+            Look::Long => self.poller.look_and_wait(limits::LOOK, timeout),
         };
         let events = match events {
             Ok(events) => events,
