@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     LayerGoesWithoutMark = 7,
     /// What a warming pass has found is used without a look at the node (MH2).
     RecallUnchecked = 8,
+    /// A value's link is changed after its node was unlocked.
+    RelocateUnlocked = 9,
 }
 
 /// The fault planted in one tree.

@@ -2,6 +2,7 @@
 //! bound of preemptions. Run with `RUSTFLAGS="--cfg loom" cargo test -p pando-masstree --release`.
 
 mod recall;
+mod relocate;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

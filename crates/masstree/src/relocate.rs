@@ -4,8 +4,9 @@
 //! store, as by an update (§4.6.1) that changes nothing: readers see the one block or the other,
 //! which are equal (VB1). A mark that a reader sets in the old one meanwhile is lost.
 
-use pando_block::Keep;
+use pando_block::{BlockRef, Keep};
 
+use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, look};
 use crate::node::Guard;
@@ -15,18 +16,30 @@ use crate::update::{Place, lock_border, place};
 
 /// Moves the key's value if it lies in such memory and there is room elsewhere; whether it did.
 pub(crate) fn relocate(tree: &Tree, key: &[u8], guard: Guard<'_>, context: &mut Context) -> bool {
+    relocate_if(BlockRef::is_emptying, tree, key, guard, context)
+}
+
+/// As [`relocate`], of a value whose block `leaves`.
+pub(crate) fn relocate_if<'g>(
+    leaves: impl Fn(BlockRef<'g>) -> bool + Copy,
+    tree: &Tree,
+    key: &[u8],
+    guard: Guard<'g>,
+    context: &mut Context,
+) -> bool {
     loop {
-        match descend(tree, key, guard, context) {
+        match descend(leaves, tree, key, guard, context) {
             Ok(moved) => return moved,
             Err(LayerGone) => context.counters.root_retries.add(1),
         }
     }
 }
 
-fn descend(
+fn descend<'g>(
+    leaves: impl Fn(BlockRef<'g>) -> bool,
     tree: &Tree,
     key: &[u8],
-    guard: Guard<'_>,
+    guard: Guard<'g>,
     context: &mut Context,
 ) -> Result<bool, LayerGone> {
     let mut root = tree.root(guard);
@@ -46,13 +59,15 @@ fn descend(
                     Place::Deeper => continue,
                     Place::Other(..) | Place::Free(..) => return Ok(false),
                 };
-                if !block.is_emptying() {
+                if !leaves(block) {
                     return Ok(false);
                 }
                 let Some(next) = block.duplicate(&mut context.pool) else {
                     return Ok(false);
                 };
-                locked.set_link(slot, next.as_ptr());
+                let border = *locked;
+                let locked = (!tree.canary.is(Fault::RelocateUnlocked)).then_some(locked);
+                border.set_link(slot, next.as_ptr());
                 drop(locked);
                 context.retire_block(tree, block, Keep::ALL);
                 return Ok(true);
