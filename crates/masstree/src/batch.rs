@@ -26,12 +26,12 @@ use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
 use crate::counters::Counters;
-use crate::find::{Found, LayerGone, current_root, settle, step_down};
+use crate::find::{Found, LayerGone, current_root, is_of, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::permutation::Permutation;
 use crate::recall::{Spot, Spots};
-use crate::slice::{CODE_SUFFIX, Cursor};
+use crate::slice::Cursor;
 use crate::tree::Directory;
 use crate::tree::Tree;
 
@@ -119,11 +119,7 @@ impl<'k, 'g> Descent<'k, 'g> {
                     Ok(State::Root(step.root))
                 }
             }
-            State::Value(block) => {
-                let suffixed = self.cursor.rank() == CODE_SUFFIX;
-                let same = !suffixed || block.key_part() == self.cursor.suffix();
-                Ok(State::Done(same.then_some(block)))
-            }
+            State::Value(block) => Ok(State::Done(is_of(block, self.cursor).then_some(block))),
             done @ (State::Done(_) | State::Warm(_)) => Ok(done),
         };
         self.state = match (next, self.tree) {

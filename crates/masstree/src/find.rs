@@ -11,21 +11,16 @@
 //! What a get goes through is compiled into one function: a call hands such results over in memory,
 //! and the three of them take a tenth of a get of ten million keys (docs/BENCHMARKS.md).
 
-#![expect(
-    clippy::cast_ptr_alignment,
-    reason = "a link is what its code says (M2)"
-)]
-
 use std::ptr::NonNull;
 
-use pando_block::BlockRef;
+use pando_block::{BlockRef, KeyPartRef};
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
 use crate::counters::Counters;
-use crate::node::{BorderRef, Either, Guard, InteriorRef, Node, NodeRef};
+use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::permutation::Permutation;
-use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor};
+use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
 
 /// A border node and the version under which it was found responsible.
 #[derive(Clone, Copy)]
@@ -93,7 +88,7 @@ pub(crate) fn find_border_beside<'g, const BESIDE: isize>(
         let (root, mut version) = current_root(root)?;
         let mut node = root;
         loop {
-            let interior = match node.either() {
+            let interior = match node.either_at(version) {
                 Either::Border(border) => {
                     return Ok(Reached {
                         border,
@@ -199,6 +194,25 @@ pub(crate) fn look<'g>(
     }
 }
 
+/// Whether a block that stands at the cursor's slice and rank is of the cursor's key.
+#[inline]
+pub(crate) fn is_of(block: BlockRef<'_>, cursor: Cursor<'_>) -> bool {
+    if cursor.rank() != CODE_SUFFIX {
+        return true;
+    }
+    let suffix = cursor.suffix();
+    if let Some((KeyPartRef { bytes, room }, _)) = block.plain_parts()
+        && (1..=SLICE_BYTES).contains(&bytes)
+        && let Some(word) = room.first_chunk()
+    {
+        // Short ones as one word, without a call: a key has more bytes than its suffix.
+        let others = 8 * (SLICE_BYTES - bytes) as u32;
+        let own = u64::from_be_bytes(*word) >> others;
+        return bytes == suffix.len() && (own ^ cursor.last_bytes()) << others == 0;
+    }
+    block.key_part() == suffix
+}
+
 impl<'g> BorderRef<'g> {
     /// Reads the entry for `(slice, rank)` under `version`; `None` when the node has changed or the
     /// entry is unstable.
@@ -210,9 +224,13 @@ impl<'g> BorderRef<'g> {
         version: NodeVersion,
         guard: Guard<'g>,
     ) -> Option<Found<'g>> {
-        let permutation = self.permutation();
-        let place = self.search(permutation, slice, rank);
-        self.read_place(permutation, place, version, guard)
+        match self.slot_of(self.permutation(), slice, rank) {
+            Some(slot) => self.read_slot(slot, version, guard).map(|(_, found)| found),
+            None => self
+                .version
+                .unchanged_since(version)
+                .then_some(Found::Absent),
+        }
     }
 
     /// As [`Self::read`], where the node has been searched already.
@@ -270,10 +288,8 @@ impl<'g> BorderRef<'g> {
     #[inline]
     pub(crate) unsafe fn found(code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
         if code == CODE_LAYER {
-            let root = NonNull::new(link.cast::<Node>());
             // SAFETY: the link of a LAYER entry leads to a node of the layer (M1).
-            let root = unsafe { NodeRef::from_raw(root.expect("a layer has a root"), guard) };
-            return Found::Layer(root);
+            return Found::Layer(unsafe { NodeRef::from_link(link, guard) });
         }
         debug_assert!(code <= CODE_SUFFIX, "a listed slot was filled");
         let block = NonNull::new(link).expect("a listed entry has a link");

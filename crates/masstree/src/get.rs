@@ -1,16 +1,20 @@
 //! Finding a key's value (§4.6.4, figure 7). Takes no lock and writes nothing that is shared.
+//!
+//! While the processor waits for one get's value it runs ahead into the next get, as far as its
+//! window of instructions reaches: each instruction of a get is also one by which its nodes are
+//! asked for later. So a common prefix, a layer of one entry for each slice, takes a way of its own
+//! of about twenty instructions a layer: what a reader checks there is what it checks anywhere.
 
 use pando_block::BlockRef;
 
 use crate::counters::Counters;
-use crate::find::{Found, LayerGone, look};
-use crate::node::{Guard, NodeRef};
-use crate::slice::{CODE_SUFFIX, Cursor};
+use crate::find::{Found, LayerGone, is_of, look};
+use crate::node::{BorderRef, Guard, NodeRef};
+use crate::slice::{CODE_LAYER, Cursor, SLICE_BYTES};
 use crate::tree::Tree;
 
 /// The block of `key`, a tombstone's too. O(log keys) nodes in each of O(length / 8) layers, plus
 /// one block.
-#[inline]
 pub(crate) fn get<'g>(
     tree: &Tree,
     key: &[u8],
@@ -18,27 +22,31 @@ pub(crate) fn get<'g>(
     counters: &Counters,
 ) -> Option<BlockRef<'g>> {
     loop {
-        match get_below(tree.root(guard), Cursor::new(key), guard, counters) {
+        match get_below(tree.root(guard), key, guard, counters) {
             Ok(found) => return found,
             Err(LayerGone) => counters.root_retries.add(1),
         }
     }
 }
 
+#[expect(clippy::inline_always, reason = "see the header of `find`")]
+#[inline(always)]
 fn get_below<'g>(
     mut root: NodeRef<'g>,
-    mut cursor: Cursor<'_>,
+    key: &[u8],
     guard: Guard<'g>,
     counters: &Counters,
 ) -> Result<Option<BlockRef<'g>>, LayerGone> {
+    let mut rest = key;
+    while let Some((next, further)) = only_layer(root, rest, guard) {
+        (root, rest) = (next, further);
+    }
+    let mut cursor = Cursor::at(key, key.len() - rest.len());
     loop {
         let (_, found) = look(root, cursor, guard, counters)?;
         match found {
             Found::Absent => return Ok(None),
-            Found::Value(block) => {
-                let same = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
-                return Ok(same.then_some(block));
-            }
+            Found::Value(block) => return Ok(is_of(block, cursor).then_some(block)),
             Found::Layer(next_root) => {
                 next_root.prefetch();
                 root = next_root;
@@ -46,4 +54,42 @@ fn get_below<'g>(
             }
         }
     }
+}
+
+/// The layer that a layer of one entry leads to, with what follows in the key, when that entry is
+/// in slot 0, for the slice that `rest` begins with, and a whole slice follows. `None` for any
+/// other layer, and for one that is being changed, whose readers wait or begin again in `look`.
+///
+/// Sound as `BorderRef::read_slot` is: loaded under a version that is validated after the link,
+/// which only a fold or a reuse of the slot could have made another key's or a value's, and both
+/// bump vinsert. The code is read once, before the link: LAYER was set after the link (§4.6.3).
+#[expect(clippy::inline_always, reason = "see the header of `find`")]
+#[inline(always)]
+pub(crate) fn only_layer<'g, 'k>(
+    root: NodeRef<'g>,
+    rest: &'k [u8],
+    guard: Guard<'g>,
+) -> Option<(NodeRef<'g>, &'k [u8])> {
+    let (slice, further) = rest.split_first_chunk::<SLICE_BYTES>()?;
+    if further.len() < SLICE_BYTES {
+        return None;
+    }
+    let version = root.version.glance();
+    if !version.is_lone() {
+        return None;
+    }
+    // SAFETY: its version says that it is a border node, and it lives (M1).
+    let border = unsafe { BorderRef::from_raw(root.pointer().cast(), guard) };
+    let layer = border.permutation().lists_slot_0_only()
+        && border.slice(0) == u64::from_be_bytes(*slice)
+        && border.code(0) == CODE_LAYER;
+    if !layer {
+        return None;
+    }
+    let link = border.link(0);
+    if !border.version.unchanged_since(version) {
+        return None;
+    }
+    // SAFETY: the link of a LAYER entry, as the header of this function says (M1, M2).
+    Some((unsafe { NodeRef::from_link(link, guard) }, further))
 }

@@ -192,6 +192,21 @@ impl<'g> NodeRef<'g> {
         Self(pointer, PhantomData)
     }
 
+    /// The root of a layer, as a LAYER entry's link has it.
+    ///
+    /// # Safety
+    /// `link` was loaded from such an entry under a validated version (M2).
+    #[inline]
+    pub(crate) unsafe fn from_link(link: *mut u8, _: Guard<'g>) -> Self {
+        let root = NonNull::new(link).expect("a layer has a root");
+        Self(root.cast(), PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn pointer(self) -> NonNull<Node> {
+        self.0
+    }
+
     #[inline]
     pub(crate) fn as_ptr(self) -> *mut Node {
         self.0.as_ptr()
@@ -200,7 +215,13 @@ impl<'g> NodeRef<'g> {
     /// The node by its kind, which never changes.
     #[inline]
     pub(crate) fn either(self) -> Either<'g> {
-        if self.version.peek().is_border() {
+        self.either_at(self.version.peek())
+    }
+
+    /// As [`Self::either`], of any version that the node has had.
+    #[inline]
+    pub(crate) fn either_at(self, version: NodeVersion) -> Either<'g> {
+        if version.is_border() {
             Either::Border(BorderRef(self.0.cast(), PhantomData))
         } else {
             Either::Interior(InteriorRef(self.0.cast(), PhantomData))
@@ -429,6 +450,24 @@ impl<'g> BorderRef<'g> {
         rank: u8,
     ) -> Result<usize, usize> {
         self.search_from(0, permutation, slice, rank)
+    }
+
+    /// The slot that `permutation` lists for `(slice, rank)`, likewise.
+    #[inline]
+    pub(crate) fn slot_of(self, permutation: Permutation, slice: u64, rank: u8) -> Option<usize> {
+        for slot in permutation.slots() {
+            let found = self.slice(slot);
+            if found < slice {
+                continue;
+            }
+            if found > slice {
+                return None;
+            }
+            if rank_of_code(self.code(slot)) == rank {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// As [`Self::search`], for a node that is in the cache: [`halving`] to the slice.

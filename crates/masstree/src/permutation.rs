@@ -52,12 +52,19 @@ impl Permutation {
     /// The live slots in order.
     #[inline]
     pub(crate) fn slots(self) -> impl Iterator<Item = usize> {
-        let mut fields = self.0 >> FIELD_BITS;
+        let mut fields = self.0;
         (0..self.count()).map(move |_| {
-            let slot = (fields & FIELD_MASK) as usize;
-            fields >>= FIELD_BITS;
+            let slot = (fields >> FIELD_BITS & FIELD_MASK) as usize;
+            // Turned, not shifted, so that an entry's offset is one mask away from the word.
+            fields = fields.rotate_right(FIELD_BITS);
             slot
         })
+    }
+
+    /// Whether there is one key, in slot 0.
+    #[inline]
+    pub(crate) const fn lists_slot_0_only(self) -> bool {
+        self.0 & (FIELD_MASK << FIELD_BITS | FIELD_MASK) == 1
     }
 
     /// Moves the first free slot to `position`, one key more. Returns that slot too.

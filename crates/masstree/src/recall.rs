@@ -26,10 +26,10 @@ use pando_engine::{Key, TreeId};
 use pando_sync::version_lock::NodeVersion;
 
 use crate::canary::{Canary, Fault};
-use crate::find::{Found, Reached};
+use crate::find::{Found, Reached, is_of};
 use crate::node::{Border, BorderRef, Guard};
 use crate::permutation::Permutation;
-use crate::slice::{CODE_SUFFIX, Cursor, SLICE_BYTES};
+use crate::slice::{Cursor, SLICE_BYTES};
 use crate::tree::Tree;
 
 /// Slices above a spot's layer that it remembers.
@@ -158,7 +158,7 @@ impl Spot {
         let read = border.read_slot(slot, self.version, guard);
         match read.ok_or(Stale)?.1 {
             Found::Value(block) => {
-                let same = self.rank != CODE_SUFFIX || block.key_part() == cursor.suffix();
+                let same = is_of(block, cursor);
                 Ok(same.then_some(block))
             }
             // The key has moved into a layer.

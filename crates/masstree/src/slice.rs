@@ -88,6 +88,14 @@ impl<'k> Cursor<'k> {
         self.key.get(self.offset + SLICE_BYTES..).unwrap_or(&[])
     }
 
+    /// The key's last eight bytes, of a key that has as many, as a big-endian number.
+    #[inline]
+    pub(crate) fn last_bytes(self) -> u64 {
+        self.key
+            .last_chunk::<SLICE_BYTES>()
+            .map_or(0, |last| u64::from_be_bytes(*last))
+    }
+
     /// The same key at the first layer.
     #[inline]
     pub(crate) fn at_start(self) -> Self {

@@ -149,6 +149,7 @@ impl<C> Collector<C> {
             limbo_bytes: 0,
             retired_since_collect: 0,
             bytes_since_collect: 0,
+            collect_due: false,
         })
     }
 
@@ -301,6 +302,8 @@ pub struct Participant<C> {
     limbo_bytes: usize,
     retired_since_collect: usize,
     bytes_since_collect: usize,
+    /// Whether enough was retired for the end of a pin to collect: all that a reader looks at.
+    collect_due: bool,
 }
 
 impl<C> fmt::Debug for Participant<C> {
@@ -365,9 +368,7 @@ impl<C> Participant<C> {
         self.collector.slots[self.index]
             .state
             .store(0, Ordering::Release);
-        if self.retired_since_collect >= COLLECT_COUNT
-            || self.bytes_since_collect >= self.collector.collect_bytes()
-        {
+        if self.collect_due {
             self.collect(context);
         }
     }
@@ -389,6 +390,8 @@ impl<C> Participant<C> {
         });
         self.retired_since_collect += 1;
         self.bytes_since_collect += bytes;
+        self.collect_due = self.retired_since_collect >= COLLECT_COUNT
+            || self.bytes_since_collect >= self.collector.collect_bytes();
         self.set_limbo_bytes(self.limbo_bytes + bytes);
     }
 
@@ -397,6 +400,7 @@ impl<C> Participant<C> {
     pub fn collect(&mut self, context: &mut C) -> usize {
         self.retired_since_collect = 0;
         self.bytes_since_collect = 0;
+        self.collect_due = false;
         self.collector.try_advance();
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
         shrink_queue(&mut self.limbo);

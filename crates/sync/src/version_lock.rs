@@ -68,6 +68,13 @@ impl NodeVersion {
         self.0 & ROOT != 0
     }
 
+    /// Whether the node is a whole tree by itself: the root, a border node, live and not dirty.
+    #[inline]
+    #[must_use]
+    pub const fn is_lone(self) -> bool {
+        self.0 & (DIRTY | DELETED | ROOT | BORDER) == ROOT | BORDER
+    }
+
     /// Whether the node is a border node.
     #[inline]
     #[must_use]
@@ -161,6 +168,14 @@ impl VersionLock {
     #[must_use]
     pub fn peek(&self) -> NodeVersion {
         NodeVersion(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The word as it is, dirty or not; one that is not dirty serves as [`Self::stable`]'s.
+    #[inline]
+    #[must_use]
+    pub fn glance(&self) -> NodeVersion {
+        // Acquire: as in `stable`.
+        NodeVersion(self.0.load(Ordering::Acquire))
     }
 
     /// Waits until the node is not dirty and returns its version.
