@@ -87,7 +87,8 @@ pub struct Options {
     pub memory: MemoryMeter,
     /// Where the database is kept; default nowhere: it is in memory only.
     pub durability: Option<DurabilityOptions>,
-    /// Seed of RANDOMKEY, HRANDFIELD and scan cursors; default random.
+    /// Seed of RANDOMKEY, HRANDFIELD, scan cursors and cas tokens; default random. Two openings of
+    /// one database that are to refuse each other's cas tokens need different ones.
     pub seed: u64,
 }
 

@@ -62,7 +62,7 @@ impl ValueVersion {
         LogEpoch(self.0 >> SEQUENCE_BITS)
     }
 
-    /// The 64 bits, as memcached's cas token shows them.
+    /// The 64 bits.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0

@@ -5,6 +5,7 @@ use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, err
 
 use super::counters::Figure;
 use super::item::{Expiry, reply_data, string_of};
+use super::token::Tokens;
 use super::{Handled, Refusal};
 use crate::commands::detached::Detached;
 use crate::keyspace::Keyspace;
@@ -20,12 +21,12 @@ pub(super) fn get(
     reply: &mut Reply<'_>,
 ) -> Handled {
     let mut rest = arguments::get(line)?;
-    let with_cas = verb == Verb::Gets;
+    let tokens = (verb == Verb::Gets).then(|| Tokens::of(keyspace));
     let mut hits = 0;
     let count = rest.len();
     if count == 1 {
         let key = check(rest.next().unwrap_or_default())?;
-        hits += usize::from(keyspace.read(key, |value| show(reply, key, value, with_cas))?);
+        hits += usize::from(keyspace.read(key, |value| show(reply, key, value, tokens))?);
     } else {
         while rest.len() > 0 {
             let mut keys = [&[][..]; WARM_KEYS_MAX];
@@ -36,7 +37,7 @@ pub(super) fn get(
             let keys = &keys[..group];
             let mut refusal = None;
             keyspace.read_many(keys, |index, value| {
-                match show(reply, keys[index], value, with_cas) {
+                match show(reply, keys[index], value, tokens) {
                     Ok(hit) => hits += usize::from(hit),
                     Err(text) => refusal = Some(text),
                 }
@@ -68,7 +69,7 @@ fn show(
     reply: &mut Reply<'_>,
     key: &[u8],
     value: Option<pando_engine::ValueRef<'_>>,
-    with_cas: bool,
+    tokens: Option<Tokens>,
 ) -> Result<bool, &'static str> {
     let Some(value) = value else {
         return Ok(false);
@@ -77,7 +78,7 @@ fn show(
         return Err(error::REPLY_TOO_LARGE);
     }
     let string = string_of(value)?;
-    let cas = with_cas.then(|| value.version.to_bits());
+    let cas = tokens.map(|tokens| tokens.token(value.version));
     reply.value(key, value.attributes.flags, string.len(), cas);
     reply_data(reply, string);
     Ok(true)
@@ -92,6 +93,7 @@ pub(super) fn get_and_touch(
 ) -> Handled {
     let (exptime, keys) = arguments::gat(line)?;
     let expiry = Expiry::of(exptime, keyspace.now());
+    let tokens = (verb == Verb::Gats).then(|| Tokens::of(keyspace));
     for key in keys {
         let key = check(key)?;
         let found = touch(keyspace, key, expiry, |value| {
@@ -108,7 +110,7 @@ pub(super) fn get_and_touch(
                 return Err(error::REPLY_TOO_LARGE.into());
             }
             let string = string.as_ref();
-            let cas = (verb == Verb::Gats).then(|| version.to_bits());
+            let cas = tokens.map(|tokens| tokens.token(version));
             reply.value(key, flags, string.len(), cas);
             reply_data(reply, string);
         } else {

@@ -1,7 +1,7 @@
 //! Items: expiry as memcached says it, and the state that the meta commands keep of one.
 //!
-//! An item is the string at a key: the client's flags are the value's attribute, its cas token is
-//! the value's version, its expiry the deadline. Two bits of the attributes' encoding byte hold
+//! An item is the string at a key: the client's flags are the value's attribute, its cas token
+//! tells the value's version, its expiry is the deadline. Two bits of the attributes' encoding byte hold
 //! what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
 
 use pando_engine::{Attributes, Deadline, StringRef, ValueRef};

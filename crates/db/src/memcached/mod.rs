@@ -1,9 +1,9 @@
 //! memcached's commands on the keyspace of database 0.
 //!
 //! They read and write what RESP's commands do, through the same `Keyspace::read` and `update`: an
-//! item is a string, its flags an attribute of the value, its cas token the value's version, its
-//! expiry the deadline. So a key that was written over one protocol is read over the other. What
-//! differs from memcached follows from that:
+//! item is a string, its flags an attribute of the value, its cas token made of the value's version
+//! (see [`token`]), its expiry the deadline. So a key that was written over one protocol is read
+//! over the other. What differs from memcached follows from that:
 //!
 //! - Every change draws a version, that of an expiry too: `touch` and `gat` change the cas token,
 //!   unless they set the expiry that the item has.
@@ -22,6 +22,7 @@ mod get;
 mod item;
 mod meta;
 mod store;
+mod token;
 
 use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
 

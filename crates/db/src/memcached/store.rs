@@ -6,6 +6,7 @@ use pando_protocol::memcached::{Line, Reply, Verb, error};
 
 use super::counters::Figure;
 use super::item::{Expiry, is_claimed, string_of};
+use super::token::Tokens;
 use super::{Handled, Refusal};
 use crate::commands::detached::Detached;
 use crate::commands::encoding::{CLAIMED, RAW, STALE};
@@ -116,9 +117,10 @@ impl Storing<'_> {
     pub(super) fn run(&self, keyspace: &mut Keyspace<'_>) -> Result<Stored, Refusal> {
         let value = Detached::new(self.data);
         let item_bytes_max = keyspace.options().item_bytes_max;
+        let asked = self.cas.map(|token| (token, Tokens::of(keyspace)));
         let mut done = Ok(Stored::No);
         let drawn = keyspace.update(self.key, |old| {
-            match self.decide(old, &value, item_bytes_max) {
+            match self.decide(old, &value, item_bytes_max, asked) {
                 Ok((decision, stored)) => {
                     done = Ok(stored);
                     decision
@@ -153,6 +155,7 @@ impl Storing<'_> {
         old: Option<ValueRef<'_>>,
         value: &'d Detached<'_>,
         item_bytes_max: usize,
+        asked: Option<(u64, Tokens)>,
     ) -> Result<(Decision<'d>, Stored), &'static str> {
         let kept = |stored| Ok((Decision::Keep, stored));
         let mut attributes = Attributes {
@@ -175,12 +178,12 @@ impl Storing<'_> {
         }
         // As in memcached, 0 is no token where something is added to the item.
         let adds = matches!(self.mode, Mode::Append | Mode::Prepend);
-        if let Some(token) = self.cas
-            && token != old.version.to_bits()
+        if let Some((token, tokens)) = asked
+            && token != tokens.token(old.version)
             && (token != 0 || !adds)
         {
             let passes = self.invalidate && !adds && token != 0;
-            if !passes || token > old.version.to_bits() {
+            if !passes || token > tokens.token(old.version) {
                 return kept(Stored::Exists);
             }
             // Somebody has invalidated the item since: what its reader has made is of use, for as

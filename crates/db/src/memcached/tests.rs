@@ -545,3 +545,44 @@ fn a_reply_has_a_bound() {
         assert_eq!(String::from_utf8_lossy(&out), answer, "{request} {end_max}");
     }
 }
+
+/// Versions repeat in every tree, and what a crash has lost is drawn again; tokens do not.
+#[test]
+fn a_token_of_another_tree_is_another() {
+    let mut shell = Shell::new();
+    for (store, other) in [
+        ("cas k 0 0 1 @|z", "EXISTS|"),
+        ("ms k 1 C@|z", "EX|"),
+        ("md k C@", "EX|"),
+    ] {
+        for flush in ["flush_all", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+            // The epoch stands still: both writes draw the same version.
+            ask(&mut shell, "flush_all|set k 0 0 1|a|");
+            let cas = token(&mut shell, "k");
+            shell.check(&[("SELECT 1", "+OK"), ("SET k c", "+OK"), ("SELECT 0", "+OK")]);
+            if flush == "flush_all" {
+                ask(&mut shell, "flush_all|");
+            } else {
+                shell.check(&[(flush, "+OK")]);
+            }
+            if !flush.starts_with("SWAP") {
+                ask(&mut shell, "set k 0 0 1|b|");
+            }
+            let request = format!("{}|", store.replace('@', &cas));
+            assert_eq!(ask(&mut shell, &request), other, "{request} {flush}");
+            shell.check(&[("FLUSHALL", "+OK")]);
+        }
+    }
+    let mut first = Shell::with_options(Options {
+        seed: 1,
+        ..Options::default()
+    });
+    let mut again = Shell::with_options(Options {
+        seed: 2,
+        ..Options::default()
+    });
+    for shell in [&mut first, &mut again] {
+        ask(shell, "set k 0 0 1|a|");
+    }
+    assert_ne!(token(&mut first, "k"), token(&mut again, "k"));
+}

@@ -3,7 +3,7 @@
 //!
 //! | difference | why |
 //! |---|---|
-//! | the numbers of cas tokens | they are value versions here, a counter there |
+//! | the numbers of cas tokens | made of value versions here (see `db/src/memcached/token.rs`), a counter there |
 //! | `touch`, `gat`, `mg T`, `N`, `R` change the cas token | every change draws a version |
 //! | `t` by two seconds | deadlines are exact here, of whole seconds there |
 //! | `h`, `l` | accesses are noted here under eviction policies only, and about |
@@ -248,6 +248,47 @@ fn odd_lines_are_answered_alike() {
             answers.0.escape_ascii(),
             answers.1.escape_ascii()
         );
+    }
+}
+
+/// Tokens of one key, kept by a client over whatever happens to the key: `@` is the one that was
+/// told by the last `gets k`, requests behind a `/` come after it.
+#[test]
+fn kept_tokens_are_judged_alike() {
+    let Some(theirs) = Server::memcached() else {
+        println!("memcached is not installed: nothing was compared");
+        return;
+    };
+    let dialogues = [
+        "set k 0 0 1|a|/cas k 0 0 1 @|z|get k|",
+        "set k 0 0 1|a|/set k 0 0 1|b|cas k 0 0 1 @|z|get k|",
+        "set k 0 0 1|a|/delete k|set k 0 0 1|a|cas k 0 0 1 @|z|get k|",
+        "set k 0 0 1|a|/flush_all|cas k 0 0 1 @|z|get k|",
+        "flush_all|set k 0 0 1|a|/flush_all|set k 0 0 1|b|cas k 0 0 1 @|z|get k|",
+        "flush_all|set k 0 0 1|a|/flush_all|set k 0 0 1|b|ms k 1 C@|z|get k|",
+        "flush_all|set k 0 0 1|a|/flush_all|set k 0 0 1|b|md k C@|get k|",
+        "flush_all|set k 0 0 1|1|/flush_all|set k 0 0 1|1|ma k C@ v|get k|",
+        "set k 0 0 1|a|/set k 0 -1 1|b|set k 0 0 1|a|cas k 0 0 1 @|z|get k|",
+        "set k 0 0 1|a|/set k 0 0 1|b|ms k 1 I C@|z|mg k v|mg k v|",
+        "set k 0 0 1|a|/append k 0 0 1|b|md k C@ I|cas k 0 0 2 @|zz|mg k v|",
+    ];
+    for engine in ["masstree", "mercury", "reference"] {
+        let ours = Server::pando(engine);
+        for dialogue in dialogues {
+            let (before, after) = dialogue.split_once('/').expect("two parts");
+            let answers = [&ours, &theirs].map(|server| {
+                let mut wire = server.connect();
+                wire.ask(before.replace('|', "\r\n").as_bytes());
+                let request = Request {
+                    text: after.replace('|', "\r\n").into_bytes(),
+                    key: "k".into(),
+                    token: Token::Current,
+                };
+                let bytes = wire.bytes_of(&request);
+                wire.ask(&bytes).escape_ascii().to_string()
+            });
+            assert_eq!(answers[0], answers[1], "{dialogue} on {engine}");
+        }
     }
 }
 

@@ -381,3 +381,33 @@ fn a_pause_holds_memcached_clients_back() {
     resp.ask(&["CLIENT", "UNPAUSE"], "+OK\r\n");
     memcached.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
 }
+
+/// Versions go on where they were; what a client has kept from before is of another server.
+#[test]
+fn a_token_from_before_a_restart_matches_nothing() {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    let flags = [
+        "--data-dir",
+        data.to_str().unwrap(),
+        "--durability",
+        "interval",
+    ];
+    let token = |wire: &mut Wire| {
+        wire.send("gets k\r\n");
+        let line = wire.line();
+        wire.expect("x\r\nEND\r\n");
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    let server = start(&flags);
+    let mut wire = server.connect_memcached();
+    ask(&mut wire, "set k 0 0 1|x|", "STORED|");
+    let before = token(&mut wire);
+    server.signal("TERM");
+    server.wait();
+    let server = start(&flags);
+    let mut wire = server.connect_memcached();
+    let after = token(&mut wire);
+    ask(&mut wire, &format!("cas k 0 0 1 {before}|z|"), "EXISTS|");
+    ask(&mut wire, &format!("cas k 0 0 1 {after}|z|"), "STORED|");
+}

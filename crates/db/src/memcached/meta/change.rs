@@ -1,6 +1,6 @@
 //! `md`: removes, or marks stale; `ma`: arithmetic.
 
-use pando_engine::{Attributes, Body, Decision, NewValue, ValueVersion};
+use pando_engine::{Attributes, Body, Decision, NewValue};
 use pando_protocol::memcached::meta::{KeyBuffer, Meta};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 use pando_protocol::number::IntegerText;
@@ -9,6 +9,7 @@ use super::super::Handled;
 use super::super::change::moved;
 use super::super::counters::Figure;
 use super::super::item::{Expiry, seconds_left, string_of};
+use super::super::token::Tokens;
 use super::{Facts, answer};
 use crate::commands::encoding::{CLAIMED, STALE};
 use crate::keyspace::Keyspace;
@@ -30,7 +31,7 @@ pub(in super::super) fn delete(
 ) -> Handled {
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let meta = Meta::parse(Verb::MetaDelete, line, &mut room)?;
-    let now = keyspace.now();
+    let (now, tokens) = (keyspace.now(), Tokens::of(keyspace));
     let expiry = meta.exptime.map(|exptime| Expiry::of(exptime, now));
     let mut outcome = Ok(Outcome::Absent);
     keyspace.update(meta.key, |old| {
@@ -38,7 +39,7 @@ pub(in super::super) fn delete(
             outcome = Ok(Outcome::Absent);
             return Decision::Keep;
         };
-        if is_other(meta.cas, old.version) {
+        if is_other(meta.cas, tokens.token(old.version)) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
@@ -85,8 +86,8 @@ pub(in super::super) fn delete(
     Ok(())
 }
 
-fn is_other(token: Option<u64>, version: ValueVersion) -> bool {
-    token.is_some_and(|token| token != version.to_bits())
+fn is_other(asked: Option<u64>, token: u64) -> bool {
+    asked.is_some_and(|asked| asked != token)
 }
 
 /// `ma key flags…`
@@ -97,7 +98,7 @@ pub(in super::super) fn arithmetic(
 ) -> Handled {
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let meta = Meta::parse(Verb::MetaArithmetic, line, &mut room)?;
-    let now = keyspace.now();
+    let (now, tokens) = (keyspace.now(), Tokens::of(keyspace));
     let up = !matches!(meta.mode, Some(b'D' | b'-'));
     let (mut outcome, mut made, mut is_longer) = (Ok(Outcome::Absent), false, false);
     let (mut number, mut deadline) = (0, None);
@@ -125,7 +126,7 @@ pub(in super::super) fn arithmetic(
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
         // As there, 0 is no token here.
         let token = meta.cas.filter(|token| *token != 0);
-        if !is_empty && is_other(token, old.version) {
+        if !is_empty && is_other(token, tokens.token(old.version)) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
@@ -168,7 +169,7 @@ pub(in super::super) fn arithmetic(
         Outcome::Done if meta.quiet && !made => {}
         Outcome::Done => {
             let facts = Facts {
-                cas: Some(drawn.map_or(0, ValueVersion::to_bits)),
+                cas: Some(drawn.map_or(0, |version| tokens.token(version))),
                 seconds_left: Some(seconds_left(deadline, now)),
                 ..Facts::default()
             };

@@ -13,6 +13,7 @@ use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 
 use super::super::counters::Figure;
 use super::super::item::{Expiry, is_claimed, is_stale, reply_data, seconds_left, string_of};
+use super::super::token::Tokens;
 use super::super::{Handled, Refusal};
 use super::{Facts, answer};
 use crate::clock::Milliseconds;
@@ -42,6 +43,7 @@ pub(in super::super) fn get(
         keyspace.leave_marks();
     }
     let accesses = meta.asks_access.then(|| keyspace.accesses());
+    let tokens = Tokens::of(keyspace);
     let look = if meta.exptime.is_some() {
         Look::Changes
     } else {
@@ -53,7 +55,7 @@ pub(in super::super) fn get(
                 return Ok(Look::Changes);
             }
             let string = string_of(value)?;
-            let facts = facts_of(&value, string, accesses, now);
+            let facts = facts_of(&value, string, tokens, accesses, now);
             show(
                 reply,
                 &meta,
@@ -121,13 +123,14 @@ fn state_of(attributes: &Attributes, won: bool) -> &'static str {
 fn facts_of(
     value: &ValueRef<'_>,
     string: StringRef<'_>,
+    tokens: Tokens,
     accesses: Option<Accesses<'_>>,
     now: Milliseconds,
 ) -> Facts {
     Facts {
         bytes: Some(string.len()),
         flags: Some(value.attributes.flags),
-        cas: Some(value.version.to_bits()),
+        cas: Some(tokens.token(value.version)),
         seconds_left: Some(seconds_left(value.attributes.deadline, now)),
         access: accesses.map(|accesses| accesses.of(value)),
     }
@@ -163,6 +166,7 @@ fn change(
     now: Milliseconds,
 ) -> Result<bool, Refusal> {
     let accesses = meta.asks_access.then(|| keyspace.accesses());
+    let tokens = Tokens::of(keyspace);
     let mut found = Ok(None);
     let drawn = keyspace.update(meta.key, |old| {
         let Some(old) = old else {
@@ -189,7 +193,7 @@ fn change(
         };
         let won = wins(&old.attributes, deadline, meta, now);
         let state = state_of(&attributes, won);
-        let mut facts = facts_of(&old, string, accesses, now);
+        let mut facts = facts_of(&old, string, tokens, accesses, now);
         facts.seconds_left = Some(seconds_left(attributes.deadline, now));
         found = Ok(Some(Found {
             string: Detached::take(string),
@@ -212,7 +216,7 @@ fn change(
         return Ok(false);
     };
     if let Some(version) = drawn {
-        found.facts.cas = Some(version.to_bits());
+        found.facts.cas = Some(tokens.token(version));
     }
     if found.made {
         keyspace.memcached_counters().count(Figure::TotalItems);
@@ -271,6 +275,7 @@ pub(in super::super) fn debug(
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let key = meta::debug(line, &mut room)?;
     let (now, accesses) = (keyspace.now(), keyspace.accesses());
+    let tokens = Tokens::of(keyspace);
     let shown = line.word(1).unwrap_or_default();
     keyspace.look(key, |value| {
         let Some(value) = value else {
@@ -287,7 +292,7 @@ pub(in super::super) fn debug(
         reply.raw(b" la=");
         reply.number(access.idle_seconds);
         reply.raw(b" cas=");
-        reply.number(value.version.to_bits());
+        reply.number(tokens.token(value.version));
         reply.raw(if access.is_read {
             b" fetch=yes"
         } else {

@@ -6,6 +6,7 @@ use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 use super::super::Handled;
 use super::super::item::Expiry;
 use super::super::store::{Mode, Stored, Storing, take_data};
+use super::super::token::Tokens;
 use super::{Facts, answer};
 use crate::keyspace::Keyspace;
 
@@ -47,8 +48,9 @@ pub(in super::super) fn set(
         Stored::NotFound => ("NF", None),
     };
     if !(meta.quiet && code == "HD") {
+        let tokens = Tokens::of(keyspace);
         let facts = Facts {
-            cas: Some(version.map_or(0, pando_engine::ValueVersion::to_bits)),
+            cas: Some(version.map_or(0, |version| tokens.token(version))),
             ..Facts::default()
         };
         answer(reply, code, &meta, &facts, "");

@@ -1,0 +1,91 @@
+//! cas tokens: what `gets` tells, and what `cas` and the meta flag `C` compare with.
+//!
+//! A token is the version of the value plus an offset that belongs to the tree, both of 64 bits.
+//! Versions of one (tree, key) never repeat and only grow, and so do its tokens; versions of two
+//! trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another one), and so would those of a
+//! server that a crash has robbed of its last writes. The offset is therefore drawn from the tree's
+//! number and from a number that every opening of a database draws anew: what was read from another
+//! tree, or from a server that has been started again since, matches by chance only, about once in
+//! 2^62 times. Clients of memcached expect no more of a restart: there it forgets everything.
+//! (Epochs that begin beyond any that a crash can have lost would keep tokens over a restart, at
+//! the price of gaps which the log, its scan and every checkpoint would have to allow.)
+//!
+//! An offset is above 0 and at most 2^62, and versions stay below 2^62 for the first 2^34 epochs:
+//! until then no token is 0, which says "none" to clients, and all are numbers of 63 bits, which
+//! some clients' integers hold no more than. They are never told apart from versions elsewhere:
+//! this is the only place that makes them.
+
+use pando_engine::{TreeId, ValueVersion};
+
+use crate::keyspace::Keyspace;
+
+/// Makes the tokens of one tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens {
+    offset: u64,
+}
+
+impl Tokens {
+    /// Those of the keyspace's tree, as long as the caller holds a gate.
+    #[inline]
+    pub(super) fn of(keyspace: &Keyspace<'_>) -> Self {
+        Self::new(keyspace.options().seed, keyspace.tree)
+    }
+
+    #[inline]
+    const fn new(seed: u64, tree: TreeId) -> Self {
+        Self {
+            offset: (mixed(seed ^ (tree.0 as u64).wrapping_mul(SPREAD)) >> 2) + 1,
+        }
+    }
+
+    /// The token of an item of this version.
+    #[inline]
+    pub(super) const fn token(self, version: ValueVersion) -> u64 {
+        version.to_bits().wrapping_add(self.offset)
+    }
+}
+
+/// An odd number whose multiples lie far apart.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A permutation of 64 bits in which every bit of the result depends on all (`SplitMix64`'s).
+#[inline]
+const fn mixed(bits: u64) -> u64 {
+    let bits = bits.wrapping_add(SPREAD);
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_engine::LogEpoch;
+
+    use super::*;
+
+    #[test]
+    fn a_token_belongs_to_a_tree_of_one_opening() {
+        let version = ValueVersion::first_of(LogEpoch(3));
+        let mut met = std::collections::BTreeSet::new();
+        for seed in [0, 1, 2, u64::MAX] {
+            for tree in (0..200).chain([u32::MAX]) {
+                let tokens = Tokens::new(seed, TreeId(tree));
+                assert!(met.insert(tokens.token(version)), "{seed} {tree}");
+                assert!(tokens.token(version) > 0 && tokens.token(version) >> 63 == 0);
+            }
+        }
+    }
+
+    /// `ms` and `md` with `I` ask which of two is the older one.
+    #[test]
+    fn tokens_of_a_tree_grow_with_versions() {
+        let tokens = Tokens::new(7, TreeId(5));
+        let first = ValueVersion::first_of(LogEpoch(3));
+        let second = ValueVersion::after(Some(first), LogEpoch(3));
+        let third = ValueVersion::after(Some(second), LogEpoch((1 << 34) - 1));
+        assert!(tokens.token(first) < tokens.token(second));
+        assert!(tokens.token(second) < tokens.token(third));
+        assert!(tokens.token(third) >> 63 == 0);
+    }
+}
