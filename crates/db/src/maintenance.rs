@@ -140,7 +140,8 @@ pub(crate) fn round(database: &Database, session: &mut SessionState) -> bool {
 /// One round of bounded slices; whether there is more to do at once.
 fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) -> bool {
     const SLICES: usize = 16;
-    if database.take_due_flush() {
+    // It is a write: it waits as the others do.
+    if database.takes_writes() && database.take_due_flush() {
         let mut turn = Turn::begin(database, session);
         // Whoever refuses the write of a flush refuses all writes: there is nobody to tell.
         let _ = turn.flush(0);
@@ -163,7 +164,7 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
 
 /// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
-    if !database.active_expire() || !database.removes_expired() {
+    if !database.active_expire() || !database.takes_writes() {
         return 0;
     }
     let mut turn = Turn::begin(database, session);
@@ -210,8 +211,9 @@ impl Database {
         self.acknowledgement.tick(&self.gates, now).flush();
     }
 
-    /// Whether expired keys may be removed: no pause forbids writes, and the log takes them.
-    pub(crate) fn removes_expired(&self) -> bool {
+    /// Whether what nobody has asked for may be written: no pause forbids writes, and the log takes
+    /// them.
+    pub(crate) fn takes_writes(&self) -> bool {
         self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
     }
 }

@@ -201,7 +201,7 @@ fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8
     // Registered before the probe: the horizon stands still when the key is looked at (W1).
     let epoch = database.watch_horizon.hold(&database.epochs);
     let mut found = session.store.probe(Key::new(tree, key));
-    if is_expired(found, now) && database.removes_expired() {
+    if is_expired(found, now) && database.takes_writes() {
         Keyspace::new(database, session, index).expire(tree, key);
         found = session.store.probe(Key::new(tree, key));
     }

@@ -30,7 +30,7 @@
 //!   a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on between.
 //! - **EV2** A key is evicted only if the policy may take it when it is removed: with a deadline
 //!   under a `volatile` policy, and not used since its mark was read.
-//! - **EV3** Nothing is evicted while writes are paused.
+//! - **EV3** Nothing is evicted while writes are paused, or while the log takes none.
 
 mod access;
 mod ages;
@@ -188,7 +188,7 @@ impl Database {
         let max_memory = self.max_memory();
         if max_memory == 0
             || self.eviction_policy() == EvictionPolicy::NoEviction
-            || self.paused_until(true).is_some()
+            || !self.takes_writes()
         {
             return None;
         }

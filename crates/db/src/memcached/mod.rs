@@ -110,21 +110,20 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Outcome {
-        if let Some(until) = self.database().paused_until(verb.writes()) {
-            return Outcome::Paused(until);
-        }
-        // Whether it is refused is asked where the data is taken.
-        if line.data().is_some()
-            && let Room::Later(until) = self.room(client)
-        {
+        let admitted = if client.authenticated {
+            self.admit_memcached(client, verb, line)
+        } else {
+            Ok(None)
+        };
+        if let Ok(Some(until)) = admitted {
             return Outcome::Paused(until);
         }
         host.starting(verb, line);
         let start = reply.position();
-        let mut result = if client.authenticated {
-            self.run_memcached(verb, line, reply, host)
-        } else {
-            self.authenticate_memcached(client, verb, line, reply, host)
+        let mut result = match admitted {
+            Err(error) => Err(error.into()),
+            Ok(_) if client.authenticated => self.run_memcached(verb, line, reply, host),
+            Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };
         if reply.is_over() {
             result = Err(error::REPLY_TOO_LARGE.into());
@@ -155,6 +154,38 @@ impl Turn<'_> {
         } else {
             Outcome::Done
         }
+    }
+
+    /// Whether the request may run, as `Turn::dispatch` asks of RESP's: until when it is put off, if
+    /// it is. Who wants memory that there is none of is refused where that turns out.
+    #[inline]
+    fn admit_memcached(
+        &mut self,
+        client: &mut Client,
+        verb: Verb,
+        line: Line<'_>,
+    ) -> Result<Option<u64>, CommandError> {
+        let writes = line.writes(verb);
+        if let Some(until) = self.database().paused_until(writes) {
+            return Ok(Some(until));
+        }
+        if !writes {
+            return Ok(None);
+        }
+        if !self.database().acknowledgement.accepts_writes() {
+            return Err(CommandError::LogFull);
+        }
+        let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
+        match self.hold_back_unless(client, only_removes) {
+            Ok(None) => {}
+            // What is not stored takes along what was to be replaced, which is gone then.
+            Err(CommandError::RetiredMemory) if verb.stores() => {}
+            held_back => return held_back,
+        }
+        if !only_removes && let Room::Later(until) = self.room(client) {
+            return Ok(Some(until));
+        }
+        Ok(None)
     }
 
     fn run_memcached(

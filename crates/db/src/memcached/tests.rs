@@ -53,8 +53,10 @@ fn ask_as(shell: &mut Shell, client: &mut Client, requests: &str) -> String {
             &mut Reply::new(&mut out),
             &mut Host,
         );
-        if matches!(outcome, Outcome::Close) {
-            out.extend_from_slice(b"(closed)");
+        match outcome {
+            Outcome::Close => out.extend_from_slice(b"(closed)"),
+            Outcome::Paused(_) => out.extend_from_slice(b"(paused)"),
+            _ => {}
         }
         ranges.clear();
         from = end;
@@ -252,6 +254,42 @@ fn items_past_their_time_are_counted_where_they_are_met() {
     assert_eq!(met(&shell), 0);
 }
 
+/// What changes nothing goes on in a pause of writes.
+#[test]
+fn a_pause_holds_back_what_changes_something() {
+    let mut shell = Shell::new();
+    ask(&mut shell, "set k 0 0 1|x|set stale 0 0 1|x|md stale I|");
+    shell.database.pause(u64::MAX, false);
+    check(
+        &mut shell,
+        &[
+            ("mg k v", "VA 1|x|"),
+            ("mg new v", "EN|"),
+            ("mg stale", "HD X|"),
+            ("me new", "EN|"),
+        ],
+    );
+    for request in [
+        "mg new N0 v|",
+        "mg k T9|",
+        "mg k R9|",
+        "ma new N0|",
+        "gat 0 k|",
+        "touch k 0|",
+    ] {
+        assert_eq!(ask(&mut shell, request), "(paused)", "{request}");
+    }
+    shell.database.unpause();
+    check(
+        &mut shell,
+        &[
+            ("mg stale", "HD X W|"),
+            ("mg stale", "HD Z X|"),
+            ("mg new", "EN|"),
+        ],
+    );
+}
+
 /// A touch that changes nothing draws no version.
 #[test]
 fn the_same_expiry_keeps_the_token() {
@@ -380,6 +418,19 @@ fn everything_is_flushed_now_or_later() {
         &[("get k", "END|"), ("set k 0 0 1|x", "STORED|")],
     );
     shell.session.maintain();
+    check(&mut shell, &[("flush_all 5", "OK|")]);
+    // It is a write, and waits for the end of a pause.
+    let end_us = shell.database.options().clock.now_us() + 9_000_000;
+    shell.database.pause(end_us, false);
+    shell.pass_ms(5000);
+    shell.session.maintain();
+    check(&mut shell, &[("get k", "VALUE k 0 1|x|END|")]);
+    shell.pass_ms(4000);
+    shell.session.maintain();
+    check(
+        &mut shell,
+        &[("get k", "END|"), ("set k 0 0 1|x", "STORED|")],
+    );
     check(&mut shell, &[("get k", "VALUE k 0 1|x|END|")]);
 }
 

@@ -37,10 +37,20 @@ impl Turn<'_> {
         client: &mut Client,
         id: CommandId,
     ) -> Result<Option<u64>, CommandError> {
+        self.hold_back_unless(client, only_removes(id))
+    }
+
+    /// [`Self::hold_back`] for commands that are not RESP's.
+    #[inline]
+    pub(crate) fn hold_back_unless(
+        &self,
+        client: &mut Client,
+        only_removes: bool,
+    ) -> Result<Option<u64>, CommandError> {
         let delayed = std::mem::take(&mut client.delayed);
         match self.database.store.pressure() {
             Pressure::None => Ok(None),
-            _ if only_removes(id) => Ok(None),
+            _ if only_removes => Ok(None),
             Pressure::Slow if delayed => Ok(None),
             Pressure::Slow => {
                 client.delayed = true;

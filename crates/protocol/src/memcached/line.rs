@@ -190,10 +190,9 @@ impl Verb {
         )
     }
 
-    /// Whether it may change the keyspace.
-    #[must_use]
+    /// Whether it may change the keyspace, whatever its words; `mg` is [`Line::writes`]'s to tell.
     #[inline]
-    pub const fn writes(self) -> bool {
+    const fn writes(self) -> bool {
         self.stores()
             || matches!(
                 self,
@@ -280,6 +279,20 @@ impl<'r> Line<'r> {
         self.request.args_from(first + 1)
     }
 
+    /// Whether it may change the keyspace: a request of `verb`, which is this line's. Of `mg` those
+    /// that set an expiry (`T`), make an item (`N`) or renew one (`R`) do.
+    #[must_use]
+    #[inline]
+    pub fn writes(&self, verb: Verb) -> bool {
+        match verb {
+            Verb::MetaGet => {
+                let mut flags = self.words_from(2);
+                flags.any(|flag| matches!(flag.first(), Some(b'T' | b'N' | b'R')))
+            }
+            _ => verb.writes(),
+        }
+    }
+
     /// Whether the last word asks for no reply.
     #[must_use]
     #[inline]
@@ -310,6 +323,32 @@ impl<'r> Line<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_at_an_item_writes_only_with_flags() {
+        for (words, writes) in [
+            ("get k", false),
+            ("gat 0 k", true),
+            ("touch k 0", true),
+            ("delete k", true),
+            ("flush_all", true),
+            ("set k", true),
+            ("ms k", true),
+            ("ma k", true),
+            ("me T", false),
+            ("mg", false),
+            ("mg T", false),
+            ("mg k v t s f c h l", false),
+            ("mg k v T0", true),
+            ("mg k N30 v", true),
+            ("mg k R30", true),
+        ] {
+            let words = std::iter::once("").chain(words.split(' '));
+            let buffer = crate::RequestBuffer::from_args(words);
+            let line = Line::new(buffer.as_request());
+            assert_eq!(line.writes(line.verb()), writes, "{:?}", line.word(0));
+        }
+    }
 
     #[test]
     fn every_verb_has_its_name_and_number() {

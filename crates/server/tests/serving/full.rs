@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+use crate::datagrams::Datagrams;
 use crate::harness::{Folder, PATIENCE, TestServer, Wire, request};
 
 /// Bytes of a segment: the smallest that can be set.
@@ -34,6 +35,10 @@ fn start(folder: &Folder) -> TestServer {
         SEGMENT,
         "--checkpoint-log-size",
         "1gb",
+        "--memcached-port",
+        "0",
+        "--memcached-udp-port",
+        "0",
     ];
     TestServer::start(&[&flags[..], &[&data], &more].concat())
 }
@@ -123,6 +128,43 @@ fn expect_kept(wire: &mut Wire, keys: usize) {
     }
 }
 
+/// memcached clients are refused what RESP's are, over TCP and UDP, and read on.
+fn expect_memcached_refused(server: &TestServer) {
+    let mut wire = server.connect_memcached();
+    let mut datagrams = Datagrams::connect(server.memcached_udp[0]);
+    for request in [
+        "set k0 0 0 1|x",
+        "add new 0 0 1|x",
+        "append k0 0 0 1|x",
+        "cas k0 0 0 1 1|x",
+        "ms k0 1|x",
+        "delete k0",
+        "md k0",
+        "md k0 I",
+        "touch k0 0",
+        "gat 0 k0",
+        "incr new 1",
+        "ma new N0",
+        "mg new N0 v",
+        "mg k0 T30",
+        "mg k0 R30",
+        "flush_all",
+        "flush_all 1",
+    ] {
+        wire.send(format!("{request}|").replace('|', "\r\n"));
+        let said = wire.line();
+        let refused = |said: &str| {
+            said.starts_with("SERVER_ERROR MISCONF") && said.contains("room on the disk")
+        };
+        assert!(refused(&said), "{request}: {said}");
+        let id = datagrams.request(format!("{request}|").replace('|', "\r\n").as_bytes());
+        let said = datagrams.reply(id);
+        assert!(refused(&said), "{request}: {said}");
+    }
+    wire.send("set k0 0 0 1 noreply\r\nx\r\nmg k0 s\r\nmg new\r\n");
+    wire.expect("HD s16384\r\nEN\r\n");
+}
+
 #[test]
 fn a_full_disk_refuses_writes_and_loses_none() {
     let folder = Folder::new();
@@ -141,6 +183,7 @@ fn a_full_disk_refuses_writes_and_loses_none() {
     assert!(answer(&mut wire, &["INCR", "counter"]).starts_with("-MISCONF"));
     assert!(answer(&mut wire, &["EXEC"]).starts_with("-EXECABORT"));
     wire.ask(&["CLIENT", "DURABILITY", "SYNC"], "+OK\r\n");
+    expect_memcached_refused(&server);
     expect_kept(&mut wire, written);
     wire.ask(&["EXISTS", "counter", "h"], ":0\r\n");
     // No part of a checkpoint is above the limit either, and that is said.

@@ -3,7 +3,8 @@
 //! Most requests change nothing and are answered from where the item lies. What sets an expiry
 //! (`T`), makes an absent item (`N`) or tells one client to renew it (`R`, a stale item) is an
 //! update. The winner is told `W`, everybody else who comes until the item is written `Z`; `X` says
-//! that the item is stale.
+//! that the item is stale. While a pause or a full log keeps the winner from being noted, `mg`
+//! without these flags goes on and tells nobody `W`.
 
 use pando_engine::{
     Attributes, Body, Deadline, Decision, NewValue, StringRef, ValueRef, ValueVersion,
@@ -44,6 +45,7 @@ pub(in super::super) fn get(
     }
     let accesses = meta.asks_access.then(|| keyspace.accesses());
     let tokens = Tokens::of(keyspace);
+    let database = keyspace.database;
     let look = if meta.exptime.is_some() {
         Look::Changes
     } else {
@@ -51,7 +53,9 @@ pub(in super::super) fn get(
             let Some(value) = value else {
                 return Ok::<_, &'static str>(Look::Absent);
             };
-            if wins(&value.attributes, value.attributes.deadline, &meta, now) {
+            if wins(&value.attributes, value.attributes.deadline, &meta, now)
+                && database.takes_writes()
+            {
                 return Ok(Look::Changes);
             }
             let string = string_of(value)?;
@@ -115,8 +119,9 @@ fn state_of(attributes: &Attributes, won: bool) -> &'static str {
         (true, _, true) => " X W",
         (false, true, false) => " Z",
         (true, true, false) => " Z X",
-        // Unclaimed and stale is always won.
-        (_, false, false) => "",
+        // Nobody can be told to renew it now.
+        (true, false, false) => " X",
+        (false, false, false) => "",
     }
 }
 
