@@ -371,7 +371,7 @@ fn resp_and_memcached_share_the_keys() {
     check(
         &mut shell,
         &[
-            ("mg k v f t", "VA 2 f7 t100|42|"),
+            ("mg k v f t", "VA 2 f0 t100|42|"),
             ("get h", hash),
             ("get k h", hash),
             ("mg h v", hash),

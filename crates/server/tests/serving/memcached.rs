@@ -33,7 +33,7 @@ fn both_protocols_are_served_on_the_same_keys() {
     ask(
         &mut memcached,
         "get k|mg k v f|",
-        "VALUE k 7 2|42|END|VA 2 f7|42|",
+        "VALUE k 0 2|42|END|VA 2 f0|42|",
     );
     resp.ask(&["HSET", "h", "f", "v"], ":1\r\n");
     let hash = "SERVER_ERROR the value is a hash, which memcached commands do not read|";

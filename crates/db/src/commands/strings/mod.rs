@@ -1,8 +1,9 @@
 //! Commands on strings, one file per operation family.
 //!
 //! A write that replaces a string drops its deadline; one that changes it (APPEND, SETRANGE and the
-//! INCR family) keeps deadline and flags. What a command does not touch costs it nothing: reads of
-//! a part and writes inside a large string go through [`StringRef`]'s pieces and edits.
+//! INCR family) keeps its deadline. Either sets memcached's flags to 0. What a command does not
+//! touch costs it nothing: reads of a part and writes inside a large string go through
+//! [`StringRef`]'s pieces and edits.
 //!
 //! [`StringRef`]: pando_engine::StringRef
 
@@ -78,10 +79,12 @@ pub(super) fn check_length(
     }
 }
 
-/// The attributes of a string that is changed, not replaced.
+/// The attributes of a string that is changed, not replaced: its deadline stays, memcached's flags
+/// say how some client has written the whole of it, which is true no more.
 pub(super) fn kept(old: Option<&ValueRef<'_>>, encoding: u8) -> Attributes {
     Attributes {
         encoding,
+        flags: 0,
         ..old.map(|value| value.attributes).unwrap_or_default()
     }
 }

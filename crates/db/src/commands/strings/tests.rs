@@ -588,17 +588,29 @@ fn encodings_follow_from_the_last_write() {
 }
 
 #[test]
-fn a_change_keeps_flags_and_a_replacement_resets_them() {
+fn every_write_resets_flags() {
     let mut shell = shell();
     let attributes_with_flags = Attributes {
         flags: 7,
         ..Attributes::default()
     };
     for (line, flags) in [
-        ("APPEND k 1", 7),
-        ("INCR k", 7),
+        ("APPEND k 1", 0),
+        ("SETRANGE k 0 1", 0),
+        ("INCR k", 0),
+        ("DECRBY k 2", 0),
+        ("INCRBYFLOAT k 1", 0),
+        ("SETBIT k 0 1", 0),
+        ("BITFIELD k SET u8 0 49", 0),
+        ("BITOP NOT k k", 0),
         ("SET k 1", 0),
+        ("SET k 1 KEEPTTL", 0),
         ("GETSET k 1", 0),
+        ("MSET k 1", 0),
+        // These write no string.
+        ("EXPIRE k 100", 7),
+        ("GETEX k EX 100", 7),
+        ("COPY k other", 7),
     ] {
         let written = shell.turn().keyspace(0).update(b"k", |_| {
             let value = NewValue::new(Body::string(b"5"));
