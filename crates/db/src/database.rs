@@ -161,6 +161,7 @@ pub struct Database {
     pause: AtomicU64,
     /// When database 0 is emptied; 0 is never.
     flush_at_ms: AtomicU64,
+    opened_ms: u64,
     maintenance: Mutex<Option<Maintenance>>,
 }
 
@@ -203,6 +204,7 @@ impl Database {
 
     /// Makes a database of its parts and starts its maintenance thread.
     pub(crate) fn assemble(options: Options, parts: Parts) -> Result<Arc<Self>, OpenError> {
+        let opened_ms = options.clock.now_us() / 1000;
         let slots = parts
             .trees
             .iter()
@@ -230,6 +232,7 @@ impl Database {
             active_expire: AtomicBool::new(true),
             pause: AtomicU64::new(0),
             flush_at_ms: AtomicU64::new(0),
+            opened_ms,
             maintenance: Mutex::new(None),
         });
         let maintenance = Maintenance::start(&database)?;
@@ -417,6 +420,11 @@ impl Database {
     /// at the time that was said before; 0 is never.
     pub(crate) fn flush_at(&self, milliseconds: u64) {
         self.flush_at_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub(crate) fn opened_ms(&self) -> u64 {
+        self.opened_ms
     }
 
     /// Whether it is time for that; then it is not any more.

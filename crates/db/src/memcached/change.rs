@@ -20,13 +20,14 @@ pub(super) fn arithmetic(
 ) -> Handled {
     let Arithmetic { key, delta } = Arithmetic::parse(line)?;
     let up = verb == Verb::Incr;
+    let full = keyspace.is_out_of_memory();
     let mut done = Ok(None);
     keyspace.update(key, |old| {
         let Some(old) = old else {
             done = Ok(None);
             return Decision::Keep;
         };
-        match moved(old, up, delta) {
+        match moved(old, up, delta, full) {
             Ok(moved) => {
                 done = Ok(Some((moved.number, moved.is_longer)));
                 Decision::Write(moved.value)
@@ -69,8 +70,13 @@ pub(super) struct Moved {
 
 /// The item with its number moved by `delta`: upwards around the end of 64 bits, downwards to 0.
 /// As in memcached, a number that has become shorter keeps its bytes, padded with spaces, and the
-/// item its state; one that has become longer begins a new item.
-pub(super) fn moved(old: ValueRef<'_>, up: bool, delta: u64) -> Result<Moved, &'static str> {
+/// item its state; one that has become longer begins a new item, unless memory is `full`.
+pub(super) fn moved(
+    old: ValueRef<'_>,
+    up: bool,
+    delta: u64,
+    full: bool,
+) -> Result<Moved, &'static str> {
     let bytes = string_of(old)?.as_flat().ok_or(error::NON_NUMERIC)?;
     let number = number::stored(bytes).ok_or(error::NON_NUMERIC)?;
     let number = if up {
@@ -81,6 +87,9 @@ pub(super) fn moved(old: ValueRef<'_>, up: bool, delta: u64) -> Result<Moved, &'
     let mut text = IntegerText::of_unsigned(number).as_bytes().to_vec();
     let is_longer = text.len() > bytes.len();
     let state = if is_longer {
+        if full {
+            return Err(error::NO_MEMORY_FOR_NUMBER);
+        }
         0
     } else {
         text.resize(bytes.len(), b' ');

@@ -12,7 +12,7 @@ use crate::keyspace::Keyspace;
 use crate::limits::WARM_KEYS_MAX;
 
 /// `get key…` and `gets`: what there is, straight from the engine; keys in groups whose descents
-/// are interleaved. A bad key refuses all of it.
+/// are interleaved. A bad key refuses all of it; one of a hash among others is a miss.
 #[inline]
 pub(super) fn get(
     keyspace: &mut Keyspace<'_>,
@@ -26,7 +26,7 @@ pub(super) fn get(
     let count = rest.len();
     if count == 1 {
         let key = check(rest.next().unwrap_or_default())?;
-        hits += usize::from(keyspace.read(key, |value| show(reply, key, value, tokens))?);
+        hits += usize::from(keyspace.read(key, |value| show(reply, key, value, tokens, false))?);
     } else {
         while rest.len() > 0 {
             let mut keys = [&[][..]; WARM_KEYS_MAX];
@@ -37,7 +37,7 @@ pub(super) fn get(
             let keys = &keys[..group];
             let mut refusal = None;
             keyspace.read_many(keys, |index, value| {
-                match show(reply, keys[index], value, tokens) {
+                match show(reply, keys[index], value, tokens, true) {
                     Ok(hit) => hits += usize::from(hit),
                     Err(text) => refusal = Some(text),
                 }
@@ -70,6 +70,7 @@ fn show(
     key: &[u8],
     value: Option<pando_engine::ValueRef<'_>>,
     tokens: Option<Tokens>,
+    among_others: bool,
 ) -> Result<bool, &'static str> {
     let Some(value) = value else {
         return Ok(false);
@@ -77,7 +78,12 @@ fn show(
     if reply.is_over() {
         return Err(error::REPLY_TOO_LARGE);
     }
-    let string = string_of(value)?;
+    let string = match string_of(value) {
+        Ok(string) => string,
+        // Of several keys it is a miss: the others are answered.
+        Err(_) if among_others => return Ok(false),
+        Err(text) => return Err(text),
+    };
     let cas = tokens.map(|tokens| tokens.token(value.version));
     reply.value(key, value.attributes.flags, string.len(), cas);
     reply_data(reply, string);
@@ -94,12 +100,17 @@ pub(super) fn get_and_touch(
     let (exptime, keys) = arguments::gat(line)?;
     let expiry = Expiry::of(exptime, keyspace.now());
     let tokens = (verb == Verb::Gats).then(|| Tokens::of(keyspace));
+    let among_others = keys.len() > 1;
     for key in keys {
         let key = check(key)?;
         let found = touch(keyspace, key, expiry, |value| {
             let string = string_of(value)?;
             Ok((value.attributes.flags, Detached::take(string)))
-        })?;
+        });
+        let found = match found {
+            Err(Refusal::Line(error::IS_A_HASH)) if among_others => None,
+            found => found?,
+        };
         keyspace.count_read(found.is_some());
         // As in memcached, it is no `cmd_get`.
         let counters = keyspace.memcached_counters();

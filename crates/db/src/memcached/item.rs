@@ -1,8 +1,8 @@
 //! Items: expiry as memcached says it, and the state that the meta commands keep of one.
 //!
 //! An item is the string at a key: the client's flags are the value's attribute, its cas token
-//! tells the value's version, its expiry is the deadline. Two bits of the attributes' encoding byte hold
-//! what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
+//! tells the value's version, its expiry is the deadline. Two bits of the attributes' encoding
+//! byte hold what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
 
 use pando_engine::{Attributes, Deadline, StringRef, ValueRef};
 use pando_protocol::memcached::{Reply, error};
@@ -48,6 +48,11 @@ impl Expiry {
             Self::Never | Self::Past => None,
         }
     }
+}
+
+/// Whether an expiry time is a time, and before this one.
+pub(crate) fn is_before(exptime: i64, time: Milliseconds) -> bool {
+    exptime > SPAN_SECONDS_MAX && exptime as u64 <= time / 1000
 }
 
 /// Seconds until a deadline, rounded; −1 is never.

@@ -8,10 +8,12 @@
 //! - Every change draws a version, that of an expiry too: `touch` and `gat` change the cas token,
 //!   unless they set the expiry that the item has.
 //! - Deadlines are exact to the millisecond, not to the second.
-//! - A hash is no item: reading it is a `SERVER_ERROR` that says so. Storing replaces it, `delete`
-//!   removes it.
-//! - `flush_all` with a delay empties the database when the time comes; what is stored before that
-//!   goes too.
+//! - A hash is no item: reading it is a `SERVER_ERROR` that says so, of several keys a miss.
+//!   Storing replaces it, `delete` removes it.
+//! - `flush_all` with a delay empties database 0 when the time comes; what is stored before that
+//!   goes too. The time is not kept on disk.
+//!
+//! `docs/MEMCACHED.md` has the whole list.
 //!
 //! Deliberately absent: MULTI and gates, which these commands take no part in but for `flush_all`,
 //! which is seen whole.
@@ -110,7 +112,8 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Outcome {
-        let admitted = if client.authenticated {
+        let was_authenticated = client.authenticated;
+        let admitted = if was_authenticated {
             self.admit_memcached(client, verb, line)
         } else {
             Ok(None)
@@ -122,14 +125,14 @@ impl Turn<'_> {
         let start = reply.position();
         let mut result = match admitted {
             Err(error) => Err(error.into()),
-            Ok(_) if client.authenticated => self.run_memcached(verb, line, reply, host),
+            Ok(_) if was_authenticated => self.run_memcached(verb, line, reply, host),
             Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };
         if reply.is_over() {
             result = Err(error::REPLY_TOO_LARGE.into());
         }
         let refused = result.is_err();
-        let mut silent = takes_noreply(verb) && line.is_noreply();
+        let mut silent = was_authenticated && takes_noreply(verb) && line.is_noreply();
         if let Err(refusal) = result {
             reply.rewind(start);
             // Words are counted before `noreply` is looked for.
@@ -149,15 +152,15 @@ impl Turn<'_> {
             reply.rewind(start);
         }
         host.finished(verb, line, reply.position() - start, refused);
-        if verb == Verb::Quit {
+        if verb == Verb::Quit && was_authenticated {
             Outcome::Close
         } else {
             Outcome::Done
         }
     }
 
-    /// Whether the request may run, as `Turn::dispatch` asks of RESP's: until when it is put off, if
-    /// it is. Who wants memory that there is none of is refused where that turns out.
+    /// Whether the request may run, as `Turn::dispatch` asks of RESP's: until when it is put
+    /// off, if it is. Who wants memory that there is none of is refused where that turns out.
     #[inline]
     fn admit_memcached(
         &mut self,
@@ -235,6 +238,10 @@ impl Turn<'_> {
         let now_us = self.database().options().clock.now_us();
         match item::Expiry::of(delay_s, now_us / 1000) {
             item::Expiry::At(at) => self.database().flush_at(at.0),
+            // As in memcached, nothing is as old as that.
+            item::Expiry::Past if item::is_before(delay_s, self.database().opened_ms()) => {
+                self.database().flush_at(0);
+            }
             item::Expiry::Never | item::Expiry::Past => {
                 self.database().flush_at(0);
                 self.flush(DATABASE)?;
@@ -256,7 +263,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// As memcached's clients authenticate: a `set` of any key with a user and a password.
+    /// As memcached's clients authenticate: a `set` of any key with a user and a password. Before
+    /// that nothing else is looked at, `quit` and `noreply` included.
     fn authenticate_memcached(
         &mut self,
         client: &mut Client,
@@ -265,18 +273,21 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Handled {
-        if matches!(verb, Verb::Quit | Verb::Version) {
-            return self.run_memcached(verb, line, reply, host);
-        }
-        if verb != Verb::Set {
+        if !arguments::authenticates(verb, line) {
             return Err(error::UNAUTHENTICATED.into());
         }
-        let data = line.data().unwrap_or(Err(error::BAD_FORMAT))?;
-        let mut words = data.splitn(2, |byte| *byte == b' ');
-        let user = words.next().unwrap_or_default();
-        let known = words
-            .next()
-            .is_some_and(|password| host.authenticate(user, password));
+        // Longer than any that is taken, if there is none.
+        let data = line.data().unwrap_or(Err(error::BAD_AUTHENTICATION));
+        let data = data.map_err(|text| match text {
+            error::BAD_DATA => error::BAD_TERMINATION,
+            other => other,
+        })?;
+        let split = data.iter().position(|byte| *byte == b' ');
+        let (user, password) = match split.map(|at| (&data[..at], &data[at + 1..])) {
+            Some((user, password)) if !user.is_empty() && !password.is_empty() => (user, password),
+            _ => return Err(error::BAD_AUTHENTICATION.into()),
+        };
+        let known = host.authenticate(user, password);
         let keyspace = self.keyspace(DATABASE);
         let counters = keyspace.memcached_counters();
         counters.count(Figure::AuthCmds);

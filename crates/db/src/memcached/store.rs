@@ -83,8 +83,8 @@ pub(super) fn store(
     Ok(())
 }
 
-/// The data behind a line. When they are too many, or there is no memory for them, a `set` removes
-/// the key, so that nobody reads what its writer thinks is gone.
+/// The data behind a line. When they are too many, or there is no memory for them, who `sets`
+/// removes the key, so that nobody reads what its writer thinks is gone.
 #[inline]
 pub(super) fn take_data<'r>(
     keyspace: &mut Keyspace<'_>,

@@ -136,6 +136,10 @@ fn what_is_too_large_takes_its_predecessor_along() {
             ("set k 0 0 6 noreply|abcdef|mn", "MN|"),
             ("get k", "END|"),
             ("ms k 6 q|abcdef", large),
+            ("set k 0 0 1|x|ms k 6 ME|abcdef", &format!("STORED|{large}")),
+            ("get k", "END|"),
+            ("set k 0 0 1|x|ms k 6 MA|abcdef", &format!("STORED|{large}")),
+            ("get k", "END|"),
         ],
     );
 }
@@ -373,7 +377,8 @@ fn resp_and_memcached_share_the_keys() {
         &[
             ("mg k v f t", "VA 2 f0 t100|42|"),
             ("get h", hash),
-            ("get k h", hash),
+            ("get k h k", "VALUE k 0 2|42|VALUE k 0 2|42|END|"),
+            ("gat 100 h k", "VALUE k 0 2|42|END|"),
             ("mg h v", hash),
             ("gat 0 h", hash),
             ("append h 0 0 1|x", hash),
@@ -403,6 +408,11 @@ fn everything_is_flushed_now_or_later() {
     check(
         &mut shell,
         &[
+            ("set k 0 0 1|x", "STORED|"),
+            ("flush_all 2592001", "OK|"),
+            ("get k", "VALUE k 0 1|x|END|"),
+            ("flush_all -1", "OK|"),
+            ("get k", "END|"),
             ("set k 0 0 1|x", "STORED|"),
             ("flush_all", "OK|"),
             ("get k", "END|"),
@@ -439,16 +449,31 @@ fn a_password_is_a_stored_item() {
     let mut shell = Shell::new();
     let mut client = Client::new(1, false);
     let unauthenticated = "CLIENT_ERROR unauthenticated|";
+    let format = "CLIENT_ERROR bad authentication token format|";
     for (requests, answer) in [
         ("get k|", unauthenticated),
         (
             "set k 0 0 14|default secret|",
             "CLIENT_ERROR authentication failure|",
         ),
-        ("set k 0 0 3|abc|", "CLIENT_ERROR authentication failure|"),
+        (
+            "set k 0 0 14 noreply|default secret|",
+            "CLIENT_ERROR authentication failure|",
+        ),
+        ("set k 0 0 3|a b|", "CLIENT_ERROR authentication failure|"),
+        ("set k 0 0 3|abc|", format),
+        ("set k 0 0 0||", format),
+        ("set k 0 0 8|default |", format),
+        ("set k 0 0 4| abc|", format),
         ("mn|", unauthenticated),
-        ("set k 0 0 19|default secret word|mn|", "STORED|MN|"),
-        ("get k|", "END|"),
+        ("version|", unauthenticated),
+        ("quit|", unauthenticated),
+        ("set|", unauthenticated),
+        ("set k 0 0 x|", unauthenticated),
+        ("set k 0 0 -1|", unauthenticated),
+        ("flush_all noreply|", unauthenticated),
+        ("set k 0 0 19 noreply|default secret word|", "STORED|"),
+        ("get k|mn|", "END|MN|"),
         ("quit|", "(closed)"),
     ] {
         assert_eq!(
@@ -479,8 +504,47 @@ fn memory_is_bounded() {
                 "SERVER_ERROR out of memory storing object|",
             ),
             ("get k", "END|"),
+            ("mg k N0 v", "EN|"),
+            ("mg k N0 v q", ""),
+            ("ma k N0", "SERVER_ERROR Out of memory allocating new item|"),
+            (
+                "ma k N0 q",
+                "SERVER_ERROR Out of memory allocating new item|",
+            ),
+            ("incr k 1", "NOT_FOUND|"),
+            ("ma k", "NF|"),
+            // Not so much as the number itself is in the way.
+            ("cache_memlimit 100", "OK|"),
+            ("set n 0 0 2|98", "STORED|"),
+            ("cache_memlimit 8", "OK|"),
+            ("incr n 1", "99|"),
+            ("incr n 1", "SERVER_ERROR out of memory|"),
+            ("ma n v", "SERVER_ERROR out of memory|"),
+            ("touch n 50", "TOUCHED|"),
+            ("mg n v t", "VA 2 t50|99|"),
+            ("delete n", "DELETED|"),
         ],
     );
+}
+
+/// What makes items makes room for them too.
+#[test]
+fn made_items_evict_others() {
+    let mut shell = Shell::with_options(Options {
+        memory: || 9 * 1024 * 1024,
+        ..Options::default()
+    });
+    shell
+        .database
+        .set_eviction_policy(EvictionPolicy::AllKeysLru);
+    for request in ["mg @ N0 q|", "ma @ N0 q|"] {
+        shell.database.set_max_memory(0);
+        ask(&mut shell, "flush_all|set other 0 0 1|x|");
+        shell.database.set_max_memory(8 * 1024 * 1024);
+        ask(&mut shell, &request.replace('@', "new"));
+        let counted = shell.database.statistics().evicted_keys;
+        assert!(counted > 0, "{request}");
+    }
 }
 
 #[test]

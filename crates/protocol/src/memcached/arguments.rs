@@ -55,6 +55,19 @@ pub fn announced(verb: Verb, line: Line<'_>) -> Option<usize> {
     }
 }
 
+/// Whether this is a `set` with which a client can authenticate: one that says how many bytes of
+/// data follow it, whatever its key, flags and expiry are.
+#[must_use]
+pub fn authenticates(verb: Verb, line: Line<'_>) -> bool {
+    verb == Verb::Set && length(line, 4).is_ok()
+}
+
+/// How many bytes follow a line of a client that has to authenticate.
+#[must_use]
+pub fn announced_by_stranger(verb: Verb, line: Line<'_>) -> Option<usize> {
+    (verb == Verb::Set).then(|| length(line, 4).ok())?
+}
+
 /// `set key flags exptime bytes [noreply]` and its like; `cas` has the token before `noreply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'r> {

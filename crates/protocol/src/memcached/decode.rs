@@ -16,7 +16,7 @@
 //!
 //! Deliberately absent: what the words mean, but for the length that a storage command announces.
 
-use super::arguments::announced;
+use super::arguments::{announced, announced_by_stranger};
 use super::line::{Line, Verb};
 use crate::limits::{MEMCACHED_GET_LINE_BYTES_MAX, MEMCACHED_LINE_BYTES_MAX};
 use crate::{ArgumentRange, Decoded};
@@ -70,6 +70,8 @@ pub struct Decoder {
     searched: u32,
     /// Bytes of the unfinished request, when its line is complete; 0 before.
     needed: u32,
+    /// The client has to authenticate.
+    stranger: bool,
 }
 
 impl Decoder {
@@ -81,12 +83,20 @@ impl Decoder {
             skip: 0,
             searched: 0,
             needed: 0,
+            stranger: false,
         }
     }
 
     /// Changes the bound of an item; it holds from the next line on.
     pub fn set_item_bytes_max(&mut self, item_bytes_max: usize) {
         self.limits.item_bytes_max = item_bytes_max;
+    }
+
+    /// Says whether the client is authenticated, which it is at first. From the next line on only
+    /// `set` has data of one that is not, and only their length has to be right: they are the user
+    /// and the password.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.stranger = !authenticated;
     }
 
     /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: always one for
@@ -137,7 +147,7 @@ impl Decoder {
         let line = Line::of_ranges(input, &arguments[first..]);
         let verb = line.verb();
         if verb.stores()
-            && let Some(data_bytes) = announced(verb, line)
+            && let Some(data_bytes) = self.announced(verb, line)
         {
             let block_bytes = data_bytes + 2;
             if data_bytes > self.limits.item_bytes_max {
@@ -159,6 +169,15 @@ impl Decoder {
             arguments: arguments.len() - first,
             end,
         })
+    }
+
+    #[inline]
+    fn announced(&self, verb: Verb, line: Line<'_>) -> Option<usize> {
+        if self.stranger {
+            announced_by_stranger(verb, line)
+        } else {
+            announced(verb, line)
+        }
     }
 
     /// Looks for the end of the line at the beginning of `rest`; whether there is one.
@@ -327,6 +346,24 @@ mod tests {
                 [line.replace(' ', "|"), "mn".into()]
             );
         }
+    }
+
+    #[test]
+    fn a_stranger_has_to_say_how_much_follows_only() {
+        let input = b"set a b c 3 x y\r\nu p\r\nms a 1\r\nx\r\nset a\r\nset a 0 0 -1\r\n";
+        let mut decoder = decoder();
+        decoder.set_authenticated(false);
+        let expected = [
+            "set|a|b|c|3|x|y|=u p",
+            "ms|a|1",
+            "x",
+            "set|a",
+            "set|a|0|0|-1",
+        ];
+        assert_eq!(decode(&mut decoder, input).0, expected);
+        decoder.set_authenticated(true);
+        let expected = ["set|a|b|c|3", "u|p"];
+        assert_eq!(decode(&mut decoder, b"set a b c 3\r\nu p\r\n").0, expected);
     }
 
     #[test]

@@ -48,17 +48,33 @@ pub mod error {
     pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
     /// No memory is left for an item.
     pub const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+    /// No memory is left for a number that has become longer.
+    pub const NO_MEMORY_FOR_NUMBER: &str = "SERVER_ERROR out of memory";
+    /// No memory is left for an item that `ma` makes.
+    pub const NO_MEMORY_FOR_NEW: &str = "SERVER_ERROR Out of memory allocating new item";
     /// The value at the key is a hash.
     pub const IS_A_HASH: &str =
         "SERVER_ERROR the value is a hash, which memcached commands do not read";
     /// A password is required.
     pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
+    /// What stands for an item of a client that is not authenticated is not a user and a password.
+    pub const BAD_AUTHENTICATION: &str = "CLIENT_ERROR bad authentication token format";
+    /// The user and the password are not followed by a line end.
+    pub const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination";
     /// The password is wrong.
     pub const AUTHENTICATION_FAILED: &str = "CLIENT_ERROR authentication failure";
     /// The reply is longer than one may be.
     pub const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large";
     /// The server does not execute this now.
     pub const PAUSED: &str = "SERVER_ERROR the server pauses";
+    /// `stats detail` without a word that it knows.
+    pub const BAD_DETAIL: &str = "CLIENT_ERROR usage: stats detail on|off|dump";
+    /// `stats cachedump` without its numbers.
+    pub const BAD_CACHEDUMP: &str = "CLIENT_ERROR bad command line";
+    /// `stats cachedump`, which lists no keys here.
+    pub const NO_CACHEDUMP: &str = "CLIENT_ERROR stats cachedump not allowed";
+    /// A client of the binary protocol.
+    pub const BINARY: &str = "CLIENT_ERROR the binary protocol is not spoken here";
     /// A line that does not end within its bound.
     pub const LINE_TOO_LONG: &str = "CLIENT_ERROR line too long";
 }

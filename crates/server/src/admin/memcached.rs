@@ -20,6 +20,7 @@
 //! `evicted_time` (which item is oldest nobody knows); `log_*` (no `watch`); `malloc_fails` (the
 //! process ends).
 
+use pando_protocol::memcached::number::unsigned_32;
 use pando_protocol::memcached::{Line, Reply, error};
 
 use crate::host::MEMCACHED_VERSION;
@@ -37,6 +38,25 @@ pub(crate) fn stats(shared: &Shared, line: Line<'_>, reply: &mut Reply<'_>) {
         Some(b"slabs") => slabs(shared, reply),
         Some(b"conns") => connections(shared, reply),
         Some(b"sizes") => reply.stat("sizes_status", "disabled"),
+        Some(b"detail") => {
+            match line.word(2) {
+                // Nothing is counted by the beginnings of keys, as nothing is there by default.
+                Some(b"on" | b"off") => reply.line("OK"),
+                Some(b"dump") => reply.line("END"),
+                _ => reply.line(error::BAD_DETAIL),
+            }
+            return;
+        }
+        Some(b"cachedump") => {
+            reply.line(match (line.word(2), line.word(3)) {
+                (Some(class), Some(count)) => match (unsigned_32(class), unsigned_32(count)) {
+                    (Some(_), Some(_)) => error::NO_CACHEDUMP,
+                    _ => error::BAD_FORMAT,
+                },
+                _ => error::BAD_CACHEDUMP,
+            });
+            return;
+        }
         Some(b"reset") => {
             shared.database.reset_memcached();
             reply.line("RESET");

@@ -27,14 +27,21 @@ pub(crate) enum WireDecoder {
     Memcached {
         decoder: memcached::Decoder,
         item_bytes_max: usize,
+        /// Nothing has come yet.
+        fresh: bool,
     },
 }
+
+/// What every request of memcached's binary protocol begins with, and no line of the others.
+const BINARY: u8 = 0x80;
 
 /// What is wrong with bytes that are no request: the connection is answered and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireError {
     Resp(ProtocolError),
     LineTooLong,
+    /// A client of memcached's binary protocol.
+    Binary,
 }
 
 /// What a request asks for.
@@ -55,6 +62,7 @@ impl WireDecoder {
                 Self::Memcached {
                     decoder: memcached::Decoder::new(limits),
                     item_bytes_max,
+                    fresh: true,
                 }
             }
         };
@@ -69,11 +77,15 @@ impl WireDecoder {
             Self::Memcached {
                 decoder,
                 item_bytes_max,
-            } => decoder.set_item_bytes_max(if authenticated {
-                *item_bytes_max
-            } else {
-                UNAUTHENTICATED_BULK_BYTES_MAX.min(*item_bytes_max)
-            }),
+                ..
+            } => {
+                decoder.set_authenticated(authenticated);
+                decoder.set_item_bytes_max(if authenticated {
+                    *item_bytes_max
+                } else {
+                    UNAUTHENTICATED_BULK_BYTES_MAX.min(*item_bytes_max)
+                });
+            }
         }
     }
 
@@ -87,9 +99,17 @@ impl WireDecoder {
     ) -> Result<Decoded, WireError> {
         match self {
             Self::Resp(decoder) => decoder.next(bytes, from, ranges).map_err(WireError::Resp),
-            Self::Memcached { decoder, .. } => decoder
-                .next(bytes, from, ranges)
-                .map_err(|_| WireError::LineTooLong),
+            Self::Memcached { decoder, fresh, .. } => {
+                if *fresh && let Some(first) = bytes.get(from) {
+                    if *first == BINARY {
+                        return Err(WireError::Binary);
+                    }
+                    *fresh = false;
+                }
+                decoder
+                    .next(bytes, from, ranges)
+                    .map_err(|_| WireError::LineTooLong)
+            }
         }
     }
 
@@ -114,6 +134,7 @@ impl WireError {
             Self::LineTooLong => {
                 memcached::Reply::new(out).line(memcached::error::LINE_TOO_LONG);
             }
+            Self::Binary => memcached::Reply::new(out).line(memcached::error::BINARY),
         }
     }
 
@@ -122,6 +143,7 @@ impl WireError {
         match self {
             Self::Resp(error) => error.to_string(),
             Self::LineTooLong => memcached::LineTooLong.to_string(),
+            Self::Binary => "memcached's binary protocol, which is not spoken here".into(),
         }
     }
 }

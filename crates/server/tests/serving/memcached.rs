@@ -232,13 +232,39 @@ fn a_password_is_asked_for() {
     ask(
         &mut wire,
         &format!("set auth 0 0 20000|{large}|"),
-        "CLIENT_ERROR bad command line format|",
+        "CLIENT_ERROR bad authentication token format|",
+    );
+    // Only the length is looked at, and nothing but the password makes another.
+    ask(
+        &mut wire,
+        "set auth a b 14 noreply|default secreX|version|",
+        &format!("CLIENT_ERROR authentication failure|{refused}"),
     );
     ask(
         &mut wire,
-        "set auth 0 0 14|default secret|get auth|",
+        "set auth 0 0 14|default secretX|",
+        &format!("CLIENT_ERROR bad command line termination|{refused}"),
+    );
+    ask(
+        &mut wire,
+        "set auth x y 14|default secret|get auth|",
         "STORED|END|",
     );
+}
+
+/// Its first byte is no text: who speaks it is told so, and nothing is taken for a line.
+#[test]
+fn the_binary_protocol_is_refused() {
+    let server = start(&[]);
+    let mut wire = server.connect_memcached();
+    let noop = [&[0x80, 0x0a][..], &[b'\n'; 22]].concat();
+    wire.send(noop);
+    wire.expect("CLIENT_ERROR the binary protocol is not spoken here\r\n");
+    wire.expect_closed();
+    let mut wire = server.connect_memcached();
+    ask(&mut wire, "mn|", "MN|");
+    wire.send([0x80, b'\n']);
+    wire.expect("ERROR\r\n");
 }
 
 #[test]
@@ -341,6 +367,11 @@ fn figures_are_told_and_reset() {
     ask(&mut wire, "delete k|", "DELETED|");
     assert!(stats(&mut wire, "stats items").is_empty());
     ask(&mut wire, "stats reset|stats nonsense|", "RESET|ERROR|");
+    ask(
+        &mut wire,
+        "stats cachedump 1 1|stats detail dump|",
+        "CLIENT_ERROR stats cachedump not allowed|END|",
+    );
     assert!(stats(&mut wire, "stats").contains(&"STAT cmd_get 0".to_owned()));
     ask(&mut wire, "cache_memlimit 100|", "OK|");
     let mut resp = server.connect();

@@ -2,7 +2,7 @@
 
 use pando_engine::{Attributes, Body, Decision, NewValue};
 use pando_protocol::memcached::meta::{KeyBuffer, Meta};
-use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, error};
 use pando_protocol::number::IntegerText;
 
 use super::super::Handled;
@@ -102,6 +102,7 @@ pub(in super::super) fn arithmetic(
     let up = !matches!(meta.mode, Some(b'D' | b'-'));
     let (mut outcome, mut made, mut is_longer) = (Ok(Outcome::Absent), false, false);
     let (mut number, mut deadline) = (0, None);
+    let full = keyspace.is_out_of_memory();
     let drawn = keyspace.update(meta.key, |old| {
         (made, is_longer) = (false, false);
         let Some(old) = old else {
@@ -109,6 +110,10 @@ pub(in super::super) fn arithmetic(
                 outcome = Ok(Outcome::Absent);
                 return Decision::Keep;
             };
+            if full {
+                outcome = Err(error::NO_MEMORY_FOR_NEW);
+                return Decision::Keep;
+            }
             (outcome, made, number) = (Ok(Outcome::Done), true, meta.initial);
             let expiry = Expiry::of(exptime, now);
             deadline = expiry.deadline();
@@ -130,7 +135,7 @@ pub(in super::super) fn arithmetic(
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
-        let mut value = match moved(old, up, meta.delta) {
+        let mut value = match moved(old, up, meta.delta, full) {
             Ok(moved) => {
                 (number, is_longer) = (moved.number, moved.is_longer);
                 moved.value

@@ -172,9 +172,15 @@ fn change(
 ) -> Result<bool, Refusal> {
     let accesses = meta.asks_access.then(|| keyspace.accesses());
     let tokens = Tokens::of(keyspace);
+    // As in memcached, what cannot be made for want of memory is a miss.
+    let full = meta.vivify.is_some() && keyspace.is_out_of_memory();
     let mut found = Ok(None);
     let drawn = keyspace.update(meta.key, |old| {
         let Some(old) = old else {
+            if full {
+                found = Ok(None);
+                return Decision::Keep;
+            }
             let (decision, made) = vivify(meta, now);
             found = Ok(made);
             return decision;

@@ -18,12 +18,8 @@ pub(in super::super) fn set(
 ) -> Handled {
     let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
     let meta = Meta::parse(Verb::MetaSet, line, &mut room)?;
-    let data = take_data(
-        keyspace,
-        meta.key,
-        matches!(meta.mode, None | Some(b'S')),
-        line,
-    )?;
+    // As in memcached, whatever the mode.
+    let data = take_data(keyspace, meta.key, true, line)?;
     let now = keyspace.now();
     let storing = Storing {
         key: meta.key,
