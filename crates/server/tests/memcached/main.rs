@@ -1,32 +1,7 @@
 //! The same random commands for this server and for Debian's memcached: the answers must be the
-//! same, byte for byte, but for what [`compare`] and this list name.
+//! same, byte for byte, but for what [`compare`] and the list in `docs/MEMCACHED.md` name.
 //!
-//! | difference | why |
-//! |---|---|
-//! | the numbers of cas tokens | made of value versions here (see `db/src/memcached/token.rs`), a counter there |
-//! | `touch`, `gat`, `mg T`, `N`, `R` change the cas token | every change draws a version |
-//! | `t` by two seconds | deadlines are exact here, of whole seconds there |
-//! | `h`, `l` | accesses are noted here under eviction policies only, and about |
-//! | `k` in base 64 | the form of this request here, that of the item's first one there |
-//! | `t` before `T` or `N` | tells the new expiry here, the old one there |
-//! | `T` beside `N` | the item that is made has `N`'s expiry here, the later one's there |
-//! | `t` beside a `T` or `N` that has passed | 2^32 less the uptime there |
-//! | `c` beside such a `T` of `ms` | nothing is stored here, and 0 told |
-//! | `R` behind such a `T` | nobody is told to renew here what is gone |
-//! | `me`: `exp`, `cls`, `size` | other memory; the sign of `exp` is turned there |
-//! | a bad key in a `get` of a pipeline | takes the answers of earlier requests along there |
-//! | numbers beyond 32 bits as flags and lengths | refused here, cut off there |
-//! | items of about 1 MiB | the limit is one of the data here, of the item with its header there |
-//! | `flush_all` with a delay | when it is over here, up to a second early there |
-//! | `md x`, an opaque of 32 bytes | later versions of memcached |
-//! | spaces behind a number that is shorter, and its state | kept there unless the item is in use |
-//! | `total_items` of `stats` after that | one more there if it is in use |
-//! | `cmd_meta` of `stats` | every meta command but `mn` here, `me` only there |
-//! | `get_expired`, `curr_items` of `stats` | what has expired when it is stored stays there until met |
-//! | a word with a NUL | the line ends there |
-//! | one reply to a datagram of several commands, none to words that are no command | one to each |
-//!
-//! The generator keeps away from these. A failure names its seed; `PANDO_DIFFERENTIAL_COMMANDS`
+//! The generator keeps away from that. A failure names its seed; `PANDO_DIFFERENTIAL_COMMANDS`
 //! sets how many commands there are. Where memcached is not installed the test says so and passes.
 
 mod compare;
