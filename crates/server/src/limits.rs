@@ -80,6 +80,10 @@ pub const LOOK_STREAK: u32 = 32;
 /// sleeps, where that pays.
 pub const GIVE_WAY_LOOKS: u32 = 3;
 
+/// Most connections of a worker that gives way: of more, there are mostly requests when it looks
+/// next, and sleeping lets them gather.
+pub const GIVE_WAY_CONNECTIONS_MAX: usize = 32;
+
 /// For how long it may be kept waiting by that: longer, and they are not clients that wait for it.
 pub const GIVE_WAY: Duration = Duration::from_micros(500);
 

@@ -13,6 +13,10 @@
 //!   it gives way instead, it stays ready to run, so that nobody has to wake it, and it runs when
 //!   the clients wait for replies: one turn for the requests of all.
 //!
+//! Only a worker of few connections gives way
+//! ([`GIVE_WAY_CONNECTIONS_MAX`](crate::limits::GIVE_WAY_CONNECTIONS_MAX)): of many, some have sent
+//! a request by the time it looks next anyway.
+//!
 //! Where its clients are a worker does not know. Giving way pays if requests are there afterwards,
 //! no later than [`GIVE_WAY`]: a thread that works for longer is no client that waits, and the
 //! worker's clients must not wait for it. How many waits go by before the next time:

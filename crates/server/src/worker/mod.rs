@@ -215,6 +215,9 @@ impl Worker {
         let has_work = timeout == Some(Duration::ZERO);
         let events = match self.lookout.choose(has_work) {
             Look::No => self.poller.wait(timeout),
+            Look::GiveWay if self.connections.len() > limits::GIVE_WAY_CONNECTIONS_MAX => {
+                self.poller.wait(timeout)
+            }
             Look::GiveWay => {
                 let waited = self
                     .poller
