@@ -33,9 +33,10 @@ impl Tokens {
     }
 
     #[inline]
-    const fn new(seed: u64, tree: TreeId) -> Self {
+    fn new(seed: u64, tree: TreeId) -> Self {
+        let spread = u64::from(tree.0).wrapping_mul(SPREAD);
         Self {
-            offset: (mixed(seed ^ (tree.0 as u64).wrapping_mul(SPREAD)) >> 2) + 1,
+            offset: fastrand::Rng::with_seed(seed ^ spread).u64(1..=1 << 62),
         }
     }
 
@@ -48,15 +49,6 @@ impl Tokens {
 
 /// An odd number whose multiples lie far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A permutation of 64 bits in which every bit of the result depends on all (`SplitMix64`'s).
-#[inline]
-const fn mixed(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(SPREAD);
-    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
-}
 
 #[cfg(test)]
 mod tests {
