@@ -14,7 +14,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::epochs::Epochs;
@@ -223,11 +223,7 @@ impl Shared {
         if self.is_open() {
             return LogState::Open;
         }
-        let reason = self
-            .reason
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let reason = self.reason().clone();
         match self.condition() {
             OPEN => LogState::Open,
             FULL => LogState::Full { reason },
@@ -235,8 +231,11 @@ impl Shared {
         }
     }
 
-    fn set_condition(&self, condition: u8, why: String) {
-        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+    fn reason(&self) -> MutexGuard<'_, String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_condition(&self, mut reason: MutexGuard<'_, String>, condition: u8, why: String) {
         let before = self.condition();
         if before == FAILED || before == condition {
             return;
@@ -259,10 +258,10 @@ impl Shared {
         if is_full(error) {
             // It has no segment now.
             self.logs[log].segment_bytes.store(0, Ordering::Relaxed);
-            self.set_condition(FULL, error.to_string());
+            self.set_condition(self.reason(), FULL, error.to_string());
             Flush::NoRoom
         } else {
-            self.set_condition(FAILED, error.to_string());
+            self.set_condition(self.reason(), FAILED, error.to_string());
             Flush::Failed
         }
     }
@@ -282,23 +281,30 @@ impl Shared {
 
     /// Full or open, from the room in the present segments and what the preparer met.
     pub(super) fn update_condition(&self, log: usize) {
-        if self.is_open() {
-            if let Some(trouble) = self.lacks_room(log) {
-                self.set_condition(FULL, trouble);
-            }
-        } else if (0..self.logs.len()).all(|log| self.lacks_room(log).is_none()) {
-            self.set_condition(OPEN, String::new());
+        if self.is_open() && !self.is_low(log) {
+            return;
         }
+        // Looked at under the lock: what was seen before must not replace what is seen now.
+        let reason = self.reason();
+        let trouble = (0..self.logs.len()).find_map(|log| self.lacks_room(log));
+        let condition = if trouble.is_some() { FULL } else { OPEN };
+        self.set_condition(reason, condition, trouble.unwrap_or_default());
     }
 
     /// Why writes are refused for the sake of this log: no file is ready, and the present segment
     /// has little room. While a file is being made for the first time, there is no trouble yet.
     fn lacks_room(&self, log: usize) -> Option<String> {
+        // In this order: a writer that takes the file ahead has a new segment at once.
+        let trouble = self.supply.trouble(log)?;
+        self.is_low(log).then_some(trouble)
+    }
+
+    /// Whether the present segment of a log has little room, or there is none.
+    fn is_low(&self, log: usize) -> bool {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
         // Its last block is not for groups (LW4).
         let left = (self.options.segment_bytes - used).saturating_sub(BLOCK_BYTES as u64);
-        let low = used == 0 || left < self.options.segment_bytes / 4;
-        if low { self.supply.trouble(log) } else { None }
+        used == 0 || left < self.options.segment_bytes / 4
     }
 
     /// Waits until less is pending; returns at once when nothing can be written.

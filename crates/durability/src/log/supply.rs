@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::error::LogError;
 use super::segment::{self, FreeFile, directory_of, free_name};
 use crate::disk::{Access, Disk};
-use crate::limits::FREE_FILES_MAX;
+use crate::limits::{BLOCK_BYTES, FREE_FILES_MAX};
 
 /// A segment that is complete: nothing will be written to it.
 #[derive(Clone, Debug)]
@@ -105,8 +105,15 @@ impl Supply {
         directory.join(free_name(self.incarnation, number))
     }
 
-    /// A file for the next segment of a log: the one made ahead, or one that is made now.
-    pub(super) fn take(&self, disk: &dyn Disk, log: usize) -> Result<FreeFile, LogError> {
+    /// A file for the next segment of a log: the one made ahead, or one that is made now. `used`
+    /// tells what is used of the log's segment, which is a header from now on: whoever finds that
+    /// no file is ahead any more sees the room of this one.
+    pub(super) fn take(
+        &self,
+        disk: &dyn Disk,
+        log: usize,
+        used: &AtomicU64,
+    ) -> Result<FreeFile, LogError> {
         let mut state = self.lock();
         while state.logs[log].making {
             state = self
@@ -114,7 +121,10 @@ impl Supply {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        // Relaxed: the lock orders it before what `trouble` tells of the file after this one.
+        let begin = || used.store(BLOCK_BYTES as u64, Ordering::Relaxed);
         if let Some(ready) = state.logs[log].ready.take() {
+            begin();
             drop(state);
             self.changed.notify_all();
             return Ok(ready);
@@ -126,6 +136,9 @@ impl Supply {
         let files = &mut state.logs[log];
         files.making = false;
         files.trouble = made.as_ref().err().map(ToString::to_string);
+        if made.is_ok() {
+            begin();
+        }
         drop(state);
         self.changed.notify_all();
         made

@@ -249,7 +249,8 @@ impl Writer {
             bytes: shared.options.segment_bytes,
             durable: shared.epochs.lock().durable_written,
         };
-        let free = shared.supply.take(&*shared.disk, self.log)?;
+        let used = &self.this(shared).segment_bytes;
+        let free = shared.supply.take(&*shared.disk, self.log, used)?;
         // Even if it fails half-way, no other file may get this name.
         self.next_ordinal += 1;
         let (path, file) = segment::begin(&*shared.disk, free, &header)?;

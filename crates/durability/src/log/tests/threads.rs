@@ -1,12 +1,13 @@
 //! Loggers, preparer, epoch thread and sessions at once, on both disks.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 use super::harness::*;
-use crate::disk::{Disk, RealDisk, SimulatedDisk};
+use crate::disk::{Access, Disk, DiskFile, RealDisk, SimulatedDisk};
 use crate::log::{Due, Log, LogOptions, LogScan, LogState, ScanOptions};
 
 /// How long anything may take before a test gives up.
@@ -277,4 +278,106 @@ fn threads_wait_for_room_and_go_on() {
     stress(&as_disk(&disk), threaded(directories()), &full, || {
         as_disk(&disk.crash(0))
     });
+}
+
+/// A disk on which a segment begins only after the file for the next one was tried twice.
+#[derive(Debug)]
+struct SlowBeginnings {
+    disk: SimulatedDisk,
+    /// Files begun since the disk became slow; before that, nothing.
+    created: Mutex<Option<usize>>,
+    changed: Condvar,
+    log: OnceLock<Weak<Log>>,
+    /// Whether the log took writes while a segment began.
+    was_open: Mutex<Vec<bool>>,
+}
+
+impl Disk for SlowBeginnings {
+    fn create(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        if let Some(created) = &mut *self.created.lock().unwrap() {
+            *created += 1;
+            self.changed.notify_all();
+        }
+        self.disk.create(path, access)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let created = self.created.lock().unwrap();
+        if created.is_some() {
+            let few = |created: &mut Option<usize>| created.is_some_and(|it| it < 2);
+            let waited = self.changed.wait_timeout_while(created, PATIENCE, few);
+            assert!(!waited.unwrap().1.timed_out(), "no file was tried");
+            let log = self.log.get().and_then(Weak::upgrade).expect("a log");
+            self.was_open.lock().unwrap().push(log.is_open());
+        }
+        self.disk.rename(from, to)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path, access)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        self.disk.create_directory(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+        self.disk.try_lock(path)
+    }
+}
+
+/// The last file that was made ahead is taken, and there is no room for another one: that one is
+/// the room, although nothing is in it yet.
+#[test]
+fn a_segment_that_begins_is_room() {
+    let disk = Arc::new(SlowBeginnings {
+        disk: disk(),
+        created: Mutex::new(None),
+        changed: Condvar::new(),
+        log: OnceLock::new(),
+        was_open: Mutex::default(),
+    });
+    let options = LogOptions {
+        logs: 1,
+        ..threaded(directories())
+    };
+    let as_disk: Arc<dyn Disk> = Arc::<SlowBeginnings>::clone(&disk);
+    let found = recover(&as_disk, &Model::default()).unwrap();
+    let log = Arc::new(Log::open(options, as_disk, &found.cut).unwrap());
+    disk.log.set(Arc::downgrade(&log)).unwrap();
+    let mut session = log.session(0);
+    for epoch in 1.. {
+        write_group(&mut session, epoch, 0..3, 3, 1000);
+        session.end_group(epoch);
+        session.hand_over();
+        log.seal(epoch, 1).flush();
+        assert!(log.is_open() && log.durable() == epoch, "epoch {epoch}");
+        if epoch == 1 {
+            let deadline = Instant::now() + PATIENCE;
+            while log.statistics().free_files == 0 {
+                assert!(Instant::now() < deadline, "no file is made ahead");
+                std::thread::yield_now();
+            }
+            disk.disk.set_capacity(Some(disk.disk.used()));
+            *disk.created.lock().unwrap() = Some(0);
+        }
+        if !disk.was_open.lock().unwrap().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(*disk.was_open.lock().unwrap(), [true]);
+    drop(session);
+    log.close().unwrap();
 }
