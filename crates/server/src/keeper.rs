@@ -138,7 +138,8 @@ impl Keeper {
             }
             let asked = state.asked;
             let is_asked = asked > state.answered;
-            let is_due = rescue.is_due(database) || logged.is_due(shared, begun.elapsed());
+            let is_due = rescue.is_due(database.log_state(), Instant::now())
+                || logged.is_due(shared, begun.elapsed());
             if !is_asked && !is_due {
                 continue;
             }
@@ -179,33 +180,44 @@ impl State {
 }
 
 /// What is done when the log has no room: checkpoints that free segments, each behind the older one
-/// of the two that are kept, until there is room or one fails.
+/// of the two that are kept, until there is room or one fails; from then on one at times, since the
+/// disk may have got the room that a checkpoint needs.
 #[derive(Debug, Default)]
 struct Rescue {
     is_full: bool,
-    taken: usize,
+    /// How many may begin at once.
+    left: usize,
+    /// When the last one began.
+    begun: Option<Instant>,
 }
 
 impl Rescue {
-    /// Whether a checkpoint should be taken; says when the log becomes full, and when no longer.
-    fn is_due(&mut self, database: &Database) -> bool {
-        let Some(LogState::Full { reason }) = database.log_state() else {
+    /// Whether a checkpoint should be taken now; says when the log becomes full, and when no longer.
+    fn is_due(&mut self, log: Option<LogState>, now: Instant) -> bool {
+        let Some(LogState::Full { reason }) = log else {
             if std::mem::take(self).is_full {
                 info!("the log has room again: writes are taken");
             }
             return false;
         };
         if !self.is_full {
-            self.is_full = true;
             warn!(%reason, "the log has no room: writes are refused until there is some");
+            self.is_full = true;
+            self.left = limits::RESCUES_AT_ONCE;
         }
-        self.taken += 1;
-        self.taken <= limits::RESCUES_MAX
+        let rest = Duration::from_millis(limits::RESCUE_RETRY_MS);
+        let rested = self.begun.is_some_and(|begun| now >= begun + rest);
+        let due = self.left > 0 || rested;
+        if due {
+            self.left = self.left.saturating_sub(1);
+            self.begun = Some(now);
+        }
+        due
     }
 
-    /// One failed: more would, too.
+    /// One failed: the next one would, too, until something else has changed.
     fn give_up(&mut self) {
-        self.taken = limits::RESCUES_MAX;
+        self.left = 0;
     }
 }
 
@@ -278,4 +290,33 @@ fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
 fn threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 4).clamp(1, limits::CHECKPOINT_THREADS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rescues_go_on_while_the_log_is_full() {
+        let full = || {
+            let reason = "no room".to_owned();
+            Some(LogState::Full { reason })
+        };
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let mut rescue = Rescue::default();
+        assert!(!rescue.is_due(None, start) && !rescue.is_due(Some(LogState::Open), start));
+        // What the first makes superfluous goes with the second.
+        assert!((0..limits::RESCUES_AT_ONCE).all(|_| rescue.is_due(full(), start)));
+        assert!(!rescue.is_due(full(), after(limits::RESCUE_RETRY_MS - 1)));
+        assert!(rescue.is_due(full(), after(limits::RESCUE_RETRY_MS)));
+        rescue.give_up();
+        assert!(!rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS - 1)));
+        assert!(rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS)));
+        // A log that had room begins anew.
+        assert!(!rescue.is_due(Some(LogState::Open), after(2 * limits::RESCUE_RETRY_MS)));
+        assert!(rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS)));
+        rescue.give_up();
+        assert!(!rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS + 1)));
+    }
 }

@@ -169,6 +169,9 @@ const _: () =
 // The arena holds several reads.
 const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);
 
-/// Checkpoints that are taken because the log has no room: what the first makes superfluous goes
-/// with the second.
-pub const RESCUES_MAX: usize = 2;
+/// Checkpoints that are taken at once because the log has no room: what the first makes superfluous
+/// goes with the second.
+pub const RESCUES_AT_ONCE: usize = 2;
+
+/// Pause between two later ones, while it still has none, in milliseconds.
+pub const RESCUE_RETRY_MS: u64 = 30_000;

@@ -288,9 +288,12 @@ impl Database {
         while durable.log.durable() < end {
             match durable.log.state() {
                 LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
-                LogState::Full { reason } => return Err(LogError::Full(reason).into()),
-                LogState::Open if work.is_stopped() => return Err(CheckpointFailure::Stopped),
-                LogState::Open => durable.wait_for_durable(Duration::from_millis(20)),
+                // A checkpoint is what makes room: it must not be given up while it can succeed.
+                LogState::Full { reason } if !durable.log.has_reserve() => {
+                    return Err(LogError::Full(reason).into());
+                }
+                _ if work.is_stopped() => return Err(CheckpointFailure::Stopped),
+                _ => durable.wait_for_durable(Duration::from_millis(20)),
             }
         }
         Ok(end)

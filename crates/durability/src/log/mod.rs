@@ -306,6 +306,13 @@ impl Log {
         self.shared.is_open()
     }
 
+    /// Whether what was handed over is still written while the log is full: every log has a segment,
+    /// whose last quarter takes no new writes.
+    pub fn has_reserve(&self) -> bool {
+        let used = |log: &state::OneLog| log.segment_bytes.load(Ordering::Relaxed);
+        self.shared.logs.iter().all(|log| used(log) > 0)
+    }
+
     /// To be called when nothing has been written for a while: writes down that the last epoch is
     /// durable, unless that was done, so that recovery can tell damage to it from a torn tail, and
     /// notices when a file with it is gone. One block in each log that has a segment.
