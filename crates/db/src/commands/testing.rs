@@ -195,18 +195,13 @@ impl Shell {
         arguments: impl IntoIterator<Item = A>,
         mut between: impl FnMut(usize),
     ) -> (Vec<u8>, usize) {
-        let request = RequestBuffer::from_args(arguments);
-        let request = request.as_request();
-        let mut out = Vec::new();
-        let mut reply = Reply::new(&mut out, self.client.protocol);
-        let resolved = command::resolve(request);
-        let mut turn = self.session.turn();
-        let outcome = turn.execute(&mut self.client, resolved, request, &mut reply, &mut NoHost);
-        drop(turn);
+        let version = self.client.protocol;
+        let (mut out, outcome) = self.begin(arguments);
         let mut slices = 0;
         match outcome {
             Outcome::Done | Outcome::Close => {}
             Outcome::Slices(mut work) => loop {
+                let mut reply = Reply::new(&mut out, version);
                 between(slices);
                 slices += 1;
                 // A turn each, as a server would let others run in between.
@@ -218,14 +213,30 @@ impl Shell {
                     break;
                 }
             },
-            Outcome::Sleep(_)
+            waits @ (Outcome::Sleep(_)
             | Outcome::AwaitDurable { .. }
             | Outcome::AwaitHost(_)
-            | Outcome::Paused(_) => {
-                panic!("a shell does not wait: {request:?}")
+            | Outcome::Paused(_)) => {
+                panic!("a shell does not wait: {waits:?}")
             }
         }
         (out, slices)
+    }
+
+    /// Begins a request in a turn of its own; returns what was replied, and how it goes on.
+    pub(crate) fn begin<A: AsRef<[u8]>>(
+        &mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> (Vec<u8>, Outcome) {
+        let request = RequestBuffer::from_args(arguments);
+        let request = request.as_request();
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, self.client.protocol);
+        let resolved = command::resolve(request);
+        let mut turn = self.session.turn();
+        let outcome = turn.execute(&mut self.client, resolved, request, &mut reply, &mut NoHost);
+        drop(turn);
+        (out, outcome)
     }
 
     /// Executes a command line, split and unquoted as redis-cli does it, and returns the reply

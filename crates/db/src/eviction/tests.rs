@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::*;
-use crate::commands::testing::Shell;
-use crate::{EngineKind, Options};
+use crate::commands::testing::{START_MS, Shell};
+use crate::{EngineKind, Options, Outcome};
 
 const KEY_BYTES: usize = 10_000;
 
@@ -304,6 +304,46 @@ fn scattered_memory_is_no_reason_to_evict_many() {
 }
 
 /// EV3.
+/// What was evicted is on its way back while a reader holds its pin: writers wait for it, and no
+/// longer than they should.
+#[test]
+fn writes_wait_for_evicted_memory() {
+    let value = "v".repeat(KEY_BYTES);
+    let step_us = limits::ROOM_WAIT_MAX_US / 10;
+    for engine in EngineKind::ALL {
+        let mut shell = shell(engine, EvictionPolicy::AllKeysRandom, 50);
+        let mut reader = shell.connect();
+        let stalled = reader.turn();
+        let mut key = 0;
+        let mut waited_us = 0;
+        let refusal = loop {
+            match shell.begin(["SET", &key.to_string(), &value]) {
+                (reply, Outcome::Paused(until)) => {
+                    assert!(reply.is_empty());
+                    let now_us = START_MS * 1000 + waited_us;
+                    assert_eq!(until, now_us + limits::ROOM_WAIT_US);
+                    waited_us += step_us;
+                    shell.pass_ms(step_us / 1000);
+                }
+                (reply, _) if waited_us > 0 => break reply,
+                (reply, _) => {
+                    assert_eq!(reply, b"+OK\r\n");
+                    key += 1;
+                }
+            }
+        };
+        assert_eq!(refusal, format!("{OOM}\r\n").into_bytes());
+        assert_eq!(waited_us, limits::ROOM_WAIT_MAX_US, "{engine:?}");
+        assert!(evicted(&shell) > 0 && key > 40);
+        drop(stalled);
+        let taken = (0..100).any(|_| {
+            reader.session.maintain();
+            shell.begin(["SET", "more", &value]).0 == b"+OK\r\n"
+        });
+        assert!(taken, "{engine:?}");
+    }
+}
+
 #[test]
 fn nothing_is_evicted_in_a_pause() {
     on_every_engine(EvictionPolicy::AllKeysLru, 50, |shell| {
