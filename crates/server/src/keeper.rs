@@ -192,7 +192,7 @@ struct Rescue {
 }
 
 impl Rescue {
-    /// Whether a checkpoint should be taken now; says when the log becomes full, and when no longer.
+    /// Whether a checkpoint should be taken now; says when the log becomes full, and no longer.
     fn is_due(&mut self, log: Option<LogState>, now: Instant) -> bool {
         let Some(LogState::Full { reason }) = log else {
             if std::mem::take(self).is_full {

@@ -306,8 +306,8 @@ impl Log {
         self.shared.is_open()
     }
 
-    /// Whether what was handed over is still written while the log is full: every log has a segment,
-    /// whose last quarter takes no new writes.
+    /// Whether what was handed over is still written while the log is full: every log has a
+    /// segment, whose last quarter takes no new writes.
     pub fn has_reserve(&self) -> bool {
         let used = |log: &state::OneLog| log.segment_bytes.load(Ordering::Relaxed);
         self.shared.logs.iter().all(|log| used(log) > 0)
