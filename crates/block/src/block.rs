@@ -116,6 +116,12 @@ impl<'g> BlockRef<'g> {
         is_plain(meta).then_some(short_lengths(meta))
     }
 
+    /// Whether it is what most blocks are: short bytes without options.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        is_plain(self.meta())
+    }
+
     /// The version of the value, or of its removal.
     #[inline]
     pub fn version(self) -> ValueVersion {

@@ -98,12 +98,14 @@ pub(crate) struct Tagged(u64);
 impl Tagged {
     #[inline]
     pub(crate) fn new(hash: u64, growth_shift: u32, entry: BlockRef<'_>) -> Self {
-        let address = entry.address().as_ptr() as u64;
-        assert!(
-            address & !ADDRESS_MASK == 0,
-            "addresses of user memory have 48 bits at most, and blocks are aligned"
-        );
-        Self(Tag::of_hash(hash).0 << TAG_SHIFT | address).with_growth(hash, growth_shift)
+        let word = Tag::of_hash(hash).0 << TAG_SHIFT | address_of(entry);
+        Self(word).with_growth(hash, growth_shift)
+    }
+
+    /// The same, of another entry of the key.
+    #[inline]
+    pub(crate) fn with_entry(self, entry: BlockRef<'_>) -> Self {
+        Self(self.0 & !ADDRESS_MASK | address_of(entry))
     }
 
     /// The same, with growth bits of a table that has them from another place.
@@ -142,6 +144,17 @@ impl Tagged {
         // SAFETY: the caller's promise.
         unsafe { BlockRef::from_address(self.address(), guard) }
     }
+}
+
+/// The address of an entry as slots keep it.
+#[inline]
+fn address_of(entry: BlockRef<'_>) -> u64 {
+    let address = entry.address().as_ptr() as u64;
+    assert!(
+        address & !ADDRESS_MASK == 0,
+        "addresses of user memory have 48 bits at most, and blocks are aligned"
+    );
+    address
 }
 
 /// One line of a bucket's chain.
@@ -339,6 +352,14 @@ impl Line {
 /// Where an owner finds or puts a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'g>(&'g AtomicU64);
+
+impl Place<'_> {
+    /// What stands there, for the owner of the lock.
+    #[inline]
+    pub(crate) fn tagged(self) -> Tagged {
+        Tagged(self.0.load(Ordering::Relaxed))
+    }
+}
 
 /// A bucket whose lock is held; released when this goes.
 pub(crate) struct Owned<'g> {

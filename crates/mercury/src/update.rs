@@ -51,6 +51,24 @@ pub(crate) fn update<'d, H: CommitHook>(
         Decision::Write(new) => Some(new),
     };
     let version = ValueVersion::after(found.map(|(_, entry)| entry.version()), clock.current());
+    // What most writes are, in few instructions: the processor begins with the next operation while
+    // this one waits for its entry, as far ahead as it can hold instructions.
+    if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)
+        && entry.is_plain()
+        && let Some((next, new)) =
+            BlockRef::build_plain(&mut context.pool, guard, version, key.bytes, new)
+    {
+        hook.committed(key, Some(old), Some(new), version);
+        bucket.replace(place, place.tagged().with_entry(next));
+        drop(bucket);
+        context.retire_entry(tree, entry);
+        return Some(Commit {
+            version,
+            removed: false,
+            inserted: false,
+            overflowed: false,
+        });
+    }
     let change = Change { key, version, new };
     let place = (bucket, hash, table.growth_shift());
     Some(commit(tree, place, found, change, hook, guard, context))
@@ -107,7 +125,7 @@ pub(crate) struct Change<'k, 'd> {
 }
 
 /// Publishes a change under the bucket's lock, and unlocks.
-#[inline]
+#[inline(never)]
 fn commit<'g, H: CommitHook>(
     tree: &Tree,
     (bucket, hash, growth_shift): (Owned<'g>, u64, u32),

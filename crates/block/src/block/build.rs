@@ -5,7 +5,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
-use pando_engine::{Attributes, Body, Chunked, NewValue, ValueVersion, WideRow};
+use pando_engine::{
+    AccessMark, Attributes, Body, BodyRef, Chunked, NewValue, StringRef, ValueRef, ValueVersion,
+    WideRow,
+};
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
 
@@ -30,40 +33,54 @@ impl<'g> BlockRef<'g> {
     #[inline]
     pub fn build(
         pool: &mut Pool,
-        _: Guard<'g>,
+        guard: Guard<'g>,
         version: ValueVersion,
         key: KeyPart<'_>,
         new: Option<NewValue<'_>>,
     ) -> Self {
         if let Part::Inline(key) = key.0
             && let Some(value) = &new
-            && let Body::Bytes(bytes) = value.body
-            && value.attributes == Attributes::default()
-            && key.len() <= KEY_SHORT_MAX
-            && bytes.len() <= BODY_SHORT_MAX
+            && let Some((block, _)) = Self::build_plain(pool, guard, version, key, value)
         {
-            return Self::build_plain(pool, version, key, bytes, value.mark);
+            return block;
         }
         Self::build_any(pool, version, key, new)
     }
 
-    /// A block of short bytes without options.
+    /// A block of what most values are, short bytes without options, and the value as its readers
+    /// see it; `None` for any other value, which is to be [built](Self::build).
     #[inline]
-    fn build_plain(
+    pub fn build_plain(
         pool: &mut Pool,
+        _: Guard<'g>,
         version: ValueVersion,
         key: &[u8],
-        bytes: &[u8],
-        mark: u8,
-    ) -> Self {
+        new: &NewValue<'_>,
+    ) -> Option<(Self, ValueRef<'g>)> {
+        let Body::Bytes(bytes) = new.body else {
+            return None;
+        };
+        if new.attributes != Attributes::default()
+            || key.len() > KEY_SHORT_MAX
+            || bytes.len() > BODY_SHORT_MAX
+        {
+            return None;
+        }
         let meta = Kind::Bytes as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let block = Writer(pool.allocate(body_offset + bytes.len()));
         block.put(0, version.to_bits());
-        block.put(META_OFFSET, with_mark(meta, mark));
+        block.put(META_OFFSET, with_mark(meta, new.mark));
         block.copy(HEADER_BYTES, key);
         block.copy(body_offset, bytes);
-        Self(block.0, PhantomData)
+        let block = Self(block.0, PhantomData);
+        let value = ValueRef {
+            version,
+            attributes: Attributes::default(),
+            body: BodyRef::String(StringRef::Flat(block.slice(body_offset, bytes.len()))),
+            mark: AccessMark::of(block.meta_word()),
+        };
+        Some((block, value))
     }
 
     #[inline(never)]
