@@ -102,6 +102,9 @@ pub struct Collector<C> {
     pressure: Padded<AtomicU8>,
     orphans: Mutex<VecDeque<Retired<C>>>,
     orphan_bytes: AtomicUsize,
+    /// A planted fault: pins stay at the epoch that they have loaded first.
+    #[cfg(all(test, loom))]
+    trusting: bool,
 }
 
 impl<C> fmt::Debug for Collector<C> {
@@ -127,7 +130,18 @@ impl<C> Collector<C> {
             pressure: Padded(AtomicU8::new(Pressure::None as u8)),
             orphans: Mutex::new(VecDeque::new()),
             orphan_bytes: AtomicUsize::new(0),
+            #[cfg(all(test, loom))]
+            trusting: false,
         })
+    }
+
+    /// Whether the fault of that name is planted.
+    #[inline]
+    fn trusts_first_load(&self) -> bool {
+        #[cfg(all(test, loom))]
+        return self.trusting;
+        #[cfg(not(all(test, loom)))]
+        false
     }
 
     /// Takes part; `None` when every slot is taken. O(participants).
@@ -337,21 +351,33 @@ impl<C> Participant<C> {
         self.pins > 0
     }
 
-    /// Holds off reclamation of whatever can be reached from now on. Pins nest. One store and one
-    /// fence for the outermost, nothing shared is written but the participant's own line.
+    /// Holds off reclamation of whatever can be reached from now on. Pins nest. One store, one
+    /// fence and two loads for the outermost, again while the epoch moves on meanwhile; nothing
+    /// shared is written but the participant's own line.
     #[inline]
     pub fn pin(&mut self) {
         self.pins += 1;
         if self.pins > 1 {
             return;
         }
-        let slot = &self.collector.slots[self.index];
-        let epoch = self.collector.epoch.load(Ordering::Relaxed);
-        slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
-        // SeqCst fence pairs with the one in `try_advance`, which nobody else runs where one thread
-        // has the engine to itself.
-        if !cfg!(pando_single) {
+        let collector = &*self.collector;
+        let slot = &collector.slots[self.index];
+        let mut epoch = collector.epoch.load(Ordering::Relaxed);
+        loop {
+            slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
+            // Nobody else moves the epoch where one thread has the engine to itself.
+            if cfg!(pando_single) {
+                break;
+            }
+            // SeqCst fence pairs with the one in `try_advance`: whoever moves the epoch on from
+            // what is loaded next sees the slot.
             fence(Ordering::SeqCst);
+            let now = collector.epoch.load(Ordering::Relaxed);
+            // It may have moved on, more than once, before the slot was seen (R1).
+            if now == epoch || collector.trusts_first_load() {
+                break;
+            }
+            epoch = now;
         }
         self.epoch = ReclaimEpoch(epoch);
     }
@@ -559,5 +585,51 @@ mod models {
             }
             reading.join().unwrap();
         });
+    }
+
+    /// A writer's pin is held up while the epoch moves on twice; what it retires afterwards is
+    /// beside a reader that pins in between.
+    fn a_pin_is_held_up(trusting: bool) {
+        let mut model = loom::model::Builder::new();
+        // The fault shows with two: within the pin, and within the read.
+        model.preemption_bound = Some(2);
+        model.check(move || {
+            let cells: &'static [AtomicU64; 2] =
+                Box::leak(Box::new([AtomicU64::new(7), AtomicU64::new(7)]));
+            let current = loom::sync::Arc::new(AtomicUsize::new(0));
+            let mut collector = Collector::new(2, 1 << 20);
+            Arc::get_mut(&mut collector).unwrap().trusting = trusting;
+            let mut reader = collector.register().unwrap();
+            let mut writer = collector.register().unwrap();
+            let shared = loom::sync::Arc::clone(&current);
+            let writing = loom::thread::spawn(move || {
+                writer.pin();
+                shared.store(1, Ordering::Release);
+                let old = NonNull::from(&cells[0]).cast();
+                // SAFETY: as above.
+                unsafe { writer.retire(old, 8, poison) };
+                writer.unpin(&mut ());
+                writer.collect(&mut ());
+            });
+            reader.collect(&mut ());
+            reader.collect(&mut ());
+            reader.pin();
+            let index = current.load(Ordering::Acquire);
+            let seen = cells[index].load(Ordering::Relaxed);
+            assert_eq!(seen, 7, "reclaimed while pinned");
+            reader.unpin(&mut ());
+            writing.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_pin_that_was_held_up_stamps_late_enough() {
+        a_pin_is_held_up(false);
+    }
+
+    #[test]
+    #[should_panic = "reclaimed while pinned"]
+    fn a_pin_at_a_stale_epoch_is_caught() {
+        a_pin_is_held_up(true);
     }
 }
