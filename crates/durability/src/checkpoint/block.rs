@@ -24,7 +24,7 @@
 //! its value; what follows is bytes of the value only.
 
 pub(super) const MAGIC: &[u8; 8] = b"PANDOCPT";
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 pub(super) const FILE_HEADER_BYTES: usize = 32;
 pub(super) const BLOCK_HEADER_BYTES: usize = 24;
 

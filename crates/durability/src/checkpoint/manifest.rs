@@ -21,7 +21,7 @@ use crate::disk::{Access, Disk};
 use crate::limits::MANIFEST_BYTES_MAX;
 
 const MAGIC: &[u8; 8] = b"PANDOMAN";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 16;
 
 /// Neighbouring blocks of one tree's entries.

@@ -124,11 +124,11 @@ fn golden_bytes() {
         about: b"about".to_vec(),
     };
     let bytes = manifest.encode();
-    assert_eq!(bytes[..16], *b"PANDOMAN\x01\0\0\0\xe5=\x87 ");
+    assert_eq!(bytes[..16], *b"PANDOMAN\x02\0\0\0\xe5=\x87 ");
     assert_eq!(bytes.len(), 16 + 24 + 4 + 16 + 4 + 40 + 5);
     assert_eq!(
         super::block::file_header(1, 2, 3),
-        *b"PANDOCPT\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0[5.)"
+        *b"PANDOCPT\x02\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x9c-\xeap"
     );
 }
 

@@ -49,7 +49,7 @@ use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::{BLOCK_BYTES, FILL_BYTES};
 
 /// The one version of the format that is written and read.
-pub const LOG_FORMAT: u32 = 1;
+pub const LOG_FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"PANDOLOG";
 const FORMAT_AT: usize = 8;
@@ -309,8 +309,8 @@ mod tests {
     fn the_bytes_of_a_header_are_these() {
         let mut golden = [0; CHECKED_BYTES];
         golden[..8].copy_from_slice(b"PANDOLOG");
-        golden[8] = 1;
-        golden[12..16].copy_from_slice(&[0x7f, 0x17, 0x73, 0xf3]);
+        golden[8] = 2;
+        golden[12..16].copy_from_slice(&[0xc9, 0xb6, 0x3e, 0xe4]);
         for index in 0..16 {
             golden[16 + index] = index as u8;
         }
@@ -349,13 +349,13 @@ mod tests {
     #[test]
     fn other_versions_and_damaged_headers_are_told_apart() {
         let mut newer = header().encode();
-        newer[FORMAT_AT] = 2;
+        newer[FORMAT_AT] = 3;
         let damaged = Header::parse(&newer, Path::new("x")).unwrap_err();
         assert!(matches!(damaged, LogError::Damaged { .. }), "{damaged}");
         let checksum = checksum(&newer);
         newer[CHECKSUM_AT..IDENTITY_AT].copy_from_slice(&checksum.to_le_bytes());
         let error = Header::parse(&newer, Path::new("x")).unwrap_err();
-        assert!(error.to_string().contains("log format 2"), "{error}");
+        assert!(error.to_string().contains("log format 3"), "{error}");
         assert!(error.to_string().contains("a newer one"), "{error}");
     }
 }

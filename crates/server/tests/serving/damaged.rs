@@ -216,7 +216,7 @@ fn damaged_segments_are_refused() {
             "go on from the newest checkpoint",
         ]);
     }
-    for (format, which) in [(2, "a newer one"), (0, "an older one")] {
+    for (format, which) in [(3, "a newer one"), (1, "an older one")] {
         let case = sample.case(|data| {
             change(&data.join(last), |bytes| reformat_segment(bytes, format));
         });
@@ -279,7 +279,7 @@ fn damaged_checkpoints_are_got_round_or_refused() {
             });
             case.is_refused(&[newest, "damaged at offset", "from a copy"]);
         }
-        for (format, which) in [(2_u32, "a newer one"), (0, "an older one")] {
+        for (format, which) in [(3_u32, "a newer one"), (1, "an older one")] {
             let other = |bytes: &mut Vec<u8>| bytes[8..12].copy_from_slice(&format.to_le_bytes());
             let case = sample.case(|data| change(&data.join(newest), other));
             let words = [newest, &format!("checkpoint format {format}"), which];
