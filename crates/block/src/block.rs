@@ -250,6 +250,15 @@ impl<'g> BlockRef<'g> {
         }
     }
 
+    /// Bytes of a key part in a block of its own.
+    #[inline]
+    pub fn external_key_bytes(self) -> usize {
+        if self.meta() & IS_EXTERNAL == 0 {
+            return 0;
+        }
+        self.shape().key_bytes
+    }
+
     /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
     #[inline]
     pub fn bytes_beyond(self, next: BlockRef<'_>) -> usize {

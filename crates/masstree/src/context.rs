@@ -50,7 +50,7 @@ impl Context {
     }
 
     /// Retires a block that the caller has just taken out of `tree`, or whose body a successor has
-    /// taken over. Its own bytes are counted.
+    /// taken over. Its own bytes are counted, and those of a key part that goes with it.
     pub(crate) fn retire_block(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
         self.retire_bytes(tree, block, keep, block.bytes());
     }
@@ -67,8 +67,11 @@ impl Context {
         self.retire_bytes(tree, block, keep, bytes);
     }
 
-    fn retire_bytes(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep, bytes: usize) {
+    fn retire_bytes(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep, mut bytes: usize) {
         let pointer = block.address();
+        if !keep.key {
+            bytes += block.external_key_bytes();
+        }
         let reclaim = keep.reclaimer();
         if tree.canary.is(Fault::FreeEarly) {
             // SAFETY: none: this is the planted fault.

@@ -313,6 +313,27 @@ fn retired_bytes_wait_for_a_stalled_reader_and_pressure_says_so() {
 }
 
 #[test]
+fn a_long_key_is_counted_when_it_is_retired() {
+    let (clock, engine) = engine();
+    let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());
+    let tree = engine.create_tree();
+    let key = [b'k'; 60_000];
+    put(&mut writer, tree, &key, b"value");
+    reader.pin();
+    remove(&mut writer, tree, &key);
+    let removed = gauges(&engine)["retired_bytes"];
+    assert!(removed < 1000, "{removed}: the tombstone has the key");
+    clock.tick();
+    clock.set_horizon(clock.current());
+    writer.maintain(10);
+    let purged = gauges(&engine)["retired_bytes"];
+    assert!(purged > 59_000, "{purged}");
+    reader.unpin();
+    writer.maintain(10);
+    assert_eq!(gauges(&engine)["retired_bytes"], 0);
+}
+
+#[test]
 fn what_versions_of_a_large_value_hold_alone_is_counted_as_retired() {
     let (_, engine) = engine();
     let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());
