@@ -317,7 +317,7 @@ fn a_long_key_is_counted_when_it_is_retired() {
     let (clock, engine) = engine();
     let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());
     let tree = engine.create_tree();
-    let key = [b'k'; 60_000];
+    let key = vec![b'k'; 60_000];
     put(&mut writer, tree, &key, b"value");
     reader.pin();
     remove(&mut writer, tree, &key);

@@ -20,10 +20,10 @@ fn duration() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(2.0))
 }
 
-/// A seed, which is printed; another in each run unless `PANDO_TEST_SEED` holds one.
+/// A seed, which is printed; the same in every run unless `PANDO_TEST_SEED` holds another.
 fn seed() -> u64 {
     let chosen = std::env::var("PANDO_TEST_SEED").ok();
-    let seed = chosen.map_or_else(|| fastrand::u64(..), |text| text.parse().unwrap());
+    let seed = chosen.map_or(1, |text| text.parse().unwrap());
     println!("PANDO_TEST_SEED={seed}");
     seed
 }

@@ -99,11 +99,12 @@ fn check_around<E: Engine<Session: Subject>>(
     permanent: usize,
     random: u64,
 ) -> Result<(), String> {
-    let count = arena.engine.len(arena.tree);
-    // The sum over sessions is no snapshot, but it is near the truth.
-    if count > 2 * u64::from(KEYS) {
+    // The sum over sessions is no snapshot, but it is near the truth, unless whoever adds up loses
+    // his core meanwhile.
+    let near = |_| arena.engine.len(arena.tree) <= 2 * u64::from(KEYS);
+    if !(0..100).any(near) {
         return Err(format!(
-            "len is {count} of {KEYS} keys at most, {permanent} at least"
+            "len stays above twice the {KEYS} keys there may be, {permanent} at least"
         ));
     }
     session.sample(arena.tree, random, |found| {
