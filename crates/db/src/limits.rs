@@ -9,10 +9,14 @@ pub const WARM_KEYS_MAX: usize = 128;
 /// Microseconds by which each write is delayed while replaced memory is above half of its bound.
 pub const SLOW_WRITE_US: u64 = 1000;
 
+/// Microseconds after which a batch lets its gates go between two requests if others wait for them.
+/// Short batches run through: they are not worth two switches between threads.
+pub const HOLD_US_MAX: u64 = 500;
+
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
 pub const SLICE_ENTRIES_MAX: usize = 4096;
 
-/// Bytes that one slice of BITCOUNT looks at before it lets others run.
+/// Bytes that one slice of BITCOUNT or BITPOS looks at before it lets others run.
 pub const SLICE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Resume points of SCAN kept at a time; the oldest are forgotten first.

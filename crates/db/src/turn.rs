@@ -8,7 +8,8 @@
 //!                    └──── all gates (kept for consecutive such commands)
 //! ```
 //! `hold_own` and `hold_all` perform the transitions; each lets go of what is held, pin included,
-//! before it takes anything (pando-sync's G2).
+//! before it takes anything (pando-sync's G2). `give_way` does so between two requests of a batch
+//! that has held its gates for long while others wait for them.
 //!
 //! Invariants:
 //! - **T1** A command runs under the own gate or under all gates, pinned; one of the host that may
@@ -41,6 +42,7 @@ pub(crate) use self::room::Room;
 use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
 use self::usual::{answer, is_quiet};
 
+mod give_way;
 mod kinds;
 mod pressure;
 mod room;

@@ -8,7 +8,8 @@
 //! |---|---|---|---|
 //! | `every[i]` | session `i`, or whoever takes all | mutex | the same |
 //! | `turnstile` | who takes all | mutex | a session that saw `waiting` |
-//! | `waiting` | who takes all, inside the turnstile | `Relaxed` | every session before its gate |
+//! | `waiting` | who takes all, before the turnstile | `Relaxed` | every session before its gate |
+//! | `queued` | a session whose gate is not free | `Relaxed` | `are_wanted` |
 //! | `used` | `open`, never less | `Relaxed`, then the turnstile is passed | who takes all |
 //!
 //! Invariants:
@@ -17,12 +18,13 @@
 //! - **G2** Gates are taken in index order by one taker at a time (the turnstile), and a session
 //!   waits for nothing while it holds its own, so no cycle of waits exists.
 //! - **G3** A session that sees `waiting` queues behind the turnstile, so a taker waits for at most
-//!   one batch per session. A stale reading costs fairness for one batch, never exclusion, which is
-//!   why `Relaxed` is enough.
-//!
+//!   one batch per session, or one request of a batch that takes long (G5). A stale reading costs
+//!   fairness for one batch, never exclusion, which is why `Relaxed` is enough.
 //! - **G4** A gate that is entered lies below `used`: who takes all saw the higher `used` if it
 //!   came to the turnstile after `open` had passed it, and was done if before. So all gates are as
 //!   many as sessions were ever open at a time, not as many as there could be.
+//! - **G5** Whoever holds a gate or all for long asks [`Gates::are_wanted`] from time to time and
+//!   lets them go. A stale answer costs a moment, so `Relaxed` is enough.
 //!
 //! Deliberately absent: sleeping, I/O or allocation under a single gate (the caller's duty).
 
@@ -45,8 +47,10 @@ use crate::Padded;
 #[derive(Debug)]
 pub struct Gates {
     every: Box<[Padded<Mutex<()>>]>,
-    turnstile: Mutex<()>,
+    /// Apart from what every request reads.
+    turnstile: Padded<Mutex<()>>,
     waiting: AtomicUsize,
+    queued: AtomicUsize,
     used: AtomicUsize,
 }
 
@@ -71,8 +75,9 @@ impl Gates {
     pub fn new(sessions_max: usize) -> Self {
         Self {
             every: (0..sessions_max).map(|_| Padded(Mutex::new(()))).collect(),
-            turnstile: Mutex::new(()),
+            turnstile: Padded(Mutex::new(())),
             waiting: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
         }
     }
@@ -82,37 +87,67 @@ impl Gates {
     pub fn open(&self, index: usize) {
         self.used.fetch_max(index + 1, Ordering::Relaxed);
         // G4: whoever takes all gates without this one is done.
-        drop(lock(&self.turnstile));
+        drop(lock(&self.turnstile.0));
     }
 
     /// Takes the gate of session `index`, which is open.
     pub fn enter(&self, index: usize) -> GateGuard<'_> {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // G3: whoever takes all gates holds the turnstile until it is done.
-            drop(lock(&self.turnstile));
+            drop(self.wait_for(&self.turnstile.0));
         }
         GateGuard {
-            _gate: lock(&self.every[index]),
+            _gate: self.wait_for(&self.every[index].0),
+        }
+    }
+
+    /// A session's lock of one of the mutexes; whoever holds it can see that it is waited for.
+    fn wait_for<'g>(&self, mutex: &'g Mutex<()>) -> MutexGuard<'g, ()> {
+        try_lock(mutex).unwrap_or_else(|| {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+            let guard = lock(mutex);
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            guard
+        })
+    }
+
+    /// Whether somebody waits for all gates, or for one that whoever has all holds (G5).
+    #[inline]
+    pub fn are_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || self.queued.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives those a moment who wait: a thread that is being woken would come too late for gates
+    /// that are taken again at once. The caller holds none.
+    #[cfg(not(loom))]
+    pub fn let_pass(&self) {
+        /// Whoever waits may have no core to run on, or have to wait for somebody else.
+        const YIELDS_MAX: usize = 1000;
+        for _ in 0..YIELDS_MAX {
+            if !self.are_wanted() {
+                return;
+            }
+            std::thread::yield_now();
         }
     }
 
     /// Takes every open gate. The caller holds none.
     pub fn enter_all(&self) -> AllGates<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.take_all(lock(&self.turnstile))
+        self.take_all(lock(&self.turnstile.0))
     }
 
     /// As [`Self::enter_all`], unless somebody is taking all gates or has them. It waits for the
     /// holders of single gates.
     pub fn try_enter_all(&self) -> Option<AllGates<'_>> {
-        let turnstile = try_lock(&self.turnstile)?;
+        let turnstile = try_lock(&self.turnstile.0)?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Some(self.take_all(turnstile))
     }
 
     /// As [`Self::enter_all`], unless anybody holds a gate or is taking all: it does not wait.
     pub fn try_enter_all_free(&self) -> Option<AllGates<'_>> {
-        let turnstile = try_lock(&self.turnstile)?;
+        let turnstile = try_lock(&self.turnstile.0)?;
         let used = &self.every[..self.used.load(Ordering::Relaxed)];
         // What was taken before one that is held goes with the iterator.
         let gates: Option<Vec<_>> = used.iter().map(|gate| try_lock(&gate.0)).collect();

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use pando_protocol::{RequestBuffer, command};
 
@@ -246,6 +247,55 @@ fn the_host_is_given_gates() {
         ("CONFIG GET save", "+QUEUED"),
         ("EXEC", "*2 +all +all then all"),
     ]);
+}
+
+/// Whoever waits for all gates gets them in the middle of a batch that takes long, and so does a
+/// session that waits for whoever has all.
+#[test]
+fn a_long_batch_gives_way_between_requests() {
+    const PATIENCE: Duration = Duration::from_mins(1);
+    for (line, takes_all) in [
+        ("SET k 1", true),
+        ("MSET k 1 j 2", true),
+        ("MSET k 1", false),
+    ] {
+        let mut bench = Bench::new();
+        let mut other = bench.another();
+        let mut turn = bench.session.turn();
+        let passed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            execute(&mut turn, &mut bench.client, &mut bench.host, line);
+            scope.spawn(|| {
+                let line = if takes_all { "MSET a 1 b 2" } else { "GET a" };
+                other.line(line);
+                passed.store(1, Ordering::SeqCst);
+            });
+            while !bench.database.gates.are_wanted() {
+                std::thread::yield_now();
+            }
+            // A short batch runs through.
+            bench
+                .clock
+                .0
+                .fetch_add(limits::HOLD_US_MAX - 1, Ordering::Relaxed);
+            turn.give_way();
+            assert_eq!(passed.load(Ordering::SeqCst), 0, "{line}");
+            let begun = Instant::now();
+            while passed.load(Ordering::SeqCst) == 0 && begun.elapsed() < PATIENCE {
+                bench
+                    .clock
+                    .0
+                    .fetch_add(limits::HOLD_US_MAX, Ordering::Relaxed);
+                turn.give_way();
+                std::thread::yield_now();
+            }
+            let gave_way = passed.load(Ordering::SeqCst) == 1;
+            let (reply, _) = execute(&mut turn, &mut bench.client, &mut bench.host, "GET k");
+            assert_eq!((reply.as_str(), held(&turn)), ("$1 1", "own"));
+            drop(turn);
+            assert!(gave_way, "{line}");
+        });
+    }
 }
 
 /// T2: it would wait for itself.

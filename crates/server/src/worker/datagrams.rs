@@ -393,6 +393,7 @@ impl Worker {
                 WorkerHost::new(&self.shared, &mut self.recorder, record, self.arrived_ns);
             let start = out.len();
             let mut reply = Reply::bounded(out, end_max);
+            turn.give_way();
             turn.recall(next - from);
             let outcome = turn.execute_memcached(
                 client,

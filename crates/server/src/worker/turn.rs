@@ -195,7 +195,8 @@ impl Worker {
         }
     }
 
-    /// Executes a batch under one gate and pin, strictly in its order.
+    /// Executes a batch under one gate and pin, strictly in its order. One that takes long lets
+    /// them go for others between two requests.
     fn execute_batch(&mut self) {
         let mut turn = self.session.turn();
         let batch = self.gathering.batch();
@@ -246,6 +247,7 @@ impl Worker {
                 let entry = &entries[next];
                 let request = entry.request(ranges, bytes);
                 (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
+                turn.give_way();
                 turn.recall(next);
                 next += 1;
                 let outcome = match entry.resolved {

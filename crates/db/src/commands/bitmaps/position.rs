@@ -1,4 +1,5 @@
-//! BITPOS: the first bit that is set, or clear.
+//! BITPOS: the first bit that is set, or clear. A large string is searched in slices, as BITCOUNT
+//! counts one: all of them look at one version of it.
 
 use std::ops::Range;
 
@@ -6,9 +7,11 @@ use pando_engine::StringRef;
 use pando_protocol::{Reply, Request, number};
 
 use super::{RangeUnit, byte_at};
-use crate::commands::{Handled, Progress};
+use crate::commands::detached::Detached;
+use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::limits::SLICE_BYTES_MAX;
 
 /// Bytes between two looks at whether the search is over.
 const STRIDE_BYTES: usize = 64 * 1024;
@@ -26,26 +29,84 @@ pub(super) fn bitpos(
         None => return Err(CommandError::NotAnInteger),
     };
     // As in Redis an absent key is endless zeros, and its range is not even looked at.
-    let position = keyspace.read_string(request.arg(1), |string| match string {
-        None if wanted => Ok(-1),
-        None => Ok(0),
-        Some(string) => search(string, request, wanted),
+    let begun = keyspace.read_string(request.arg(1), |string| match string {
+        None if wanted => Ok(Outcome::Over(-1)),
+        None => Ok(Outcome::Over(0)),
+        Some(string) => begin(string, request, wanted),
     })?;
-    reply.integer(position?);
-    Ok(Progress::Done)
+    match begun? {
+        Outcome::Over(position) => {
+            reply.integer(position);
+            Ok(Progress::Done)
+        }
+        Outcome::Begun(search) => Ok(Progress::Slices(Box::new(search))),
+    }
 }
 
-fn search(string: StringRef<'_>, request: Request<'_>, wanted: bool) -> Result<i64, CommandError> {
-    let bits = parse_range(request, string.len())?;
-    if bits.is_empty() {
-        return Ok(-1);
+/// How far the search came at once.
+enum Outcome {
+    Over(i64),
+    Begun(Search),
+}
+
+fn begin(
+    string: StringRef<'_>,
+    request: Request<'_>,
+    wanted: bool,
+) -> Result<Outcome, CommandError> {
+    let mut rest = parse_range(request, string.len())?;
+    if rest.is_empty() {
+        return Ok(Outcome::Over(-1));
     }
-    Ok(match find(string, bits, wanted) {
-        Some(position) => position as i64,
-        // Without an end to the range, zeros follow the string.
-        None if !wanted && request.len() < 5 => string.len() as i64 * 8,
-        None => -1,
-    })
+    // Without an end to the range, zeros follow the string.
+    let otherwise = if !wanted && request.len() < 5 {
+        string.len() as i64 * 8
+    } else {
+        -1
+    };
+    if let Some(position) = find(string, take_slice(&mut rest), wanted) {
+        return Ok(Outcome::Over(position as i64));
+    }
+    if rest.is_empty() {
+        return Ok(Outcome::Over(otherwise));
+    }
+    Ok(Outcome::Begun(Search {
+        string: Detached::take(string),
+        rest,
+        wanted,
+        otherwise,
+    }))
+}
+
+/// A search under way.
+#[derive(Debug)]
+struct Search {
+    string: Detached<'static>,
+    /// The bits that are not looked at yet; not empty.
+    rest: Range<usize>,
+    wanted: bool,
+    /// The answer if none of them is as wanted.
+    otherwise: i64,
+}
+
+impl Slice for Search {
+    fn step(&mut self, _: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
+        let bits = take_slice(&mut self.rest);
+        match find(self.string.as_ref(), bits, self.wanted) {
+            Some(position) => reply.integer(position as i64),
+            None if self.rest.is_empty() => reply.integer(self.otherwise),
+            None => return false,
+        }
+        true
+    }
+}
+
+/// Takes the bits of one slice from the front.
+fn take_slice(rest: &mut Range<usize>) -> Range<usize> {
+    let end = rest.end.min((rest.start / 8 + SLICE_BYTES_MAX) * 8);
+    let bits = rest.start..end;
+    rest.start = end;
+    bits
 }
 
 fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, CommandError> {

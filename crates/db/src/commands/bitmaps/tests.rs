@@ -554,3 +554,32 @@ fn fields_of_a_large_string_meet_across_chunks() {
         ("GETBIT k 131071", ":1"),
     ]);
 }
+
+#[test]
+fn a_search_in_slices_looks_at_one_version() {
+    let mut shell = Shell::new();
+    shell.store(b"k", &vec![0; 3 * SLICE_BYTES_MAX + 5]);
+    let missing = shell.run_counting_slices(["BITPOS", "k", "1"]);
+    assert_eq!(missing, (b":-1\r\n".to_vec(), 3));
+    assert_eq!(
+        shell.run_counting_slices(["BITPOS", "k", "0"]),
+        (b":0\r\n".to_vec(), 0)
+    );
+    // In the last slice, and not at its edge; found whatever is written meanwhile.
+    let last = (3 * SLICE_BYTES_MAX + 4) * 8 + 6;
+    shell.line(&format!("SETBIT k {last} 1"));
+    let (reply, slices) = shell.run_between_slices(["BITPOS", "k", "1", "7", "-1"], |_| {});
+    assert_eq!((reply, slices), (format!(":{last}\r\n").into_bytes(), 2));
+    let mut other = shell.connect();
+    let (reply, slices) = shell.run_between_slices(["BITPOS", "k", "1", "3"], |_| {
+        let bit = (2 * SLICE_BYTES_MAX + 1) * 8;
+        other.line(&format!("SETBIT k {bit} 1"));
+    });
+    assert_eq!((reply, slices), (format!(":{last}\r\n").into_bytes(), 3));
+    // Zeros follow a string of ones, unless the range has an end.
+    shell.store(b"k", &vec![0xff; SLICE_BYTES_MAX + 1]);
+    let after = format!(":{}\r\n", (SLICE_BYTES_MAX + 1) * 8).into_bytes();
+    assert_eq!(shell.run_counting_slices(["BITPOS", "k", "0"]), (after, 1));
+    let none = shell.run_counting_slices(["BITPOS", "k", "0", "0", "-1"]);
+    assert_eq!(none, (b":-1\r\n".to_vec(), 1));
+}
