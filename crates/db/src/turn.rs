@@ -709,6 +709,7 @@ impl<'t> Turn<'t> {
         for queued in queue {
             let request = queued.request.as_request();
             reply.set_version(client.protocol);
+            self.renew_pin(queued.spec);
             match self.run(client, queued.spec, request, reply, host) {
                 Progress::Done => {}
                 Progress::Close => outcome = Outcome::Close,

@@ -10,10 +10,13 @@
 //! nobody sleeps and reads go on. Commands that only remove keys are neither slowed nor refused:
 //! what they retire was there before, and whoever is short of memory wants it gone.
 //!
+//! The commands of an EXEC are asked nothing, and what each of them retires comes back before the
+//! next ones have run ([`Turn::renew_pin`]): a long queue does not go beyond the bound by itself.
+//!
 //! Deliberately absent: the search for the reader that stalls.
 
 use pando_engine::{Point, Pressure};
-use pando_protocol::command::CommandId;
+use pando_protocol::command::{CommandId, CommandSpec, Flag};
 
 use super::Turn;
 use crate::client::Client;
@@ -27,6 +30,16 @@ impl Turn<'_> {
     pub(super) fn collect(&mut self) {
         if self.database.store.pressure() != Pressure::None {
             self.session.store.maintain(0);
+        }
+    }
+
+    /// Pins anew before a command of an EXEC that writes: the end of a pin gives back what was
+    /// replaced, once it is worth the work. Nobody else who passes a gate is pinned, and nothing of
+    /// one queued command is kept for the next but replies.
+    pub(super) fn renew_pin(&mut self, spec: &CommandSpec) {
+        if spec.flags.has(Flag::Write) {
+            self.session.store.unpin();
+            self.session.store.pin();
         }
     }
 

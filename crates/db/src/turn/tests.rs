@@ -11,7 +11,7 @@ use pando_protocol::{RequestBuffer, command};
 
 use super::*;
 use crate::commands::testing::words;
-use crate::{Clock, Options, Session};
+use crate::{Clock, EngineKind, Options, Session};
 
 const START_US: u64 = 1_700_000_000_000_000;
 
@@ -648,4 +648,84 @@ fn writes_are_slowed_and_then_refused_while_a_stalled_reader_holds_memory_back()
     ]);
     drop(stalled);
     bench.check(&[(&set, "+OK"), ("SET gone v", "+OK"), ("DBSIZE", ":3")]);
+}
+
+/// Notes the most bytes that the engine has retired and not yet given back.
+struct Gauging {
+    database: Arc<Database>,
+    most: f64,
+}
+
+impl Host for Gauging {
+    fn execute(
+        &mut self,
+        _: &mut Turn<'_>,
+        _: &mut Client,
+        _: CommandId,
+        _: Request<'_>,
+        _: &mut Reply<'_>,
+    ) -> Result<HostProgress, CommandError> {
+        Err(CommandError::NoHost)
+    }
+
+    fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {
+        let most = &mut self.most;
+        self.database.gauges(&mut |gauge| {
+            if gauge.name == "retired_bytes" {
+                *most = most.max(gauge.value);
+            }
+        });
+    }
+
+    fn queued(&mut self, _: &Client) {}
+
+    fn finished(
+        &mut self,
+        _: &Client,
+        _: &'static CommandSpec,
+        _: Request<'_>,
+        _: usize,
+        _: Option<&CommandError>,
+    ) {
+    }
+
+    fn refused(&mut self, _: Option<&'static CommandSpec>, _: &CommandError) {}
+}
+
+/// One pin over all of it would keep 16 kB of each command.
+#[test]
+fn a_long_exec_gives_back_what_it_replaces() {
+    for engine in [EngineKind::Masstree, EngineKind::Mercury] {
+        let options = Options {
+            engine,
+            ..Options::default()
+        };
+        let database = Database::open(options).expect("the options are valid");
+        database.close();
+        let mut session = database.session().expect("a session is free");
+        let mut client = Client::new(1, true);
+        let mut host = Gauging {
+            database,
+            most: 0.0,
+        };
+        let mut run = |line: &str| {
+            let request = RequestBuffer::from_args(words(line));
+            let request = request.as_request();
+            let mut out = Vec::new();
+            let mut reply = Reply::new(&mut out, client.protocol);
+            let resolved = command::resolve(request);
+            let mut turn = session.turn();
+            let outcome = turn.execute(&mut client, resolved, request, &mut reply, &mut host);
+            assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+            host.most
+        };
+        run("SETRANGE k 15999 x");
+        run("MULTI");
+        for _ in 0..2000 {
+            run("SETRANGE k 0 y");
+            run("SETRANGE k 0 x");
+        }
+        let most = run("EXEC");
+        assert!(most > 16e3 && most < 16e6, "{engine:?}: {most} bytes");
+    }
 }
