@@ -20,6 +20,7 @@ use crate::database::Database;
 use crate::durable::hook::Recorder;
 use crate::error::CommandError;
 use crate::eviction::Accesses;
+use crate::limits;
 use crate::memcached::MemcachedCounters;
 use crate::options::EngineKind;
 use crate::session::SessionState;
@@ -478,7 +479,8 @@ impl<'t> Keyspace<'t> {
         };
         add(&self.session.counters.commits, 1);
         if committed == Committed::Removed {
-            add(&self.session.counters.removals, 1);
+            let bytes = key.bytes.len() + limits::TOMBSTONE_BYTES;
+            add(&self.session.counters.buried_bytes, bytes as u64);
         }
         if effects.expired {
             add(&self.session.counters.expired, 1);

@@ -98,8 +98,12 @@ pub const REPLAY_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// comes later is refused when it cannot be told whether the key was there in between.
 pub const WATCH_AGE_MAX_MS: u64 = 60_000;
 
-/// Removals, of any keys, for which such a WATCH holds tombstones back: a bound of their memory.
-pub const WATCH_REMOVALS_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of tombstones, of any keys, that such a WATCH holds back: each counts as its key and
+/// [`TOMBSTONE_BYTES`].
+pub const WATCH_BURIED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// About what a removed key leaves behind beside itself.
+pub(crate) const TOMBSTONE_BYTES: usize = 64;
 
 /// Rounds of maintenance in [`WATCH_AGE_MAX_MS`].
 pub(crate) const WATCH_AGE_MAX_ROUNDS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_MS;

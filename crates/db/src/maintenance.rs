@@ -197,8 +197,9 @@ impl Database {
         self.adjust_eviction();
         let now = self.options.clock.now_us() / 1000;
         self.ages().tick(self.epochs.current(), now);
-        let removals = (self.statistics().removals, self.watch_removals_max());
-        let horizon = self.watch_horizon.advance(&self.epochs, removals);
+        let buried_bytes = self.statistics().buried_bytes;
+        let most = self.watch_buried_bytes_max();
+        let horizon = self.watch_horizon.advance(&self.epochs, buried_bytes, most);
         // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
         // must find the tombstone, to know what to wait for (AK4).
         let durable = LogEpoch(self.durable() + 1);
@@ -315,6 +316,32 @@ mod tests {
             session.maintain();
         }
         assert_eq!(tombstones(&shell), Some(0.0));
+    }
+
+    /// An idle WATCH must not hold back so many of them that memory runs short.
+    #[test]
+    fn a_watch_holds_back_so_many_bytes_of_tombstones() {
+        let mut shell = shell();
+        let most = 16 * 1024;
+        shell.database.set_max_memory(16 * most);
+        let mut watcher = shell.connect();
+        watcher.line("WATCH absent");
+        let held = shell.database.epochs.current();
+        let mut session = shell.database.session().expect("a session is free");
+        let mut remove = |key: &str| {
+            shell.check(&[
+                (&format!("SET {key} 1"), "+OK"),
+                (&format!("DEL {key}"), ":1"),
+            ]);
+            session.maintain();
+            session.maintain();
+            shell.database.epochs.horizon() <= held
+        };
+        assert!(remove("short"));
+        let long = "k".repeat(most / 2);
+        assert!(remove(&long), "most of it, but not all");
+        assert!(!remove(&long));
+        watcher.check(&[("MULTI", "+OK"), ("EXEC", "*-1")]);
     }
 
     /// The thread does not keep the database alive, and may be the one that drops it.

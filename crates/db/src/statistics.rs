@@ -20,7 +20,8 @@ pub(crate) struct SessionCounters {
     pub(crate) evicted_unread: AtomicU64,
     pub(crate) evicted_expiring: AtomicU64,
     pub(crate) commits: AtomicU64,
-    pub(crate) removals: AtomicU64,
+    /// What removals have left behind: see `limits::WATCH_BURIED_BYTES_MAX`.
+    pub(crate) buried_bytes: AtomicU64,
     pub(crate) memcached: MemcachedCounters,
 }
 
@@ -50,8 +51,8 @@ pub struct Statistics {
     pub evicted_expiring_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
-    /// Removals among them.
-    pub removals: u64,
+    /// About what the removals among them have left behind, in bytes: keys, and some for each.
+    pub buried_bytes: u64,
 }
 
 impl Statistics {
@@ -68,7 +69,7 @@ impl Statistics {
             evicted_expiring_keys: sum.evicted_expiring_keys
                 + session.evicted_expiring.load(Ordering::Relaxed),
             commits: sum.commits + session.commits.load(Ordering::Relaxed),
-            removals: sum.removals + session.removals.load(Ordering::Relaxed),
+            buried_bytes: sum.buried_bytes + session.buried_bytes.load(Ordering::Relaxed),
         })
     }
 
@@ -82,7 +83,7 @@ impl Statistics {
             evicted_unread_keys: self.evicted_unread_keys + other.evicted_unread_keys,
             evicted_expiring_keys: self.evicted_expiring_keys + other.evicted_expiring_keys,
             commits: self.commits + other.commits,
-            removals: self.removals + other.removals,
+            buried_bytes: self.buried_bytes + other.buried_bytes,
         }
     }
 
@@ -98,7 +99,7 @@ impl Statistics {
             evicted_unread_keys: self.evicted_unread_keys - base.evicted_unread_keys,
             evicted_expiring_keys: self.evicted_expiring_keys - base.evicted_expiring_keys,
             commits: self.commits - base.commits,
-            removals: self.removals - base.removals,
+            buried_bytes: self.buried_bytes - base.buried_bytes,
         }
     }
 }

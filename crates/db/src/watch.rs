@@ -22,9 +22,10 @@
 //! - **W1** A key watched as absent in epoch `e` is unchanged if it is absent without a tombstone,
 //!   and the horizon has not passed `e` (a removal since would have left a tombstone of epoch ≥
 //!   `e`, which stands until the horizon passes it).
-//! - **W2** The horizon waits for a WATCH at most `limits::WATCH_AGE_MAX_MS`, and at most
-//!   `limits::WATCH_REMOVALS_MAX` removals, fewer when memory is short; a transaction that comes
-//!   later is refused if W1 can no longer tell (the client tries again, as after any conflict).
+//! - **W2** The horizon waits for a WATCH at most for `limits::WATCH_AGE_MAX_MS`, and at most for
+//!   `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short; a transaction
+//!   that comes later is refused if W1 can no longer tell (the client tries again, as after any
+//!   conflict).
 //! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
 //!   changed.
 //! - **W4** What is remembered of a key speaks of the tree that its database has.
@@ -274,7 +275,7 @@ struct HorizonState {
     /// How many watches hold each epoch.
     held: BTreeMap<LogEpoch, usize>,
     /// Epochs from the horizon on, with the round of maintenance in which each was noted and the
-    /// removals that were counted then.
+    /// bytes that removals had left behind by then.
     epochs: VecDeque<(LogEpoch, u64, u64)>,
     /// Rounds of maintenance, by which patience is measured: epochs may be short.
     rounds: u64,
@@ -302,18 +303,18 @@ impl WatchHorizon {
     }
 
     /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
-    /// that W2 still allows to be, else to the current one. `removals` are those counted so far,
-    /// and those for which a WATCH may wait.
-    pub(crate) fn advance(&self, clock: &EpochClock, removals: (u64, u64)) -> LogEpoch {
-        let (removals, removals_max) = removals;
+    /// that W2 still allows to be, else to the current one. `buried_bytes` is what removals
+    /// have left behind so far, `most` of which a WATCH may hold back.
+    pub(crate) fn advance(&self, clock: &EpochClock, buried_bytes: u64, most: u64) -> LogEpoch {
         let mut state = lock(&self.state);
         let state = &mut *state;
         let current = clock.current();
         state.rounds += 1;
-        state.epochs.push_back((current, state.rounds, removals));
+        state
+            .epochs
+            .push_back((current, state.rounds, buried_bytes));
         let oldest = state.rounds.saturating_sub(limits::WATCH_AGE_MAX_ROUNDS);
-        let is_over =
-            |round, before| round < oldest || removals.saturating_sub(before) > removals_max;
+        let is_over = |round, before| round < oldest || buried_bytes.saturating_sub(before) > most;
         let mut least = LogEpoch(0);
         while let Some(&(epoch, round, before)) = state.epochs.front()
             && is_over(round, before)
@@ -339,9 +340,9 @@ mod tests {
     use super::*;
     use crate::commands::testing::Shell;
 
-    fn tick(clock: &EpochClock, horizon: &WatchHorizon, removals: u64) -> LogEpoch {
+    fn tick(clock: &EpochClock, horizon: &WatchHorizon, buried_bytes: u64) -> LogEpoch {
         clock.tick();
-        horizon.advance(clock, (removals, limits::WATCH_REMOVALS_MAX))
+        horizon.advance(clock, buried_bytes, limits::WATCH_BURIED_BYTES_MAX)
     }
 
     #[test]
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_horizon_waits_for_so_many_removals() {
+    fn the_horizon_waits_for_so_many_bytes() {
         let (clock, horizon) = (
             EpochClock::starting_at(LogEpoch(1)),
             WatchHorizon::default(),
@@ -391,10 +392,10 @@ mod tests {
         let old = horizon.hold(&clock);
         tick(&clock, &horizon, 100);
         let young = horizon.hold(&clock);
-        let removals = limits::WATCH_REMOVALS_MAX;
-        assert_eq!(tick(&clock, &horizon, removals), old);
-        assert_eq!(tick(&clock, &horizon, removals + 1), young);
-        assert_eq!(tick(&clock, &horizon, removals + 101), LogEpoch(6));
+        let most = limits::WATCH_BURIED_BYTES_MAX;
+        assert_eq!(tick(&clock, &horizon, most), old);
+        assert_eq!(tick(&clock, &horizon, most + 1), young);
+        assert_eq!(tick(&clock, &horizon, most + 101), LogEpoch(6));
     }
 
     /// Whether EXEC runs when `lines` came between it and the WATCH of `k`; `before` comes first.

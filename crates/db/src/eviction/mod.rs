@@ -277,12 +277,14 @@ impl Database {
         self.eviction.ceiling.fetch_min(used, Ordering::Relaxed);
     }
 
-    /// Removals, of any keys, for which WATCH may hold tombstones back: less when memory is short.
-    pub(crate) fn watch_removals_max(&self) -> u64 {
-        match self.eviction_line() {
-            Some(line) => limits::WATCH_REMOVALS_MAX.min(line as u64 / 8192),
-            None => limits::WATCH_REMOVALS_MAX,
-        }
+    /// Bytes of tombstones that WATCH may hold back: less when there is a bound of memory.
+    pub(crate) fn watch_buried_bytes_max(&self) -> u64 {
+        let most = match (self.eviction_line(), self.max_memory()) {
+            (Some(line), _) => line / 128,
+            (None, 0) => return limits::WATCH_BURIED_BYTES_MAX,
+            (None, max_memory) => max_memory / 16,
+        };
+        limits::WATCH_BURIED_BYTES_MAX.min(most as u64)
     }
 }
 
