@@ -1,6 +1,7 @@
 //! Time, behind a trait so that tests can set it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the Unix epoch.
 pub type Milliseconds = u64;
@@ -9,6 +10,11 @@ pub type Milliseconds = u64;
 pub trait Clock: Send + Sync {
     /// Microseconds since the Unix epoch.
     fn now_us(&self) -> u64;
+
+    /// Microseconds since some moment, by a clock that nobody sets; by default [`Self::now_us`].
+    fn monotonic_us(&self) -> u64 {
+        self.now_us()
+    }
 }
 
 /// The machine's clock.
@@ -21,5 +27,10 @@ impl Clock for SystemClock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         since.as_micros() as u64
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        BEGUN.get_or_init(Instant::now).elapsed().as_micros() as u64
     }
 }

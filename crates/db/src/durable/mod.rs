@@ -97,15 +97,30 @@ impl Durable {
     }
 }
 
-/// A clock that is never behind what was found on disk.
+/// A clock that is never behind what was found on disk. While it is ahead of the machine's it goes
+/// on from there, a little slower, so that deadlines pass and the two meet some day.
 struct FlooredClock {
     clock: Arc<dyn Clock>,
     floor_us: u64,
+    /// When the floor was found, by the clock that nobody sets.
+    found_us: u64,
+}
+
+impl FlooredClock {
+    /// One part in so many is how much slower it goes.
+    const SLOWNESS: u64 = 16;
 }
 
 impl Clock for FlooredClock {
     fn now_us(&self) -> u64 {
-        self.clock.now_us().max(self.floor_us)
+        let elapsed_us = self.clock.monotonic_us().saturating_sub(self.found_us);
+        let slow_us = elapsed_us - elapsed_us / Self::SLOWNESS;
+        let from_floor_us = self.floor_us.saturating_add(slow_us);
+        self.clock.now_us().max(from_floor_us)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
     }
 }
 
@@ -120,6 +135,7 @@ pub(crate) fn open(
         options.clock = Arc::new(FlooredClock {
             clock: Arc::clone(&options.clock),
             floor_us,
+            found_us: options.clock.monotonic_us(),
         });
     }
     let log_options = LogOptions {

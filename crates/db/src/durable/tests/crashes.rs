@@ -196,4 +196,16 @@ fn an_expired_key_stays_expired_when_the_clock_is_wrong() {
     // The clock of the next start is 200 ms behind.
     let mut shell = setup.open(&disk.crash(0)).expect("it was closed");
     shell.check(&[("GET k", "$-1"), ("PTTL k", ":-2")]);
+    // Time goes on all the same, a little slower until the two meet.
+    shell.check(&[("SET k v PX 100", "+OK"), ("PTTL k", ":100")]);
+    shell.pass_ms(64);
+    shell.check(&[("PTTL k", ":40")]);
+    shell.pass_ms(48);
+    shell.check(&[("GET k", "$-1")]);
+    let now_ms = || shell.database.options.clock.now_us() / 1000 - START_MS;
+    assert_eq!(now_ms(), 200 + 105);
+    shell.pass_ms(200 * 16 - 112);
+    assert_eq!(now_ms(), 200 * 16);
+    shell.pass_ms(1);
+    assert_eq!(now_ms(), 200 * 16 + 1);
 }
