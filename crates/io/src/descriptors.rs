@@ -1,5 +1,6 @@
 //! How many files, sockets included, the process may open.
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to `wanted`, as far as the hard limit allows (which is
@@ -32,6 +33,13 @@ pub fn raise_limit(wanted: u64) -> u64 {
     }
 }
 
+/// Whether a file could not be opened because too many are, in the process or in the machine.
+#[must_use]
+pub fn have_run_out(error: &std::io::Error) -> bool {
+    let errors = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    errors.contains(&error.raw_os_error())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +49,13 @@ mod tests {
         let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(raise_limit(1), current);
         assert!(raise_limit(current.min(1 << 40)) >= current.min(1 << 40));
+    }
+
+    #[test]
+    fn one_file_too_many_is_told_apart() {
+        let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!(have_run_out(&error(Errno::MFILE)) && have_run_out(&error(Errno::NFILE)));
+        assert!(!have_run_out(&error(Errno::IO)) && !have_run_out(&error(Errno::NOSPC)));
+        assert!(!have_run_out(&std::io::ErrorKind::Other.into()));
     }
 }

@@ -151,8 +151,12 @@ pub const ACCEPT_RETRY_MS: u64 = 100;
 /// How long a stopping server tries to send its replies, in milliseconds.
 pub const SHUTDOWN_FLUSH_MS: u64 = 1000;
 
-/// File descriptors beside those of clients: listeners, pollers, logs.
-pub const DESCRIPTORS_RESERVED: u64 = 64;
+/// File descriptors beside those of clients: listeners, and for each worker its sockets and poller,
+/// its log with the segments before and behind, and its part of a checkpoint.
+#[must_use]
+pub const fn descriptors_reserved(threads: usize) -> u64 {
+    64 + 8 * threads as u64
+}
 
 // What was late is tried again more rarely than what was in vain, and pauses can be counted.
 const _: () = assert!(VAIN_BACKOFF_MAX <= LATE_BACKOFF && LATE_BACKOFF < u32::BITS);

@@ -289,7 +289,7 @@ fn join(thread: JoinHandle<()>) {
 
 /// Raises the limit of open files for `maxclients` connections, or lowers `maxclients` to it.
 fn make_room_for_clients(config: &mut Config) -> Result<(), StartError> {
-    let reserved = limits::DESCRIPTORS_RESERVED + config.threads as u64;
+    let reserved = limits::descriptors_reserved(config.threads);
     let limit = descriptors::raise_limit(config.clients_max as u64 + reserved);
     let possible = limit.saturating_sub(reserved);
     if possible == 0 {

@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use pando_io::descriptors;
 use pando_io::file::AlignedBuffer;
 
 use super::error::LogError;
@@ -315,12 +316,35 @@ impl Writer {
     }
 }
 
-/// Whether there was no room.
+/// Whether there was no room: none on the disk, or none for one more file, which may come back.
 pub(super) fn is_full(error: &LogError) -> bool {
     let full = [
         ErrorKind::StorageFull,
         ErrorKind::QuotaExceeded,
         ErrorKind::FileTooLarge,
+        ErrorKind::OutOfMemory,
     ];
-    matches!(error, LogError::Io { error, .. } if full.contains(&error.kind()))
+    matches!(error, LogError::Io { error, .. }
+        if full.contains(&error.kind()) || descriptors::have_run_out(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients that take every descriptor do not end the log, as a disk that fails does.
+    #[test]
+    fn what_may_come_back_is_told_apart_from_what_is_broken() {
+        let (no_memory, machine_files, process_files, disk) = (12, 23, 24, 5);
+        let full = |number| {
+            let error = std::io::Error::from_raw_os_error(number);
+            is_full(&LogError::io("begin", std::path::Path::new("log"))(error))
+        };
+        assert!(
+            [no_memory, machine_files, process_files]
+                .into_iter()
+                .all(full)
+        );
+        assert!(!full(disk));
+    }
 }

@@ -111,7 +111,7 @@ fn make_room(clients_max: usize, before: usize, threads: usize) -> Result<(), Ad
     if clients_max <= before {
         return Ok(());
     }
-    let reserved = limits::DESCRIPTORS_RESERVED + threads as u64;
+    let reserved = limits::descriptors_reserved(threads);
     let limit = descriptors::raise_limit(clients_max as u64 + reserved);
     let possible = limit.saturating_sub(reserved);
     if possible < clients_max as u64 {

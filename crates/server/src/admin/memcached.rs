@@ -87,7 +87,8 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("total_connections", figures.connections_received);
     reply.stat("rejected_connections", figures.connections_rejected);
     reply.stat("connection_structures", shared.registry.len());
-    reply.stat("reserved_fds", crate::limits::DESCRIPTORS_RESERVED);
+    let reserved = crate::limits::descriptors_reserved(config.threads);
+    reply.stat("reserved_fds", reserved);
     for (name, value) in shared.database.memcached_figures().iter() {
         reply.stat(name, value);
     }

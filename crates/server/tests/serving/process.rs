@@ -120,7 +120,7 @@ fn too_few_file_descriptors_are_reported() {
 
     // Without a log: tests beside this one must not find the default directory in use.
     let flags = "--bind 127.0.0.1 --port 0 --threads 1 --loglevel warning --durability none";
-    let server = TestServer::spawn(&mut under_limit(100, flags));
+    let server = TestServer::spawn(&mut under_limit(107, flags));
     assert!(
         server.banner.contains("at most 35 clients"),
         "{}",
