@@ -422,7 +422,7 @@ fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
         }
         let elapsed = begun.elapsed();
         over.store(true, Ordering::Relaxed);
-        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+        assert!(elapsed < Duration::from_mins(2), "{elapsed:?}");
     });
     assert_eq!(log.closed.load(Ordering::SeqCst), 100);
 }

@@ -267,17 +267,20 @@ fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
     server.wait_until("it waits", || server.flags(&id) == "b");
     // The disk may take longer than a client may be idle. The limit is on for that wait only, and
     // not too short: this test may be slow, too.
-    let set_timeout = |seconds| {
-        let mut admin = server.connect();
-        admin.ask(&["CONFIG", "SET", "timeout", seconds], "+OK\r\n");
+    let set_timeout = |seconds: u32| {
+        server.wait_until("the timeout is set", || {
+            let mut admin = server.connect();
+            admin.send_some(format!("CONFIG SET timeout {seconds}\r\nQUIT\r\n"));
+            admin.rest() == b"+OK\r\n+OK\r\n"
+        });
     };
-    set_timeout("2");
+    set_timeout(2);
     let since = Instant::now();
     server.wait_until("its idle time is over", || {
         since.elapsed() > Duration::from_millis(3500)
     });
+    set_timeout(0);
     assert_eq!(server.flags(&id), "b");
-    set_timeout("0");
     server.sync();
     wire.expect("+OK\r\n");
     wire.send("SET k w\r\n");
@@ -350,15 +353,25 @@ fn the_last_replies_wait_too() {
 /// A server that stops sends what comes to disk meanwhile.
 #[test]
 fn replies_that_wait_at_the_end_are_sent() {
-    let server = HeldServer::start(|_| {});
-    let mut wire = server.connect_sync();
-    wire.send("SET k v\r\n");
-    server.expect_nothing(&wire);
-    let shared = Arc::clone(server.server.as_ref().expect("it runs").shared());
-    shared.request_shutdown();
-    server.sync();
-    wire.expect("+OK\r\n");
-    wire.expect_closed();
+    let patience = Duration::from_millis(pando_server::limits::SHUTDOWN_FLUSH_MS);
+    let in_time = (0..30).any(|_| {
+        let server = HeldServer::start(|_| {});
+        let mut wire = server.connect_sync();
+        wire.send("SET k v\r\n");
+        server.expect_nothing(&wire);
+        let shared = Arc::clone(server.server.as_ref().expect("it runs").shared());
+        let begun = Instant::now();
+        shared.request_shutdown();
+        server.sync();
+        // A server need not wait for a disk that the machine keeps from its work for so long.
+        if begun.elapsed() >= patience {
+            return false;
+        }
+        wire.expect("+OK\r\n");
+        wire.expect_closed();
+        true
+    });
+    assert!(in_time, "the machine is too slow for the test");
 }
 
 #[test]
