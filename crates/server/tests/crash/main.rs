@@ -40,9 +40,6 @@ use writers::{Sight, Written};
 /// What is acknowledged in mode `interval` is on disk this much later.
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// A disk that syncs a block within this time is none that the server may be late for.
-const USUAL_SYNC: Duration = Duration::from_millis(50);
-
 /// A round may end before all have written: then there are up to so many more.
 const MORE_ROUNDS_MAX: u64 = 100;
 
@@ -176,9 +173,10 @@ impl Rounds {
             worked.extend(clerks.into_iter().map(|it| it.join().expect("a clerk")));
             sights = reader.join().expect("the reader");
         });
-        // A machine that leaves threads without a processor for so long cannot keep a clock, and a
-        // write may wait for the sync before its own and for its own.
-        let window = WINDOW + 4 * stalled + 2 * synced.saturating_sub(USUAL_SYNC);
+        // A machine that leaves threads without a processor so long cannot keep a clock. A write
+        // may wait for the syncs of the epoch before its own, of a new segment and of the one that
+        // it ends, and for its own.
+        let window = WINDOW + 4 * stalled + 8 * synced;
         let promised = |promise: Promise, acknowledged: &[Instant]| {
             if promise == Promise::Sync || self.judgement.interval_is_sync {
                 return acknowledged.len();

@@ -12,6 +12,10 @@ pub(crate) const fn databases(writer: usize) -> [usize; 2] {
     [2 * writer + 1, 2 * writer + 2]
 }
 
+/// Bytes after which a writer of `interval` lets the disk catch up: faster than the disk, it would
+/// make a backlog, for which nobody promises a time.
+const PACE_BYTES: usize = 256 * 1024;
+
 /// What a writer has done until its connection broke.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -40,6 +44,7 @@ pub(crate) fn write(
         connection.reply()
     };
     let mut alive = begin().is_ok();
+    let mut ahead_bytes = 0;
     while alive {
         let batch = random.usize(1..=pipeline_max);
         let mut bytes = Vec::new();
@@ -54,6 +59,13 @@ pub(crate) fn write(
             if alive {
                 acknowledged.push(Instant::now());
             }
+        }
+        ahead_bytes += bytes.len();
+        if promise == Promise::Interval && ahead_bytes >= PACE_BYTES {
+            ahead_bytes = 0;
+            let mut bytes = Vec::new();
+            Connection::encode(&mut bytes, &["WAITAOF", "1", "0", "0"]);
+            alive = alive && connection.send(&bytes).is_ok() && connection.reply().is_ok();
         }
     }
     Written {
