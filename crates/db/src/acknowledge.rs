@@ -26,6 +26,9 @@
 //! - **AK4** A reply to a client of `sync` waits for every epoch that it could have observed: a
 //!   write's own, a value's, a tombstone's, that of its database's last change of tree, `straddle`;
 //!   the current one for ranges and answers about whole databases.
+//! - **AK5** A reply to a client of `interval` waits for the epoch of what it wrote, if the log is
+//!   not known to have room for that (LT1 of the log's state): a crash would lose it for as long as
+//!   the disk is full.
 //!
 //! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.

@@ -280,6 +280,7 @@ impl Database {
             evictor: Evictor::default(),
             observes: false,
             observed: LogEpoch(0),
+            beyond_room: LogEpoch(0),
         })
     }
 

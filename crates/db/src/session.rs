@@ -38,6 +38,8 @@ pub(crate) struct SessionState {
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.
     pub(crate) observed: LogEpoch,
+    /// The latest epoch of a group for which the log is not known to have room.
+    pub(crate) beyond_room: LogEpoch,
 }
 
 impl SessionState {
@@ -53,6 +55,9 @@ impl SessionState {
     pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
         if let Some(log) = &mut self.log {
             log.end_group(epoch.0);
+            if log.is_beyond_room() {
+                self.beyond_room = epoch;
+            }
         }
     }
 
@@ -72,8 +77,8 @@ impl SessionState {
 
     /// Waits while the log has too much to write: before a gate is taken.
     #[inline]
-    pub(crate) fn wait_for_room(&self) {
-        if let Some(log) = &self.log {
+    pub(crate) fn wait_for_room(&mut self) {
+        if let Some(log) = &mut self.log {
             log.wait_for_room();
         }
     }

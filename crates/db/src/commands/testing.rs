@@ -102,6 +102,11 @@ impl Shell {
         Self::open(database, clock)
     }
 
+    /// The epoch that the last reply, and every one before, waits for.
+    pub(crate) fn awaits(&self) -> u64 {
+        self.client.awaits()
+    }
+
     /// Another connection to the same database.
     pub(crate) fn connect(&self) -> Self {
         Self::open(Arc::clone(&self.database), Arc::clone(&self.clock))

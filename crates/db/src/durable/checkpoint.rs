@@ -19,7 +19,10 @@
 //! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
 //!   scan begins; the mapping is that of this moment.
 //! - **CW2** The end epoch is taken under all gates after the scan, so no group of a later epoch is
-//!   in the checkpoint, and it is durable in the log before the manifest counts.
+//!   in the checkpoint, and it is durable in the log before the manifest counts; but for a log that
+//!   is full and has no segment, when nothing was written from the start epoch on. Such a
+//!   checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of the log;
+//!   it says that all that is in it was durable, so that none falls back behind it unnoticed.
 //! - **CW3** Log segments go only below the start of the older of the two checkpoints that stay.
 //! - **CW4** No disk is waited for in a turn.
 //!
@@ -168,9 +171,8 @@ impl Database {
             };
         let work = self.divide(durable, options, start, &about.trees)?;
         let parts = work.run()?;
-        let end = self.settle_checkpoint(durable, &work)?;
-        // Durable, and not empty: later than the end perhaps, which does no harm.
-        about.written = durable.log.durable_written();
+        let (end, written) = self.settle_checkpoint(durable, &work)?;
+        about.written = written;
         let now = self.options.clock.now_us() / 1000;
         let options = &durable.options;
         let manifest = checkpoint::publish(
@@ -213,6 +215,10 @@ impl Database {
     /// The start epoch and the mapping (CW1).
     fn begin_checkpoint(&self, durable: &Durable) -> (u64, About) {
         durable.stopping.store(false, Ordering::Relaxed);
+        if !durable.log.is_open() {
+            // So that nothing belongs to the start epoch, if nothing more is written (CW2).
+            self.end_epoch();
+        }
         let gates = self.gates.enter_all();
         let start = self.epochs.current().0;
         let about = About {
@@ -268,35 +274,50 @@ impl Database {
         })
     }
 
-    /// Takes the end epoch and waits until it is durable (CW2).
+    /// Takes the end epoch and waits until it is durable (CW2). Returns it, and the newest epoch
+    /// that has anything in the log and is durable, with the log or with this checkpoint.
     fn settle_checkpoint(
         &self,
         durable: &Durable,
         work: &Work<'_>,
-    ) -> Result<u64, CheckpointFailure> {
+    ) -> Result<(u64, u64), CheckpointFailure> {
+        let log = &durable.log;
         let gates = self.gates.enter_all();
         let end = self.epochs.current().0;
+        let still = !log.has_writes_since(work.start);
+        let newest = log.newest_written();
         drop(gates);
         #[cfg(test)]
         if is(Fault::CheckpointNotAwaited) {
-            return Ok(end);
+            return Ok((end, log.durable_written()));
         }
+        #[cfg(test)]
+        let (still, newest) = (
+            still || is(Fault::CheckpointHeldStill),
+            if is(Fault::StillnessForgotten) {
+                log.durable_written()
+            } else {
+                newest
+            },
+        );
         if end == self.epochs.current().0 {
             self.end_epoch();
         }
-        durable.log.want(end);
-        while durable.log.durable() < end {
-            match durable.log.state() {
+        log.want(end);
+        while log.durable() < end {
+            match log.state() {
                 LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
                 // A checkpoint is what makes room: it must not be given up while it can succeed.
-                LogState::Full { reason } if !durable.log.has_reserve() => {
+                LogState::Full { .. } if still && !log.has_reserve() => return Ok((end, newest)),
+                LogState::Full { reason } if !log.has_reserve() => {
                     return Err(LogError::Full(reason).into());
                 }
                 _ if work.is_stopped() => return Err(CheckpointFailure::Stopped),
                 _ => durable.wait_for_durable(Duration::from_millis(20)),
             }
         }
-        Ok(end)
+        // Durable, and not empty: later than the end perhaps, which does no harm.
+        Ok((end, log.durable_written()))
     }
 }
 

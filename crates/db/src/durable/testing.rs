@@ -23,6 +23,10 @@ pub(crate) enum Fault {
     CheckpointStartsLate,
     /// A checkpoint counts before its last epoch is durable.
     CheckpointNotAwaited,
+    /// A checkpoint counts although the log is full and something was written while it was taken.
+    CheckpointHeldStill,
+    /// A checkpoint that counts without the log does not say what it holds.
+    StillnessForgotten,
     /// Recovery asks the checkpoint that it uses, and no other one, what was durable.
     NewerManifestForgotten,
     /// A change of a key that is not there is refused, though the checkpoint is fuzzy.

@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: refusals, transactions, gates, replies that wait for the disk.
 
-use pando_engine::Pressure;
+use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag};
 use pando_protocol::{Reply, Request};
 
@@ -54,6 +54,7 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Outcome {
         self.session.observes = false;
+        self.session.beyond_room = LogEpoch(0);
         if self.session.access.tracking != Tracking::Nothing {
             self.session.access.quiet = is_quiet(client, spec.id);
         }
@@ -71,6 +72,9 @@ impl Turn<'_> {
         };
         if self.session.log.is_some() {
             self.end_group();
+            if self.session.beyond_room > LogEpoch(0) {
+                self.await_room(client);
+            }
         }
         outcome
     }

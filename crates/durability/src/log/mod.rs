@@ -158,7 +158,7 @@ impl Log {
         if log.shared.options.threads {
             log.start_threads()?;
         } else {
-            log.make_ahead();
+            log.shared.make_ahead();
         }
         Ok(log)
     }
@@ -306,6 +306,17 @@ impl Log {
         self.shared.is_open()
     }
 
+    /// Whether anything was handed over that belongs to `epoch` or a later one. The caller holds
+    /// all gates.
+    pub fn has_writes_since(&self, epoch: u64) -> bool {
+        self.newest_written() >= epoch || self.has_open_writes()
+    }
+
+    /// The newest closed epoch that has anything in a log, durable or not.
+    pub fn newest_written(&self) -> u64 {
+        self.shared.epochs.lock().written
+    }
+
     /// Whether what was handed over is still written while the log is full: every log has a
     /// segment, whose last quarter takes no new writes.
     pub fn has_reserve(&self) -> bool {
@@ -343,7 +354,7 @@ impl Log {
     pub fn recycle_below(&self, epoch: u64) -> Result<usize, LogError> {
         let recycled = self.shared.supply.recycle_below(&*self.shared.disk, epoch);
         if !self.shared.options.threads {
-            self.make_ahead();
+            self.shared.make_ahead();
         }
         recycled
     }
@@ -413,14 +424,6 @@ impl Log {
             thread.join().expect("threads of the log do not panic");
         }
     }
-
-    /// Without a preparer: tries to make a file ahead for each log that has none.
-    fn make_ahead(&self) {
-        for log in 0..self.shared.logs.len() {
-            self.shared.supply.make_ahead(&*self.shared.disk, log);
-            self.shared.update_condition(log);
-        }
-    }
 }
 
 impl Drop for Log {
@@ -455,6 +458,7 @@ fn run_preparer(shared: &Shared) {
             Task::Make(log) => {
                 shared.supply.make_ahead(&*shared.disk, log);
                 shared.update_condition(log);
+                shared.wake_waiting();
             }
             Task::Rest => {
                 if !shared.supply.rest(Duration::from_millis(ROOM_RETRY_MS)) {
@@ -484,7 +488,7 @@ impl SealedEpoch<'_> {
             for log in &shared.logs {
                 lock(&log.writer).flush(shared, None);
             }
-            self.log.make_ahead();
+            shared.make_ahead();
             return;
         }
         let Some((&first, others)) = participants.split_first() else {

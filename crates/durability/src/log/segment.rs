@@ -219,13 +219,24 @@ pub(crate) struct FreeFile {
 }
 
 /// Makes a free file: allocated, filled with zeros, durable. What cannot be finished is removed, so
-/// that a full disk gets its room back.
-pub(crate) fn make(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<FreeFile, LogError> {
+/// that a full disk gets its room back. `has_room` is told when the disk has given it.
+pub(crate) fn make(
+    disk: &dyn Disk,
+    path: PathBuf,
+    bytes: u64,
+    has_room: impl FnOnce(),
+) -> Result<FreeFile, LogError> {
     // One sync for all of it: written through, each piece would wait for its own.
     let file = disk
         .create(&path, Access::Direct)
         .map_err(LogError::io("create", &path))?;
-    let filled = fill(disk, &path, &*file, bytes);
+    let filled = file
+        .allocate(bytes)
+        .map_err(LogError::io("allocate", &path))
+        .and_then(|()| {
+            has_room();
+            fill(disk, &path, &*file, bytes)
+        });
     drop(file);
     let reopened = filled.and_then(|()| {
         disk.open(&path, Access::WriteThrough)
@@ -243,8 +254,6 @@ pub(crate) fn make(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<FreeFil
 }
 
 fn fill(disk: &dyn Disk, path: &Path, file: &dyn DiskFile, bytes: u64) -> Result<(), LogError> {
-    file.allocate(bytes)
-        .map_err(LogError::io("allocate", path))?;
     let mut zeros = AlignedBuffer::new(FILL_BYTES.min(bytes as usize));
     zeros.pad_to_capacity();
     let mut at = 0;

@@ -32,6 +32,8 @@ pub struct LogSession {
     frames: Vec<(u64, Body)>,
     /// Most bytes of a frame in this log.
     frame_bytes_max: usize,
+    /// Bytes of this turn that fit in the room that the log is known to have (LT1).
+    granted: usize,
 }
 
 impl LogSession {
@@ -45,6 +47,7 @@ impl LogSession {
             epoch: 0,
             frames: Vec::new(),
             frame_bytes_max,
+            granted: 0,
         }
     }
 
@@ -144,6 +147,10 @@ impl LogSession {
         let bytes = frames + self.buffer.len();
         // Partner of the subtraction after the write: only the sum matters.
         self.shared.pending.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.logs[self.log]
+            .pending
+            .fetch_add(bytes, Ordering::Relaxed);
+        self.granted = self.granted.saturating_sub(bytes);
         let queue = &self.shared.logs[self.log].queue;
         let early = queue.push(self.frames.drain(..), self.epoch, &mut self.buffer);
         self.group = 0;
@@ -155,9 +162,24 @@ impl LogSession {
     /// Waits while too much was handed over and is not yet written: before a gate is taken. Returns
     /// at once when writes are refused anyway ([`super::Log::state`]).
     #[inline]
-    pub fn wait_for_room(&self) {
-        if self.shared.pending.load(Ordering::Relaxed) > self.shared.options.pending_bytes_max {
-            self.shared.wait_for_room();
+    pub fn wait_for_room(&mut self) {
+        if self.shared.is_crowded(self.log) {
+            self.shared.wait_for_room(self.log);
         }
+        self.granted = self.shared.granted(self.log);
+    }
+
+    /// Whether the groups that are not handed over yet may find no room on the disk (LT1): they are
+    /// not to be acknowledged before they are durable.
+    #[inline]
+    #[must_use]
+    pub fn is_beyond_room(&self) -> bool {
+        self.buffer.len() > self.granted || !self.frames.is_empty() && self.all_beyond_room()
+    }
+
+    #[cold]
+    fn all_beyond_room(&self) -> bool {
+        let frames: usize = self.frames.iter().map(|(_, body)| body.bytes()).sum();
+        frames + self.buffer.len() > self.granted
     }
 }

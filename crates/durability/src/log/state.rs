@@ -2,7 +2,7 @@
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
-//! | `pending` | sessions add, writers subtract | `Relaxed`: only the sum matters | sessions before a turn |
+//! | `pending`, of all logs and of each | sessions add, writers subtract | `Relaxed`: only the sum matters | sessions before a turn |
 //! | `condition` | [`Shared::set_condition`], under `reason` | `Release` | everybody, `Acquire` |
 //!
 //! States, with the functions that change them:
@@ -11,6 +11,13 @@
 //! Open ◄── update_condition ──► Full          (no file could be made ahead, little room is left)
 //!   └────── cannot_write ──────► Failed ◄── cannot_write ── Full
 //! ```
+//!
+//! Invariants:
+//! - **LT1** What was handed over to a log fits in the room that it is known to have, that of its
+//!   present segment and of a file ahead ([`Shared::room`]), or it is not acknowledged before it is
+//!   durable: sessions wait while half of the room is taken, and are granted three quarters
+//!   ([`Shared::granted`]). So a disk that turns out to be full takes what was acknowledged. The
+//!   rest is for what frames and blocks add, and for the turns of others that run at once.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -68,6 +75,8 @@ pub(super) struct OneLog {
     pub(super) writer: Mutex<Writer>,
     /// Bytes used of the present segment.
     pub(super) segment_bytes: AtomicU64,
+    /// Bytes handed over to this log and not yet written.
+    pub(super) pending: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +123,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Bytes handed over and not yet written.
     pub(super) pending: AtomicUsize,
-    room: (Mutex<()>, Condvar),
+    /// How many sessions wait until less is pending.
+    room: (Mutex<usize>, Condvar),
     condition: AtomicU8,
     reason: Mutex<String>,
     wakes: RwLock<Vec<Wake>>,
@@ -152,6 +162,7 @@ impl Shared {
             queue: Queue::new(early.max(1), frame_bytes),
             writer: Mutex::new(Writer::new(index, options.segment_bytes)),
             segment_bytes: AtomicU64::new(0),
+            pending: AtomicUsize::new(0),
         };
         Self {
             logs: (0..options.logs).map(log).collect(),
@@ -162,7 +173,7 @@ impl Shared {
             supply,
             counters: Counters::default(),
             pending: AtomicUsize::new(0),
-            room: (Mutex::new(()), Condvar::new()),
+            room: (Mutex::new(0), Condvar::new()),
             condition: AtomicU8::new(OPEN),
             reason: Mutex::new(String::new()),
             wakes: RwLock::new(Vec::new()),
@@ -247,10 +258,12 @@ impl Shared {
         self.wake_all();
     }
 
-    fn wake_waiting(&self) {
-        // Taking the lock lets a session that has just found no room begin to wait first.
-        drop(self.room.0.lock().unwrap_or_else(PoisonError::into_inner));
-        self.room.1.notify_all();
+    pub(super) fn wake_waiting(&self) {
+        // Under the lock: a session that has just found no room has begun to wait, or looks again.
+        let waiting = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *waiting > 0 {
+            self.room.1.notify_all();
+        }
     }
 
     /// A segment could not be begun, or neither of two could be written.
@@ -258,6 +271,7 @@ impl Shared {
         if is_full(error) {
             // It has no segment now.
             self.logs[log].segment_bytes.store(0, Ordering::Relaxed);
+            self.supply.set_stuck(log, Some(error.to_string()));
             self.set_condition(self.reason(), FULL, error.to_string());
             Flush::NoRoom
         } else {
@@ -268,15 +282,24 @@ impl Shared {
 
     /// A batch of a log is durable: so many bytes of groups, and perhaps an awaited epoch.
     pub(super) fn written(&self, log: usize, bytes: usize, awaited: bool) {
-        let max = self.options.pending_bytes_max;
-        let before = self.pending.fetch_sub(bytes, Ordering::Relaxed);
-        if before > max && before - bytes <= max {
-            self.wake_waiting();
-        }
+        self.pending.fetch_sub(bytes, Ordering::Relaxed);
+        self.logs[log].pending.fetch_sub(bytes, Ordering::Relaxed);
+        self.wake_waiting();
         if awaited {
             self.wake_all();
         }
+        if !self.is_open() {
+            self.supply.set_stuck(log, None);
+        }
         self.update_condition(log);
+    }
+
+    /// Without a preparer: tries to make a file ahead for each log that has none.
+    pub(super) fn make_ahead(&self) {
+        for log in 0..self.logs.len() {
+            self.supply.make_ahead(&*self.disk, log);
+            self.update_condition(log);
+        }
     }
 
     /// Full or open, from the room in the present segments and what the preparer met.
@@ -307,8 +330,34 @@ impl Shared {
         used == 0 || left < self.options.segment_bytes / 4
     }
 
+    /// Bytes of groups that a log is known to have room for, those included that are handed over
+    /// and not yet written: in its present segment, and in a file ahead.
+    fn room(&self, log: usize) -> usize {
+        let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
+        // The last block is not for groups (LW4), and the next frame may not fit before it.
+        let lost = (BLOCK_BYTES + self.frame_bytes_max()) as u64;
+        let takes = |used: u64| (self.options.segment_bytes - used).saturating_sub(lost) as usize;
+        let present = if used == 0 { 0 } else { takes(used) };
+        let ahead = self.supply.is_ahead(log);
+        present + if ahead { takes(BLOCK_BYTES as u64) } else { 0 }
+    }
+
+    /// Whether too much was handed over to a log and is not yet written (LT1).
+    #[inline]
+    pub(super) fn is_crowded(&self, log: usize) -> bool {
+        self.pending.load(Ordering::Relaxed) > self.options.pending_bytes_max
+            || self.logs[log].pending.load(Ordering::Relaxed) > self.room(log) / 2
+    }
+
+    /// Bytes that a turn may hand over to a log and acknowledge before they are durable (LT1).
+    pub(super) fn granted(&self, log: usize) -> usize {
+        let room = self.room(log);
+        let pending = self.logs[log].pending.load(Ordering::Relaxed);
+        (room - room / 4).saturating_sub(pending)
+    }
+
     /// Waits until less is pending; returns at once when nothing can be written.
-    pub(super) fn wait_for_room(&self) {
+    pub(super) fn wait_for_room(&self, log: usize) {
         if !self.options.threads {
             for log in &self.logs {
                 log.writer
@@ -316,16 +365,19 @@ impl Shared {
                     .unwrap_or_else(PoisonError::into_inner)
                     .flush(self, None);
             }
+            self.make_ahead();
             return;
         }
         for log in &self.logs {
             log.queue.wake();
         }
-        let guard = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let crowded = |(): &mut ()| {
-            self.is_open() && self.pending.load(Ordering::Relaxed) > self.options.pending_bytes_max
-        };
-        drop(self.room.1.wait_while(guard, crowded));
+        // However little it is: nobody else may ask for it soon.
+        self.logs[log].queue.try_again();
+        let mut waiting = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        let crowded = |_: &mut usize| self.is_open() && self.is_crowded(log);
+        let waited = self.room.1.wait_while(waiting, crowded);
+        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
     }
 }
 

@@ -3,6 +3,8 @@
 //! | field | writer | under |
 //! |---|---|---|
 //! | `ready`, `making`, `free`, `trouble` of each log | whoever makes a file, whoever takes one | `state` |
+//! | `stuck` of each log | writers ([`Supply::set_stuck`]) | `state` |
+//! | `ahead` | whoever changes `ready`, whoever makes a file | `state`; read without it |
 //! | `sealed` | writers ([`Supply::seal`]), [`Supply::recycle_below`] | `state` |
 //!
 //! Nothing is read or written under the lock. A file is made by the preparer's thread, ahead of its
@@ -12,7 +14,7 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ struct LogFiles {
     trouble: Option<String>,
     /// Whether to try again in spite of it.
     again: bool,
+    /// Why the writer could not begin a segment, until it has written again: a file ahead is no
+    /// room then.
+    stuck: Option<String>,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,8 @@ struct State {
 pub(super) struct Supply {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether a log has a file ahead, or one that is being made has got its room from the disk.
+    ahead: Vec<AtomicBool>,
     incarnation: u64,
     next: AtomicU64,
     segment_bytes: u64,
@@ -74,6 +81,8 @@ impl Supply {
         segment_bytes: u64,
         sealed: Vec<Sealed>,
     ) -> Self {
+        let ahead = directories.iter().map(|_| AtomicBool::new(false));
+        let ahead = ahead.collect();
         let logs = directories.into_iter().map(|directory| LogFiles {
             directory,
             ..LogFiles::default()
@@ -85,6 +94,7 @@ impl Supply {
                 stopped: false,
             }),
             changed: Condvar::new(),
+            ahead,
             incarnation,
             next: AtomicU64::new(0),
             segment_bytes,
@@ -124,6 +134,7 @@ impl Supply {
         // Relaxed: the lock orders it before what `trouble` tells of the file after this one.
         let begin = || used.store(BLOCK_BYTES as u64, Ordering::Relaxed);
         if let Some(ready) = state.logs[log].ready.take() {
+            self.set_ahead(log, false);
             begin();
             drop(state);
             self.changed.notify_all();
@@ -136,6 +147,7 @@ impl Supply {
         let files = &mut state.logs[log];
         files.making = false;
         files.trouble = made.as_ref().err().map(ToString::to_string);
+        self.set_ahead(log, false);
         if made.is_ok() {
             begin();
         }
@@ -162,6 +174,7 @@ impl Supply {
         files.trouble = made.as_ref().err().map(ToString::to_string);
         files.ready = made.ok();
         let made = files.ready.is_some();
+        self.set_ahead(log, made);
         drop(state);
         self.changed.notify_all();
         made
@@ -174,7 +187,10 @@ impl Supply {
             let Some(path) = files.free.pop_front() else {
                 let directory = files.directory.clone();
                 drop(state);
-                return segment::make(disk, self.free_path(&directory), self.segment_bytes);
+                let path = self.free_path(&directory);
+                return segment::make(disk, path, self.segment_bytes, || {
+                    self.set_ahead(log, true);
+                });
             };
             drop(state);
             let io = |action, error| LogError::Io {
@@ -196,11 +212,29 @@ impl Supply {
         }
     }
 
-    /// Why no file could be made ahead for a log.
+    /// Whether a log has a file ahead, or the disk's room for one.
+    #[inline]
+    pub(super) fn is_ahead(&self, log: usize) -> bool {
+        // Relaxed: it is a promise about the disk alone.
+        self.ahead[log].load(Ordering::Relaxed)
+    }
+
+    fn set_ahead(&self, log: usize, ahead: bool) {
+        self.ahead[log].store(ahead, Ordering::Relaxed);
+    }
+
+    /// The writer could not begin a segment for want of room, or has written again.
+    pub(super) fn set_stuck(&self, log: usize, why: Option<String>) {
+        self.lock().logs[log].stuck = why;
+    }
+
+    /// Why no file could be made ahead for a log, or used.
     pub(super) fn trouble(&self, log: usize) -> Option<String> {
         let state = self.lock();
         let files = &state.logs[log];
-        if files.ready.is_some() {
+        if files.stuck.is_some() {
+            files.stuck.clone()
+        } else if files.ready.is_some() {
             None
         } else {
             files.trouble.clone()

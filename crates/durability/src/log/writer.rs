@@ -254,7 +254,16 @@ impl Writer {
         let free = shared.supply.take(&*shared.disk, self.log, used)?;
         // Even if it fails half-way, no other file may get this name.
         self.next_ordinal += 1;
-        let (path, file) = segment::begin(&*shared.disk, free, &header)?;
+        let free_path = free.path.clone();
+        let begun = segment::begin(&*shared.disk, free, &header);
+        if begun.as_ref().is_err_and(is_full)
+            && let Some(surplus) = shared.supply.keep(free_path)
+        {
+            // It is used by the next attempt, which would make another one each time. What cannot
+            // be removed is found at the next start.
+            let _ = shared.disk.remove(&surplus);
+        }
+        let (path, file) = begun?;
         self.segment = Some(Segment {
             path,
             file,

@@ -8,6 +8,7 @@ mod canaries;
 mod crashes;
 mod faults;
 mod files;
+mod full;
 mod fuzzy;
 mod losses;
 mod streams;

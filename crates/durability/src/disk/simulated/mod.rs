@@ -6,8 +6,9 @@
 //! | the process alone | [`SimulatedDisk::restart`]: what was written stays, synced or not |
 //! | sectors written in any order, torn writes, lost names and lengths | the seed of `crash` |
 //! | any call (EIO); a write then leaves a part behind | [`Fault::Error`] |
+//! | every call of a kind | [`SimulatedDisk::fail_all`] |
 //! | a sync that fails, drops what was written, and succeeds the next time | [`Fault::SyncTrap`] |
-//! | a full disk | [`SimulatedDisk::set_capacity`] |
+//! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] |
 //! | writes and reads that stop early | [`SimulatedDisk::set_short_calls`] |
 //! | bits that flip at rest | [`SimulatedDisk::flip`] |
 //!
@@ -97,8 +98,11 @@ struct State {
     next_file: u64,
     calls: Vec<Call>,
     faults: BTreeMap<usize, Fault>,
+    /// Calls that fail whenever they are made.
+    failing: Option<(CallKind, ErrorKind)>,
     locked: BTreeSet<u64>,
-    capacity: Option<u64>,
+    /// By the directory below which files count; that of the whole disk is empty.
+    capacities: BTreeMap<PathBuf, u64>,
     short_calls: Option<Rng>,
     writes_through: bool,
     power: bool,
@@ -126,8 +130,9 @@ impl SimulatedDisk {
             next_file: 0,
             calls: Vec::new(),
             faults: BTreeMap::new(),
+            failing: None,
             locked: BTreeSet::new(),
-            capacity: None,
+            capacities: BTreeMap::new(),
             short_calls: None,
             writes_through: true,
             power: true,
@@ -160,19 +165,40 @@ impl SimulatedDisk {
         self.state().faults.insert(call, fault);
     }
 
+    /// Lets every call of a kind fail from now on, of one kind at a time.
+    pub fn fail_all(&self, kind: CallKind, error: ErrorKind) {
+        self.state().failing = Some((kind, error));
+    }
+
     /// Forgets the faults that are planned.
     pub fn clear_faults(&self) {
-        self.state().faults.clear();
+        let mut state = self.state();
+        state.faults.clear();
+        state.failing = None;
     }
 
     /// How many bytes of files the disk takes; `None`: any number.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.state().capacity = bytes;
+        self.set_capacity_below(Path::new(""), bytes);
+    }
+
+    /// The same for the files below a directory, as if it were a disk of its own.
+    pub fn set_capacity_below(&self, directory: &Path, bytes: Option<u64>) {
+        let capacities = &mut self.state().capacities;
+        match bytes {
+            Some(bytes) => capacities.insert(directory.to_owned(), bytes),
+            None => capacities.remove(directory),
+        };
     }
 
     /// How many bytes its files have.
     pub fn used(&self) -> u64 {
-        self.state().used()
+        self.state().used_below(Path::new(""))
+    }
+
+    /// How many bytes the files below a directory have.
+    pub fn used_below(&self, directory: &Path) -> u64 {
+        self.state().used_below(directory)
     }
 
     /// Lets reads and writes stop early, at random; writes of whole blocks stop at a block.
@@ -307,8 +333,9 @@ impl State {
             next_file: self.next_file,
             calls: Vec::new(),
             faults: BTreeMap::new(),
+            failing: None,
             locked: BTreeSet::new(),
-            capacity: self.capacity,
+            capacities: self.capacities.clone(),
             short_calls: self.short_calls.clone(),
             writes_through: self.writes_through,
             power: true,
@@ -324,10 +351,13 @@ impl State {
         self.files.retain(|file, _| named.contains(file));
     }
 
-    fn used(&self) -> u64 {
-        self.files
-            .values()
-            .map(|content| content.visible().len() as u64)
+    /// What was removed takes no room.
+    fn used_below(&self, path: &Path) -> u64 {
+        self.directories
+            .iter()
+            .filter(|(directory, _)| directory.starts_with(path))
+            .flat_map(|(_, directory)| directory.names())
+            .map(|(_, file)| self.files[file].visible().len() as u64)
             .sum()
     }
 
@@ -336,7 +366,9 @@ impl State {
         if !self.power {
             return Err(no_power());
         }
-        let fault = self.faults.get(&self.calls.len()).copied();
+        let failing = self.failing.filter(|(failing, _)| *failing == kind);
+        let failing = failing.map(|(_, error)| Fault::Error(error));
+        let fault = self.faults.get(&self.calls.len()).copied().or(failing);
         self.calls.push(Call {
             kind,
             path: path.to_owned(),
@@ -392,11 +424,15 @@ impl State {
     }
 
     fn check_room(&self, file: u64, end: u64) -> io::Result<()> {
-        let more = end.saturating_sub(self.files[&file].visible().len() as u64);
-        match self.capacity {
-            Some(capacity) if self.used() + more > capacity => Err(error(ErrorKind::StorageFull)),
-            _ => Ok(()),
+        let content = &self.files[&file];
+        let more = end.saturating_sub(content.visible().len() as u64);
+        let is_full = |(below, capacity): (&PathBuf, &u64)| {
+            content.path.starts_with(below) && self.used_below(below) + more > *capacity
+        };
+        if self.capacities.iter().any(is_full) {
+            return Err(error(ErrorKind::StorageFull));
         }
+        Ok(())
     }
 
     /// How many of `bytes` a call moves.

@@ -158,6 +158,45 @@ fn what_finds_no_room_at_all_waits_and_is_not_lost() {
     check_crashes(&disk, &model, "no longer stuck");
 }
 
+/// Files can be made ahead, and not be used: the log stays full, and no more of them are made.
+#[test]
+fn a_segment_that_cannot_begin_for_want_of_room_is_no_room() {
+    for kind in [CallKind::Rename, CallKind::SyncDirectory] {
+        let (disk, mut model) = (disk(), Model::default());
+        let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
+        let write = |server: &mut Server, model: &mut Model| {
+            let epoch = server.epoch;
+            model.write(&mut server.sessions[0], epoch, 2, 1000);
+            server.tick(model);
+        };
+        write(&mut server, &mut model);
+        disk.fail_all(kind, ErrorKind::StorageFull);
+        for _ in 0..50 {
+            if server.log.is_open() {
+                write(&mut server, &mut model);
+            }
+        }
+        let files = disk.files().len();
+        for _ in 0..5 {
+            server.tick(&mut model);
+            let state = server.log.state();
+            assert!(
+                matches!(state, LogState::Full { .. }),
+                "{kind:?}: {state:?}"
+            );
+        }
+        // The file of which the name is not durable keeps it.
+        let named = usize::from(kind == CallKind::SyncDirectory);
+        assert!(disk.files().len() <= files + named, "{kind:?}");
+        check_crashes(&disk, &model, "stuck");
+        disk.clear_faults();
+        server.tick(&mut model);
+        assert_eq!(server.log.state(), LogState::Open, "{kind:?}");
+        assert_eq!(model.acknowledged + 1, server.epoch, "{kind:?}");
+        check_crashes(&disk, &model, "no longer stuck");
+    }
+}
+
 #[test]
 fn several_failures_in_a_row_then_the_power() {
     for seed in 0..150 {
