@@ -27,8 +27,9 @@
 //!   write's own, a value's, a tombstone's, that of its database's last change of tree, `straddle`;
 //!   the current one for ranges and answers about whole databases.
 //! - **AK5** A reply to a client of `interval` waits for the epoch of what it wrote, if the log is
-//!   not known to have room for that (LT1 of the log's state): a crash would lose it for as long as
-//!   the disk is full.
+//!   not known to have room for that (LT1 of the log's state), since a crash would lose it for as
+//!   long as the disk is full, or if what was written long before is still on its way, since a
+//!   crash would lose more than was promised.
 //!
 //! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.

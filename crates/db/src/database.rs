@@ -280,7 +280,7 @@ impl Database {
             evictor: Evictor::default(),
             observes: false,
             observed: LogEpoch(0),
-            beyond_room: LogEpoch(0),
+            held_back: LogEpoch(0),
         })
     }
 

@@ -38,8 +38,8 @@ pub(crate) struct SessionState {
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.
     pub(crate) observed: LogEpoch,
-    /// The latest epoch of a group for which the log is not known to have room.
-    pub(crate) beyond_room: LogEpoch,
+    /// The latest epoch of a group that is not to be acknowledged before it is durable (AK5).
+    pub(crate) held_back: LogEpoch,
 }
 
 impl SessionState {
@@ -54,9 +54,10 @@ impl SessionState {
     #[inline]
     pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
         if let Some(log) = &mut self.log {
+            let late = log.has_group() && log.is_late(self.now_us / 1000);
             log.end_group(epoch.0);
-            if log.is_beyond_room() {
-                self.beyond_room = epoch;
+            if late || log.is_beyond_room() {
+                self.held_back = epoch;
             }
         }
     }

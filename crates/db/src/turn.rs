@@ -269,7 +269,7 @@ impl<'t> Turn<'t> {
             tracking: self.database.eviction_policy().tracking(),
             quiet: client.no_touch,
         };
-        self.session.beyond_room = LogEpoch(0);
+        self.session.held_back = LogEpoch(0);
         self.session.observes = client.durability == Durability::Sync;
         if self.session.observes {
             self.session.observed = LogEpoch(0);
@@ -280,18 +280,18 @@ impl<'t> Turn<'t> {
     #[inline]
     fn finish(&mut self, client: &mut Client) {
         self.end_group();
-        if self.session.beyond_room > LogEpoch(0) {
-            self.await_room(client);
+        if self.session.held_back > LogEpoch(0) {
+            self.await_disk(client);
         }
         if self.session.observes {
             self.acknowledge(client);
         }
     }
 
-    /// What was written may find no room on the disk: an answer would promise too much (AK5).
+    /// An answer would promise too much (AK5).
     #[cold]
-    fn await_room(&mut self, client: &mut Client) {
-        let epoch = std::mem::replace(&mut self.session.beyond_room, LogEpoch(0));
+    fn await_disk(&mut self, client: &mut Client) {
+        let epoch = std::mem::replace(&mut self.session.held_back, LogEpoch(0));
         if client.durability != Durability::None {
             client.awaits = client.awaits.max(epoch);
         }

@@ -3,6 +3,7 @@
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
 //! | `durable` | whoever made the last mark durable, under `state` | `Release`, then a fence | everybody, `Acquire` |
+//! | `oldest_ms` | whoever closes an epoch or makes one durable, under `state` | `Relaxed`: a hint of age | sessions |
 //! | `wanted` | sessions that wait ([`Epochs::want`]) | a fence behind it | the epoch thread, under `state` |
 //! | `state` | the closing of epochs, loggers | the lock | |
 //!
@@ -32,6 +33,8 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
+use crate::limits::{EPOCH_MS_MAX, LATE_MS};
+
 #[cfg(loom)]
 use loom::sync::{
     Condvar, Mutex, MutexGuard,
@@ -56,6 +59,8 @@ struct InFlight {
     missing: usize,
     /// Whether it has anything in a log.
     written: bool,
+    /// When its oldest write was made, or somewhat earlier, in milliseconds of the wall clock.
+    begun_ms: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +73,8 @@ pub(super) struct State {
     /// Up to which of these a mark or a proof says so, in this start of the server.
     pub(super) told: u64,
     in_flight: VecDeque<InFlight>,
+    /// When the last epoch was closed.
+    closed_ms: u64,
     stopped: bool,
 }
 
@@ -83,6 +90,8 @@ pub(super) struct Epochs {
     state: Mutex<State>,
     due: Condvar,
     durable: AtomicU64,
+    /// When the oldest write was made that is on its way to the disk; 0: none is.
+    oldest_ms: AtomicU64,
     wanted: AtomicU64,
     #[cfg(all(test, loom))]
     fault: Option<models::Fault>,
@@ -112,6 +121,14 @@ impl Epochs {
         // Partner of the store in `advance`: whoever sees the epoch here may tell a client, and
         // needs nothing else of what the logger wrote.
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// Whether something that was written longer than [`LATE_MS`] before `now_ms` is still on its
+    /// way to the disk.
+    #[inline]
+    pub(super) fn are_late(&self, now_ms: u64) -> bool {
+        let oldest_ms = self.oldest_ms.load(Ordering::Relaxed);
+        oldest_ms > 0 && now_ms > oldest_ms + LATE_MS
     }
 
     /// Somebody waits for `epoch`. `true`: it is durable already.
@@ -164,7 +181,16 @@ impl Epochs {
     }
 
     /// Closes an epoch that so many logs took part in. `true`: as for [`Self::marked`].
-    pub(super) fn close(&self, state: &mut State, epoch: u64, participants: usize) -> bool {
+    pub(super) fn close(
+        &self,
+        state: &mut State,
+        epoch: u64,
+        participants: usize,
+        wall_ms: u64,
+    ) -> bool {
+        // An epoch that begins while nobody writes is not as old as its beginning.
+        let begun_ms = state.closed_ms.max(wall_ms.saturating_sub(EPOCH_MS_MAX));
+        state.closed_ms = wall_ms;
         state.closed = epoch;
         if participants > 0 {
             state.written = epoch;
@@ -173,6 +199,7 @@ impl Epochs {
             epoch,
             missing: participants,
             written: participants > 0,
+            begun_ms,
         });
         self.advance(state)
     }
@@ -200,6 +227,8 @@ impl Epochs {
             }
             state.in_flight.pop_front();
         }
+        let oldest_ms = state.in_flight.front().map_or(0, |first| first.begun_ms);
+        self.oldest_ms.store(oldest_ms, Ordering::Relaxed);
         let Some(durable) = durable else {
             return false;
         };

@@ -227,7 +227,7 @@ impl Log {
             }
         }
         drop(queues);
-        let awaited = shared.epochs.close(&mut epochs, epoch, logs.len());
+        let awaited = shared.epochs.close(&mut epochs, epoch, logs.len(), wall_ms);
         drop(epochs);
         if awaited {
             shared.wake_all();

@@ -169,6 +169,14 @@ impl LogSession {
         self.granted = self.shared.granted(self.log);
     }
 
+    /// Whether what was written long before `now_ms` is still on its way to the disk
+    /// ([`crate::limits::LATE_MS`]): writes are not to be acknowledged before they are durable.
+    #[inline]
+    #[must_use]
+    pub fn is_late(&self, now_ms: u64) -> bool {
+        self.shared.epochs.are_late(now_ms)
+    }
+
     /// Whether the groups that are not handed over yet may find no room on the disk (LT1): they are
     /// not to be acknowledged before they are durable.
     #[inline]

@@ -174,9 +174,9 @@ impl Rounds {
             sights = reader.join().expect("the reader");
         });
         // A machine that leaves threads without a processor so long cannot keep a clock. A write
-        // may wait for the syncs of the epoch before its own, of a new segment and of the one that
-        // it ends, and for its own.
-        let window = WINDOW + 4 * stalled + 8 * synced;
+        // may wait for the syncs of the epoch before its own, of two new segments and of those that
+        // they end, and for its own.
+        let window = WINDOW + 4 * stalled + 20 * synced;
         let promised = |promise: Promise, acknowledged: &[Instant]| {
             if promise == Promise::Sync || self.judgement.interval_is_sync {
                 return acknowledged.len();

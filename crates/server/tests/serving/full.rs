@@ -231,16 +231,16 @@ fn a_full_disk_has_room_again_after_checkpoints() {
 fn what_a_full_disk_could_not_take_is_written_later() {
     let folder = Folder::new();
     let server = start(&folder);
-    let mut wire = server.connect();
+    let (mut wire, mut waiting, mut other) = (server.connect(), server.connect(), server.connect());
+    waiting.expect_served();
+    other.ask(&["CLIENT", "DURABILITY", "INTERVAL"], "+OK\r\n");
     wire.ask(&["SET", "k", "before"], "+OK\r\n");
     for key in 0..4 {
         wire.ask(&["SET", &format!("k{key}"), &value(key)], "+OK\r\n");
     }
+    // At once: a log at rest would find out by itself that there is no room.
     limit(&server, Some(ALMOST_NOTHING));
-    let mut waiting = server.connect();
     waiting.send(request(&[b"SET", b"k", b"after"]));
-    let mut other = server.connect();
-    other.ask(&["CLIENT", "DURABILITY", "INTERVAL"], "+OK\r\n");
     server.wait_until("the log is full", || {
         other
             .ask_any(&["INFO", "persistence"])

@@ -38,8 +38,15 @@ fn both_protocols_are_served_on_the_same_keys() {
     resp.ask(&["HSET", "h", "f", "v"], ":1\r\n");
     let hash = "SERVER_ERROR the value is a hash, which memcached commands do not read|";
     ask(&mut memcached, "get h|", hash);
-    resp.ask(&["SET", "k", "x", "EX", "100"], "+OK\r\n");
-    ask(&mut memcached, "mg k v f t|", "VA 1 f0 t100|x|");
+    resp.ask(&["SET", "k", "x", "EX", "100000"], "+OK\r\n");
+    ask(&mut memcached, "mg k v f|", "VA 1 f0|x|");
+    memcached.send("mg k t\r\n");
+    let said = memcached.line();
+    let left = said.strip_prefix("HD t").and_then(|left| left.parse().ok());
+    assert!(
+        left.is_some_and(|left| (99_000..=100_000).contains(&left)),
+        "{said}"
+    );
     resp.ask(&["SELECT", "1"], "+OK\r\n");
     resp.ask(&["GET", "k"], "$-1\r\n");
     ask(&mut memcached, "flush_all|get k|", "OK|END|");

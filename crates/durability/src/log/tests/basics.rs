@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::harness::*;
 use crate::disk::{Disk, RealDisk};
+use crate::limits::{EPOCH_MS_MAX, LATE_MS};
 use crate::log::{Due, LogError, LogState, measure_sync};
 
 #[test]
@@ -36,6 +37,32 @@ fn short_calls_and_synced_files_make_no_difference() {
         let found = recover(&as_disk(&disk.crash(0)), &model).unwrap();
         model.verdict(&found).unwrap();
     }
+}
+
+#[test]
+fn a_disk_that_does_not_keep_up_is_late() {
+    let (disk, mut model) = (disk(), Model::default());
+    let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
+    let (log, session) = (&server.log, &mut server.sessions[0]);
+    let mut write = |epoch: u64, wall_ms: u64, late_at: &[(u64, bool)]| {
+        write_group(session, epoch, 0..1, 1, 10);
+        session.end_group(epoch);
+        session.hand_over();
+        assert!(!session.is_late(u64::MAX), "nothing is on its way");
+        let sealed = log.seal(epoch, wall_ms);
+        for (now_ms, late) in late_at {
+            assert_eq!(session.is_late(*now_ms), *late, "epoch {epoch} at {now_ms}");
+        }
+        sealed.flush();
+        assert!(!session.is_late(u64::MAX), "it is durable");
+    };
+    let first = server.epoch;
+    // Nobody knows when it began, and then it began when the one before was closed.
+    let oldest_ms = 50_000 - EPOCH_MS_MAX;
+    let late_ms = oldest_ms + LATE_MS;
+    write(first, 50_000, &[(late_ms, false), (late_ms + 1, true)]);
+    let late_ms = 50_000 + LATE_MS;
+    write(first + 1, 50_020, &[(late_ms, false), (late_ms + 1, true)]);
 }
 
 #[test]
