@@ -30,8 +30,8 @@
 
 use std::ops::Bound;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use pando_durability::checkpoint::{
@@ -160,6 +160,22 @@ impl Database {
         let Ok(mut kept) = durable.checkpoints.try_lock() else {
             return Err(CheckpointFailure::Busy);
         };
+        let taken = self.take_checkpoint(durable, options, &mut kept);
+        if taken.is_err() {
+            // A disk that was too full for it has the room again. What cannot be removed goes with
+            // the next one that is taken, or at the next start.
+            let files = &durable.options;
+            let _ = checkpoint::remove_unfinished(&*files.disk, &files.data_directory);
+        }
+        taken
+    }
+
+    fn take_checkpoint(
+        &self,
+        durable: &Durable,
+        options: &CheckpointOptions,
+        kept: &mut Vec<u64>,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
         let (start, mut about) = self.begin_checkpoint(durable);
         #[cfg(test)]
@@ -183,7 +199,7 @@ impl Database {
             parts,
             &about.encode(),
         )?;
-        let recycled = retire(durable, &manifest, &mut kept)?;
+        let recycled = retire(durable, &manifest, kept)?;
         let report = CheckpointReport {
             start,
             end,
@@ -205,7 +221,8 @@ impl Database {
             .and_then(|durable| *lock(&durable.last))
     }
 
-    /// Asks a checkpoint that is being taken to be given up.
+    /// Asks a checkpoint that is being taken to be given up, and every later one: the database is
+    /// about to be closed.
     pub fn stop_checkpoint(&self) {
         if let Some(durable) = &self.durable {
             durable.stopping.store(true, Ordering::Relaxed);
@@ -214,7 +231,6 @@ impl Database {
 
     /// The start epoch and the mapping (CW1).
     fn begin_checkpoint(&self, durable: &Durable) -> (u64, About) {
-        durable.stopping.store(false, Ordering::Relaxed);
         if !durable.log.is_open() {
             // So that nothing belongs to the start epoch, if nothing more is written (CW2).
             self.end_epoch();
@@ -325,7 +341,7 @@ impl Database {
 fn retire(
     durable: &Durable,
     manifest: &Manifest,
-    kept: &mut MutexGuard<'_, Vec<u64>>,
+    kept: &mut Vec<u64>,
 ) -> Result<usize, CheckpointFailure> {
     let options = &durable.options;
     kept.insert(0, manifest.start);
@@ -375,8 +391,8 @@ impl Work<'_> {
         state: &mut SessionState,
     ) -> Result<PartSummary, CheckpointFailure> {
         let options = &self.durable.options;
-        let disk = Arc::clone(&options.disk);
-        let mut writer = PartWriter::create(disk, &options.data_directory, self.start, part)?;
+        let directory = &options.data_directory;
+        let mut writer = PartWriter::create(&*options.disk, directory, self.start, part)?;
         let mut duty = Duty::new(self.options.pace, self.database.served());
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@
 //! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4) |
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
-//! | part files without a manifest, an unfinished manifest | left for the next checkpoint |
+//! | part files without a manifest, an unfinished manifest | removed, and noted if that fails |
 //! | files of a newer or older format | refused, with the file and both formats |
 //! | files of another database | refused, with the file |
 //! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
@@ -230,6 +230,10 @@ pub(crate) fn recover(
     let noted = recovery.notes.len();
     let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
     let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
+    // Before the log asks the disk for room.
+    for error in checkpoint::remove_unfinished(disk, directory)? {
+        recovery.notes.push(error.to_string());
+    }
     let identity = establish_identity(disk, directory, &found)?;
     for (manifest, about) in &found {
         if about.identity != identity {

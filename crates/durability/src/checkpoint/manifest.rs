@@ -13,6 +13,7 @@
 //! | | offset, bytes, entries (8 bytes each) |
 //! | n | what the checkpoint's writer has to say of it, up to the end |
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::cursor::Cursor;
@@ -194,6 +195,31 @@ pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, Checkpoint
     starts.sort_unstable_by(|one, other| other.cmp(one));
     let read = |start| (start, Manifest::read(disk, directory, start));
     Ok(starts.into_iter().map(read).collect())
+}
+
+/// Removes what checkpoints that did not come to their end have left: parts and manifests under
+/// construction, where there is no manifest, whole or not. None must be being taken. Returns why
+/// some of it stays.
+pub fn remove_unfinished(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Vec<CheckpointError>, CheckpointError> {
+    let names = disk
+        .list(directory)
+        .map_err(CheckpointError::disk(directory))?;
+    let starts = names.iter().filter_map(|name| parse_name(name));
+    let finished: BTreeSet<u64> = starts
+        .filter_map(|(start, manifest)| manifest.then_some(start))
+        .collect();
+    let mut staying = Vec::new();
+    for name in &names {
+        if parse_name(name).is_some_and(|(start, _)| !finished.contains(&start)) {
+            let path = directory.join(name);
+            let removed = disk.remove(&path).map_err(CheckpointError::disk(&path));
+            staying.extend(removed.err());
+        }
+    }
+    Ok(staying)
 }
 
 /// Removes the files of all checkpoints but these, manifests first (CP1).

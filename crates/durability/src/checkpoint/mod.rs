@@ -15,9 +15,9 @@
 //!
 //! Invariants:
 //! - **CP1** A manifest is renamed into place after all that it names is durable. Part files
-//!   without a manifest are what a crash has left.
+//!   without a manifest are what a crash has left, or a checkpoint that was given up.
 //! - **CP2** The end epoch that a manifest states is durable in the log before it is renamed, so
-//!   that no checkpoint shows what a crash has taken back.
+//!   that no checkpoint shows what a crash has taken back; or the checkpoint needs no log (CW2).
 //! - **CP3** Nothing of a damaged file is shown: a block is checked before its entries are.
 //! - **CP4** A writer buffers a bounded number of bytes, whatever the entries: large ones are cut.
 //!
@@ -31,7 +31,7 @@ mod reader;
 mod writer;
 
 pub use error::CheckpointError;
-pub use manifest::{Chunk, Found, Manifest, found, remove_others};
+pub use manifest::{Chunk, Found, Manifest, found, remove_others, remove_unfinished};
 pub use reader::{Entry, read_chunk, verify};
 pub use writer::{LargeValue, PartSummary, PartWriter, publish};
 

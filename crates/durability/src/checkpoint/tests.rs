@@ -42,8 +42,7 @@ fn write(
 ) -> Result<Manifest, CheckpointError> {
     let mut parts = Vec::new();
     for part in 0..2 {
-        let disk = Arc::clone(disk) as Arc<dyn Disk>;
-        let mut writer = PartWriter::create(disk, &directory(), start, part)?;
+        let mut writer = PartWriter::create(&**disk, &directory(), start, part)?;
         let tree = [3, 9][part as usize];
         for half in 0..2 {
             writer.begin_chunk(tree, true);

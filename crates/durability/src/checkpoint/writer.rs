@@ -1,7 +1,6 @@
 //! Writing part files, and the manifest last.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, Kind, checksum, file_header};
 use super::cursor::put_number;
@@ -13,7 +12,6 @@ use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES};
 /// One part file being written, by one thread.
 #[derive(Debug)]
 pub struct PartWriter {
-    disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Box<dyn DiskFile>,
     part: u32,
@@ -43,7 +41,7 @@ pub struct PartSummary {
 impl PartWriter {
     /// Creates the file; one that a crash has left under its name goes.
     pub fn create(
-        disk: Arc<dyn Disk>,
+        disk: &dyn Disk,
         directory: &Path,
         start: u64,
         part: u32,
@@ -56,7 +54,6 @@ impl PartWriter {
             .map_err(CheckpointError::disk(&path))?;
         let salt = fastrand::u32(..);
         Ok(Self {
-            disk,
             path,
             file,
             part,
@@ -182,12 +179,6 @@ impl PartWriter {
             salt: self.salt,
             part: self.part,
         })
-    }
-
-    /// Takes the file away: the checkpoint is given up.
-    pub fn discard(self) {
-        // What stays is removed by the next checkpoint.
-        let _ = self.disk.remove(&self.path);
     }
 
     fn open_block(&mut self, kind: Kind) {

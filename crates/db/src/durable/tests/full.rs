@@ -4,6 +4,7 @@
 use pando_durability::log::LogState;
 
 use super::*;
+use crate::durable::CheckpointFailure;
 use crate::durable::testing::{self, Fault};
 
 const LOG: &str = "/log0";
@@ -202,4 +203,75 @@ fn overrun_logs_lose_nothing() {
 fn canary_a_checkpoint_that_stands_alone_though_something_was_written() {
     let found = survives(Fault::CheckpointHeldStill, 0..60);
     assert!(found.is_err(), "{found:?}");
+}
+
+fn checkpoint_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
+    let files = disk.files().into_iter().map(|(path, _)| path);
+    files
+        .filter(|path| path.to_string_lossy().contains("checkpoint-"))
+        .collect()
+}
+
+/// However often it is tried, and whyever it fails.
+#[test]
+fn a_checkpoint_that_fails_leaves_no_files() {
+    let (setup, disk) = (Setup::default(), SimulatedDisk::new());
+    let mut shell = setup.open(&disk).expect("the disk is empty");
+    let database = Arc::clone(&shell.database);
+    for key in 0..100 {
+        set(&mut shell, &format!("k{key}"), &value(key, 20_000));
+    }
+    database.checkpoint(&OPTIONS()).expect("it has room");
+    let before = checkpoint_files(&disk);
+    let data = Path::new("/data");
+    disk.set_capacity_below(data, Some(disk.used_below(data) + 1_000_000));
+    for _ in 0..5 {
+        let failed = database.checkpoint(&OPTIONS());
+        assert!(
+            matches!(failed, Err(CheckpointFailure::Files(_))),
+            "{failed:?}"
+        );
+        assert_eq!(checkpoint_files(&disk), before);
+    }
+    disk.set_capacity_below(data, None);
+    let stops = Arc::clone(&database);
+    let options = CheckpointOptions {
+        progress: Some(Arc::new(move |_, _| stops.stop_checkpoint())),
+        ..OPTIONS()
+    };
+    let failed = database.checkpoint(&options);
+    assert!(
+        matches!(failed, Err(CheckpointFailure::Stopped)),
+        "{failed:?}"
+    );
+    // The stop may come before the beginning.
+    let failed = database.checkpoint(&OPTIONS());
+    assert!(
+        matches!(failed, Err(CheckpointFailure::Stopped)),
+        "{failed:?}"
+    );
+    assert_eq!(checkpoint_files(&disk), before);
+}
+
+/// What a crash has left of a checkpoint goes before the log wants its room.
+#[test]
+fn leftovers_of_a_checkpoint_go_at_the_start() {
+    let (setup, disk) = (one_log(), SimulatedDisk::new());
+    let mut shell = setup.open(&disk).expect("the disk is empty");
+    set(&mut shell, "k", &value(1, 100_000));
+    shell.database.checkpoint(&OPTIONS()).expect("it has room");
+    drop(shell);
+    let disk = disk.crash(0);
+    let before = checkpoint_files(&disk);
+    // Of the rest, a lock takes a little.
+    disk.set_capacity(Some(disk.used() + 2 * SEGMENT_BYTES + 4096));
+    for name in ["00000000000000ff-0000.part", "00000000000000ff.new"] {
+        let path = format!("/data/checkpoint-{name}");
+        disk.put(Path::new(&path), &vec![1; SEGMENT_BYTES as usize]);
+    }
+    let mut shell = setup.open(&disk).expect("it is whole");
+    assert_eq!(checkpoint_files(&disk), before);
+    shell.check(&[("SET more 1", "+OK")]);
+    shell.database.end_epoch();
+    assert!(!is_full(&shell.database));
 }
