@@ -136,6 +136,7 @@ impl Keeper {
             for note in database.take_log_notes() {
                 warn!("{note}");
             }
+            shared.look_at_log();
             let asked = state.asked;
             let is_asked = asked > state.answered;
             let is_due = rescue.is_due(database.log_state(), Instant::now())

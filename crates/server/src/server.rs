@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError};
 use pando_io::{DatagramSocket, Listener, ListenerError, PeerName, TcpOptions, descriptors};
 use thiserror::Error;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::acceptor::{Acceptor, AcceptorHandle};
 use crate::config::{BindAddress, Config};
@@ -85,6 +85,7 @@ pub struct Server {
     metrics: Option<Metrics>,
     keeper: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    stopped: bool,
 }
 
 impl Server {
@@ -140,6 +141,7 @@ impl Server {
             metrics: None,
             keeper: None,
             workers: Vec::with_capacity(threads),
+            stopped: false,
         };
         let mut mailboxes = Vec::with_capacity(threads);
         for (index, sockets) in datagrams.into_iter().enumerate() {
@@ -148,12 +150,12 @@ impl Server {
         let told = Arc::downgrade(&shared);
         shared.database.on_durable(move |epoch| {
             if let Some(shared) = told.upgrade() {
-                if let Some(LogState::Failed { reason }) = shared.database.log_state() {
-                    shared.fail(format!("the log cannot be written: {reason}"));
-                }
+                shared.look_at_log();
                 shared.tell_durable(epoch);
             }
         });
+        // It may have failed before anybody was told.
+        shared.look_at_log();
         if shared.database.recovery().is_some() {
             let shared = Arc::clone(&shared);
             let run = move || shared.keeper.run(&shared);
@@ -205,6 +207,9 @@ impl Server {
     }
 
     fn stop(&mut self) {
+        if std::mem::replace(&mut self.stopped, true) {
+            return;
+        }
         self.shared.request_shutdown();
         if let Some((handle, thread)) = self.acceptor.take() {
             handle.stop();
@@ -220,7 +225,8 @@ impl Server {
         }
         self.shared.database.close();
         if let Err(error) = self.shared.database.close_log() {
-            error!("the log could not be written to its end: {error}");
+            self.shared
+                .fail(format!("the log could not be written to its end: {error}"));
         }
     }
 }

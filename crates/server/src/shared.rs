@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use pando_db::Database;
+use pando_db::{Database, LogState};
 
 use crate::config::{Config, LogLevel};
 use crate::keeper::Keeper;
@@ -266,7 +266,15 @@ impl Shared {
         self.request_shutdown();
     }
 
-    /// Why the server has stopped by itself, if it did.
+    /// Stops the server if the log has failed: nothing more becomes durable.
+    pub(crate) fn look_at_log(&self) {
+        if let Some(LogState::Failed { reason }) = self.database.log_state() {
+            self.fail(format!("the log cannot be written: {reason}"));
+        }
+    }
+
+    /// Why the server has stopped by itself, or not everything is on disk that was acknowledged, if
+    /// so.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)

@@ -262,3 +262,22 @@ fn what_a_full_disk_could_not_take_is_written_later() {
     wire.ask(&["EXISTS", "more"], ":0\r\n");
     expect_kept(&mut wire, 4);
 }
+
+/// What was answered before the disk was found full, and never found room: whoever stops the server
+/// is told.
+#[test]
+fn a_stop_that_loses_what_was_answered_is_a_failure() {
+    let folder = Folder::new();
+    let server = start(&folder);
+    let mut wire = server.connect();
+    wire.ask(&["SET", "k", "before"], "+OK\r\n");
+    limit(&server, Some(ALMOST_NOTHING));
+    wire.ask(&["CLIENT", "DURABILITY", "INTERVAL"], "+OK\r\n");
+    wire.ask(&["SET", "k", "after"], "+OK\r\n");
+    server.wait_until("the log is full", || {
+        wire.ask_any(&["INFO", "persistence"])
+            .contains("log_state:full")
+    });
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(1));
+}
