@@ -44,14 +44,14 @@ pub use database::{Database, OpenError};
 pub use durable::{
     CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions,
     Malformed, OnProgress, Pace, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError,
-    check,
+    check, expect_database,
 };
 pub use error::CommandError;
 pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
 pub use memcached::{MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
-pub use pando_durability::log::{Due, LogState, LogStatistics, measure_sync};
+pub use pando_durability::log::{Due, LogError, LogState, LogStatistics, measure_sync};
 pub use pando_engine::LogEpoch;
 pub use session::Session;
 pub use statistics::Statistics;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter, Write as _};
 
-use pando_db::{Database, OpenError, RecoveryError, StreamError, check};
+use pando_db::{Database, LogError, OpenError, RecoveryError, StreamError, check, expect_database};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -62,18 +62,24 @@ impl Offline {
     pub fn run(self, config: &Config) -> Result<(), OfflineError> {
         match self {
             Self::Check => run_check(config),
-            Self::Dump => with_database(config, |session| {
-                let mut out = BufWriter::new(io::stdout().lock());
-                let keys = session.dump(&mut out)?;
-                out.flush()?;
-                eprintln!("{keys} keys written");
+            Self::Dump => {
+                expect_database(&config.durability_options())?;
+                // What the log does not take of a start is nothing that anybody misses.
+                let _closed = with_database(config, |session| {
+                    let mut out = BufWriter::new(io::stdout().lock());
+                    let keys = session.dump(&mut out)?;
+                    out.flush()?;
+                    eprintln!("{keys} keys written");
+                    Ok(())
+                })?;
                 Ok(())
-            }),
+            }
             Self::Load => with_database(config, |session| {
                 let keys = session.load(&mut BufReader::new(io::stdin().lock()))?;
                 eprintln!("{keys} keys loaded");
                 Ok(())
-            }),
+            })?
+            .map_err(|error| OfflineError::Close(error.to_string())),
         }
     }
 }
@@ -92,10 +98,11 @@ fn run_check(config: &Config) -> Result<(), OfflineError> {
     }
 }
 
+/// Opens the database, works, and closes it: whether everything is on disk then.
 fn with_database(
     config: &Config,
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
-) -> Result<(), OfflineError> {
+) -> Result<Result<(), LogError>, OfflineError> {
     let mut durability = config.durability_options();
     durability.progress = Some(progress::reporter());
     let options = pando_db::Options {
@@ -108,6 +115,5 @@ fn with_database(
     drop(session);
     database.close();
     let closed = database.close_log();
-    result?;
-    closed.map_err(|error| OfflineError::Close(error.to_string()))
+    result.map(|()| closed)
 }

@@ -1,6 +1,7 @@
 //! Looking at the files of a database offline: what is there, and whether it is whole.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use pando_durability::checkpoint;
@@ -32,8 +33,28 @@ impl CheckReport {
     }
 }
 
+/// Refuses a data directory that shows nothing of a database: no identity, no checkpoint, no log.
+/// For whoever only reads: [`crate::Database::open`] would begin one there.
+pub fn expect_database(options: &DurabilityOptions) -> Result<(), RecoveryError> {
+    let path = options.data_directory.clone();
+    let names = match options.disk.list(&path) {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(RecoveryError::Disk { path, error }),
+    };
+    let shows = |name: &String| {
+        let name = name.as_str();
+        name == identity::NAME || name.starts_with("checkpoint-") || name.starts_with("log-0")
+    };
+    if names.iter().any(shows) {
+        Ok(())
+    } else {
+        Err(RecoveryError::NoDatabase { path })
+    }
+}
+
 /// Reads every file of a database: each block's checksum, each value, each record. Changes nothing.
-/// Refuses directories that a server is using.
+/// Refuses directories that a server is using, and those without a database.
 pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> {
     let disk = &*options.disk;
     let directory = &options.data_directory;
@@ -57,6 +78,7 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
         Err(failure) => report.complain(RecoveryError::from(failure).to_string()),
     }
     let (_log_locks, searched) = log_directories(options, &mut report)?;
+    expect_database(options)?;
     let mut notes = Vec::new();
     let found = found_checkpoints(disk, directory, &mut notes)?;
     let mut basis = Basis {

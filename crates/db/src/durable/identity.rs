@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use pando_durability::disk::{Access, Disk};
 
-const NAME: &str = "identity.pando";
+pub(super) const NAME: &str = "identity.pando";
 const MAGIC: &[u8] = b"PANDO-ID";
 const BYTES: usize = MAGIC.len() + 33;
 

@@ -47,7 +47,7 @@ use pando_durability::log::{Log, LogOptions};
 use pando_engine::TreeId;
 
 pub use bytes::Malformed;
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, check, expect_database};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions, CheckpointReport};
 pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
 pub use pace::Pace;

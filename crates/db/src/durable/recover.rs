@@ -73,6 +73,12 @@ pub enum RecoveryError {
         /// What it said.
         error: std::io::Error,
     },
+    /// There is no database to look at.
+    #[error("{}: there is no database here", path.display())]
+    NoDatabase {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// Nothing of a log is left in a directory that had one.
     #[error(
         "{}: a log of this database was kept here, and nothing of it is here now. Is its disk \

@@ -17,6 +17,7 @@
 use std::io::{self, Read, Write};
 use std::ops::{Bound, ControlFlow};
 
+use pando_durability::log::LogState;
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{Decision, Direction, NewValue, ValueRef, ValueVersion};
 use thiserror::Error;
@@ -68,6 +69,9 @@ pub enum StreamError {
         /// How many there are.
         databases: usize,
     },
+    /// The log takes no writes, so that what would be loaded could not be kept.
+    #[error("the log cannot be written, so that nothing more is loaded: {0}")]
+    Log(String),
     /// The database refuses a key.
     #[error(transparent)]
     Refused(#[from] CommandError),
@@ -270,6 +274,11 @@ impl Session {
                 return Ok(entries);
             }
             pending.extend_from_slice(&payload);
+            if let Some(LogState::Full { reason } | LogState::Failed { reason }) =
+                self.database().log_state()
+            {
+                return Err(StreamError::Log(reason));
+            }
             entries += self.load_entries(&mut pending, offset)?;
             offset += 8 + length as u64;
         }

@@ -92,6 +92,49 @@ fn files_are_checked_written_out_and_read_in() {
     wire.ask(&["PEXPIRETIME", "c"], ":4102444800000\r\n");
 }
 
+/// A mistyped path begins no database, and an empty directory is none.
+#[test]
+fn looking_where_no_database_is_fails() {
+    let folder = Folder::new();
+    let (missing, empty) = (text(&folder, "missing"), text(&folder, "empty"));
+    std::fs::create_dir(&empty).expect("a directory");
+    for command in ["check", "dump"] {
+        for data in [&missing, &empty] {
+            let (status, said) = run_to_end(&[command, "--data-dir", data]);
+            assert_eq!(status.code(), Some(1), "{command}: {said}");
+            assert!(said.contains("no database here"), "{command}: {said}");
+        }
+    }
+    assert!(!folder.path("missing").exists());
+    // But for the lock of who looked.
+    let left = std::fs::read_dir(&empty).expect("a directory").count();
+    assert!(left <= 1, "{left}");
+}
+
+/// A full disk is when a dump is wanted most.
+#[test]
+fn a_dump_needs_no_room_in_the_log() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let kept = ["--durability", "sync", "--data-dir", &data];
+    let flags = [&kept[..], &["--log-segment-size", "1mb"]].concat();
+    let server = TestServer::start(&flags);
+    server.connect().ask(&["SET", "k", "v"], "+OK\r\n");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    // A file takes no more than the header of a segment.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" dump \"$@\"";
+    let dump = Command::new("sh")
+        .args(["-c", script, BINARY])
+        .args(flags)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&dump.stderr);
+    assert!(dump.status.success(), "{said}");
+    assert!(said.contains("1 keys written"), "{said}");
+    assert!(dump.stdout.starts_with(b"PANDODMP"));
+}
+
 /// Each file by itself: a clear error that names it, or a start from what else there is.
 #[test]
 fn files_that_are_damaged_or_foreign_are_named() {

@@ -4,8 +4,8 @@
 use pando_durability::log::LogState;
 
 use super::*;
-use crate::durable::CheckpointFailure;
 use crate::durable::testing::{self, Fault};
+use crate::durable::{CheckpointFailure, StreamError};
 
 const LOG: &str = "/log0";
 /// Of a segment in these tests.
@@ -274,4 +274,27 @@ fn leftovers_of_a_checkpoint_go_at_the_start() {
     shell.check(&[("SET more 1", "+OK")]);
     shell.database.end_epoch();
     assert!(!is_full(&shell.database));
+}
+
+#[test]
+fn a_load_stops_when_the_log_is_full() {
+    let mut source = Shell::with_options(Options::default());
+    for key in 0..500 {
+        set(&mut source, &format!("k{key}"), &value(key, 8000));
+    }
+    let mut stream = Vec::new();
+    source
+        .session
+        .dump(&mut stream)
+        .expect("a vector takes all");
+    let mut shell = one_log()
+        .open(&limited(4))
+        .expect("it has room for a start");
+    let loaded = shell.session.load(&mut &stream[..]);
+    let Err(StreamError::Log(reason)) = loaded else {
+        panic!("{loaded:?}");
+    };
+    assert!(reason.contains(LOG), "{reason}");
+    let keys = picture(&shell.database).len();
+    assert!((1..400).contains(&keys), "{keys}");
 }
