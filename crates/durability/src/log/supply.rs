@@ -5,6 +5,7 @@
 //! | `ready`, `making`, `free`, `trouble` of each log | whoever makes a file, whoever takes one | `state` |
 //! | `stuck` of each log | writers ([`Supply::set_stuck`]) | `state` |
 //! | `ahead` | whoever changes `ready`, whoever makes a file | `state`; read without it |
+//! | `unsynced` | [`Supply::recycle_below`] | `state` |
 //! | `sealed` | writers ([`Supply::seal`]), [`Supply::recycle_below`] | `state` |
 //!
 //! Nothing is read or written under the lock. A file is made by the preparer's thread, ahead of its
@@ -52,6 +53,8 @@ struct LogFiles {
 struct State {
     logs: Vec<LogFiles>,
     sealed: Vec<Sealed>,
+    /// Recycled files whose names may not be durable.
+    unsynced: Vec<PathBuf>,
     stopped: bool,
 }
 
@@ -91,6 +94,7 @@ impl Supply {
             state: Mutex::new(State {
                 logs: logs.collect(),
                 sealed,
+                unsynced: Vec::new(),
                 stopped: false,
             }),
             changed: Condvar::new(),
@@ -295,7 +299,7 @@ impl Supply {
             }
             keep
         });
-        let mut freed = Vec::new();
+        let mut freed = std::mem::take(&mut self.lock().unsynced);
         let mut result = Ok(());
         for sealed in superfluous {
             let directory = directory_of(&sealed.path).to_owned();
@@ -312,13 +316,20 @@ impl Supply {
         let mut directories: Vec<_> = freed.iter().map(|path| directory_of(path)).collect();
         directories.sort_unstable();
         directories.dedup();
+        // Those of a directory that was not synced are not used before it was (LS2).
+        let mut unsynced = Vec::new();
         for directory in directories {
-            // Without this, none of them is used; the next start finds them.
-            disk.sync_directory(directory)
-                .map_err(LogError::io("sync the directory", directory))?;
+            if let Err(error) = disk.sync_directory(directory) {
+                result = Err(LogError::io("sync the directory", directory)(error));
+                unsynced.push(directory.to_owned());
+            }
         }
         let mut count = 0;
         for path in freed {
+            if unsynced.iter().any(|it| it == directory_of(&path)) {
+                self.lock().unsynced.push(path);
+                continue;
+            }
             count += 1;
             if let Some(surplus) = self.lock().keep(path)
                 && let Err(error) = disk.remove(&surplus)

@@ -158,6 +158,31 @@ fn what_finds_no_room_at_all_waits_and_is_not_lost() {
     check_crashes(&disk, &model, "no longer stuck");
 }
 
+/// What was renamed and may not be durable is used when a later recycling has synced it.
+#[test]
+fn recycling_that_fails_half_way_loses_no_files() {
+    let (disk, mut model) = (disk(), Model::default());
+    let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
+    for _ in 0..12 {
+        let epoch = server.epoch;
+        model.write(&mut server.sessions[0], epoch, 2, 1000);
+        server.tick(&mut model);
+    }
+    let before = server.log.statistics();
+    assert!(before.segments > 3, "{before:?}");
+    model.checkpoint(&server.log, server.epoch);
+    disk.fail_all(CallKind::SyncDirectory, ErrorKind::Other);
+    server.log.recycle_below(server.epoch).unwrap_err();
+    assert_eq!(server.log.statistics().free_files, before.free_files);
+    disk.clear_faults();
+    let recycled = server.log.recycle_below(server.epoch).unwrap();
+    assert_eq!(recycled, before.segments - 1);
+    let after = server.log.statistics();
+    assert_eq!(after.free_files, before.free_files + recycled);
+    assert_eq!(after.segments, 1);
+    check_crashes(&disk, &model, "recycled");
+}
+
 /// Files can be made ahead, and not be used: the log stays full, and no more of them are made.
 #[test]
 fn a_segment_that_cannot_begin_for_want_of_room_is_no_room() {
