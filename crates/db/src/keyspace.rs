@@ -647,9 +647,9 @@ impl Keys<'_> {
 }
 
 impl OrderedKeys<'_> {
-    /// Shows the entries from `from` on in key order until `visit` breaks, expired ones too (they
-    /// are `None`), so that a caller can bound its work by entries looked at. Counts neither hits
-    /// nor misses.
+    /// Shows the entries from `from` on in key order until `visit` breaks, expired ones too, and
+    /// removed ones that are remembered (they are `None`), so that a caller can bound its work by
+    /// entries looked at. Counts neither hits nor misses.
     pub fn scan_all(
         &mut self,
         from: Bound<&[u8]>,
@@ -657,12 +657,11 @@ impl OrderedKeys<'_> {
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         let now = self.now;
-        self.session.scan(self.tree, from, direction, |key, value| {
-            visit(
-                key,
-                Some(value).filter(|value| !is_expired(&value.attributes, now)),
-            )
-        });
+        let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+        self.session
+            .scan_all(self.tree, from, direction, |key, value| {
+                visit(key, value.filter(is_live))
+            });
     }
 }
 

@@ -238,17 +238,17 @@ impl StoreSession {
 }
 
 impl OrderedSession<'_> {
-    /// See [`Ordered::scan`].
-    pub(crate) fn scan(
+    /// See [`Ordered::scan_all`].
+    pub(crate) fn scan_all(
         &mut self,
         tree: TreeId,
         from: Bound<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         match self {
-            Self::Masstree(session) => session.scan(tree, from, direction, visit),
-            Self::Reference(session) => session.scan(tree, from, direction, visit),
+            Self::Masstree(session) => session.scan_all(tree, from, direction, visit),
+            Self::Reference(session) => session.scan_all(tree, from, direction, visit),
         }
     }
 }

@@ -274,8 +274,9 @@ pub trait Point {
     ) -> R;
 
     /// Shows up to `steps` values to `visit`, or those of a bucket more, going on where `hand`
-    /// stands; whether the end was reached, the hand being at the start again. Every key that stays
-    /// from start to end is shown once at least. `visit` may change access marks.
+    /// stands; fewer where removed keys are passed. Whether the end was reached, the hand being at
+    /// the start again. Every key that stays from start to end is shown once at least. `visit` may
+    /// change access marks.
     fn sweep(
         &mut self,
         tree: TreeId,
@@ -335,6 +336,18 @@ pub trait Ordered: Point {
         direction: Direction,
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     );
+
+    /// Like [`Self::scan`], but shows what it passes over, too, as `None`: removed keys that the
+    /// engine remembers still. So a caller can bound its work whatever lies in the range.
+    fn scan_all(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        self.scan(tree, from, direction, |key, value| visit(key, Some(value)));
+    }
 
     /// Up to `parts - 1` keys in strict order, present or not, that cut the tree into ranges of
     /// about as many keys each: where parallel scans begin. Taken from the tree's own shape, so

@@ -25,8 +25,10 @@ pub fn sweep_in_order(
     let from = hand.key.take();
     let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut left = steps;
-    session.scan(tree, from, Direction::Forward, |key, value| {
-        visit(key, value);
+    session.scan_all(tree, from, Direction::Forward, |key, value| {
+        if let Some(value) = value {
+            visit(key, value);
+        }
         left = left.saturating_sub(1);
         if left > 0 {
             return ControlFlow::Continue(());

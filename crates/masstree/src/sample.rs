@@ -7,7 +7,7 @@ use pando_engine::{Direction, ValueRef};
 use crate::counters::Counters;
 use crate::find::Found;
 use crate::node::{Either, Guard};
-use crate::scan::Scan;
+use crate::scan::{Scan, only_values};
 use crate::slice::{CODE_LAYER, CODE_SLICE_MAX};
 use crate::tree::Tree;
 
@@ -26,14 +26,16 @@ pub(crate) fn sample<'g>(
         found = Some((key.to_vec(), value));
         ControlFlow::Break(())
     };
-    Scan::new(tree, Direction::Forward, guard, counters).run(Bound::Included(&start), &mut show);
+    let start = Bound::Included(&start[..]);
+    Scan::new(tree, Direction::Forward, guard, counters).run(start, only_values(&mut show));
     if found.is_none() {
         let mut show = |key: &[u8], value: ValueRef<'g>| {
             found = Some((key.to_vec(), value));
             ControlFlow::Break(())
         };
         // Only tombstones from there on.
-        Scan::new(tree, Direction::Forward, guard, counters).run(Bound::Unbounded, &mut show);
+        let start = Bound::Unbounded;
+        Scan::new(tree, Direction::Forward, guard, counters).run(start, only_values(&mut show));
     }
     found
 }

@@ -28,6 +28,16 @@ use crate::tree::Tree;
 use frame::{Level, Start, YoungLayer};
 use key::Shown;
 
+/// A visitor that tombstones are not shown to.
+pub(crate) fn only_values<'g>(
+    mut visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+) -> impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()> {
+    move |key, value| match value {
+        Some(value) => visit(key, value),
+        None => ControlFlow::Continue(()),
+    }
+}
+
 /// One scan under way.
 pub(crate) struct Scan<'a, 'g> {
     tree: &'a Tree,
@@ -78,12 +88,12 @@ impl<'a, 'g> Scan<'a, 'g> {
         }
     }
 
-    /// Shows entries from `from` on until `visit` breaks or the tree ends. O(log keys) to begin,
-    /// then O(1) nodes per 15 entries and O(1) blocks per entry.
+    /// Shows entries from `from` on, tombstones as `None`, until `visit` breaks or the tree ends.
+    /// O(log keys) to begin, then O(1) nodes per 15 entries and O(1) blocks per entry.
     pub(crate) fn run(
         &mut self,
         from: Bound<&[u8]>,
-        mut visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) {
         loop {
             self.shown.keep_last();
@@ -156,7 +166,7 @@ impl<'a, 'g> Scan<'a, 'g> {
 
     fn walk(
         &mut self,
-        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) -> Result<(), LayerGone> {
         while self.depth > 0 {
             let (direction, guard) = (self.direction, self.guard);

@@ -388,7 +388,20 @@ impl Ordered for MasstreeSession {
         tree: TreeId,
         from: Bound<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        self.scan_all(tree, from, direction, |key, value| match value {
+            Some(value) => visit(key, value),
+            None => ControlFlow::Continue(()),
+        });
+    }
+
+    fn scan_all(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         let engine = &self.engine;
         self.context.pinned(|guard, context| {

@@ -488,7 +488,8 @@ struct Slice<'s> {
     to: Option<&'s [u8]>,
     writer: &'s mut PartWriter,
     scratch: Vec<u8>,
-    /// Entries taken, and steps of a walk: empty buckets cost something too.
+    /// Entries taken, and steps beside them: what is passed over and empty buckets cost something
+    /// too.
     entries: u64,
     steps: u64,
     tree: TreeId,
@@ -518,11 +519,14 @@ impl<'s> Slice<'s> {
                     Position::Cursor(_) => unreachable!("the engine keeps its keys in order"),
                 };
                 let mut last = None;
-                session.scan(tree, from, Direction::Forward, |key, value| {
+                session.scan_all(tree, from, Direction::Forward, |key, value| {
                     if self.to.is_some_and(|to| key >= to) {
                         return ControlFlow::Break(());
                     }
-                    self.visit(key, value);
+                    match value {
+                        Some(value) => self.visit(key, value),
+                        None => self.steps += 1,
+                    }
                     if self.is_full() {
                         last = Some(key.to_vec());
                         return ControlFlow::Break(());

@@ -136,21 +136,20 @@ impl Slice {
                     Next::Key(from) => from,
                     Next::Cursor(_) => unreachable!("the engine keeps its keys in order"),
                 };
-                let (from, mut more) = (from.as_ref().map(Vec::as_slice), false);
+                let from = from.as_ref().map(Vec::as_slice);
+                let (mut looked, mut last) = (0, None);
                 keys.scan_all(from, Direction::Forward, |key, value| {
-                    let Some(value) = value else {
-                        return ControlFlow::Continue(());
-                    };
-                    self.push(key, value);
-                    more = self.is_full();
-                    if more {
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
+                    looked += 1;
+                    if let Some(value) = value {
+                        self.push(key, value);
                     }
+                    if self.is_full() || looked >= limits::SLICE_ENTRIES_MAX {
+                        last = Some(key.to_vec());
+                        return ControlFlow::Break(());
+                    }
+                    ControlFlow::Continue(())
                 });
-                let last = self.entries.last().filter(|_| more);
-                last.map(|(key, _)| Next::Key(Bound::Excluded(key.clone())))
+                last.map(|key| Next::Key(Bound::Excluded(key)))
             }
             Keys::Walking(mut keys) => {
                 let mut cursor = match from {

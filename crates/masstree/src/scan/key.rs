@@ -31,14 +31,13 @@ impl Shown {
         }
     }
 
-    /// Shows an entry whose key begins with the first `prefix_bytes` of `key`. A tombstone leaves
-    /// `key` as it is.
+    /// Shows an entry whose key begins with the first `prefix_bytes` of `key`.
     #[inline]
     pub(super) fn show<'g>(
         &mut self,
         prefix_bytes: usize,
         (slice, code, block): (u64, u8, BlockRef<'g>),
-        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         // Plain values are shown apart, so that `visit` is compiled for them alone too.
         let Some((suffix, value)) = block.plain_parts() else {
@@ -50,7 +49,7 @@ impl Shown {
             self.key.push(suffix);
         }
         self.complete = true;
-        visit(self.key.as_slice(), value)
+        visit(self.key.as_slice(), Some(value))
     }
 
     #[inline(never)]
@@ -58,18 +57,15 @@ impl Shown {
         &mut self,
         prefix_bytes: usize,
         (slice, code, block): (u64, u8, BlockRef<'g>),
-        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some(value) = block.value() else {
-            return ControlFlow::Continue(());
-        };
         let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
         self.key.set_slice(prefix_bytes, slice, slice_bytes);
         if code == CODE_SUFFIX {
             self.key.push_long(block.key_part());
         }
         self.complete = true;
-        visit(self.key.as_slice(), value)
+        visit(self.key.as_slice(), block.value())
     }
 
     /// Shows the entries of a layer that was not entered, below the slice `above`.
@@ -80,12 +76,9 @@ impl Shown {
         above: u64,
         young: &YoungLayer,
         guard: Guard<'g>,
-        visit: &mut impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         for entry in young.entries(guard) {
-            if entry.2.is_tombstone() {
-                continue;
-            }
             // Again for each: a key shown is kept until the next one.
             self.key.set_slice(prefix_bytes, above, SLICE_BYTES);
             self.show(prefix_bytes + SLICE_BYTES, entry, visit)?;

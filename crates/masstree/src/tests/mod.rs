@@ -9,12 +9,12 @@ mod stress;
 
 pando_engine::conformance_suite!(crate::Masstree);
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    Body, BodyRef, Chunked, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue,
+    Body, BodyRef, Chunked, Decision, Direction, Engine, EpochClock, Hand, Key, LogEpoch, NewValue,
     NoHook, Ordered, Point, Pressure, StringRef, TreeId, ValueRef, ValueVersion,
 };
 

@@ -391,3 +391,65 @@ fn the_depth_of_batches_is_counted() {
         (9, 112)
     );
 }
+
+/// A caller bounds its work by what it is shown, and a sweep by what it passes.
+#[test]
+fn what_was_removed_is_shown_to_who_asks_for_it() {
+    let (clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut keys = BTreeMap::new();
+    for _ in 0..2000 {
+        let key = super::oracle::random_key(&mut random);
+        put(&mut session, tree, &key, b"v");
+        keys.insert(key, true);
+    }
+    for (key, there) in &mut keys {
+        if random.u8(..4) > 0 {
+            remove(&mut session, tree, key);
+            *there = false;
+        }
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut expected: Vec<_> = keys
+            .iter()
+            .map(|(key, there)| (key.clone(), *there))
+            .collect();
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        // A portion at a time, each from behind the last one shown, removed or not.
+        let mut seen: Vec<(Vec<u8>, bool)> = Vec::new();
+        loop {
+            let before = seen.len();
+            let last = seen.last().map(|(key, _)| key.clone());
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            session.scan_all(tree, from, direction, |key, value| {
+                seen.push((key.to_vec(), value.is_some()));
+                if seen.len() == before + 7 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            if seen.len() == before {
+                break;
+            }
+        }
+        assert!(seen == expected, "{direction:?}");
+    }
+    let (mut hand, mut calls, mut swept) = (Hand::default(), 1, 0);
+    while !session.sweep(tree, &mut hand, 10, |_, _| swept += 1) {
+        calls += 1;
+    }
+    let there = keys.values().filter(|there| **there).count();
+    assert_eq!((calls, swept), (keys.len() / 10 + 1, there));
+    purge(&clock, &mut session);
+    let mut left = 0;
+    session.scan_all(tree, Bound::Unbounded, Direction::Forward, |_, _| {
+        left += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(left, there);
+}

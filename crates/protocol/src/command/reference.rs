@@ -43,7 +43,8 @@ KRANGE and KPREFIX answer an array of two: *next* and *items*. *next* is the bou
 their values, in RESP2 flat and in RESP3 as pairs: of a string its bytes, of a hash its fields and
 values; with FIELDS an array of the values of these fields, null where there is none; with KEYS
 there are keys only. LIMIT is 1,000 if it is not given, and a bound: a reply also ends where it
-would become too long, with *next* set. KRANGEDEL answers *next* and how many keys it removed.
+would become too long, or has passed over thousands of keys that have expired or were removed, with
+*next* set. KRANGEDEL answers *next* and how many keys it removed.
 ";
 
 /// The page.

@@ -2,17 +2,20 @@
 //!
 //! A portion is read under the own gate, so it sees commands of all gates (MSET, RENAME, EXEC)
 //! whole; it is no snapshot against commands on single keys. It ends at LIMIT, at
-//! `reply_bytes_max`, or, once it holds an item, when it has passed over too many expired entries.
+//! `reply_bytes_max`, or, once it holds an item, when it has looked at too many entries that are
+//! none. Where so many come before the first item, it is searched for in slices: a portion with
+//! *next* is never empty.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, ValueRef};
+use pando_engine::{BodyRef, Direction, TreeId, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion};
 
 use super::bounds::{Edge, Span};
 use super::{limit, write_next};
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress};
+use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
@@ -25,7 +28,20 @@ enum Shape<'r> {
     /// The key.
     Keys,
     /// Key and the values of these fields.
-    Fields(Vec<&'r [u8]>),
+    Fields(Vec<Cow<'r, [u8]>>),
+}
+
+impl Shape<'_> {
+    fn into_owned(self) -> Shape<'static> {
+        match self {
+            Self::Values => Shape::Values,
+            Self::Keys => Shape::Keys,
+            Self::Fields(fields) => {
+                let fields = fields.into_iter();
+                Shape::Fields(fields.map(|field| Cow::Owned(field.into_owned())).collect())
+            }
+        }
+    }
 }
 
 /// The options behind the range.
@@ -74,12 +90,13 @@ impl<'r> Options<'r> {
 }
 
 /// The fields named from argument `at` on, where their number stands.
-fn fields(request: Request<'_>, at: usize) -> Result<Vec<&[u8]>, CommandError> {
+fn fields(request: Request<'_>, at: usize) -> Result<Vec<Cow<'_, [u8]>>, CommandError> {
     let count = request.get(at).ok_or(CommandError::Syntax)?;
     let count = pando_protocol::number::parse_i64(count).ok_or(CommandError::FieldCount)?;
     let count = usize::try_from(count).ok().filter(|count| *count > 0);
     let count = count.ok_or(CommandError::FieldCount)?;
-    let fields: Vec<&[u8]> = request.args_from(at + 1).take(count).collect();
+    let fields = request.args_from(at + 1).take(count);
+    let fields: Vec<_> = fields.map(Cow::Borrowed).collect();
     if fields.len() == count {
         Ok(fields)
     } else {
@@ -95,8 +112,7 @@ pub(super) fn range(
 ) -> Handled {
     let options = Options::parse(request, 3, false)?;
     let span = Span::between(request.arg(1), request.arg(2), options.direction)?;
-    portion(keyspace, &span, &options, reply);
-    Ok(Progress::Done)
+    Ok(portion(keyspace, span, options, reply))
 }
 
 /// The entries whose keys begin with a prefix.
@@ -110,8 +126,7 @@ pub(super) fn prefix(
     if let Some(edge) = options.from {
         span.begin_at(edge);
     }
-    portion(keyspace, &span, &options, reply);
-    Ok(Progress::Done)
+    Ok(portion(keyspace, span, options, reply))
 }
 
 /// The items of one portion, encoded.
@@ -199,42 +214,90 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>) {
     }
 }
 
-/// Writes `[next, items]`.
-fn portion(keyspace: &mut Keyspace<'_>, span: &Span, options: &Options<'_>, reply: &mut Reply<'_>) {
-    let bytes_max = keyspace.options().reply_bytes_max;
-    let version = reply.version();
-    let mut items = Items {
-        out: Vec::new(),
-        version,
-        count: 0,
-        last: Vec::new(),
+/// Writes `[next, items]`, or goes on in slices.
+fn portion(
+    keyspace: &mut Keyspace<'_>,
+    span: Span,
+    options: Options<'_>,
+    reply: &mut Reply<'_>,
+) -> Progress {
+    let mut search = Search {
+        tree: keyspace.tree,
+        span,
+        limit: options.limit,
+        shape: options.shape,
     };
-    let (mut more, mut expired) = (false, 0);
-    if !span.is_empty() {
-        super::keys(keyspace).scan_all(span.from(), span.direction, |key, value| {
-            if !span.reaches(key) {
-                return ControlFlow::Break(());
-            }
-            let Some(value) = value else {
-                expired += 1;
-                more = expired >= limits::SLICE_ENTRIES_MAX && items.count > 0;
-                return if more {
+    if search.step(keyspace, reply) {
+        return Progress::Done;
+    }
+    Progress::Slices(Box::new(Search {
+        shape: search.shape.into_owned(),
+        ..search
+    }))
+}
+
+/// The search for a portion: where its first item is not found yet.
+#[derive(Debug)]
+struct Search<'r> {
+    tree: TreeId,
+    span: Span,
+    limit: usize,
+    shape: Shape<'r>,
+}
+
+impl Search<'_> {
+    /// Looks at the entries of a slice, or up to the end of the portion that begins there; whether
+    /// that was the end.
+    fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
+        let bytes_max = keyspace.options().reply_bytes_max;
+        let mut items = Items {
+            out: Vec::new(),
+            version: reply.version(),
+            count: 0,
+            last: Vec::new(),
+        };
+        let (mut more, mut passed) = (false, 0);
+        // Where to go on when too many entries were passed over.
+        let mut behind = None;
+        if !self.span.is_empty() {
+            super::keys(keyspace).scan_all(self.span.from(), self.span.direction, |key, value| {
+                if !self.span.reaches(key) {
+                    return ControlFlow::Break(());
+                }
+                if let Some(value) = value {
+                    let room = items.count < self.limit;
+                    more = !(room && items.add(key, value, &self.shape, bytes_max));
+                } else {
+                    passed += 1;
+                    if passed >= limits::SLICE_ENTRIES_MAX {
+                        behind = Some(key.to_vec());
+                    }
+                }
+                if more || behind.is_some() {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())
-                };
-            };
-            let room = items.count < options.limit;
-            more = !(room && items.add(key, value, &options.shape, bytes_max));
-            if more {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
+                }
+            });
+        }
+        if items.count == 0
+            && let Some(behind) = behind
+        {
+            self.span.pass(&behind);
+            return false;
+        }
+        let next = behind.or_else(|| more.then(|| std::mem::take(&mut items.last)));
+        reply.array(2);
+        write_next(reply, next.as_deref());
+        reply.array(items.elements(&self.shape));
+        reply.raw(&items.out);
+        true
     }
-    reply.array(2);
-    write_next(reply, more.then_some(&items.last));
-    reply.array(items.elements(&options.shape));
-    reply.raw(&items.out);
+}
+
+impl Slice for Search<'static> {
+    fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
+        keyspace.tree = self.tree;
+        Search::step(self, keyspace, reply)
+    }
 }

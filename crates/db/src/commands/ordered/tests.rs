@@ -456,3 +456,53 @@ fn portions_put_together_are_the_whole_range() {
         }
     }
 }
+
+/// What lies in the way of a scan is looked at in slices, and a portion with *next* has an item.
+#[test]
+fn removed_and_expired_keys_are_passed_in_slices() {
+    let many = 2 * limits::SLICE_ENTRIES_MAX + 10;
+    for removed in [false, true] {
+        let mut shell = Shell::with_options(Options::default());
+        shell.database.close();
+        shell.line("SET a 1");
+        for key in 0..many {
+            shell.line(&format!("SET k{key:06} v PX 1"));
+        }
+        shell.line("SET z 1");
+        if removed {
+            // Nobody lets the tombstones go.
+            for key in 0..many {
+                shell.line(&format!("DEL k{key:06}"));
+            }
+        } else {
+            shell.pass_ms(2);
+        }
+        let range = |shell: &mut Shell, words: &str| {
+            let (reply, slices) = shell.run_counting_slices(words.split(' '));
+            let reply = String::from_utf8(reply).expect("text");
+            (reply.trim_end().replace("\r\n", " "), slices)
+        };
+        let none = |reply: &str| (reply.to_owned(), 0);
+        // One portion ends behind what it has passed, and the next one finds what is there.
+        let behind = limits::SLICE_ENTRIES_MAX - 1;
+        let portion = none(&format!("*2 $8 (k{behind:06} *1 $1 a"));
+        assert_eq!(range(&mut shell, "KRANGE - + KEYS"), portion, "{removed}");
+        let rest = ("*2 $-1 *1 $1 z".to_owned(), 1);
+        let from = format!("KRANGE (k{behind:06} + KEYS");
+        assert_eq!(range(&mut shell, &from), rest, "{removed}");
+        let last = ("*2 $-1 *0".to_owned(), 2);
+        assert_eq!(
+            range(&mut shell, "KRANGE [k (l FIELDS 1 f"),
+            last,
+            "{removed}"
+        );
+        let first = ("*2 $-1 *2 $1 a $1 1".to_owned(), 2);
+        let found = range(&mut shell, "KRANGE (z - REV LIMIT 1");
+        assert_eq!(found, first, "{removed}");
+        assert_eq!(
+            range(&mut shell, "KCOUNT - +"),
+            (":2".to_owned(), 2),
+            "{removed}"
+        );
+    }
+}

@@ -58,8 +58,10 @@ fn picture(database: &Database) -> Picture {
         };
         match state.store.listing() {
             Listing::Ordered(mut session) => {
-                session.scan(tree, Bound::Unbounded, Direction::Forward, |key, value| {
-                    show(key, value);
+                session.scan_all(tree, Bound::Unbounded, Direction::Forward, |key, value| {
+                    if let Some(value) = value {
+                        show(key, value);
+                    }
                     ControlFlow::Continue(())
                 });
             }
