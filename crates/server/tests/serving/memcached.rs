@@ -276,7 +276,7 @@ fn the_binary_protocol_is_refused() {
 
 #[test]
 fn connections_are_listed_counted_and_bounded() {
-    let server = start(&["--maxclients", "3", "--timeout", "1"]);
+    let server = start(&["--maxclients", "3"]);
     let (mut memcached, mut resp) = (server.connect_memcached(), server.connect());
     expect_served(&mut memcached);
     resp.ask(&["PING"], "+PONG\r\n");
@@ -302,6 +302,7 @@ fn connections_are_listed_counted_and_bounded() {
     fourth.expect("ERROR Too many open connections\r\n");
     fourth.expect_closed();
     // Idle ones are closed.
+    resp.ask(&["CONFIG", "SET", "timeout", "1"], "+OK\r\n");
     memcached.expect_closed();
 }
 
