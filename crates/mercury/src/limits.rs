@@ -33,6 +33,9 @@ pub const PUBLISH_BUCKETS: usize = if cfg!(loom) { 1 } else { 256 };
 /// Bytes of a table that one step of maintenance gives back to the system.
 pub const RELEASE_BYTES: usize = 2 << 20;
 
+/// Such pieces that one call gives back at most: a client's command may wait for it.
+pub const RELEASES_MAX: usize = 4;
+
 /// Locks of [`crate::Locking::Mutex`] and [`crate::Locking::RwLock`].
 pub const LOCK_STRIPES: usize = 4096;
 

@@ -34,7 +34,7 @@ use crate::bucket::reclaim_line;
 use crate::context::Context;
 use crate::engine::Mercury;
 use crate::find::lock_bucket;
-use crate::limits::RELEASE_BYTES;
+use crate::limits::{RELEASE_BYTES, RELEASES_MAX};
 use crate::resize;
 use crate::table::Table;
 use crate::tree::Tree;
@@ -227,7 +227,10 @@ impl Tasks {
         done + self.free_doomed(steps - done, engine, context)
     }
 
+    /// Gives back up to `steps` pieces of tables, and no more than [`RELEASES_MAX`]: each is a
+    /// system call that takes as long as many other steps, within a client's command perhaps.
     fn free_tables(&self, steps: usize, engine: &Mercury) -> usize {
+        let steps = steps.min(RELEASES_MAX);
         let mut tables = relock(&self.tables);
         let mut done = 0;
         while done < steps {
