@@ -6,14 +6,15 @@
 //! | `USED`, `PEAK` | a thread whose own count has passed the bound, or that ends | `Relaxed` | anyone |
 //!
 //! Invariants:
-//! - **MC1** `USED` plus the counts of all threads is the sum of the sizes of all live allocations,
-//!   as they were asked for; a thread's count stays within ±[`THREAD_BYTES_MAX`]. So
-//!   [`used_bytes`] is exact to within that many bytes per thread that is alive.
+//! - **MC1** `USED` plus the counts of all threads is the sum of what all live allocations take
+//!   ([`taken_bytes`]); a thread's count stays within ±[`THREAD_BYTES_MAX`]. So [`used_bytes`] is
+//!   exact to within that many bytes per thread that is alive.
 //! - **MC2** Counting never allocates, so it cannot recurse.
 //!
 //! `Relaxed` is enough: the counts are figures, nothing is read because of them.
 //!
-//! Deliberately absent: what the allocator below adds (headers, rounding, fragmentation).
+//! Deliberately absent: what the allocator below keeps free, and that other allocators than the GNU
+//! C library's round otherwise.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -60,6 +61,14 @@ pub fn reset_peak() {
 #[inline]
 pub fn count_elsewhere(bytes: isize) {
     count(bytes);
+}
+
+/// What the GNU C library's `malloc` takes for an allocation of so many bytes: a header of 8, and
+/// rounded to 16, at least 32. Of short allocations that is a good part.
+#[inline]
+const fn taken_bytes(bytes: usize) -> isize {
+    let taken = bytes.saturating_add(8 + 15) & !15;
+    if taken < 32 { 32 } else { taken as isize }
 }
 
 #[inline]
@@ -111,7 +120,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is A's.
         let pointer = unsafe { self.allocator.alloc(layout) };
         if !pointer.is_null() {
-            count(layout.size() as isize);
+            count(taken_bytes(layout.size()));
         }
         pointer
     }
@@ -121,14 +130,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         // SAFETY: as in `alloc`.
         let pointer = unsafe { self.allocator.alloc_zeroed(layout) };
         if !pointer.is_null() {
-            count(layout.size() as isize);
+            count(taken_bytes(layout.size()));
         }
         pointer
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
+        count(-taken_bytes(layout.size()));
         // SAFETY: as in `alloc`; the pointer came from A.
         unsafe { self.allocator.dealloc(pointer, layout) }
     }
@@ -138,7 +147,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         // SAFETY: as in `dealloc`.
         let moved = unsafe { self.allocator.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
-            count(new_size as isize - layout.size() as isize);
+            count(taken_bytes(new_size) - taken_bytes(layout.size()));
         }
         moved
     }

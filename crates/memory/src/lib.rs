@@ -3,13 +3,15 @@
 //! [`Counting`] wraps a global allocator and counts the bytes that pass through it. The server
 //! compares [`used_bytes`] with its `maxmemory` on every write, so reading costs one load, and
 //! allocating writes no cache line that another thread uses. Memory that comes from elsewhere is
-//! counted by [`count_elsewhere`].
+//! counted by [`count_elsewhere`]. What the allocator holds free is given back by [`Heap`].
 
 mod counting;
+mod heap;
 pub mod pool;
 mod zeroed;
 
 pub use counting::{
     Counting, THREAD_BYTES_MAX, count_elsewhere, peak_bytes, reset_peak, used_bytes,
 };
+pub use heap::Heap;
 pub use zeroed::Zeroed;

@@ -27,7 +27,7 @@
 //! - **P1** A block belongs to exactly one of: a caller, a pool's free list, the depot, its slab's
 //!   free list. A free block holds the link to the next one at offset 8, nothing else.
 //! - **P2** A block of a class whose size is a multiple of 64 is aligned to 64 bytes, every other
-//!   one to 8 (multiples of 16 to 16).
+//!   one to 8 (multiples of 16, and blocks above the classes, to 16).
 //! - **P3** Memory of chunks stays mapped until the arena is dropped, also where it was given back
 //!   (then it reads as zero), so that a stale optimistic read can never fault.
 //! - **P4** A slab has a class while a block of it is outside its own free list.
@@ -377,8 +377,10 @@ fn program_layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes.max(1), align).expect("a block is small")
 }
 
+/// A block above every class. Aligned to no more than `malloc` aligns by itself: more would be
+/// asked of `posix_memalign`, beside whose blocks the GNU C library leaves holes of little use.
 fn external_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, 64).expect("block lengths are bounded by the engine's limits")
+    Layout::from_size_align(bytes, 16).expect("block lengths are bounded by the engine's limits")
 }
 
 #[cfg(test)]

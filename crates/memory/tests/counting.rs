@@ -50,6 +50,15 @@ fn mc1_the_sum_follows_what_is_allocated_moved_and_freed() {
     drop(pieces);
     assert_near(used_bytes(), before);
 
+    // Short ones take more than was asked for: 9 bytes take 32, 40 take 48.
+    for (bytes, taken) in [(9, 32), (24, 32), (25, 48), (40, 48)] {
+        let mut pieces: Vec<Box<[u8]>> = Vec::with_capacity(BYTES / 64);
+        let before = used_bytes();
+        pieces.extend((0..BYTES / 64).map(|_| vec![0; bytes].into_boxed_slice()));
+        assert_near(used_bytes(), before + BYTES / 64 * taken);
+    }
+    assert_near(used_bytes(), before);
+
     count_elsewhere(BYTES as isize);
     assert_near(used_bytes(), before + BYTES);
     count_elsewhere(-(BYTES as isize));

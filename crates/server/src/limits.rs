@@ -14,6 +14,10 @@ pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + 4;
 /// How long a start waits for the first files of the log, in milliseconds.
 pub const LOG_FILES_WAIT_MS: u64 = 60_000;
 
+/// How often the server looks whether the allocator holds much memory that is free, in
+/// milliseconds.
+pub const HEAP_MS: u64 = 100;
+
 /// How often the keeper looks whether a checkpoint is due, in milliseconds.
 pub const KEEPER_MS: u64 = 200;
 

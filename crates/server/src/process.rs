@@ -9,6 +9,11 @@ pub(crate) fn resident_bytes() -> u64 {
     kilobytes_of("/proc/self/status", "VmRSS:") * 1024
 }
 
+/// Of these, the bytes that are of no file.
+pub(crate) fn anonymous_bytes() -> u64 {
+    kilobytes_of("/proc/self/status", "RssAnon:") * 1024
+}
+
 /// Bytes of memory that the machine has.
 pub(crate) fn machine_bytes() -> u64 {
     kilobytes_of("/proc/meminfo", "MemTotal:") * 1024
@@ -88,6 +93,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory() {
+        assert!(anonymous_bytes() > 0 && resident_bytes() > anonymous_bytes());
         assert!(resident_bytes() > 0 && machine_bytes() > resident_bytes());
         assert!(operating_system().starts_with("Linux "));
     }

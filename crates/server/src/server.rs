@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError};
 use pando_io::{DatagramSocket, Listener, ListenerError, PeerName, TcpOptions, descriptors};
+use pando_memory::Heap;
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -29,6 +30,7 @@ use crate::acceptor::{Acceptor, AcceptorHandle};
 use crate::config::{BindAddress, Config};
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::process;
 use crate::progress;
 use crate::registry::WireProtocol;
 use crate::shared::{Listening, Shared};
@@ -197,10 +199,15 @@ impl Server {
         &self.shared
     }
 
-    /// Waits until a shutdown is requested, and for its end: nothing is listened on any more, the
-    /// replies to what was executed are sent (or given up), the database is closed.
+    /// Waits until a shutdown is requested, giving back meanwhile what the allocator holds free,
+    /// and for its end: nothing is listened on any more, the replies to what was executed are sent
+    /// (or given up), the database is closed.
     pub fn wait(mut self) {
-        self.shared.wait_for_shutdown();
+        let interval = Duration::from_millis(limits::HEAP_MS);
+        let mut heap = Heap::default();
+        while !self.shared.wait_for_shutdown_up_to(interval) {
+            heap.tend(process::anonymous_bytes);
+        }
         info!("the server stops");
         self.stop();
         info!("the server has stopped");

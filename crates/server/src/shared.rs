@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pando_db::{Database, LogState};
 
@@ -293,6 +293,15 @@ impl Shared {
             .shutdown_changed
             .wait_while(requested, |requested| !*requested);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same for up to `limit`; whether it is.
+    pub(crate) fn wait_for_shutdown_up_to(&self, limit: Duration) -> bool {
+        let requested = lock(&self.shutdown);
+        let waited = self
+            .shutdown_changed
+            .wait_timeout_while(requested, limit, |requested| !*requested);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Bytes of memory that the process has allocated, by its own count.

@@ -121,6 +121,9 @@ fn memory_of_the_hash_engine_stays_below_the_limit() {
     memory_stays_below_the_limit("mercury", "allkeys-lru");
 }
 
+/// The longest value that [`write_sizes`] writes.
+const LONGEST: usize = 200_000;
+
 /// Writes new values until they are `bytes` together, 32 at a time; returns the most resident
 /// memory that was seen meanwhile.
 fn write_sizes(
@@ -130,7 +133,7 @@ fn write_sizes(
     mut size: impl FnMut() -> usize,
 ) -> u64 {
     let mut connection = server.connection();
-    let value = vec![b'v'; 4000];
+    let value = vec![b'v'; LONGEST];
     let (mut written, mut batch, mut most) = (0, 0, 0);
     while written < bytes {
         let mut pipe = redis::pipe();
@@ -201,6 +204,98 @@ fn memory_follows_sizes_on_masstree() {
 #[test]
 fn memory_follows_sizes_on_mercury() {
     memory_follows_sizes("mercury");
+}
+
+/// Values above the pools' classes come from the allocator: what it keeps free of lengths that
+/// nobody writes any more goes back to the system, and smaller values have room again.
+fn memory_follows_long_values(engine: &str) {
+    let limit = 2 * LIMIT;
+    let text = limit.to_string();
+    let flags = [
+        "--engine",
+        engine,
+        "--maxmemory",
+        &text,
+        "--maxmemory-policy",
+        "allkeys-lru",
+    ];
+    let server = TestServer::start(&flags);
+    let mut watcher = server.connection();
+    write_sizes(&server, 0, 100_000, || 100);
+    let idle = server.resident_bytes();
+    let mut random = fastrand::Rng::with_seed(7);
+    let phases = [
+        ("all lengths", 5_000..=16_000),
+        ("shorter", 5_000..=5_000),
+        ("long", 60_000..=60_000),
+        ("short again", 9_000..=9_000),
+        ("longest", LONGEST..=LONGEST),
+        ("of the pools", 3_000..=3_000),
+    ];
+    for (phase, (name, sizes)) in phases.into_iter().enumerate() {
+        let size = || random.usize(sizes.clone());
+        write_sizes(&server, phase + 1, 2 * limit, size);
+        let used = info(&mut watcher, "used_memory");
+        assert!(
+            used >= limit / 4 * 3 && used <= limit + limit / 16,
+            "{engine} {name}: {used} bytes in use"
+        );
+        // It goes back soon, not at once.
+        let what = format!("{name} values take what they may of {engine}'s memory");
+        server.wait_until(&what, || {
+            server.resident_bytes() <= idle + (limit + limit / 8) as u64
+        });
+    }
+}
+
+#[test]
+fn memory_follows_long_values_on_masstree() {
+    memory_follows_long_values("masstree");
+}
+
+#[test]
+fn memory_follows_long_values_on_mercury() {
+    memory_follows_long_values("mercury");
+}
+
+/// Short keys with a deadline: what the index of deadlines takes is counted as well.
+#[test]
+fn memory_of_expiring_keys_stays_below_the_limit() {
+    for engine in ["masstree", "mercury"] {
+        let limit = LIMIT.to_string();
+        let flags = [
+            "--engine",
+            engine,
+            "--maxmemory",
+            &limit,
+            "--maxmemory-policy",
+            "allkeys-random",
+        ];
+        let server = TestServer::start(&flags);
+        let mut connection = server.connection();
+        write_sizes(&server, 0, 100_000, || 100);
+        let idle = server.resident_bytes();
+        let evicted = |connection: &mut redis::Connection| info(connection, "evicted_keys");
+        let mut batch = 0;
+        while evicted(&mut connection) < 200_000 {
+            for _ in 0..64 {
+                let mut pipe = redis::pipe();
+                for key in 0..128 {
+                    let key = format!("{:09}", batch * 128 + key);
+                    pipe.cmd("SET").arg(key).arg("v").arg("EX").arg(100_000);
+                    pipe.ignore();
+                }
+                send(&pipe, &mut connection);
+                batch += 1;
+            }
+        }
+        let resident = server.resident_bytes() - idle;
+        let used = info(&mut connection, "used_memory");
+        assert!(
+            resident <= (LIMIT + LIMIT / 10) as u64,
+            "{engine}: {resident} bytes resident, {used} in use"
+        );
+    }
 }
 
 #[test]

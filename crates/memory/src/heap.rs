@@ -1,0 +1,109 @@
+//! Gives back what the program's allocator holds free.
+//!
+//! Values above the pools' classes come from `malloc`. Where their lengths change, it keeps what
+//! was freed for lengths that nobody asks for any more: free memory, resident, that
+//! [`used_bytes`](crate::used_bytes) does not count. It gives back what lies at the end of its heap
+//! by itself, and the rest when it is asked to (`malloc_trim`), which costs about a system call for
+//! every free piece, the heap's lock being held. So [`Heap`] asks only when much is resident that
+//! nobody uses, and for a bounded share of the time, a smaller one where that brings little.
+//!
+//! Deliberately absent: allocators other than the GNU C library's, which are left alone.
+
+use std::time::{Duration, Instant};
+
+use crate::used_bytes;
+
+/// Resident bytes beyond those in use that are let be, beside a share of those in use: what lies
+/// idle in pools within their allowance, and stacks.
+const SLACK_BYTES: u64 = 4 << 20;
+const SLACK_SHARE: u64 = 16;
+
+/// How many times as long as asking took the heap is let be: after it has brought something, and
+/// after it has not.
+const REST: u32 = 32;
+const REST_IN_VAIN: u32 = 256;
+
+/// For how long it is let be at least after asking in vain.
+const REST_IN_VAIN_MIN: Duration = Duration::from_secs(1);
+
+/// Resident memory that nobody uses, beyond what is let be.
+fn excess_bytes(resident_bytes: u64, used_bytes: u64) -> u64 {
+    let slack = SLACK_BYTES + used_bytes / SLACK_SHARE;
+    resident_bytes.saturating_sub(used_bytes + slack)
+}
+
+/// What is remembered from one look at the heap to the next.
+#[derive(Debug, Default)]
+pub struct Heap {
+    rests_until: Option<Instant>,
+}
+
+impl Heap {
+    /// What is to be done now and then, `resident_bytes` telling how much memory the process has
+    /// that is of no file; returns whether memory was asked for. O(1), or O(free pieces).
+    pub fn tend(&mut self, resident_bytes: impl Fn() -> u64) -> bool {
+        let begun = Instant::now();
+        if self.rests_until.is_some_and(|until| begun < until) {
+            return false;
+        }
+        let before = excess_bytes(resident_bytes(), used_bytes() as u64);
+        if before == 0 {
+            return false;
+        }
+        trim();
+        let ended = Instant::now();
+        let after = excess_bytes(resident_bytes(), used_bytes() as u64);
+        self.rests_until = Some(ended + rest(ended - begun, before, after));
+        true
+    }
+}
+
+/// For how long the heap is let be after asking it took so long and changed the excess so.
+fn rest(took: Duration, before: u64, after: u64) -> Duration {
+    if after < before - before / 4 {
+        took * REST
+    } else {
+        (took * REST_IN_VAIN).max(REST_IN_VAIN_MIN)
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+fn trim() {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> i32;
+    }
+    // SAFETY: it may be called at any time, by any thread, and moves nothing.
+    unsafe { malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", not(miri))))]
+fn trim() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_that_nobody_uses_is_let_be_up_to_a_share() {
+        let used = 64 << 20;
+        assert_eq!(excess_bytes(used, used), 0);
+        assert_eq!(excess_bytes(used + (8 << 20), used), 0);
+        assert_eq!(excess_bytes(used + (9 << 20), used), 1 << 20);
+        assert_eq!(excess_bytes(0, used), 0);
+    }
+
+    #[test]
+    fn asking_takes_a_bounded_share_of_the_time() {
+        let took = Duration::from_millis(10);
+        assert_eq!(rest(took, 100, 10), took * REST);
+        assert_eq!(rest(took, 100, 90), took * REST_IN_VAIN);
+        assert_eq!(rest(Duration::ZERO, 100, 100), REST_IN_VAIN_MIN);
+        let mut heap = Heap::default();
+        assert!(!heap.tend(|| 0));
+        let resident = || used_bytes() as u64 + (1 << 40);
+        assert!(heap.tend(resident));
+        // It has brought nothing: not at once again, on however slow a machine.
+        heap.rests_until = Some(Instant::now() + Duration::from_secs(1000));
+        assert!(!heap.tend(resident));
+    }
+}
