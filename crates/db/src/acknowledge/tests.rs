@@ -398,6 +398,32 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     assert_eq!(database.durable(), begins_in + 1);
 }
 
+/// AK1: an epoch may end where a batch gives way, and each command's group is of its own epoch.
+#[test]
+fn ak1_an_epoch_ends_where_a_batch_gives_way() {
+    let pair = Pair::new();
+    let database = &pair.reader.database;
+    let (mut session, mut client) = shell_on(database);
+    client.durability = Durability::Sync;
+    let begins_in = pair.current();
+    let mut turn = session.turn();
+    run(&mut turn, &mut client, &mut NoHost, "SET a 1");
+    assert_eq!(client.awaits(), begins_in);
+    std::thread::scope(|scope| {
+        let tick = scope.spawn(|| database.end_epoch());
+        let begun = Instant::now();
+        while pair.current() == begins_in && begun.elapsed() < Duration::from_mins(1) {
+            pair.reader.pass_ms(limits::HOLD_US_MAX / 1000 + 1);
+            turn.give_way();
+        }
+        run(&mut turn, &mut client, &mut NoHost, "SET b 1");
+        drop(turn);
+        tick.join().expect("it ticks");
+    });
+    assert_eq!(client.awaits(), begins_in + 1);
+    assert_eq!(pair.log.closed.load(Ordering::SeqCst), begins_in);
+}
+
 /// Whoever holds all gates ticks for the thread that waits for them.
 #[test]
 fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
