@@ -13,7 +13,7 @@
 //! | a file of a checkpoint that cannot be read | as if it were damaged |
 //! | another file or directory that cannot be read | refused, with its path; a free file is passed over |
 //! | a checkpoint whose end the log does not reach | refused: what it says was durable went |
-//! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4) |
+//! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4); manifests forget what the log had |
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
 //! | part files without a manifest, an unfinished manifest | removed, and noted if that fails |
@@ -278,15 +278,17 @@ pub(crate) fn recover(
     } else {
         written
     };
+    let newest = newest.max(written);
     let no_log = scan.segments().is_empty();
+    let all = if no_log { found.clone() } else { Vec::new() };
 
     let mut attempts = found.into_iter().map(Some).chain([None]);
     loop {
         let manifest = attempts.next().expect("the last attempt returns");
         let start = manifest.as_ref().map_or(0, |(manifest, _)| manifest.start);
         let cut = if no_log && manifest.is_some() {
-            // A new log begins, behind nothing (RC4).
-            scan.cut(0, 0)
+            // A new log begins, behind this checkpoint and no older one (RC4).
+            scan.cut(start, start.saturating_sub(1))
         } else {
             scan.cut(start, written)
         };
@@ -311,6 +313,7 @@ pub(crate) fn recover(
             Ok(trees) => {
                 recovery.cutoff = candidate.cut.cutoff();
                 if no_log && !last {
+                    forget_log(durability, all, start)?;
                     recovery.cutoff = newest;
                     recovery.notes.push(format!(
                         "there is no log: the checkpoint of epoch {start} alone is used, and what \
@@ -341,6 +344,24 @@ pub(crate) fn recover(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// There is no log behind the checkpoint that is used: what any of them knows to have been durable
+/// since it began is given up, before a new log begins that cannot have it. A crash at any time
+/// leaves what this start has found, or a log that is whole.
+fn forget_log(
+    durability: &DurabilityOptions,
+    all: Vec<(Manifest, About)>,
+    start: u64,
+) -> Result<(), RecoveryError> {
+    for (mut manifest, mut about) in all {
+        if about.written >= start {
+            about.written = start.saturating_sub(1);
+            manifest.about = about.encode();
+            checkpoint::place(&*durability.disk, &durability.data_directory, &manifest)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directories, and takes them for this process; returns those too that may hold parts of

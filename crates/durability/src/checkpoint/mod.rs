@@ -33,7 +33,7 @@ mod writer;
 pub use error::CheckpointError;
 pub use manifest::{Chunk, Found, Manifest, found, remove_others, remove_unfinished};
 pub use reader::{Entry, read_chunk, verify};
-pub use writer::{LargeValue, PartSummary, PartWriter, publish};
+pub use writer::{LargeValue, PartSummary, PartWriter, place, publish};
 
 use std::path::{Path, PathBuf};
 

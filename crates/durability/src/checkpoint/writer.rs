@@ -257,13 +257,21 @@ pub fn publish(
         manifest.parts.push((part.part, part.salt, part.bytes));
         manifest.chunks.extend(part.chunks);
     }
+    disk.sync_directory(directory)
+        .map_err(CheckpointError::disk(directory))?;
+    place(disk, directory, &manifest)?;
+    Ok(manifest)
+}
+
+/// Writes a manifest in place of the one that its checkpoint has, if it has one: durable when this
+/// returns, and one or the other whatever happens.
+pub fn place(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+) -> Result<(), CheckpointError> {
     let bytes = manifest.encode();
-    let synced = |path: &Path| {
-        disk.sync_directory(path)
-            .map_err(CheckpointError::disk(path))
-    };
-    synced(directory)?;
-    let unfinished = unfinished_path(directory, start);
+    let unfinished = unfinished_path(directory, manifest.start);
     // As for part files: its absence is the usual case.
     let _ = disk.remove(&unfinished);
     let write = || {
@@ -272,11 +280,11 @@ pub fn publish(
         file.sync()
     };
     write().map_err(CheckpointError::disk(&unfinished))?;
-    let path = manifest_path(directory, start);
+    let path = manifest_path(directory, manifest.start);
     disk.rename(&unfinished, &path)
         .map_err(CheckpointError::disk(&path))?;
-    synced(directory)?;
-    Ok(manifest)
+    disk.sync_directory(directory)
+        .map_err(CheckpointError::disk(directory))
 }
 
 const _: () = assert!(FILE_HEADER_BYTES < CHECKPOINT_BUFFER_BYTES);

@@ -1,5 +1,7 @@
 //! Files that are gone, cut or exchanged as a whole, and what was told to be durable by others.
 
+use pando_durability::disk::Fault as DiskFault;
+
 use super::*;
 use crate::durable::testing::{self, Fault};
 use crate::durable::{RecoveryError, check};
@@ -112,6 +114,55 @@ fn a_checkpoint_stands_alone_when_all_logs_were_removed() {
         }
         drop(shell);
         disk = disk.crash(round % 2);
+    }
+}
+
+/// The same, cut off at any call, before and after the first epoch of the new log is durable: what
+/// the checkpoint knew of the old one refuses nothing.
+#[test]
+fn a_start_without_a_log_may_be_cut_off_anywhere() {
+    let setup = Setup::default();
+    let disk = two_checkpoints(&setup);
+    for path in files(&disk, SEGMENTS) {
+        disk.remove(&path).expect("it is there");
+    }
+    let disk = disk.crash(1);
+    let work = |disk: &SimulatedDisk| {
+        let mut shell = setup.open(disk).ok()?;
+        shell.line("SET k new");
+        let epoch = shell.database.epochs.current().0;
+        shell.database.end_epoch();
+        let first = shell.database.durable() >= epoch;
+        shell.line("SET k newer");
+        shell.database.end_epoch();
+        Some(first)
+    };
+    for call in 0.. {
+        let cut = disk.copy();
+        cut.fail_at(call, DiskFault::PowerLoss);
+        let acknowledged = work(&cut) == Some(true);
+        for crash in 0..2 {
+            let found = cut.copy().crash(crash);
+            let shell = setup.open(&found);
+            let mut shell = shell.unwrap_or_else(|error| panic!("call {call}: {error}"));
+            let value = shell.line("GET k");
+            assert!(
+                value == "$5 newer" || value == "$3 new" || value == "$5 third" && !acknowledged,
+                "call {call}, crash {crash}: {value}"
+            );
+            shell.check(&[("GET old", "$1 x"), ("DBSIZE", ":2")]);
+            drop(shell);
+            let found = found.crash(0);
+            // The new log is not behind an older checkpoint.
+            if acknowledged {
+                damage(&found, &files(&found, ".part")[1]);
+                assert!(setup.open(&found).is_err(), "call {call}, crash {crash}");
+            }
+        }
+        if cut.call_count() <= call {
+            assert!(acknowledged && call > 30, "{call}");
+            break;
+        }
     }
 }
 
