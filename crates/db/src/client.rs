@@ -44,6 +44,8 @@ pub struct Client {
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
     pub(crate) waits_since_us: u64,
+    /// Keys of a memcached request that were answered before its output was full.
+    pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
 }
@@ -63,6 +65,7 @@ impl Client {
             awaits: LogEpoch(0),
             delayed: false,
             waits_since_us: 0,
+            answered_keys: 0,
             transaction: None,
             watches: Watches::default(),
         }

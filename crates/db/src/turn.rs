@@ -128,6 +128,9 @@ pub enum Outcome {
     AwaitHost(u64),
     /// Nothing was done: execute the request again at this time (microseconds, CLIENT PAUSE).
     Paused(u64),
+    /// Part of the reply is written, as much as there was to be: execute the request again, and
+    /// nothing else of this client before, when the client has taken some of it.
+    Part,
 }
 
 /// A long command between two of its slices.

@@ -59,7 +59,8 @@ pub const ARENA_BYTES: usize = 256 * 1024;
 /// Bytes that there is room for when the rest of a long argument is read.
 pub const LARGE_READ_BYTES: usize = 1024 * 1024;
 
-/// Longest reply to a request of a memcached client, in bytes: a line may name an item many times.
+/// Longest reply to a request of a memcached client, in bytes. One of many items comes in parts of
+/// about [`OUTPUT_PAUSE_BYTES`] and the item that goes beyond.
 pub const MEMCACHED_REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Bytes of datagrams that one turn of a worker reads, with UDP.

@@ -221,7 +221,8 @@ impl Shell {
             waits @ (Outcome::Sleep(_)
             | Outcome::AwaitDurable { .. }
             | Outcome::AwaitHost(_)
-            | Outcome::Paused(_)) => {
+            | Outcome::Paused(_)
+            | Outcome::Part) => {
                 panic!("a shell does not wait: {waits:?}")
             }
         }

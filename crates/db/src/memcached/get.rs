@@ -1,4 +1,9 @@
 //! `get`, `gets`, `gat` and `gats`.
+//!
+//! The answer to several keys is not copied whole for a client that may never read it: when the
+//! reply is full, it stops behind a key, and the request is executed again when there is room,
+//! `answered` of its keys being passed over. What is written meanwhile shows in the later keys: as
+//! in memcached, nothing is promised of several keys together.
 
 use pando_engine::{Decision, ValueVersion};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, error};
@@ -18,25 +23,48 @@ pub(super) fn get(
     keyspace: &mut Keyspace<'_>,
     verb: Verb,
     line: Line<'_>,
+    answered: &mut usize,
     reply: &mut Reply<'_>,
 ) -> Handled {
     let mut rest = arguments::get(line)?;
     let tokens = (verb == Verb::Gets).then(|| Tokens::of(keyspace));
-    let mut hits = 0;
-    let count = rest.len();
+    let (mut hits, mut count) = (0, rest.len());
     if count == 1 {
         let key = check(rest.next().unwrap_or_default())?;
         hits += usize::from(keyspace.read(key, |value| show(reply, key, value, tokens, false))?);
     } else {
+        let before = std::mem::take(answered);
+        if before > 0 {
+            rest.nth(before - 1);
+        } else {
+            // Before any is answered.
+            for key in rest.clone() {
+                check(key)?;
+            }
+        }
+        count = 0;
         while rest.len() > 0 {
+            if reply.is_full() {
+                *answered = before + count;
+                break;
+            }
             let mut keys = [&[][..]; WARM_KEYS_MAX];
             let group = rest.len().min(WARM_KEYS_MAX);
             for (slot, key) in keys.iter_mut().zip(&mut rest) {
-                *slot = check(key)?;
+                *slot = key;
             }
             let keys = &keys[..group];
             let mut refusal = None;
+            // Where the reply was full.
+            let mut stopped_at = group;
             keyspace.read_many(keys, |index, value| {
+                if index >= stopped_at {
+                    return;
+                }
+                if reply.is_full() {
+                    stopped_at = index;
+                    return;
+                }
                 match show(reply, keys[index], value, tokens, true) {
                     Ok(hit) => hits += usize::from(hit),
                     Err(text) => refusal = Some(text),
@@ -45,9 +73,16 @@ pub(super) fn get(
             if let Some(text) = refusal {
                 return Err(text.into());
             }
+            count += stopped_at;
+            if stopped_at < group {
+                *answered = before + count;
+                break;
+            }
         }
     }
-    reply.line("END");
+    if *answered == 0 {
+        reply.line("END");
+    }
     let counters = keyspace.memcached_counters();
     counters.count_many(Figure::CmdGet, count);
     counters.count_many(Figure::GetHits, hits);
@@ -95,13 +130,19 @@ pub(super) fn get_and_touch(
     keyspace: &mut Keyspace<'_>,
     verb: Verb,
     line: Line<'_>,
+    answered: &mut usize,
     reply: &mut Reply<'_>,
 ) -> Handled {
     let (exptime, keys) = arguments::gat(line)?;
     let expiry = Expiry::of(exptime, keyspace.now());
     let tokens = (verb == Verb::Gats).then(|| Tokens::of(keyspace));
     let among_others = keys.len() > 1;
-    for key in keys {
+    let before = std::mem::take(answered);
+    for (index, key) in keys.enumerate().skip(before) {
+        if index > before && reply.is_full() {
+            *answered = index;
+            return Ok(());
+        }
         let key = check(key)?;
         let found = touch(keyspace, key, expiry, |value| {
             let string = string_of(value)?;

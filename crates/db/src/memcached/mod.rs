@@ -90,7 +90,7 @@ const DATABASE: usize = 0;
 
 impl Turn<'_> {
     /// Executes one memcached request. A reply that does not fit into what is left of `reply` is an
-    /// error instead, which may not fit either.
+    /// error instead, which may not fit either; that of several keys may come in parts.
     pub fn execute_memcached(
         &mut self,
         client: &mut Client,
@@ -125,7 +125,10 @@ impl Turn<'_> {
         let start = reply.position();
         let mut result = match admitted {
             Err(error) => Err(error.into()),
-            Ok(_) if was_authenticated => self.run_memcached(verb, line, reply, host),
+            Ok(_) if was_authenticated => {
+                let answered = &mut client.answered_keys;
+                self.run_memcached(verb, line, answered, reply, host)
+            }
             Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };
         if reply.is_over() {
@@ -134,6 +137,7 @@ impl Turn<'_> {
         let refused = result.is_err();
         let mut silent = was_authenticated && takes_noreply(verb) && line.is_noreply();
         if let Err(refusal) = result {
+            client.answered_keys = 0;
             reply.rewind(start);
             // Words are counted before `noreply` is looked for.
             silent &= !matches!(refusal, Refusal::Line(error::ERROR));
@@ -154,6 +158,8 @@ impl Turn<'_> {
         host.finished(verb, line, reply.position() - start, refused);
         if verb == Verb::Quit && was_authenticated {
             Outcome::Close
+        } else if client.answered_keys > 0 {
+            Outcome::Part
         } else {
             Outcome::Done
         }
@@ -195,6 +201,7 @@ impl Turn<'_> {
         &mut self,
         verb: Verb,
         line: Line<'_>,
+        answered: &mut usize,
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
     ) -> Handled {
@@ -218,7 +225,7 @@ impl Turn<'_> {
         }
         let keyspace = &mut self.keyspace(DATABASE);
         let met = keyspace.expired_met();
-        let handled = run_on(keyspace, verb, line, reply, host);
+        let handled = run_on(keyspace, verb, line, answered, reply, host);
         let met = keyspace.expired_met() - met;
         if met > 0 {
             // `mg` may look at its one key twice.
@@ -306,12 +313,13 @@ fn run_on(
     keyspace: &mut Keyspace<'_>,
     verb: Verb,
     line: Line<'_>,
+    answered: &mut usize,
     reply: &mut Reply<'_>,
     host: &mut impl MemcachedHost,
 ) -> Handled {
     match verb {
-        Verb::Get | Verb::Gets => get::get(keyspace, verb, line, reply),
-        Verb::Gat | Verb::Gats => get::get_and_touch(keyspace, verb, line, reply),
+        Verb::Get | Verb::Gets => get::get(keyspace, verb, line, answered, reply),
+        Verb::Gat | Verb::Gats => get::get_and_touch(keyspace, verb, line, answered, reply),
         Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
             store::store(keyspace, verb, line, reply)
         }

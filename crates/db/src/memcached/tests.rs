@@ -701,3 +701,47 @@ fn a_token_of_another_tree_is_another() {
     }
     assert_ne!(token(&mut first, "k"), token(&mut again, "k"));
 }
+
+/// A full reply stops behind a key, and goes on behind it; a bad key refuses all of it before.
+#[test]
+fn an_answer_of_several_keys_comes_in_parts() {
+    let mut shell = Shell::new();
+    check(
+        &mut shell,
+        &[
+            ("set a 0 0 3|aaa", "STORED|"),
+            ("set b 0 0 3|bbb", "STORED|"),
+        ],
+    );
+    for (verb, keys) in [("get", 300), ("gat 0", 3)] {
+        for room in [1, 17, 18, 40, 10_000] {
+            let words = " a none b".repeat(keys);
+            let input = format!("{verb}{words}\r\n").into_bytes();
+            let mut decoder = Decoder::new(DecoderLimits::of_items(1000));
+            let mut ranges = Vec::new();
+            decoder.next(&input, 0, &mut ranges).unwrap();
+            let line = Line::of_ranges(&input, &ranges);
+            let mut client = Client::new(9, true);
+            let (mut out, mut parts) = (Vec::new(), 0);
+            loop {
+                let from = out.len();
+                let mut reply = Reply::new(&mut out).pausing_at(from + room);
+                let mut turn = shell.session.turn();
+                let outcome =
+                    turn.execute_memcached(&mut client, line.verb(), line, &mut reply, &mut Host);
+                parts += 1;
+                // It stops when it is full, not one item later, nor before.
+                let most = room + "VALUE a 0 3||aaa||END||".len();
+                assert!(out.len() - from < most, "{verb} {room}");
+                match outcome {
+                    Outcome::Part => assert!(out.len() - from >= room),
+                    Outcome::Done => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(parts > 1, room < 10_000 || keys == 300, "{verb} {room}");
+            let values = "VALUE a 0 3\r\naaa\r\nVALUE b 0 3\r\nbbb\r\n".repeat(keys);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{values}END\r\n"));
+        }
+    }
+}

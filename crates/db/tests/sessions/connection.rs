@@ -184,7 +184,10 @@ impl Connection {
             Outcome::Done | Outcome::Close => Answer::Reply(text(&out)),
             Outcome::Slices(command) => Answer::Slices(command),
             Outcome::Paused(until_us) => Answer::Paused(until_us),
-            Outcome::Sleep(_) | Outcome::AwaitDurable { .. } | Outcome::AwaitHost(_) => {
+            Outcome::Sleep(_)
+            | Outcome::AwaitDurable { .. }
+            | Outcome::AwaitHost(_)
+            | Outcome::Part => {
                 panic!("no test sends a command that waits")
             }
         }

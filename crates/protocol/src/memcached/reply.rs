@@ -9,6 +9,8 @@ pub struct Reply<'o> {
     out: &'o mut Vec<u8>,
     /// The position that it may reach.
     end_max: usize,
+    /// The position from which on the rest of a long answer waits.
+    pause_at: usize,
 }
 
 impl<'o> Reply<'o> {
@@ -24,7 +26,26 @@ impl<'o> Reply<'o> {
     #[must_use]
     #[inline]
     pub fn bounded(out: &'o mut Vec<u8>, end_max: usize) -> Self {
-        Self { out, end_max }
+        Self {
+            out,
+            end_max,
+            pause_at: usize::MAX,
+        }
+    }
+
+    /// The same, a long answer to wait when it has reached `position`.
+    #[must_use]
+    #[inline]
+    pub fn pausing_at(mut self, position: usize) -> Self {
+        self.pause_at = position;
+        self
+    }
+
+    /// Whether the rest of a long answer is to wait.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.out.len() >= self.pause_at
     }
 
     /// Whether more was written than may be.

@@ -258,7 +258,8 @@ impl Worker {
                     Resolved::Memcached(verb) => {
                         let line = Line::new(request);
                         let end_max = start + limits::MEMCACHED_REPLY_BYTES_MAX;
-                        let mut reply = memcached::Reply::bounded(out, end_max);
+                        let mut reply =
+                            memcached::Reply::bounded(out, end_max).pausing_at(out_len_max);
                         turn.execute_memcached(client, verb, line, &mut reply, &mut host)
                     }
                 };
@@ -312,6 +313,15 @@ impl Worker {
                     defer(connection, entry, entry.ranges(ranges));
                     self.paused.push(slot);
                     wait_unless_alone(connection, Phase::Paused);
+                    touch(slot, connection, &mut self.touched);
+                    continue;
+                }
+                Outcome::Part => {
+                    // The output is full: what waits is executed when the client has taken some.
+                    connection.arrived_ns = arrived_ns;
+                    defer(connection, entry, entry.ranges(ranges));
+                    self.holding
+                        .follow(slot, connection, start, &self.shared.database);
                     touch(slot, connection, &mut self.touched);
                     continue;
                 }

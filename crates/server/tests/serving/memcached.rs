@@ -306,6 +306,39 @@ fn connections_are_listed_counted_and_bounded() {
     memcached.expect_closed();
 }
 
+/// The answer to many keys comes in parts: a client that does not read holds no more of it than the
+/// output of a connection may be, and evicts nothing.
+#[test]
+fn an_answer_of_many_items_waits_for_its_reader() {
+    const NAMED: usize = 200;
+    const OTHERS: usize = 30;
+    let limits = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = start(&limits);
+    let (mut memcached, mut resp) = (server.connect_memcached(), server.connect());
+    let data = "x".repeat(1_000_000);
+    for key in 0..OTHERS {
+        resp.ask(&["SET", &format!("key:{key}"), &data], "+OK\r\n");
+    }
+    for verb in ["get", "gat 0"] {
+        let keys = " key:0".repeat(NAMED);
+        memcached.send(format!("{verb}{keys} absent\r\nmn\r\n"));
+        let command = verb.split(' ').next().unwrap();
+        server.wait_until("some of it is answered", || {
+            let calls = format!("cmdstat_memcached|{command}:calls=");
+            resp.ask_any(&["INFO", "commandstats"]).contains(&calls)
+        });
+        let info = resp.ask_any(&["INFO", "everything"]);
+        assert!(info.contains("\nevicted_keys:0\r\n"), "{verb}: {info}");
+        for _ in 0..NAMED {
+            memcached.expect("VALUE key:0 0 1000000\r\n");
+            memcached.expect(&data);
+            memcached.expect("\r\n");
+        }
+        memcached.expect("END\r\nMN\r\n");
+    }
+    resp.ask(&["DBSIZE"], &format!(":{OTHERS}\r\n"));
+}
+
 #[test]
 fn figures_are_told_and_reset() {
     let server = start(&[]);
