@@ -135,7 +135,9 @@ impl Turn<'_> {
             result = Err(error::REPLY_TOO_LARGE.into());
         }
         let refused = result.is_err();
-        let mut silent = was_authenticated && takes_noreply(verb) && line.is_noreply();
+        // A key of that name may stand last.
+        let is_key = verb == Verb::Delete && line.len() == 2;
+        let mut silent = was_authenticated && takes_noreply(verb) && line.is_noreply() && !is_key;
         if let Err(refusal) = result {
             client.answered_keys = 0;
             reply.rewind(start);

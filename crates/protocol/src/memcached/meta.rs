@@ -21,7 +21,8 @@
 //!
 //! As in memcached, a letter that another command knows is ignored, its token is checked all the
 //! same, and the errors come in this order: too many flags, letters, tokens (of several the last
-//! one's, that of `F` before all others), the key's base 64, the opaque's length.
+//! one's, that of `F` before all others; `b` counts as one that the key is the token of), the mode,
+//! the opaque's length.
 
 use super::arguments::{key, length};
 use super::{KEY_BYTES_MAX, Line, Verb, base64, error, number};
@@ -162,17 +163,9 @@ impl<'r> Meta<'r> {
             initial: 0,
         };
         let general = matches!(verb, Verb::MetaGet | Verb::MetaSet);
-        let known = meta.check_letters().and_then(|()| meta.take_all(verb));
-        let known = known.and_then(|()| {
-            if meta.base64 {
-                meta.key = decode(word, room).ok_or("CLIENT_ERROR error decoding key")?;
-            }
-            Ok(())
-        });
+        let known = meta.check_letters();
+        let known = known.and_then(|()| meta.take_all(verb, room));
         known.map_err(|text| if general { text } else { INVALID_OR_DUPLICATE })?;
-        if meta.has_long_opaque {
-            return Err(OPAQUE_TOO_LONG);
-        }
         match (verb, meta.mode) {
             (Verb::MetaSet, Some(mode)) if !b"EAPRS".contains(&mode) => {
                 Err("CLIENT_ERROR invalid mode for ms M token")
@@ -180,6 +173,7 @@ impl<'r> Meta<'r> {
             (Verb::MetaArithmetic, Some(mode)) if !b"I+D-".contains(&mode) => {
                 Err("CLIENT_ERROR invalid mode for ma M token")
             }
+            _ if meta.has_long_opaque => Err(OPAQUE_TOO_LONG),
             _ => Ok(meta),
         }
     }
@@ -206,12 +200,22 @@ impl<'r> Meta<'r> {
         Ok(())
     }
 
-    /// Reads the flags' tokens.
+    /// Reads the flags' tokens, and the key if it is in base 64.
     #[inline]
-    fn take_all(&mut self, verb: Verb) -> Result<(), &'static str> {
+    fn take_all(&mut self, verb: Verb, room: &'r mut KeyBuffer) -> Result<(), &'static str> {
         let mut result = Ok(());
+        let mut room = Some(room);
         for flag in self.flags() {
-            if let Err(text) = self.take(flag, verb)
+            let mut taken = self.take(flag, verb);
+            if flag[0] == b'b'
+                && let Some(room) = room.take()
+            {
+                match decode(self.key, room) {
+                    Some(key) => self.key = key,
+                    None => taken = Err("CLIENT_ERROR error decoding key"),
+                }
+            }
+            if let Err(text) = taken
                 && (result.is_ok() || text != error::BAD_FORMAT)
             {
                 result = Err(text);
@@ -299,6 +303,13 @@ mod tests {
             ("mg k M1", None),
             ("mg Y b", Some("CLIENT_ERROR error decoding key")),
             ("mg Y b T", Some(BAD_TOKEN)),
+            ("mg Y T b", Some("CLIENT_ERROR error decoding key")),
+            ("mg Y Fx b", Some("CLIENT_ERROR error decoding key")),
+            ("mg Y b Fx", Some("CLIENT_ERROR error decoding key")),
+            (
+                &format!("ms k 2 {opaque} MX"),
+                Some("CLIENT_ERROR invalid mode for ms M token"),
+            ),
             ("ms k", Some(error::BAD_FORMAT)),
             ("ms k S2", Some(error::BAD_FORMAT)),
             (

@@ -333,8 +333,17 @@ pub(super) fn odd_lines() -> Vec<Vec<u8>> {
         format!("mg {} b|", "YWFh".repeat(62)),
         format!("mg {} b|", "YWFh".repeat(63)),
         "x".repeat(2000) + "|",
+        format!("ms a 1 O{} Mz|x|", "x".repeat(32)),
+        format!("ma a Mz O{}|", "x".repeat(32)),
     ];
     for line in [
+        "delete noreply|set noreply 0 0 1|1|delete noreply|delete noreply noreply|mn|",
+        "touch noreply 0|incr noreply 1|mn|",
+        "mg a Rx b|",
+        "mg a b Rx|",
+        "mg a Fx b1|",
+        "mg a b1 Fx|",
+        "mg YQ== Rx b|",
         "set a 0 0 1 noreply x|x|",
         "set a x 0 1|x|",
         "set a -1 0 1|x|",
