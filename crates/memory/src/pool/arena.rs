@@ -373,11 +373,12 @@ impl Arena {
         }
     }
 
-    /// Every slab that has a class, as far as can be told without locking depots. O(slabs).
-    pub(super) fn slabs(&self) -> Vec<SlabRef> {
+    /// Every slab that has a class of up to `count` chunks from number `from` on, as far as can be
+    /// told without locking depots, and how many chunks there are. O(slabs of these chunks).
+    pub(super) fn slabs(&self, from: usize, count: usize) -> (Vec<SlabRef>, usize) {
         let chunks = relock(&self.chunks);
         let mut slabs = Vec::new();
-        for cut in &chunks.all {
+        for cut in chunks.all.iter().skip(from).take(count) {
             let mut used = !cut.free;
             while used != 0 {
                 let index = used.trailing_zeros() as usize;
@@ -386,7 +387,7 @@ impl Arena {
                 slabs.push(unsafe { SlabRef::of_chunk(cut.chunk.start().as_ptr(), index) });
             }
         }
-        slabs
+        (slabs, chunks.all.len())
     }
 }
 

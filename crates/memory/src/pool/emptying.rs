@@ -1,11 +1,11 @@
 //! Emptying slabs: which of those that are partly free are to be given up, and when.
 //!
 //! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
-//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more;
-//! whoever owns the blocks in them moves or removes those (the engines' `relocate`, eviction), and
-//! each slab whose last block is free serves any class. When all owners have been shown their
-//! blocks once, the round ends, and slabs that are not empty are used again; they are not chosen
-//! soon again.
+//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more (of
+//! large memory those of some chunks, and of the next ones in the next round). Whoever owns the
+//! blocks in them moves or removes those (the engines' `relocate`, eviction), and each slab whose
+//! last block is free serves any class. When all owners have been shown their blocks once, the
+//! round ends, and slabs that are not empty are used again; they are not chosen soon again.
 //!
 //! | state | begun by | ended by |
 //! |---|---|---|
@@ -30,6 +30,10 @@ const ROUND_SHARE: u64 = 8;
 /// Slabs of one round at most.
 const ROUND_SLABS_MAX: usize = 16 * 1024;
 
+/// Chunks whose slabs are looked at for one round: a writer that evicts does it. With more memory
+/// than that the rounds go through it in turns.
+const ROUND_CHUNKS_MAX: usize = if cfg!(test) { 3 } else { 1024 };
+
 /// Rounds for which a slab that could not be emptied is left alone.
 const STUCK_ROUNDS: u16 = 16;
 
@@ -51,6 +55,9 @@ pub(super) struct Round {
     slabs: Vec<(SlabRef, usize)>,
     number: u16,
     rest: u32,
+    /// The chunk that the next round begins to look at, and how many were looked at in vain.
+    next_chunk: usize,
+    chunks_in_vain: usize,
 }
 
 /// Whether so much is free in slabs of some class that a round helps.
@@ -65,7 +72,7 @@ fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
 
 impl Pool {
     /// Whether slabs are being emptied; begins a round if there is need. O(1) or, when a round may
-    /// be wanted, O(pools); O(slabs) when one begins.
+    /// be wanted, O(pools); when one begins, O(slabs) of [`ROUND_CHUNKS_MAX`] chunks.
     pub fn begin_emptying(&mut self, need: Need) -> bool {
         self.emptying = self.arena.emptying.load(Ordering::Relaxed);
         if self.emptying {
@@ -96,13 +103,15 @@ impl Pool {
         // of a slab is evicted, however much it is used.
         let left_idle = allowance_bytes(usage.mapped_bytes) * 3 / 4;
         let slabs_max = (usage.idle_bytes() - left_idle).div_ceil(SLAB_BYTES as u64);
-        self.emptying = self.choose(slabs_max as usize, bytes_max);
+        let free_mean = in_slabs * SLAB_BYTES as u64 / usage.mapped_bytes.max(1);
+        self.emptying = self.choose(slabs_max as usize, bytes_max, free_mean as usize / 2);
         self.emptying
     }
 
-    /// Chooses up to `slabs_max` of the emptiest slabs, those that hold the fewest bytes, up to
-    /// `bytes_max` of them.
-    fn choose(&self, slabs_max: usize, bytes_max: u64) -> bool {
+    /// Chooses up to `slabs_max` of the emptiest slabs of the next chunks, those that hold the
+    /// fewest bytes, up to `bytes_max` of them. Where others are left for later rounds, none of
+    /// which less than `free_min` is free.
+    fn choose(&self, slabs_max: usize, bytes_max: u64, free_min: usize) -> bool {
         let arena = &self.arena;
         let mut round = relock(&arena.round);
         if arena.emptying.load(Ordering::Relaxed) {
@@ -110,16 +119,26 @@ impl Pool {
         }
         round.number = round.number.wrapping_add(1).max(1);
         let number = round.number;
+        let from = round.next_chunk;
+        let (slabs, chunks) = arena.slabs(from, ROUND_CHUNKS_MAX);
+        let looked = ROUND_CHUNKS_MAX.min(chunks.saturating_sub(from));
+        round.next_chunk = if from + looked < chunks {
+            from + looked
+        } else {
+            0
+        };
+        let free_min = if looked < chunks { free_min } else { 0 };
         let held = |slab: SlabRef| {
             let class = slab.class()?;
             let stuck = slab.stuck();
             let rests = stuck != 0 && number.wrapping_sub(stuck) < STUCK_ROUNDS;
             let free = slab.free_count();
-            let chosen = slab.is_carved() && free > 0 && !rests;
+            let is_worth_it = free > 0 && free * bytes_of_class(class) >= free_min;
+            let chosen = slab.is_carved() && is_worth_it && !rests;
             let blocks = slab.capacity(class).checked_sub(free)?;
             chosen.then(|| (blocks * bytes_of_class(class), class, slab))
         };
-        let mut slabs: Vec<_> = arena.slabs().into_iter().filter_map(held).collect();
+        let mut slabs: Vec<_> = slabs.into_iter().filter_map(held).collect();
         slabs.sort_unstable_by_key(|(bytes, _, _)| *bytes);
         let mut bytes_left = bytes_max;
         for (bytes, class, slab) in slabs.into_iter().take(slabs_max.min(ROUND_SLABS_MAX)) {
@@ -135,8 +154,13 @@ impl Pool {
             }
         }
         let any = !round.slabs.is_empty();
-        if !any {
-            round.rest = REST_LOOKS;
+        round.chunks_in_vain = if any {
+            0
+        } else {
+            round.chunks_in_vain + looked
+        };
+        if !any && round.chunks_in_vain >= chunks {
+            (round.rest, round.chunks_in_vain) = (REST_LOOKS, 0);
         }
         // Relaxed: a hint. What a pool does not know of yet it puts into the depot, as PE1 allows.
         arena.emptying.store(any, Ordering::Relaxed);

@@ -191,6 +191,35 @@ fn slabs_are_emptied_by_moving_blocks() {
     free_all(&mut pool, blocks, 64);
 }
 
+/// A round looks at some of the memory only; what is free elsewhere is found by later ones.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn rounds_go_through_all_memory_in_turns() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let blocks: Vec<_> = (0..10 * Chunk::BYTES / 1024)
+        .map(|_| pool.allocate(1024))
+        .collect();
+    // Of the last chunks, four blocks of five.
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks
+        .into_iter()
+        .enumerate()
+        .partition(|(index, _)| *index < 6 * Chunk::BYTES / 1024 || index % 5 == 0);
+    let blocks_of = |list: Vec<(usize, NonNull<u8>)>| list.into_iter().map(|(_, block)| block);
+    free_all(&mut pool, blocks_of(freed).collect(), 1024);
+    pool.settle();
+    let kept: Vec<_> = blocks_of(kept).collect();
+    let begun = (0..4).position(|_| pool.begin_emptying(Need::Short));
+    assert!(begun.is_some_and(|vain| vain > 0), "{begun:?}");
+    // SAFETY: the blocks are allocated.
+    let emptied = kept
+        .iter()
+        .filter(|block| unsafe { is_emptying(**block, 1024) });
+    assert!(emptied.count() > 0);
+    pool.end_emptying();
+    free_all(&mut pool, kept, 1024);
+}
+
 /// A round empties about as much as is too much, not all that is partly free.
 #[cfg(not(pando_global_allocator))]
 #[test]
