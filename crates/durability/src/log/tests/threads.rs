@@ -381,3 +381,80 @@ fn a_segment_that_begins_is_room() {
     drop(session);
     log.close().unwrap();
 }
+
+/// LT1 with sessions that acknowledge at once: whatever was handed over when the disk turns out to
+/// be full, and was not said to wait, is written to the room that is left.
+#[test]
+fn what_sessions_hand_over_to_a_full_disk_is_written() {
+    const SEGMENT_BYTES: u64 = 256 * 1024;
+    for round in 2..6 {
+        let disk = disk();
+        disk.set_capacity(Some(round * SEGMENT_BYTES));
+        let options = LogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            pending_bytes_max: 64 << 20,
+            logs: 1,
+            ..threaded(directories())
+        };
+        let found = recover(&as_disk(&disk), &Model::default()).unwrap();
+        let log = Log::open(options, as_disk(&disk), &found.cut).unwrap();
+        let world = World {
+            clock: AtomicU64::new(log.durable() + 1),
+            log: Arc::clone(&log),
+            gates: RwLock::new(()),
+            woken: (Mutex::new(0), Condvar::new()),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while log.statistics().free_files == 0 {
+            assert!(Instant::now() < deadline, "no file is made ahead");
+            std::thread::yield_now();
+        }
+        // The newest epoch of what did not have to wait.
+        let answered = AtomicU64::new(0);
+        let work = &|index: u64| {
+            let mut session = log.session(0);
+            for group in 0.. {
+                session.wait_for_room();
+                let gate = world.gates.read().unwrap();
+                if !log.is_open() {
+                    return;
+                }
+                let epoch = world.clock.load(Ordering::Relaxed);
+                write_group(&mut session, index << 32 | group, 0..2, 2, 1000);
+                session.end_group(epoch);
+                let waits = session.is_beyond_room();
+                if !waits {
+                    answered.fetch_max(epoch, Ordering::Relaxed);
+                }
+                session.hand_over();
+                drop(gate);
+                if waits {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let ticker = scope.spawn(|| world.tick());
+            let sessions: Vec<_> = (0..4)
+                .map(|index| scope.spawn(move || work(index)))
+                .collect();
+            for session in sessions {
+                session.join().unwrap();
+            }
+            let epoch = answered.load(Ordering::Relaxed);
+            assert!(epoch > 0, "round {round}: everything had to wait");
+            let deadline = Instant::now() + PATIENCE;
+            while log.durable() < epoch && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            let (durable, at_the_end) = (log.durable(), log.statistics());
+            // What had to wait may wait for ever.
+            let _ = log.close();
+            ticker.join().unwrap();
+            assert!(
+                durable >= epoch,
+                "round {round}: epoch {epoch}, {at_the_end:?}"
+            );
+        });
+    }
+}
