@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     MarkEarly = 6,
     /// A table is given up at once when it ceases to be current (HR4).
     FreeTableEarly = 7,
+    /// Slots of a smaller table get other growth bits than their keys' (HR5).
+    WrongGrowthBits = 8,
 }
 
 /// The fault planted in one tree.

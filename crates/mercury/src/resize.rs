@@ -184,7 +184,13 @@ pub(crate) fn move_bucket<'g>(
     if next.buckets() > table.buckets() {
         split(engine, &bucket, (table, index), next, guard, context);
     } else {
-        merge(&bucket, (table, index), next, guard, context);
+        // What slots of the smaller table keep of a hash is in the bucket's number here.
+        let growth = if tree.canary.is(Fault::WrongGrowthBits) {
+            !index
+        } else {
+            index
+        };
+        merge(&bucket, (table, index), next, growth, guard, context);
     }
     let mut unlinked = Vec::new();
     bucket.leave(|line| unlinked.push(line));
@@ -227,11 +233,13 @@ fn split<'g>(
     });
 }
 
-/// Puts the entries of a locked bucket into the one of a smaller table that is theirs.
+/// Puts the entries of a locked bucket into the one of a smaller table that is theirs; `growth` has
+/// the bits of their hashes that slots keep there.
 fn merge<'g>(
     bucket: &Owned<'g>,
     (table, index): (&'g Table, usize),
     next: &'g Table,
+    growth: usize,
     guard: Guard<'g>,
     context: &mut Context,
 ) {
@@ -242,8 +250,7 @@ fn merge<'g>(
         let tagged = if next_shift == shift {
             tagged
         } else {
-            // What slots of the smaller table keep of a hash is in the bucket's number here.
-            tagged.with_growth(index as u64, next_shift)
+            tagged.with_growth(growth as u64, next_shift)
         };
         if target.insert(tagged, &mut context.pool) {
             context.counters.overflow_lines.add(1);

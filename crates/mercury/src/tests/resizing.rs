@@ -1,7 +1,10 @@
 //! Tables that grow and shrink, and what is left of them.
 
+use std::cell::Cell;
+
 use super::*;
 use crate::bucket::Tagged;
+use crate::canary::Fault;
 
 const KEYS: u64 = 20_000;
 
@@ -230,11 +233,11 @@ fn every_kind_of_lock_gives_the_same_answers() {
     }
 }
 
-/// The growth bits of every slot are its key's, at every size that a table passes through on its
-/// way up and down, whether it was put there or moved there.
-#[test]
-fn slots_keep_the_growth_bits_of_their_keys() {
+/// Slots whose growth bits are not their key's, at the sizes that a table passes through on its way
+/// up and down, whether the key was put there or moved there.
+fn slots_with_wrong_growth_bits(fault: Option<Fault>) -> usize {
     let (clock, engine) = engine();
+    let wrong = Cell::new(0);
     let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
     let check = || {
         let mut context = engine.context().unwrap();
@@ -248,7 +251,8 @@ fn slots_keep_the_growth_bits_of_their_keys() {
                     let entry = unsafe { tagged.entry(guard) };
                     let hash = engine.hash(entry.key_part());
                     assert_eq!(hash as usize & table.mask(), index);
-                    assert_eq!(tagged, Tagged::new(hash, table.growth_shift(), entry));
+                    let right = Tagged::new(hash, table.growth_shift(), entry);
+                    wrong.set(wrong.get() + usize::from(tagged != right));
                     slots += 1;
                 });
             }
@@ -267,6 +271,9 @@ fn slots_keep_the_growth_bits_of_their_keys() {
         settle(&clock, &mut session);
         assert_eq!(check(), number);
     }
+    if let Some(fault) = fault {
+        engine.directory.find(tree.0).unwrap().canary.plant(fault);
+    }
     while number > 10 {
         let to = number / 2;
         for number in to..number {
@@ -276,4 +283,11 @@ fn slots_keep_the_growth_bits_of_their_keys() {
         settle(&clock, &mut session);
         assert_eq!(check(), number);
     }
+    wrong.get()
+}
+
+#[test]
+fn slots_keep_the_growth_bits_of_their_keys_and_wrong_ones_are_caught() {
+    assert_eq!(slots_with_wrong_growth_bits(None), 0, "HR5");
+    assert!(slots_with_wrong_growth_bits(Some(Fault::WrongGrowthBits)) > 0);
 }
