@@ -42,6 +42,7 @@ pub(crate) use self::room::Room;
 use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
 use self::usual::{answer, is_quiet};
 
+mod await_disk;
 mod give_way;
 mod kinds;
 mod pressure;
@@ -289,32 +290,6 @@ impl<'t> Turn<'t> {
         if self.session.observes {
             self.acknowledge(client);
         }
-    }
-
-    /// An answer would promise too much (AK5).
-    #[cold]
-    fn await_disk(&mut self, client: &mut Client) {
-        let epoch = std::mem::replace(&mut self.session.held_back, LogEpoch(0));
-        if client.durability != Durability::None {
-            client.awaits = client.awaits.max(epoch);
-        }
-    }
-
-    #[cold]
-    fn acknowledge(&mut self, client: &mut Client) {
-        self.session.observes = false;
-        if self.session.observed > LogEpoch(0) {
-            let straddle = self.database.acknowledgement.straddle();
-            client.awaits = client.awaits.max(self.session.observed).max(straddle);
-        }
-    }
-
-    /// Notes that the reply tells of whole databases: a client of `sync` is answered when
-    /// everything that was written before is on disk (AK4). For front ends with commands of their
-    /// own.
-    pub fn observe_all(&mut self) {
-        let current = self.database.epochs.current();
-        self.session.observe(current);
     }
 
     /// Runs `work` as a request of `client`, for front ends with commands of their own:

@@ -1,0 +1,36 @@
+//! What a reply waits for on disk, noted with its client when its command is done.
+
+use pando_engine::LogEpoch;
+
+use super::Turn;
+use crate::acknowledge::Durability;
+use crate::client::Client;
+
+impl Turn<'_> {
+    /// An answer would promise too much (AK5).
+    #[cold]
+    pub(super) fn await_disk(&mut self, client: &mut Client) {
+        let epoch = std::mem::replace(&mut self.session.held_back, LogEpoch(0));
+        if client.durability != Durability::None {
+            client.awaits = client.awaits.max(epoch);
+        }
+    }
+
+    /// Everything that the answer could tell of is to be on disk (AK4).
+    #[cold]
+    pub(super) fn acknowledge(&mut self, client: &mut Client) {
+        self.session.observes = false;
+        if self.session.observed > LogEpoch(0) {
+            let straddle = self.database.acknowledgement.straddle();
+            client.awaits = client.awaits.max(self.session.observed).max(straddle);
+        }
+    }
+
+    /// Notes that the reply tells of whole databases: a client of `sync` is answered when
+    /// everything that was written before is on disk (AK4). For front ends with commands of their
+    /// own.
+    pub fn observe_all(&mut self) {
+        let current = self.database.epochs.current();
+        self.session.observe(current);
+    }
+}
