@@ -98,8 +98,8 @@ pub const REPLAY_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// comes later is refused when it cannot be told whether the key was there in between.
 pub const WATCH_AGE_MAX_MS: u64 = 60_000;
 
-/// Bytes of tombstones, of any keys, that such a WATCH holds back: each counts as its key and
-/// [`TOMBSTONE_BYTES`].
+/// Bytes of tombstones, of any keys, that such a WATCH holds back: each counts as its key and what
+/// the engine remembers beside it.
 pub const WATCH_BURIED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// About what a removed key leaves behind beside itself.

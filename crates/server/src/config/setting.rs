@@ -283,7 +283,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "maxclients",
-        "Connections at a time",
+        "Connections at a time; fewer where the limit of open files has no room for them beside 64 and 8 for each worker",
         |config| print(config.clients_max),
         |config, value| {
             set(
