@@ -72,7 +72,7 @@ fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
 
 impl Pool {
     /// Whether slabs are being emptied; begins a round if there is need. O(1) or, when a round may
-    /// be wanted, O(pools); when one begins, O(slabs) of [`ROUND_CHUNKS_MAX`] chunks.
+    /// be wanted, O(pools); when one begins, O(slabs) of `ROUND_CHUNKS_MAX` chunks.
     pub fn begin_emptying(&mut self, need: Need) -> bool {
         self.emptying = self.arena.emptying.load(Ordering::Relaxed);
         if self.emptying {

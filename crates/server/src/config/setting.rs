@@ -283,7 +283,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "maxclients",
-        "Connections at a time; fewer where the limit of open files has no room for them beside 64 and 8 for each worker",
+        "Connections at a time; fewer where the limit of open files, 64 and 8 for each worker \
+         taken off, has no room for them",
         |config| print(config.clients_max),
         |config, value| {
             set(
