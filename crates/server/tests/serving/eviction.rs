@@ -14,6 +14,19 @@ const LIMIT: usize = 48 << 20;
 /// What one of three writers writes: some four times the limit in all.
 const KEYS: usize = 64_000;
 
+/// A server of this engine that keeps below a limit by this policy.
+fn limited(engine: &str, limit: usize, policy: &str) -> TestServer {
+    let limit = limit.to_string();
+    TestServer::start(&[
+        "--engine",
+        engine,
+        "--maxmemory",
+        &limit,
+        "--maxmemory-policy",
+        policy,
+    ])
+}
+
 /// A number that INFO reports.
 fn info(connection: &mut redis::Connection, field: &str) -> usize {
     let text: String = redis::cmd("INFO").query(connection).unwrap();
@@ -59,16 +72,7 @@ fn write(server: &TestServer, writer: usize, keys: usize) {
 }
 
 fn memory_stays_below_the_limit(engine: &str, policy: &str) {
-    let limit = LIMIT.to_string();
-    let flags = [
-        "--engine",
-        engine,
-        "--maxmemory",
-        &limit,
-        "--maxmemory-policy",
-        policy,
-    ];
-    let server = TestServer::start(&flags);
+    let server = limited(engine, LIMIT, policy);
     let mut watcher = server.connection();
     let idle_resident = info(&mut watcher, "used_memory_rss");
     let mut most = 0;
@@ -155,16 +159,7 @@ fn write_sizes(
 /// Sizes grow, shrink and mix: memory that served one serves the next, what is counted is what is
 /// resident, and it goes back to the system when nothing is left.
 fn memory_follows_sizes(engine: &str) {
-    let limit = LIMIT.to_string();
-    let flags = [
-        "--engine",
-        engine,
-        "--maxmemory",
-        &limit,
-        "--maxmemory-policy",
-        "allkeys-lru",
-    ];
-    let server = TestServer::start(&flags);
+    let server = limited(engine, LIMIT, "allkeys-lru");
     let mut watcher = server.connection();
     // What a first request needs is not what values need.
     write_sizes(&server, 0, 100_000, || 100);
@@ -210,16 +205,7 @@ fn memory_follows_sizes_on_mercury() {
 /// nobody writes any more goes back to the system, and smaller values have room again.
 fn memory_follows_long_values(engine: &str) {
     let limit = 2 * LIMIT;
-    let text = limit.to_string();
-    let flags = [
-        "--engine",
-        engine,
-        "--maxmemory",
-        &text,
-        "--maxmemory-policy",
-        "allkeys-lru",
-    ];
-    let server = TestServer::start(&flags);
+    let server = limited(engine, limit, "allkeys-lru");
     let mut watcher = server.connection();
     write_sizes(&server, 0, 100_000, || 100);
     let idle = server.resident_bytes();
@@ -262,16 +248,7 @@ fn memory_follows_long_values_on_mercury() {
 #[test]
 fn memory_of_expiring_keys_stays_below_the_limit() {
     for engine in ["masstree", "mercury"] {
-        let limit = LIMIT.to_string();
-        let flags = [
-            "--engine",
-            engine,
-            "--maxmemory",
-            &limit,
-            "--maxmemory-policy",
-            "allkeys-random",
-        ];
-        let server = TestServer::start(&flags);
+        let server = limited(engine, LIMIT, "allkeys-random");
         let mut connection = server.connection();
         write_sizes(&server, 0, 100_000, || 100);
         let idle = server.resident_bytes();
