@@ -13,6 +13,7 @@ mod resolve;
 mod spec;
 mod syntax;
 mod table;
+mod unbuilt;
 
 pub use answer::answer;
 pub use argument::{Argument, ArgumentKind};
@@ -24,3 +25,4 @@ pub use keys::{
 pub use reference::reference;
 pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};
+pub use unbuilt::is_unbuilt;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Category, CommandSpec, Flag, Group, KeySpec, all};
+use super::{Category, CommandSpec, Flag, Group, KeySpec, all, unbuilt};
 
 /// The page begins with this.
 const INTRODUCTION: &str = "\
@@ -47,6 +47,15 @@ would become too long, or has passed over thousands of keys that have expired or
 *next* set. KRANGEDEL answers *next* and how many keys it removed.
 ";
 
+/// Before the names of what is not there.
+const UNBUILT: &str = "
+## Not supported yet
+
+Redis has these too. The error that answers them begins as for any unknown command, and then says
+so: `ERR unknown command 'LPUSH': not supported yet, with args beginning with: ...`.
+
+";
+
 /// The page.
 #[must_use]
 pub fn reference() -> String {
@@ -72,6 +81,11 @@ fn write_page(page: &mut String) -> fmt::Result {
                 write_command(page, spec, "####")?;
             }
         }
+    }
+    page.write_str(UNBUILT)?;
+    for (chapter, names) in unbuilt::CHAPTERS {
+        let names = names.to_ascii_uppercase().replace(' ', ", ");
+        writeln!(page, "- {chapter}: {names}")?;
     }
     Ok(())
 }

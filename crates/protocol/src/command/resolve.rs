@@ -1,6 +1,6 @@
 //! From a request to the command, or subcommand, that it asks for.
 
-use super::{CommandSpec, lookup};
+use super::{CommandSpec, is_unbuilt, lookup};
 use crate::Request;
 
 /// Why a request cannot be run.
@@ -117,7 +117,11 @@ impl Refusal {
 fn unknown_command(request: Request<'_>) -> Vec<u8> {
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(echo(request.arg(0), ECHO_BYTES_MAX));
-    text.extend_from_slice(b"', with args beginning with: ");
+    text.extend_from_slice(if is_unbuilt(request.arg(0)) {
+        b"': not supported yet, with args beginning with: "
+    } else {
+        b"', with args beginning with: "
+    });
     let start = text.len();
     for argument in request.args_from(1) {
         let written = text.len() - start;
@@ -221,6 +225,10 @@ mod tests {
                 "y".repeat(100),
                 "y".repeat(25)
             )
+        );
+        assert_eq!(
+            refuse(&[b"LPush", b"k", b"v"]),
+            "ERR unknown command 'LPush': not supported yet, with args beginning with: 'k' 'v' "
         );
         assert_eq!(
             refuse(&[b"client", b"list2"]),

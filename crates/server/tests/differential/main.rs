@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use compare::{Compare, agree, is_error};
 use generator::{Generator, Step};
+use pando_protocol::command::{is_unbuilt, lookup};
 use pando_protocol::resp::Value;
 use peer::{Connection, Server, encode};
 
@@ -64,6 +65,24 @@ fn replies_are_those_of_redis() {
     );
     for (reason, count) in total.listed {
         println!("{count} listed differences: {reason}");
+    }
+}
+
+#[test]
+fn every_command_of_redis_is_known() {
+    let Some(redis) = Server::redis() else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let Value::Array(names) = redis.connect().call(&[b"COMMAND", b"LIST"]) else {
+        panic!("COMMAND LIST answers with an array");
+    };
+    for name in names {
+        let Value::Bulk(name) = name else {
+            panic!("a name is a bulk string: {name:?}");
+        };
+        let known = lookup(&name).is_some() || is_unbuilt(&name) || name.contains(&b'|');
+        assert!(known, "{}", name.escape_ascii());
     }
 }
 

@@ -1,0 +1,90 @@
+//! Commands of Redis that are not built yet, by what they work on.
+//!
+//! Their error begins as that of an unknown command does: clients look for these words to find out
+//! what a server can do. Then it says that the command is no typing error.
+//!
+//! Deliberately absent: modules' commands, and subcommands.
+
+/// Chapters, and the names in each, in lower case and in order.
+pub(super) const CHAPTERS: &[(&str, &str)] = &[
+    (
+        "Lists",
+        "blmove blmpop blpop brpop brpoplpush lindex linsert llen lmove lmpop lpop lpos lpush \
+         lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx",
+    ),
+    (
+        "Sets",
+        "sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers \
+         smismember smove spop srandmember srem sscan sunion sunionstore",
+    ),
+    (
+        "Sorted sets",
+        "bzmpop bzpopmax bzpopmin zadd zcard zcount zdiff zdiffstore zincrby zinter \
+         zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange \
+         zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank \
+         zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore \
+         zunion zunionstore",
+    ),
+    (
+        "Streams",
+        "xack xackdel xadd xautoclaim xcfgset xclaim xdel xdelex xgroup xinfo xlen xpending \
+         xrange xread xreadgroup xrevrange xsetid xtrim",
+    ),
+    (
+        "Places",
+        "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember \
+         georadiusbymember_ro geosearch geosearchstore",
+    ),
+    ("HyperLogLog", "pfadd pfcount pfdebug pfmerge pfselftest"),
+    (
+        "Vectors",
+        "vadd vcard vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem \
+         vsetattr vsim",
+    ),
+    (
+        "Strings and hashes",
+        "delex digest hexpire hexpireat hexpiretime hgetdel hgetex hpersist hpexpire \
+         hpexpireat hpexpiretime hpttl hsetex httl msetex",
+    ),
+    ("Keys", "migrate restore-asking sort sort_ro"),
+    (
+        "Messages",
+        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe \
+         unsubscribe",
+    ),
+    (
+        "Scripts",
+        "eval eval_ro evalsha evalsha_ro fcall fcall_ro script",
+    ),
+    (
+        "Replication and cluster",
+        "asking failover psync readonly readwrite replconf sync",
+    ),
+    ("Server", "lolwut"),
+];
+
+/// Whether Redis has a command of this name and this server does not yet.
+pub fn is_unbuilt(name: &[u8]) -> bool {
+    let is = |unbuilt: &str| unbuilt.as_bytes().eq_ignore_ascii_case(name);
+    CHAPTERS.iter().any(|(_, names)| names.split(' ').any(is))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::lookup;
+
+    #[test]
+    fn what_is_unbuilt_is_not_built() {
+        for (chapter, names) in CHAPTERS {
+            assert!(names.split(' ').is_sorted(), "{chapter}");
+            for name in names.split(' ') {
+                assert!(lookup(name.as_bytes()).is_none(), "{name}");
+            }
+        }
+        assert!(is_unbuilt(b"ZRangeByScore") && is_unbuilt(b"restore-asking"));
+        for known in [&b"get"[..], b"nosuch", b"", b"zadd zcard", b"z"] {
+            assert!(!is_unbuilt(known));
+        }
+    }
+}
