@@ -385,11 +385,6 @@ impl Worker {
             return;
         };
         connection.flags.touched = false;
-        let hard_bytes = self.shared.settings.output_limit().hard_bytes;
-        if hard_bytes > 0 && connection.output.pending() as u64 > hard_bytes {
-            self.close(slot, Reason::OutputLimit);
-            return;
-        }
         let Connection { output, stream, .. } = connection;
         let (sent, count) = match output.send(stream, &mut self.pool) {
             Ok(sent) => sent,
@@ -447,12 +442,19 @@ impl Worker {
         queue_up(slot, connection, &mut self.queue);
     }
 
-    /// The socket takes no more of a connection's output now.
+    /// The socket takes no more of a connection's output now. What is left waits for the client,
+    /// and is what the limits of output bound: whoever reads has none that waits.
     #[cold]
     fn part_sent(&mut self, slot: usize, count: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
+        let limit = self.shared.settings.output_limit();
+        let waiting = connection.output.pending() as u64;
+        if limit.hard_bytes > 0 && waiting > limit.hard_bytes {
+            self.close(slot, Reason::OutputLimit);
+            return;
+        }
         let now_ns = self.recorder.now_ns();
         if !connection.flags.awaits_writable {
             connection.flags.awaits_writable = true;
@@ -469,8 +471,7 @@ impl Worker {
         if count > 0 {
             connection.record.interacted(now_ns / 1_000_000);
         }
-        let soft_bytes = self.shared.settings.output_limit().soft_bytes;
-        if soft_bytes == 0 || connection.output.pending() as u64 <= soft_bytes {
+        if limit.soft_bytes == 0 || waiting <= limit.soft_bytes {
             connection.crowded_since_ms = 0;
         } else if connection.crowded_since_ms == 0 {
             connection.crowded_since_ms = now_ns / 1_000_000;
