@@ -91,8 +91,19 @@ pub const CHECKPOINT_REST_US_MIN: u64 = 500;
 /// Longest pause that a checkpoint makes at a time to keep its pace, in milliseconds.
 pub const CHECKPOINT_PACE_MS_MAX: u64 = 200;
 
-/// Bytes of log groups that recovery puts back at a time.
-pub const REPLAY_BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of the log that recovery reads at a time before it puts them back, for each thread. Tests
+/// have short logs.
+pub const REPLAY_WAVE_BYTES: usize = if cfg!(test) { 4096 } else { 8 * 1024 * 1024 };
+
+/// Bytes of the log that one of these threads reads at a time.
+pub const REPLAY_PIECE_BYTES: usize = if cfg!(test) { 1024 } else { 512 * 1024 };
+
+/// Partitions of a wave's keys, for each thread: more than one, so that no thread is left with a
+/// large one in the end.
+pub(crate) const REPLAY_PARTITIONS: usize = 4;
+
+/// Records whose keys are brought into the cache together before they are put back.
+pub(crate) const REPLAY_WARM_RECORDS: usize = 64;
 
 /// How long a WATCH on an absent key holds tombstones back, in milliseconds. A transaction that
 /// comes later is refused when it cannot be told whether the key was there in between.

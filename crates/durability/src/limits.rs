@@ -27,6 +27,10 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 * 1024;
 /// See [`SEGMENT_BYTES_MIN`].
 pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// Fewest bytes of a log between two places where a thread that recovers may begin to read. Tests
+/// have short logs.
+pub(crate) const STRETCH_BYTES: u64 = if cfg!(test) { 256 } else { 64 * 1024 };
+
 /// Most bytes that are written to a log at once.
 pub const WRITE_BYTES_MAX: usize = 2 * 1024 * 1024;
 

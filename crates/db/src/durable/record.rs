@@ -62,6 +62,18 @@ pub(crate) enum Record<'a> {
     },
 }
 
+impl<'a> Record<'a> {
+    /// What was written, unless that is the mapping.
+    pub(crate) fn written(&self) -> Option<Written<'a>> {
+        match *self {
+            Self::Put(written, _) | Self::Change { written, .. } | Self::Remove(written) => {
+                Some(written)
+            }
+            Self::Mapping { .. } => None,
+        }
+    }
+}
+
 /// Which version of which key was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written<'a> {

@@ -1,9 +1,11 @@
-//! Replaying the log: groups in the order of epochs, each key's records in the order of versions.
+//! Replaying the log: wave by wave in the order of epochs, each key's records in the order of
+//! versions.
 //!
-//! One thread merges the groups of all logs epoch by epoch, cuts them into batches, and sorts each
-//! batch's records by the hash of their keys into as many lists as there are workers. A worker puts
-//! its lists back, batch by batch, each in the order of versions; so all records of one key meet in
-//! one worker and in order, whatever log they come from.
+//! A wave is a range of epochs (the log's [`pando_durability::log::WaveSize`]). All threads read
+//! its pieces, whatever log they are of, and sort the records by the hash of their keys into
+//! partitions. When all are read, all threads put partitions back, each in the order of versions.
+//! So all records of a key meet in one partition, no thread waits for another but at the end of
+//! either step, and a wave is all that has to be held in memory.
 //!
 //! A checkpoint is a fuzzy picture: it may hold a key as it was at any moment from its start to its
 //! end. So up to the end's epoch, a record that is not newer than what stands there is passed over,
@@ -18,14 +20,13 @@
 //!   its number does not come again.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
-use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Barrier};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use pando_durability::log::{LogCut, LogReader};
+use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
 use pando_engine::{Key, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion};
 
 use super::bytes::{Input, Malformed, malformed};
@@ -33,6 +34,7 @@ use super::options::{DurabilityOptions, Stage};
 use super::record::{self, Record, Written};
 use super::recover::RecoveryError;
 use super::value::ValueView;
+use crate::database::lock;
 use crate::expiry::ExpiryIndex;
 use crate::limits;
 use crate::store::{Store, StoreSession};
@@ -49,9 +51,7 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    /// The mapping as of its change number `changes`; returns the trees that have left it. Their
-    /// records count until [`Self::forget`]: within an epoch, logs are in no order, and a change in
-    /// one may have its predecessor in another that is read later.
+    /// The mapping as of its change number `changes`; returns the trees that have left it.
     pub(super) fn map(&mut self, store: &Store, changes: u64, trees: Vec<TreeId>) -> Vec<TreeId> {
         if changes < self.changes || (changes == self.changes && !self.mapped.is_empty()) {
             return Vec::new();
@@ -65,20 +65,30 @@ impl Trees {
         left
     }
 
-    /// Records of these trees count no more: all of the epoch in which they left were met.
-    fn forget(&mut self, left: &[TreeId]) {
-        self.dropped.extend(left);
+    /// Takes note of the mappings and trees of a wave; returns the trees that have left the
+    /// mapping, whose records count no more when this wave is put back (RP3).
+    fn meet(&mut self, store: &Store, wave: &mut Wave) -> Vec<TreeId> {
+        let mut mappings = Vec::new();
+        for piece in &mut wave.pieces {
+            mappings.append(&mut piece.mappings);
+            for tree in &piece.trees {
+                self.know(store, *tree);
+            }
+        }
+        mappings.sort_unstable_by_key(|(changes, _)| *changes);
+        let mappings = mappings.into_iter();
+        let left: Vec<TreeId> = mappings
+            .flat_map(|(changes, trees)| self.map(store, changes, trees))
+            .collect();
+        self.dropped.extend(&left);
+        left
     }
 
-    /// Whether records of the tree count; it is made if it was not met before.
-    fn know(&mut self, store: &Store, tree: TreeId) -> bool {
-        if self.dropped.contains(&tree) {
-            return false;
-        }
+    /// Makes a tree that was not met before.
+    fn know(&mut self, store: &Store, tree: TreeId) {
         if self.known.insert(tree) {
             store.restore_tree(tree);
         }
-        true
     }
 
     /// Drops what no database leads to, and makes trees for databases that have none.
@@ -146,27 +156,33 @@ impl<'a> Restorer<'a> {
     }
 }
 
-/// One worker's state.
+/// One thread's state.
 struct Worker<'a> {
     #[cfg(test)]
     fault: super::testing::Fault,
     restorer: Restorer<'a>,
-    /// Keys with a change that found nothing, up to the end of the checkpoint, and the first one.
-    orphans: Orphans,
     fuzzy_until: u64,
 }
 
+/// Keys with a change that found nothing, up to the end of the checkpoint, and the first one.
+type Orphans = HashMap<(TreeId, Box<[u8]>), Origin>;
+
 impl Worker<'_> {
     /// Puts back what a record says (RP2).
-    fn apply(&mut self, record: &Record<'_>, origin: &Origin) -> Result<(), Malformed> {
+    fn apply(
+        &mut self,
+        record: &Record<'_>,
+        origin: &Origin,
+        orphans: &mut Orphans,
+    ) -> Result<(), Malformed> {
         match *record {
             Record::Put(written, view) => {
-                self.adopt(written.key);
+                adopt(orphans, written.key);
                 self.restorer
                     .put(written.key, written.version, Some(view.build()?));
             }
             Record::Remove(written) => {
-                self.adopt(written.key);
+                adopt(orphans, written.key);
                 self.restorer.put(written.key, written.version, None);
             }
             Record::Change {
@@ -191,9 +207,8 @@ impl Worker<'_> {
                     return malformed(NO_PREDECESSOR);
                 }
                 Probe::Absent if origin.epoch <= self.fuzzy_until => {
-                    self.orphans
-                        .entry((written.key.tree, written.key.bytes.into()))
-                        .or_insert_with(|| origin.clone());
+                    let key = (written.key.tree, written.key.bytes.into());
+                    orphans.entry(key).or_insert_with(|| origin.clone());
                 }
                 _ => return malformed(NO_PREDECESSOR),
             },
@@ -212,120 +227,267 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The key has a value or a removal of its own.
-    fn adopt(&mut self, key: Key<'_>) {
-        if !self.orphans.is_empty() {
-            self.orphans.remove(&(key.tree, key.bytes.into()));
+    /// Puts a partition of a wave back.
+    fn put_back(&mut self, wave: &Wave, partition: &mut Partition) -> Result<(), RecoveryError> {
+        let mut items: Vec<(u32, Item)> = Vec::new();
+        for (index, piece) in wave.pieces.iter().enumerate() {
+            let list = piece.lists[partition.index].iter();
+            items.extend(list.map(|item| (index as u32, *item)));
         }
+        // RP1, since waves come in the order of epochs.
+        items.sort_unstable_by_key(|(_, item)| item.version);
+        #[cfg(test)]
+        if self.fault == super::testing::Fault::WaveBackwards {
+            items.reverse();
+        }
+        for items in items.chunks(limits::REPLAY_WARM_RECORDS) {
+            let mut records = Vec::with_capacity(items.len());
+            for (index, item) in items {
+                let piece = &wave.pieces[*index as usize];
+                let origin = &piece.origins[item.origin as usize];
+                let mut input = Input(&piece.bytes[item.at..item.end]);
+                let record = record::take(&mut input).map_err(|error| refused(origin, error))?;
+                records.push((record, origin));
+            }
+            let keys = records.iter().filter_map(|(record, _)| record.written());
+            let keys: Vec<_> = keys.map(|written| written.key).collect();
+            self.restorer.session.warm(&keys);
+            for (record, origin) in &records {
+                self.apply(record, origin, &mut partition.orphans)
+                    .map_err(|error| refused(origin, error))?;
+            }
+        }
+        self.restorer.tidy();
+        Ok(())
+    }
+}
+
+/// The key has a value or a removal of its own.
+fn adopt(orphans: &mut Orphans, key: Key<'_>) {
+    if !orphans.is_empty() {
+        orphans.remove(&(key.tree, key.bytes.into()));
     }
 }
 
 /// Where a group was read, for messages.
 #[derive(Clone)]
 struct Origin {
-    path: PathBuf,
+    path: Arc<Path>,
     offset: u64,
     epoch: u64,
 }
 
-/// A record in a batch.
+impl Origin {
+    fn is_of(&self, group: &Group<'_>) -> bool {
+        self.offset == group.offset && self.epoch == group.epoch && *self.path == *group.path
+    }
+}
+
+/// A record of a piece.
 #[derive(Clone, Copy)]
 struct Item {
     version: ValueVersion,
     at: usize,
     end: usize,
-    group: u32,
+    origin: u32,
 }
 
-/// Groups of whole epochs.
-struct Batch {
+/// A piece of a wave, as it was read.
+struct Piece {
     bytes: Vec<u8>,
-    groups: Vec<(Range<usize>, Origin)>,
-    /// A list of records for each worker.
+    origins: Vec<Origin>,
+    /// A list of records for each partition.
     lists: Vec<Vec<Item>>,
+    /// The trees that records are of.
+    trees: HashSet<TreeId>,
+    mappings: Vec<(u64, Vec<TreeId>)>,
 }
 
-/// What a worker is told.
-enum Task {
-    Batch(Arc<Batch>),
-    /// All that came before is to be done when all workers are here.
-    Meet(Arc<Barrier>),
+/// A wave, as it was read.
+struct Wave {
+    pieces: Vec<Piece>,
 }
 
-/// A group that was read and belongs to a later epoch.
-struct Head {
-    records: Vec<u8>,
-    origin: Origin,
+/// What stays of a partition from wave to wave.
+struct Partition {
+    index: usize,
+    orphans: Orphans,
 }
 
-/// The groups of all logs, merged by epoch.
-struct Merge {
-    logs: VecDeque<(LogReader, Head)>,
+/// How pieces are read.
+struct Reading<'a> {
+    partitions: usize,
+    hasher: &'a RandomState,
+    dropped: &'a HashSet<TreeId>,
 }
 
-fn next_head(log: &mut LogReader) -> Result<Option<Head>, RecoveryError> {
-    let group = log.next_group().map_err(|error| RecoveryError::Log {
-        error,
-        notes: Vec::new(),
-    })?;
-    Ok(group.map(|group| Head {
-        records: group.records.to_vec(),
-        origin: Origin {
-            path: group.path.to_path_buf(),
-            offset: group.offset,
-            epoch: group.epoch,
-        },
-    }))
-}
-
-impl Merge {
-    fn new(logs: Vec<LogReader>) -> Result<Self, RecoveryError> {
-        let mut merge = Self {
-            logs: VecDeque::new(),
+impl Reading<'_> {
+    fn read(&self, mut log: LogReader) -> Result<Piece, RecoveryError> {
+        let mut piece = Piece {
+            bytes: Vec::new(),
+            origins: Vec::new(),
+            lists: vec![Vec::new(); self.partitions],
+            trees: HashSet::new(),
+            mappings: Vec::new(),
         };
-        for mut log in logs {
-            if let Some(head) = next_head(&mut log)? {
-                merge.logs.push_back((log, head));
-            }
+        let log_error = |error| RecoveryError::Log {
+            error,
+            notes: Vec::new(),
+        };
+        while let Some(group) = log.next_group().map_err(log_error)? {
+            self.take(&mut piece, group)?;
         }
-        Ok(merge)
+        Ok(piece)
     }
 
-    /// Whole epochs, about as many as a batch holds; `None` at the end.
-    fn next_batch(&mut self, workers: usize) -> Result<Option<Batch>, RecoveryError> {
-        let mut batch = Batch {
-            bytes: Vec::new(),
-            groups: Vec::new(),
-            lists: vec![Vec::new(); workers],
-        };
-        while batch.bytes.len() < limits::REPLAY_BATCH_BYTES {
-            let Some(epoch) = self.logs.iter().map(|(_, head)| head.origin.epoch).min() else {
-                break;
+    /// Sorts a group's records into the piece's lists.
+    fn take(&self, piece: &mut Piece, group: Group<'_>) -> Result<(), RecoveryError> {
+        let last = piece.origins.last();
+        if !last.is_some_and(|last| last.is_of(&group)) {
+            let path = match last {
+                Some(last) if *last.path == *group.path => Arc::clone(&last.path),
+                _ => Arc::from(group.path),
             };
-            for _ in 0..self.logs.len() {
-                let (mut log, head) = self.logs.pop_front().expect("there are so many");
-                let mut head = Some(head);
-                while let Some(group) = head.take_if(|head| head.origin.epoch == epoch) {
-                    let start = batch.bytes.len();
-                    batch.bytes.extend_from_slice(&group.records);
-                    batch.groups.push((start..batch.bytes.len(), group.origin));
-                    head = next_head(&mut log)?;
-                }
-                if let Some(head) = head {
-                    self.logs.push_back((log, head));
-                }
-            }
+            piece.origins.push(Origin {
+                path,
+                offset: group.offset,
+                epoch: group.epoch,
+            });
         }
-        Ok((!batch.groups.is_empty()).then_some(batch))
+        let origin = piece.origins.len() - 1;
+        piece.bytes.extend_from_slice(group.records);
+        let end = piece.bytes.len();
+        let mut input = Input(group.records);
+        while !input.is_empty() {
+            let at = end - input.0.len();
+            let record =
+                record::take(&mut input).map_err(|error| refused(&piece.origins[origin], error))?;
+            if let Record::Mapping { changes, trees } = record {
+                piece.mappings.push((changes, trees));
+                continue;
+            }
+            let Written { key, version } = record.written().expect("not a mapping");
+            if self.dropped.contains(&key.tree) {
+                continue;
+            }
+            piece.trees.insert(key.tree);
+            let partition = self.hasher.hash_one((key.tree, key.bytes)) as usize;
+            piece.lists[partition % self.partitions].push(Item {
+                version,
+                at,
+                end: end - input.0.len(),
+                origin: origin as u32,
+            });
+        }
+        Ok(())
     }
 }
 
 fn refused(origin: &Origin, error: Malformed) -> RecoveryError {
     RecoveryError::Record {
-        path: origin.path.clone(),
+        path: origin.path.to_path_buf(),
         offset: origin.offset,
         epoch: origin.epoch,
         what: error.what,
+    }
+}
+
+/// Runs `work` on all of `states` at once, each in a thread of its own.
+fn at_once<S: Send, T: Send>(
+    states: &mut [S],
+    work: impl Fn(&mut S) -> Result<T, RecoveryError> + Sync,
+) -> Result<Vec<T>, RecoveryError> {
+    let (first, others) = states
+        .split_first_mut()
+        .expect("there is a thread at least");
+    let work = &work;
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter_mut()
+            .map(|state| scope.spawn(move || work(state)))
+            .collect();
+        let mut results = vec![work(first)];
+        for other in others {
+            results.push(other.join().expect("a replaying thread does not panic"));
+        }
+        results.into_iter().collect()
+    })
+}
+
+/// One replay.
+struct Replay<'a> {
+    workers: Vec<Worker<'a>>,
+    partitions: Vec<Mutex<Partition>>,
+    hasher: RandomState,
+}
+
+impl<'a> Replay<'a> {
+    fn new(
+        store: &Store,
+        expiry: &'a ExpiryIndex,
+        threads: usize,
+        fuzzy_until: u64,
+    ) -> Result<Self, RecoveryError> {
+        let worker = |_| {
+            Ok(Worker {
+                #[cfg(test)]
+                fault: super::testing::fault(),
+                restorer: Restorer::new(store, expiry)?,
+                fuzzy_until,
+            })
+        };
+        let partition = |index| {
+            Mutex::new(Partition {
+                index,
+                orphans: Orphans::new(),
+            })
+        };
+        Ok(Self {
+            workers: (0..threads)
+                .map(worker)
+                .collect::<Result<_, SessionLimit>>()?,
+            partitions: (0..threads * limits::REPLAY_PARTITIONS)
+                .map(partition)
+                .collect(),
+            hasher: RandomState::new(),
+        })
+    }
+
+    fn read(
+        &mut self,
+        pieces: Vec<LogReader>,
+        dropped: &HashSet<TreeId>,
+    ) -> Result<Wave, RecoveryError> {
+        let pieces = Mutex::new(pieces.into_iter());
+        let reading = Reading {
+            partitions: self.partitions.len(),
+            hasher: &self.hasher,
+            dropped,
+        };
+        let read = at_once(&mut self.workers, |_| {
+            let mut read = Vec::new();
+            loop {
+                let piece = lock(&pieces).next();
+                let Some(piece) = piece else {
+                    return Ok(read);
+                };
+                read.push(reading.read(piece)?);
+            }
+        })?;
+        Ok(Wave {
+            pieces: read.into_iter().flatten().collect(),
+        })
+    }
+
+    fn put_back(&mut self, wave: &Wave) -> Result<(), RecoveryError> {
+        let (next, partitions) = (AtomicUsize::new(0), &self.partitions);
+        at_once(&mut self.workers, |worker| {
+            while let Some(partition) = partitions.get(next.fetch_add(1, Ordering::Relaxed)) {
+                worker.put_back(wave, &mut lock(partition))?;
+            }
+            Ok(())
+        })?;
+        Ok(())
     }
 }
 
@@ -338,169 +500,39 @@ pub(super) fn replay(
     fuzzy_until: u64,
     trees: &mut Trees,
 ) -> Result<u64, RecoveryError> {
-    /// Batches that wait for a worker: the merging thread is ahead by so many.
-    const BATCHES_AHEAD: usize = 2;
-    let workers = durability.recovery_threads.max(1);
-    let mut merge = Merge::new(cut.logs())?;
-    let total = cut.bytes();
-    std::thread::scope(|scope| {
-        let mut senders: Vec<SyncSender<Task>> = Vec::new();
-        let mut handles = Vec::new();
-        for index in 0..workers {
-            let (sender, tasks) = sync_channel(BATCHES_AHEAD);
-            let worker = Worker {
-                #[cfg(test)]
-                fault: super::testing::fault(),
-                restorer: Restorer::new(store, expiry)?,
-                orphans: Orphans::new(),
-                fuzzy_until,
-            };
-            senders.push(sender);
-            handles.push(scope.spawn(move || work(worker, index, &tasks)));
+    let threads = durability.recovery_threads.max(1);
+    let mut replay = Replay::new(store, expiry, threads, fuzzy_until)?;
+    let size = WaveSize {
+        wave_bytes: (limits::REPLAY_WAVE_BYTES * threads) as u64,
+        piece_bytes: limits::REPLAY_PIECE_BYTES as u64,
+    };
+    let (mut records, mut done) = (0, 0);
+    for pieces in cut.waves(size) {
+        let bytes: u64 = pieces.iter().map(LogReader::bytes).sum();
+        let mut wave = replay.read(pieces, &trees.dropped)?;
+        let left = trees.meet(store, &mut wave);
+        replay.put_back(&wave)?;
+        for tree in left {
+            store.drop_tree(tree);
+            expiry.drop_tree(tree);
         }
-        let hasher = RandomState::new();
-        let (mut records, mut done) = (0, 0);
-        let mut failed = None;
-        loop {
-            let sorted = merge.next_batch(workers).and_then(|batch| {
-                batch
-                    .map(|batch| sort(batch, store, trees, &hasher))
-                    .transpose()
-            });
-            let (batch, left) = match sorted {
-                Ok(Some(sorted)) => sorted,
-                Ok(None) => break,
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            };
-            records += batch
-                .lists
-                .iter()
-                .map(|list| list.len() as u64)
-                .sum::<u64>();
-            done += batch.bytes.len() as u64;
-            durability.tell(Stage::Replay, done.min(total), total);
-            let batch = Arc::new(batch);
-            // A worker that has failed no longer listens; its error is found below.
-            let tell =
-                |task: &dyn Fn() -> Task| senders.iter().all(|sender| sender.send(task()).is_ok());
-            let mut listening = tell(&|| Task::Batch(Arc::clone(&batch)));
-            if listening && !left.is_empty() {
-                let barrier = Arc::new(Barrier::new(workers + 1));
-                listening = tell(&|| Task::Meet(Arc::clone(&barrier)));
-                if listening {
-                    barrier.wait();
-                    for tree in left {
-                        store.drop_tree(tree);
-                        expiry.drop_tree(tree);
-                    }
-                }
-            }
-            if !listening {
-                break;
-            }
-        }
-        drop(senders);
-        let mut orphans = Vec::new();
-        for handle in handles {
-            match handle.join().expect("a replaying thread does not panic") {
-                Ok(left) => orphans.extend(left),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        orphans.retain(|((tree, _), _)| trees.mapped.contains(tree));
-        if let Some((_, origin)) = orphans.first() {
-            return Err(refused(
-                origin,
-                Malformed {
-                    what: NO_PREDECESSOR,
-                },
-            ));
-        }
-        Ok(records)
-    })
-}
-
-/// Sorts a batch's records into the workers' lists; returns the trees that have left the mapping.
-fn sort(
-    mut batch: Batch,
-    store: &Store,
-    trees: &mut Trees,
-    hasher: &RandomState,
-) -> Result<(Batch, Vec<TreeId>), RecoveryError> {
-    let mut left = Vec::new();
-    let workers = batch.lists.len();
-    for (index, (range, origin)) in batch.groups.iter().enumerate() {
-        let mut input = Input(&batch.bytes[range.clone()]);
-        while !input.is_empty() {
-            let at = range.end - input.0.len();
-            let record = record::take(&mut input).map_err(|error| refused(origin, error))?;
-            let written = match record {
-                Record::Mapping {
-                    changes,
-                    trees: new,
-                } => {
-                    left.extend(trees.map(store, changes, new));
-                    continue;
-                }
-                Record::Put(written, _)
-                | Record::Remove(written)
-                | Record::Change { written, .. } => written,
-            };
-            if trees.know(store, written.key.tree) {
-                let list = hasher.hash_one((written.key.tree, written.key.bytes)) as usize;
-                batch.lists[list % workers].push(Item {
-                    version: written.version,
-                    at,
-                    end: range.end - input.0.len(),
-                    group: index as u32,
-                });
-            }
-        }
+        let lists = wave.pieces.iter().flat_map(|piece| &piece.lists);
+        records += lists.map(|list| list.len() as u64).sum::<u64>();
+        done += bytes;
+        durability.tell(Stage::Replay, done.min(cut.bytes()), cut.bytes());
     }
-    trees.forget(&left);
-    Ok((batch, left))
-}
-
-type Orphans = HashMap<(TreeId, Box<[u8]>), Origin>;
-
-fn work(
-    mut worker: Worker<'_>,
-    index: usize,
-    tasks: &Receiver<Task>,
-) -> Result<Orphans, RecoveryError> {
-    let mut result = Ok(());
-    // After a failure nothing more is applied, but meetings are kept: others wait there.
-    while let Ok(task) = tasks.recv() {
-        match task {
-            Task::Batch(batch) if result.is_ok() => {
-                result = put_back(&mut worker, &batch, index);
-                worker.restorer.tidy();
-            }
-            Task::Batch(_) => {}
-            Task::Meet(barrier) => {
-                barrier.wait();
-            }
-        }
+    let orphans = replay.partitions.into_iter().flat_map(|partition| {
+        let partition = partition.into_inner();
+        partition.expect("no thread has panicked").orphans
+    });
+    let mut orphans = orphans.filter(|((tree, _), _)| trees.mapped.contains(tree));
+    match orphans.next() {
+        Some((_, origin)) => Err(refused(
+            &origin,
+            Malformed {
+                what: NO_PREDECESSOR,
+            },
+        )),
+        None => Ok(records),
     }
-    result.map(|()| worker.orphans)
-}
-
-fn put_back(worker: &mut Worker<'_>, batch: &Batch, index: usize) -> Result<(), RecoveryError> {
-    let mut list = batch.lists[index].clone();
-    // Stable, and within one epoch: RP1, since epochs come in order.
-    list.sort_by_key(|item| item.version);
-    for item in list {
-        let origin = &batch.groups[item.group as usize].1;
-        let mut input = Input(&batch.bytes[item.at..item.end]);
-        record::take(&mut input)
-            .and_then(|record| worker.apply(&record, origin))
-            .map_err(|error| refused(origin, error))?;
-    }
-    Ok(())
 }

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     NewerManifestForgotten,
     /// A change of a key that is not there is refused, though the checkpoint is fuzzy.
     OrphansRefused,
+    /// Replay puts the newest records of a wave back first.
+    WaveBackwards,
 }
 
 thread_local! {

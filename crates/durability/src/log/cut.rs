@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use super::error::LogError;
 use super::frame::Participant;
-use super::reader::LogReader;
 use super::scan::{LogScan, Scanned, ScannedEpoch};
 use super::supply::Sealed;
 
@@ -241,29 +240,12 @@ impl LogCut {
         &self.torn
     }
 
-    /// The logs of all incarnations, each with its groups from `from` up to the cutoff. A key's
-    /// records may be in several; its versions say their order.
-    pub fn logs(&self) -> Vec<LogReader> {
-        let mut readers: Vec<LogReader> = Vec::new();
-        for segment in &self.scanned.segments {
-            if segment.last_epoch < self.from || segment.frames == 0 || self.chain.is_empty() {
-                continue;
-            }
-            match readers.last_mut() {
-                Some(last) if last.is_of(segment) => last.add(segment),
-                _ => readers.push(LogReader::new(
-                    Arc::clone(&self.scanned.disk),
-                    Arc::clone(&self.chain),
-                    segment,
-                )),
-            }
-        }
-        readers
+    pub(super) fn scanned(&self) -> &Arc<Scanned> {
+        &self.scanned
     }
 
-    /// Bytes that [`Self::logs`] read in all.
-    pub fn bytes(&self) -> u64 {
-        self.logs().iter().map(LogReader::bytes).sum()
+    pub(super) fn chain(&self) -> &Arc<Vec<u64>> {
+        &self.chain
     }
 
     /// A planted bug: every epoch that has a mark counts.
@@ -276,6 +258,16 @@ impl LogCut {
             chain: Arc::new(chain),
             ..self.clone()
         }
+    }
+
+    /// A planted bug: segments are said to begin with groups of their own.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn torn_apart(mut self) -> Self {
+        let scanned = Arc::get_mut(&mut self.scanned).expect("the scan is gone");
+        for segment in &mut scanned.segments {
+            segment.stops.iter_mut().for_each(|stop| stop.whole = true);
+        }
+        self
     }
 
     pub(super) fn newest_incarnation(&self) -> u64 {

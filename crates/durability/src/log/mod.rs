@@ -52,6 +52,7 @@ mod state;
 mod supply;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod waves;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -73,6 +74,7 @@ pub use session::LogSession;
 use state::Shared;
 pub use state::{LogOptions, LogState};
 use supply::{Supply, Task};
+pub use waves::WaveSize;
 use writer::Flush;
 
 use crate::disk::{Access, AlignedBuffer, Disk};

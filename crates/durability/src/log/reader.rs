@@ -1,14 +1,18 @@
-//! The groups of one log that count, in the order in which they were handed over.
+//! Reading groups that count, in the order in which one log was handed them.
+//!
+//! A reader works through *stretches*: parts of segments between two stops of the scan. One for a
+//! whole log has all of its stretches; those of a wave ([`super::waves`]) have a few each, so that
+//! threads can read one log together.
 
 use std::collections::VecDeque;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::LogError;
-use super::frame::{FrameKind, GROUP_HEADER_BYTES, Part, split_group};
-use super::scan::{ScannedSegment, Walk, read_file};
-use crate::disk::{Access, Disk};
+use super::frame::{FRAME_HEADER_BYTES, FrameKind, GROUP_HEADER_BYTES, Part, split_group};
+use super::scan::{Scanned, ScannedSegment, Walk};
+use crate::disk::Access;
 
 /// What one command or transaction wrote.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +27,68 @@ pub struct Group<'a> {
     pub offset: u64,
 }
 
-/// The groups of one log of one incarnation, up to the cutoff.
+/// A part of a segment, from one stop to another or to the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    /// Its index among those that were scanned.
+    pub(super) segment: usize,
+    pub(super) from: u64,
+    pub(super) end: u64,
+    /// The sequence that is expected first.
+    pub(super) next: u64,
+    /// Valid frames in it.
+    pub(super) frames: usize,
+    /// No group in it belongs to an epoch outside of these.
+    pub(super) first_epoch: u64,
+    /// See `first_epoch`.
+    pub(super) last_epoch: u64,
+    /// Whether its first group begins in it.
+    pub(super) whole: bool,
+}
+
+impl Stretch {
+    pub(super) fn bytes(&self) -> u64 {
+        self.end - self.from
+    }
+
+    /// The stretches of a segment, in order.
+    pub(super) fn all(index: usize, segment: &ScannedSegment) -> impl Iterator<Item = Self> {
+        segment.stops.iter().enumerate().map(move |(at, stop)| {
+            let next = segment.stops.get(at + 1);
+            Self {
+                segment: index,
+                from: stop.at,
+                end: next.map_or(segment.end, |next| next.at),
+                next: stop.next,
+                frames: next.map_or(segment.frames, |next| next.frames) - stop.frames,
+                first_epoch: stop.epoch,
+                last_epoch: next.map_or(segment.last_epoch, |next| next.epoch),
+                whole: stop.whole,
+            }
+        })
+    }
+
+    /// Makes this and the next one of the same segment one.
+    fn join(&mut self, next: &Self) -> bool {
+        let joined = self.segment == next.segment && self.end == next.from;
+        if joined {
+            self.end = next.end;
+            self.frames += next.frames;
+            self.last_epoch = next.last_epoch;
+        }
+        joined
+    }
+}
+
+/// Groups of one log of one incarnation that count.
 #[derive(Debug)]
 pub struct LogReader {
-    disk: Arc<dyn Disk>,
+    scanned: Arc<Scanned>,
     /// The epochs that count, ascending.
     chain: Arc<Vec<u64>>,
-    log: u32,
-    incarnation: u64,
-    waiting: VecDeque<ScannedSegment>,
+    /// Groups of other epochs are passed over.
+    epochs: RangeInclusive<u64>,
+    waiting: VecDeque<Stretch>,
     present: Option<Present>,
     /// The parts of a long group so far.
     parts: Vec<u8>,
@@ -39,61 +96,54 @@ pub struct LogReader {
     read: u64,
 }
 
-/// The segment that is being read.
+/// The stretch that is being read.
 #[derive(Debug)]
 struct Present {
-    segment: ScannedSegment,
+    stretch: Stretch,
     bytes: Vec<u8>,
-    /// Where the next frame is looked for, and which.
+    /// Where in `bytes` the next frame is looked for, and which.
     at: usize,
     next: u64,
     frames: usize,
-    /// The present frame: where it begins, its epoch, what is left of its payload.
+    /// The present frame: where in `bytes` it begins, its epoch, what is left of its payload.
     frame: usize,
     epoch: u64,
     payload: Range<usize>,
 }
 
-/// Where a group is: in the segment's bytes, or among the parts.
+/// Where a group is: in the stretch's bytes, or among the parts.
 enum Place {
     Here(Range<usize>),
     Parts,
 }
 
 impl LogReader {
-    pub(super) fn new(disk: Arc<dyn Disk>, chain: Arc<Vec<u64>>, first: &ScannedSegment) -> Self {
-        let mut reader = Self {
-            disk,
+    pub(super) fn new(
+        scanned: Arc<Scanned>,
+        chain: Arc<Vec<u64>>,
+        epochs: RangeInclusive<u64>,
+    ) -> Self {
+        Self {
+            scanned,
             chain,
-            log: first.log,
-            incarnation: first.incarnation,
+            epochs,
             waiting: VecDeque::new(),
             present: None,
             parts: Vec::new(),
             bytes: 0,
             read: 0,
-        };
-        reader.add(first);
-        reader
+        }
     }
 
-    pub(super) fn is_of(&self, segment: &ScannedSegment) -> bool {
-        (self.incarnation, self.log) == (segment.incarnation, segment.log)
-    }
-
-    pub(super) fn add(&mut self, segment: &ScannedSegment) {
-        self.bytes += segment.end;
-        self.waiting.push_back(segment.clone());
-    }
-
-    /// Which log it is.
-    pub fn log(&self) -> u32 {
-        self.log
-    }
-
-    /// Which start of the server wrote it.
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
+    pub(super) fn add(&mut self, stretch: Stretch) {
+        self.bytes += stretch.bytes();
+        if !self
+            .waiting
+            .back_mut()
+            .is_some_and(|last| last.join(&stretch))
+        {
+            self.waiting.push_back(stretch);
+        }
     }
 
     /// Bytes to read in all.
@@ -110,17 +160,18 @@ impl LogReader {
     pub fn next_group(&mut self) -> Result<Option<Group<'_>>, LogError> {
         let place = loop {
             let Some(present) = &mut self.present else {
-                let Some(segment) = self.waiting.pop_front() else {
+                let Some(stretch) = self.waiting.pop_front() else {
                     return Ok(None);
                 };
-                self.present = Some(open(&*self.disk, segment)?);
+                self.present = Some(open(&self.scanned, stretch)?);
                 continue;
             };
-            if let Some(place) = present.take_group(&mut self.parts)? {
+            let segment = &self.scanned.segments[present.stretch.segment];
+            if let Some(place) = present.take_group(segment, &mut self.parts)? {
                 break place;
             }
-            if !present.step(&self.chain)? {
-                self.read += present.segment.end;
+            if !present.step(segment, &self.chain, &self.epochs)? {
+                self.read += present.stretch.bytes();
                 self.present = None;
             }
         };
@@ -131,57 +182,66 @@ impl LogReader {
                 Place::Here(range) => &present.bytes[range],
                 Place::Parts => &self.parts,
             },
-            path: &present.segment.path,
-            offset: present.frame as u64,
+            path: &self.scanned.segments[present.stretch.segment].path,
+            offset: present.stretch.from + present.frame as u64,
         }))
     }
 }
 
-fn open(disk: &dyn Disk, segment: ScannedSegment) -> Result<Present, LogError> {
-    let path: &PathBuf = &segment.path;
-    let file = disk
-        .open(path, Access::Read)
-        .map_err(LogError::io("open", path))?;
-    let mut bytes = read_file(&*file, path)?;
-    bytes.truncate(segment.end as usize);
+fn open(scanned: &Scanned, stretch: Stretch) -> Result<Present, LogError> {
+    let path = &scanned.segments[stretch.segment].path;
+    let file = scanned.disk.open(path, Access::Read);
+    let file = file.map_err(LogError::io("open", path))?;
+    let mut bytes = vec![0; stretch.bytes() as usize];
+    let read = file
+        .read_full_at(&mut bytes, stretch.from)
+        .map_err(LogError::io("read", path))?;
+    bytes.truncate(read);
     Ok(Present {
         bytes,
-        at: crate::limits::BLOCK_BYTES,
-        next: segment.first,
+        at: 0,
+        next: stretch.next,
         frames: 0,
         frame: 0,
         epoch: 0,
         payload: 0..0,
-        segment,
+        stretch,
     })
 }
 
 impl Present {
-    fn changed(&self) -> LogError {
+    fn damaged(&self, segment: &ScannedSegment, at: usize, what: &'static str) -> LogError {
         LogError::Damaged {
-            path: self.segment.path.clone(),
-            offset: self.at as u64,
+            path: segment.path.clone(),
+            offset: self.stretch.from + at as u64,
             epoch: self.epoch,
-            what: "the file is not what it was a moment ago",
+            what,
         }
     }
 
     /// Goes to the next frame of groups that count. `false`: there is none.
-    fn step(&mut self, chain: &[u64]) -> Result<bool, LogError> {
+    fn step(
+        &mut self,
+        segment: &ScannedSegment,
+        chain: &[u64],
+        epochs: &RangeInclusive<u64>,
+    ) -> Result<bool, LogError> {
         loop {
-            let mut walk = Walk::resume(&self.bytes, self.segment.salt, self.at, self.next);
+            let mut walk = Walk::resume(&self.bytes, segment.salt, self.at, self.next);
             let Some((at, frame, _)) = walk.step() else {
                 // The frames that the scan counted on have to be there again.
-                if self.frames != self.segment.frames {
-                    return Err(self.changed());
+                if self.frames != self.stretch.frames {
+                    let what = "the file is not what it was a moment ago";
+                    return Err(self.damaged(segment, self.at, what));
                 }
                 return Ok(false);
             };
             (self.frame, self.epoch) = (at, frame.epoch);
-            let payload = walk.at - frame.bytes() + crate::log::frame::FRAME_HEADER_BYTES;
+            let payload = walk.at - frame.bytes() + FRAME_HEADER_BYTES;
             self.payload = payload..payload + frame.payload.len();
             let counts = frame.kind == FrameKind::Groups
-                && frame.sequence < self.segment.limit
+                && frame.sequence < segment.limit
+                && epochs.contains(&frame.epoch)
                 && chain.binary_search(&frame.epoch).is_ok();
             (self.at, self.next) = (walk.at, walk.next);
             self.frames += 1;
@@ -193,15 +253,15 @@ impl Present {
     }
 
     /// The next group in the present frame, or whose last part that is.
-    fn take_group(&mut self, parts: &mut Vec<u8>) -> Result<Option<Place>, LogError> {
+    fn take_group(
+        &mut self,
+        segment: &ScannedSegment,
+        parts: &mut Vec<u8>,
+    ) -> Result<Option<Place>, LogError> {
         while !self.payload.is_empty() {
             let Some((part, group, rest)) = split_group(&self.bytes[self.payload.clone()]) else {
-                return Err(LogError::Damaged {
-                    path: self.segment.path.clone(),
-                    offset: self.frame as u64,
-                    epoch: self.epoch,
-                    what: "the frame's checksum holds, but its groups are malformed",
-                });
+                let what = "the frame's checksum holds, but its groups are malformed";
+                return Err(self.damaged(segment, self.frame, what));
             };
             let from = self.payload.start + GROUP_HEADER_BYTES;
             let range = from..from + group.len();

@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::LogError;
-use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, number64};
+use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, Part, number64, split_group};
 use super::segment::{Header, Name};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX};
+use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, STRETCH_BYTES};
 
 /// How the log is read.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +81,26 @@ pub struct ScannedSegment {
     /// Gaps.
     pub damage: Vec<Damage>,
     pub(super) salt: u64,
+    /// Where reading may begin, in order; the first is where its frames begin.
+    pub(super) stops: Vec<Stop>,
     durable: u64,
     marks: Vec<(u64, u64, Mark)>,
+}
+
+/// A place in a segment where reading may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// Where the next frame is looked for.
+    pub(super) at: u64,
+    /// The sequence that is expected there.
+    pub(super) next: u64,
+    /// Valid frames before it.
+    pub(super) frames: usize,
+    /// The oldest epoch whose groups may follow.
+    pub(super) epoch: u64,
+    /// Whether the first group that follows is one's beginning. Only a segment's first stop may be
+    /// within a group: then the segment before holds the group's beginning.
+    pub(super) whole: bool,
 }
 
 /// What is known of an epoch that has a mark.
@@ -412,6 +430,29 @@ impl<'a> Walk<'a> {
     }
 }
 
+impl ScannedSegment {
+    /// Notes that reading may begin at a frame, if one may and it is far enough behind the last.
+    fn stop_at(&mut self, at: u64, frame: &Frame<'_>) {
+        if frame.kind != FrameKind::Groups {
+            return;
+        }
+        let begins = split_group(frame.payload)
+            .is_some_and(|(part, ..)| matches!(part, Part::Whole | Part::First));
+        let stop = Stop {
+            at,
+            next: frame.sequence,
+            frames: self.frames,
+            epoch: frame.epoch,
+            whole: begins,
+        };
+        match self.stops.last() {
+            None => self.stops.push(stop),
+            Some(last) if begins && at - last.at >= STRETCH_BYTES => self.stops.push(stop),
+            Some(_) => {}
+        }
+    }
+}
+
 pub(super) fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> ScannedSegment {
     let mut segment = ScannedSegment {
         path: path.to_owned(),
@@ -427,11 +468,13 @@ pub(super) fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> Scanne
         last_epoch: 0,
         damage: Vec::new(),
         salt: header.salt,
+        stops: Vec::new(),
         durable: header.durable,
         marks: Vec::new(),
     };
     let mut walk = Walk::new(bytes, header.salt, header.first);
-    while let Some((_, frame, gap)) = walk.step() {
+    while let Some((at, frame, gap)) = walk.step() {
+        segment.stop_at(at as u64, &frame);
         segment.damage.extend(gap);
         segment.frames += 1;
         segment.last_epoch = segment.last_epoch.max(frame.epoch);

@@ -40,6 +40,7 @@ canaries! {
     a_change_of_the_mapping_without_record: MappingForgotten;
     a_checkpoint_that_says_it_began_late: CheckpointStartsLate;
     a_checkpoint_that_does_not_wait: CheckpointNotAwaited;
+    a_wave_put_back_backwards: WaveBackwards;
 }
 
 /// A record that is missing in the middle of a key's changes.

@@ -1,12 +1,13 @@
 //! Planted bugs: each must make the checks of this directory fail.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::harness::*;
 use crate::disk::{Access, CallKind, Disk, DiskFile, Fault, SimulatedDisk};
-use crate::log::LogError;
+use crate::log::{LogError, WaveSize};
 
 /// What the log would do wrong, planted below it, in how it uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,4 +229,26 @@ fn canary_the_cutoff_is_too_high() {
         model.verdict(&widened).is_err()
     });
     assert!(caught.count() > 0);
+}
+
+#[test]
+fn canary_a_group_is_read_in_two_pieces() {
+    let noticed = (0..20).any(|seed| {
+        let (disk, mut model) = (as_disk(&disk()), Model::default());
+        drop(run(&disk, &mut model, 1, seed, 12).expect("the disk works"));
+        let cut = || {
+            let scan = scan(&disk).expect("the disk works");
+            let cut = scan.cut(model.from, model.written);
+            cut.expect("the log is whole")
+        };
+        let size = WaveSize {
+            wave_bytes: 1,
+            piece_bytes: 1,
+        };
+        let whole = read_waves(&cut(), size).expect("the disk works");
+        let torn = catch_unwind(AssertUnwindSafe(|| read_waves(&cut().torn_apart(), size)));
+        let torn = torn.ok().map(|read| read.expect("the disk works"));
+        torn != Some(whole)
+    });
+    assert!(noticed, "LV2");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::disk::{Disk, SimulatedDisk};
-use crate::log::{Log, LogCut, LogError, LogOptions, LogScan, LogSession, ScanOptions};
+use crate::log::{Log, LogCut, LogError, LogOptions, LogScan, LogSession, ScanOptions, WaveSize};
 
 pub(super) const IDENTITY: u128 = 0x5eed;
 /// Room for three blocks beside the header and the last one.
@@ -50,7 +50,7 @@ pub(super) fn scan(disk: &Arc<dyn Disk>) -> Result<LogScan, LogError> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     /// Groups by epoch: number and records.
-    pub(super) epochs: BTreeMap<u64, BTreeMap<u64, u64>>,
+    pub(super) epochs: Epochs,
     /// Epochs that an earlier recovery left out: they must not come back.
     pub(super) dropped: BTreeSet<u64>,
     /// The newest epoch that was acknowledged.
@@ -65,7 +65,7 @@ pub(super) struct Model {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) cut: LogCut,
-    pub(super) epochs: BTreeMap<u64, BTreeMap<u64, u64>>,
+    pub(super) epochs: Epochs,
 }
 
 fn filling(group: u64, place: u64, at: usize) -> u8 {
@@ -195,8 +195,11 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, model: &Model) -> Result<Found, LogE
     read(cut, model.from)
 }
 
+/// By epoch, the groups that were found: how many records each has.
+pub(super) type Epochs = BTreeMap<u64, BTreeMap<u64, u64>>;
+
 pub(super) fn read(cut: LogCut, from: u64) -> Result<Found, LogError> {
-    let mut epochs: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut epochs = Epochs::new();
     for mut reader in cut.logs() {
         while let Some(group) = reader.next_group()? {
             assert!(
@@ -213,7 +216,37 @@ pub(super) fn read(cut: LogCut, from: u64) -> Result<Found, LogError> {
         }
         assert_eq!(reader.bytes_read(), reader.bytes());
     }
+    for (wave_bytes, piece_bytes) in [(1, 1), (700, 1), (2000, 600)] {
+        let size = WaveSize {
+            wave_bytes,
+            piece_bytes,
+        };
+        let waves = read_waves(&cut, size)?;
+        assert_eq!(waves, epochs, "LV1, LV2: {size:?}");
+    }
     Ok(Found { cut, epochs })
+}
+
+/// What [`read`] finds, read in waves.
+pub(super) fn read_waves(cut: &LogCut, size: WaveSize) -> Result<Epochs, LogError> {
+    let mut epochs = Epochs::new();
+    for wave in cut.waves(size) {
+        let before = epochs.keys().next_back().copied();
+        for mut piece in wave {
+            while let Some(group) = piece.next_group()? {
+                assert!(
+                    before < Some(group.epoch),
+                    "LV1: an epoch of the wave before"
+                );
+                let (number, records) = parse_group(group.records).unwrap_or((u64::MAX, 0));
+                let groups: &mut BTreeMap<_, _> = epochs.entry(group.epoch).or_default();
+                let known = groups.insert(number, records);
+                assert_eq!(known, None, "LV1: group {number} is in two pieces");
+            }
+            assert_eq!(piece.bytes_read(), piece.bytes());
+        }
+    }
+    Ok(epochs)
 }
 
 /// A log with three sessions, on whatever disk, at some epoch.

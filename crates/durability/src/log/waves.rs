@@ -1,0 +1,129 @@
+//! The log in waves: ranges of epochs, each as pieces that any threads may read at the same time.
+//!
+//! Recovery puts a wave back before it begins the next one. So the records of a key are sorted
+//! within a wave only, memory is bounded by a wave, and still no thread reads for all others.
+//!
+//! Invariants:
+//! - **LV1** Waves come in the order of epochs: no group of one belongs to an older epoch than a
+//!   group of the one before. Their pieces have each group that counts exactly once.
+//! - **LV2** A group lies in one piece, also where it goes on in the next segment.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::cut::LogCut;
+use super::reader::{LogReader, Stretch};
+
+/// How much a wave and its pieces hold, in bytes of the log. Neither is cut where it has to hold
+/// more: a wave within an epoch, a piece within a group.
+#[derive(Clone, Copy, Debug)]
+pub struct WaveSize {
+    /// Of a wave.
+    pub wave_bytes: u64,
+    /// Of a piece.
+    pub piece_bytes: u64,
+}
+
+/// The stretches of each log of each incarnation, in order.
+type Logs = Vec<Vec<Stretch>>;
+
+impl LogCut {
+    /// The log in waves (LV1, LV2). O(log bytes / 64 KiB) before the first one; a file that cannot
+    /// be read is noticed by the readers.
+    pub fn waves(&self, size: WaveSize) -> impl Iterator<Item = Vec<LogReader>> {
+        let logs = self.stretches();
+        let mut passed = vec![0; logs.len()];
+        self.ranges(&logs, size.wave_bytes)
+            .into_iter()
+            .map(move |epochs| {
+                let mut pieces = Vec::new();
+                for (log, passed) in logs.iter().zip(&mut passed) {
+                    while log
+                        .get(*passed)
+                        .is_some_and(|one| one.last_epoch < *epochs.start())
+                    {
+                        *passed += 1;
+                    }
+                    let log = log[*passed..].iter();
+                    let log = log.take_while(|one| one.first_epoch <= *epochs.end());
+                    self.cut_pieces(log, &epochs, size.piece_bytes, &mut pieces);
+                }
+                pieces
+            })
+    }
+
+    /// The logs of all incarnations, each with its groups from `from` up to the cutoff. A key's
+    /// records may be in several; its versions say their order.
+    pub fn logs(&self) -> Vec<LogReader> {
+        let mut readers = Vec::new();
+        for log in self.stretches() {
+            let epochs = self.from()..=self.cutoff();
+            self.cut_pieces(log.iter(), &epochs, u64::MAX, &mut readers);
+        }
+        readers
+    }
+
+    /// Bytes that [`Self::logs`] read in all.
+    pub fn bytes(&self) -> u64 {
+        self.stretches().iter().flatten().map(Stretch::bytes).sum()
+    }
+
+    fn stretches(&self) -> Logs {
+        let mut logs = Logs::new();
+        let mut last = None;
+        for (index, segment) in self.scanned().segments.iter().enumerate() {
+            if segment.last_epoch < self.from() || self.epochs().is_empty() {
+                continue;
+            }
+            let log = Some((segment.incarnation, segment.log));
+            if last != log {
+                last = log;
+                logs.push(Vec::new());
+            }
+            let stretches = logs.last_mut().expect("there is one now");
+            stretches.extend(Stretch::all(index, segment));
+        }
+        logs
+    }
+
+    /// The epochs of the waves.
+    fn ranges(&self, logs: &Logs, wave_bytes: u64) -> Vec<RangeInclusive<u64>> {
+        let mut stretches: Vec<(u64, u64)> = logs
+            .iter()
+            .flatten()
+            .map(|one| (one.first_epoch, one.bytes()))
+            .collect();
+        stretches.sort_unstable();
+        let mut ranges = Vec::new();
+        let (mut start, mut bytes) = (self.from(), 0);
+        for (epoch, more) in stretches {
+            if bytes >= wave_bytes && epoch > start {
+                ranges.push(start..=epoch - 1);
+                (start, bytes) = (epoch, 0);
+            }
+            bytes += more;
+        }
+        ranges.push(start..=self.cutoff().max(start));
+        ranges
+    }
+
+    fn cut_pieces<'a>(
+        &self,
+        stretches: impl Iterator<Item = &'a Stretch>,
+        epochs: &RangeInclusive<u64>,
+        piece_bytes: u64,
+        pieces: &mut Vec<LogReader>,
+    ) {
+        let before = pieces.len();
+        for stretch in stretches {
+            let full = pieces[before..]
+                .last()
+                .is_none_or(|piece| piece.bytes() >= piece_bytes && stretch.whole);
+            if full {
+                let (scanned, chain) = (Arc::clone(self.scanned()), Arc::clone(self.chain()));
+                pieces.push(LogReader::new(scanned, chain, epochs.clone()));
+            }
+            pieces.last_mut().expect("there is one").add(*stretch);
+        }
+    }
+}
