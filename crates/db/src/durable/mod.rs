@@ -159,13 +159,13 @@ pub(crate) fn open(
         wakes.condition.notify_all();
     }));
     // Whatever the mapping is now, the log says it: a later start may know another number of
-    // databases.
-    found.changes += 1;
-    let mut session = log.session(0);
-    hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
-    session.end_group(found.epochs.current().0);
-    session.hand_over();
-    drop(session);
+    // databases (RC5).
+    if found.mapping_grown {
+        let mut session = log.session(0);
+        hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+        session.end_group(found.epochs.current().0);
+        session.hand_over();
+    }
     found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);
     let durable = Durable {
         log: Arc::clone(&log),

@@ -36,6 +36,8 @@
 //! - **RC4** Where there was a checkpoint, no empty database begins: without a log, the newest
 //!   whole checkpoint is all there is, for whoever follows the advice to remove a damaged log;
 //!   without either, recovery refuses.
+//! - **RC5** A start writes nothing that it has found on disk, so that a client of `sync` waits
+//!   for no epoch in which nothing has changed, however full the disk is.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -208,6 +210,8 @@ pub(crate) struct Recovered {
     pub(crate) expiry: ExpiryIndex,
     pub(crate) trees: Vec<TreeId>,
     pub(crate) changes: u64,
+    /// Whether databases were added to the mapping, which the log does not know yet.
+    pub(crate) mapping_grown: bool,
     pub(crate) identity: u128,
     pub(crate) cut: LogCut,
     /// The clock is not behind this.
@@ -323,13 +327,14 @@ pub(crate) fn recover(
                 // One that could not be used is no help later, and goes.
                 checkpoints.retain(|&checkpoint| !last && checkpoint <= start);
                 recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
-                let (trees, changes) = trees.into_parts();
+                let (trees, changes, mapping_grown) = trees.into_parts();
                 return Ok(Recovered {
                     epochs,
                     store: attempt.store,
                     expiry: attempt.expiry,
                     trees,
                     changes,
+                    mapping_grown,
                     identity,
                     cut: candidate.cut,
                     wall_ms,

@@ -46,6 +46,8 @@ const NO_PREDECESSOR: &str = "the value that a change belongs to is not there";
 pub(super) struct Trees {
     mapped: Vec<TreeId>,
     changes: u64,
+    /// Whether it has trees that are not on disk.
+    grown: bool,
     known: HashSet<TreeId>,
     dropped: HashSet<TreeId>,
 }
@@ -102,12 +104,14 @@ impl Trees {
         while self.mapped.len() < databases {
             self.mapped.push(store.create_tree());
             self.changes += 1;
+            self.grown = true;
         }
     }
 
-    /// The trees by database number, and how often the mapping has changed.
-    pub(super) fn into_parts(self) -> (Vec<TreeId>, u64) {
-        (self.mapped, self.changes)
+    /// The trees by database number, how often the mapping has changed, and whether it has become
+    /// another one than that on disk.
+    pub(super) fn into_parts(self) -> (Vec<TreeId>, u64, bool) {
+        (self.mapped, self.changes, self.grown)
     }
 }
 

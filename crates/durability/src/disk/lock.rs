@@ -58,7 +58,11 @@ impl DirectoryLock {
         };
         // The number is for people only; spaces overwrite what a longer one left.
         let process = format!("{:<width$}\n", std::process::id(), width = HOLDER_BYTES - 1);
-        file.write_all_at(process.as_bytes(), 0).map_err(io)?;
+        match file.write_all_at(process.as_bytes(), 0) {
+            // A full disk keeps nobody from what is on it.
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(io(error)),
+            _ => {}
+        }
         Ok(Self { _file: file })
     }
 }

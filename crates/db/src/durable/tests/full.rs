@@ -4,6 +4,7 @@
 use pando_durability::log::LogState;
 
 use super::*;
+use crate::acknowledge::Durability;
 use crate::durable::testing::{self, Fault};
 use crate::durable::{CheckpointFailure, StreamError};
 
@@ -297,4 +298,46 @@ fn a_load_stops_when_the_log_is_full() {
     assert!(reason.contains(LOG), "{reason}");
     let keys = picture(&shell.database).len();
     assert!((1..400).contains(&keys), "{keys}");
+}
+
+/// RC5: nothing was written since the start, so that nothing has to become durable.
+#[test]
+fn answers_about_whole_databases_need_no_room_after_a_start() {
+    let (setup, disk) = (one_log(), SimulatedDisk::new());
+    let mut shell = setup.open(&disk).expect("the disk is empty");
+    shell.check(&[("SET k 1", "+OK"), ("SET other 2", "+OK")]);
+    shell.database.end_epoch();
+    drop(shell);
+    let disk = disk.crash(0);
+    for (path, _) in disk.files() {
+        if path.to_string_lossy().contains("free-") {
+            disk.remove(&path).expect("it is there");
+        }
+    }
+    for directory in ["/data", LOG] {
+        let directory = Path::new(directory);
+        disk.set_capacity_below(directory, Some(disk.used_below(directory)));
+    }
+    let mut shell = setup.open(&disk).expect("it is whole");
+    shell.client().durability = Durability::Sync;
+    for line in [
+        "DBSIZE",
+        "SCAN 0",
+        "KEYS *",
+        "KRANGE - +",
+        "KCOUNT - +",
+        "RANDOMKEY",
+        "GET k",
+    ] {
+        let answer = shell.line(line);
+        assert!(!answer.starts_with('-'), "{line}: {answer}");
+        shell.database.end_epoch();
+        let (durable, awaits) = (shell.database.durable(), shell.awaits());
+        assert!(
+            durable >= awaits,
+            "{line}: epoch {awaits}, {durable} is durable"
+        );
+    }
+    let refused = shell.line("SET k 2");
+    assert!(refused.starts_with("-MISCONF"), "{refused}");
 }
