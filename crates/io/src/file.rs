@@ -1,5 +1,6 @@
 //! Files of logs and checkpoints: positioned reads and writes, past the page cache where the file
-//! system has that, room that is allocated ahead, locks, and directories that are made durable.
+//! system has that, room that is allocated ahead, what a volume has of it, locks, and directories
+//! that are made durable.
 //!
 //! A file that is written *through* (`O_DIRECT` and `O_DSYNC`) is durable when a write returns, at
 //! the price of aligned offsets, lengths and memory: [`AlignedBuffer`] has the memory. A file
@@ -11,7 +12,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags};
@@ -134,6 +135,27 @@ impl File {
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// What the volume has on which a directory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Which volume it is: the same for all of its directories.
+    pub volume: u64,
+    /// Bytes that may still be written to it.
+    pub free: u64,
+    /// Bytes that it has in all.
+    pub total: u64,
+}
+
+/// What the volume has on which a directory lies.
+pub fn room(directory: &Path) -> io::Result<Room> {
+    let found = rustix::fs::statvfs(directory)?;
+    Ok(Room {
+        volume: fs::metadata(directory)?.dev(),
+        free: found.f_bavail.saturating_mul(found.f_frsize),
+        total: found.f_blocks.saturating_mul(found.f_frsize),
+    })
 }
 
 /// Makes the names in a directory durable.
@@ -265,6 +287,20 @@ mod tests {
             sync_directory(&std::env::temp_dir()).unwrap();
             fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn directories_of_one_volume_share_its_room() {
+        let directory = scratch("room");
+        fs::create_dir(&directory).unwrap();
+        let (one, other) = (
+            room(&directory).unwrap(),
+            room(directory.parent().unwrap()).unwrap(),
+        );
+        assert_eq!((one.volume, one.total), (other.volume, other.total));
+        assert!(one.free <= one.total && one.total > 0, "{one:?}");
+        fs::remove_dir(&directory).unwrap();
+        assert_eq!(room(&directory).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 pub use lock::{DirectoryLock, LockError, was_used};
-pub use pando_io::file::{Access, AlignedBuffer};
+pub use pando_io::file::{Access, AlignedBuffer, Room};
 pub use real::RealDisk;
 pub use simulated::{Call, CallKind, Fault, SimulatedDisk};
 
@@ -52,6 +52,9 @@ pub trait Disk: Debug + Send + Sync {
 
     /// Makes the names in a directory durable (DI3).
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// What the volume has on which a directory lies. Others may take of it at any time.
+    fn room(&self, directory: &Path) -> io::Result<Room>;
 
     /// Takes a file, created if need be, for this process, until what is returned is dropped;
     /// `None`: another one holds it.

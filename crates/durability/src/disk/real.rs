@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pando_io::file::{self, Access, File};
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, Room};
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +63,10 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         file::sync_directory(directory)
+    }
+
+    fn room(&self, directory: &Path) -> io::Result<Room> {
+        file::room(directory)
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {

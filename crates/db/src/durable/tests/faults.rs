@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 
 use fastrand::Rng;
-use pando_durability::disk::{Access, DiskFile, Fault};
+use pando_durability::disk::{Access, DiskFile, Fault, Room};
 use pando_durability::log::LogState;
 
 use super::crashes::effort;
@@ -176,6 +176,10 @@ impl Disk for Believing {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         self.0.sync_directory(directory)
+    }
+
+    fn room(&self, directory: &Path) -> io::Result<Room> {
+        self.0.room(directory)
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {

@@ -8,7 +8,7 @@
 //! | any call (EIO); a write then leaves a part behind | [`Fault::Error`] |
 //! | every call of a kind | [`SimulatedDisk::fail_all`] |
 //! | a sync that fails, drops what was written, and succeeds the next time | [`Fault::SyncTrap`] |
-//! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] |
+//! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] (what [`Disk::room`] then tells) |
 //! | writes and reads that stop early | [`SimulatedDisk::set_short_calls`] |
 //! | bits that flip at rest | [`SimulatedDisk::flip`] |
 //!
@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use content::{Content, Directory};
 use fastrand::Rng;
 
-use super::{Access, Disk, DiskFile};
+use super::{Access, Disk, DiskFile, Room};
 use crate::limits::BLOCK_BYTES;
 
 /// What a call asked of the disk.
@@ -535,6 +535,29 @@ impl Disk for SimulatedDisk {
         after(&course, ())?;
         state.directory(directory)?.sync();
         Ok(())
+    }
+
+    /// A directory with a capacity is a volume of its own. No call of DS1: nothing is asked of the
+    /// disk but a number.
+    fn room(&self, directory: &Path) -> io::Result<Room> {
+        let state = self.state();
+        if !state.power {
+            return Err(no_power());
+        }
+        let volumes = (1..).zip(&state.capacities);
+        // The deepest of those that hold it is the last one.
+        let found = volumes
+            .filter(|(_, (below, _))| directory.starts_with(below))
+            .last();
+        let (volume, total, used) = found
+            .map_or((0, u64::MAX, 0), |(volume, (below, capacity))| {
+                (volume, *capacity, state.used_below(below))
+            });
+        Ok(Room {
+            volume,
+            free: total.saturating_sub(used),
+            total,
+        })
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {

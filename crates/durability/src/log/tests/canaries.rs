@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::harness::*;
-use crate::disk::{Access, CallKind, Disk, DiskFile, Fault, SimulatedDisk};
+use crate::disk::{Access, CallKind, Disk, DiskFile, Fault, Room, SimulatedDisk};
 use crate::log::{LogError, WaveSize};
 
 /// What the log would do wrong, planted below it, in how it uses the disk.
@@ -73,6 +73,10 @@ impl Disk for LyingDisk {
             return Ok(());
         }
         self.disk.sync_directory(directory)
+    }
+
+    fn room(&self, directory: &Path) -> io::Result<Room> {
+        self.disk.room(directory)
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::harness::*;
-use crate::disk::{Access, Disk, DiskFile, RealDisk, SimulatedDisk};
+use crate::disk::{Access, Disk, DiskFile, RealDisk, Room, SimulatedDisk};
 use crate::log::{Due, Log, LogOptions, LogScan, LogState, ScanOptions};
 
 /// How long anything may take before a test gives up.
@@ -331,6 +331,10 @@ impl Disk for SlowBeginnings {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         self.disk.sync_directory(directory)
+    }
+
+    fn room(&self, directory: &Path) -> io::Result<Room> {
+        self.disk.room(directory)
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
