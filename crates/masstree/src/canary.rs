@@ -2,7 +2,7 @@
 //! tests there is nothing here.
 
 #[cfg(test)]
-use std::sync::atomic::{AtomicU8, Ordering};
+use pando_sync::shim::unmodelled::{AtomicU8, Ordering};
 
 /// A fault that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

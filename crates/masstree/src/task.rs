@@ -26,8 +26,8 @@
 //!   below the horizon (V2).
 //! - **MT3** A dropped tree is freed only when no pin is left that could have reached it.
 
+use pando_sync::shim::unmodelled::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use pando_block::{BlockRef, Keep, KeyPart};

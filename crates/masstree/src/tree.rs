@@ -5,8 +5,8 @@
 //! | `root` | owner of the first layer's old root, when it splits (§4.6.4: updated at once) | descents, `Acquire` |
 //! | `shards` | sessions, each on its own shard while there are no more than shards, `Relaxed` | `len`, gauges |
 
+use pando_sync::shim::unmodelled::AtomicI64;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicI64;
 
 use pando_engine::TreeId;
 use pando_memory::pool::Pool;

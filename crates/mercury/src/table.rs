@@ -99,7 +99,7 @@ pub(crate) struct Table {
     lines: Padded<Lines>,
     /// Nobody may use the table any more: for tests (HR4).
     #[cfg(test)]
-    gone: std::sync::atomic::AtomicBool,
+    gone: pando_sync::shim::unmodelled::AtomicBool,
 }
 
 // SAFETY: lines are atomics, and the array is the table's own.
@@ -124,7 +124,7 @@ impl Table {
             published: Padded(AtomicUsize::new(0)),
             lines: Padded(lines),
             #[cfg(test)]
-            gone: std::sync::atomic::AtomicBool::new(false),
+            gone: pando_sync::shim::unmodelled::AtomicBool::new(false),
         })
     }
 

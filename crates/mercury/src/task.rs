@@ -20,9 +20,9 @@
 //! - **HT3** A dropped tree, or a table that is not current any more, is freed only when no pin is
 //!   left that could have reached it.
 
+use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pando_block::Keep;

@@ -5,7 +5,7 @@
 //! | `current` | who has moved the last bucket (`resize`), `Release` | operations, `Acquire` |
 //! | `shards` | sessions, each on its own shard while there are no more than shards, `Relaxed` | `len`, gauges |
 
-use std::sync::atomic::AtomicI64;
+use pando_sync::shim::unmodelled::AtomicI64;
 
 use pando_engine::TreeId;
 use pando_memory::pool::Pages;

@@ -1,6 +1,6 @@
 //! What sessions count: one set of counters per session, written by it alone.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use crate::shim::unmodelled::{AtomicI64, Ordering};
 
 /// A figure that one session writes and gauges read.
 #[derive(Debug, Default)]

@@ -15,13 +15,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use crate::epoch::Guard;
+use crate::shim::modelled::{Mutex, MutexGuard};
+use crate::shim::{AtomicPtr, MODEL, Ordering};
 
-const SEGMENT_BITS: u32 = 16;
+/// Models have few numbers, and get beyond one segment with them.
+const NUMBER_BITS: u32 = if MODEL { 4 } else { u32::BITS };
+const SEGMENT_BITS: u32 = if MODEL { 2 } else { 16 };
 const SEGMENT_SLOTS: usize = 1 << SEGMENT_BITS;
 
 type Segment<T> = [AtomicPtr<T>];
@@ -30,6 +32,9 @@ type Segment<T> = [AtomicPtr<T>];
 pub struct Directory<T> {
     segments: Box<[AtomicPtr<AtomicPtr<T>>]>,
     owned: Mutex<Owned<T>>,
+    /// A planted bug: what is put in is published before it is seen whole.
+    #[cfg(all(test, loom))]
+    hasty: bool,
 }
 
 struct Owned<T> {
@@ -43,6 +48,15 @@ impl<T> fmt::Debug for Directory<T> {
     }
 }
 
+/// The model checkers' atomics are not zeroed memory.
+#[cfg(any(loom, shuttle))]
+fn zeroed<T>(count: usize) -> Box<[AtomicPtr<T>]> {
+    (0..count)
+        .map(|_| AtomicPtr::new(ptr::null_mut()))
+        .collect()
+}
+
+#[cfg(not(any(loom, shuttle)))]
 fn zeroed<T>(count: usize) -> Box<[AtomicPtr<T>]> {
     let zeroed = Box::new_zeroed_slice(count);
     // SAFETY: all-zero bytes are a null pointer.
@@ -54,11 +68,13 @@ impl<T: Send + Sync> Directory<T> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            segments: zeroed(1 << (u32::BITS - SEGMENT_BITS)),
+            segments: zeroed(1 << (NUMBER_BITS - SEGMENT_BITS)),
             owned: Mutex::new(Owned {
                 next: 0,
                 all: HashMap::new(),
             }),
+            #[cfg(all(test, loom))]
+            hasty: false,
         }
     }
 
@@ -118,7 +134,14 @@ impl<T: Send + Sync> Directory<T> {
         owned.all.insert(number, made);
         let segment = self.segment(number).expect("just made");
         // Release pairs with `get`.
-        segment[number as usize % SEGMENT_SLOTS].store(pointer, Ordering::Release);
+        let publish = Ordering::Release;
+        #[cfg(all(test, loom))]
+        let publish = if self.hasty {
+            Ordering::Relaxed
+        } else {
+            publish
+        };
+        segment[number as usize % SEGMENT_SLOTS].store(pointer, publish);
     }
 
     /// Takes something out; the caller keeps it until the epoch has passed (MD1).
@@ -153,13 +176,128 @@ impl<T: Send + Sync> Default for Directory<T> {
 
 impl<T> Drop for Directory<T> {
     fn drop(&mut self) {
-        for segment in &mut self.segments {
-            let first = *segment.get_mut();
+        for segment in &self.segments {
+            // Nobody else is left to order anything with.
+            let first = segment.load(Ordering::Relaxed);
             if !first.is_null() {
                 let segment = ptr::slice_from_raw_parts_mut(first, SEGMENT_SLOTS);
                 // SAFETY: made by `create` from a box of this length, dropped once.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    use super::*;
+    use crate::epoch::{Collector, Participant};
+
+    /// Written when it is made and when it is freed: loom reports a reader beside either.
+    struct Thing(UnsafeCell<u32>);
+
+    // SAFETY: loom checks that nobody writes beside a reader.
+    unsafe impl Sync for Thing {}
+
+    impl Thing {
+        fn new(number: u32) -> Self {
+            let thing = Self(UnsafeCell::new(0));
+            // SAFETY: nobody else has it.
+            thing.0.with_mut(|written| unsafe { *written = number });
+            thing
+        }
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            // What was caught is told by the panic that unwinds.
+            if !std::thread::panicking() {
+                // SAFETY: whoever drops it is alone with it; loom checks that.
+                self.0.with_mut(|written| unsafe { *written = u32::MAX });
+            }
+        }
+    }
+
+    /// Under a pin: the number of what has this number, which must be the same.
+    fn look(directory: &Directory<Thing>, participant: &mut Participant<()>, number: u32) {
+        participant.pin();
+        // SAFETY: pinned until the end of the function.
+        let guard = unsafe { Guard::new() };
+        if let Some(thing) = directory.get(number, guard) {
+            // SAFETY: nobody writes while the pin lasts (MD1), which loom checks.
+            let seen = thing.0.with(|written| unsafe { *written });
+            assert_eq!(seen, number);
+        }
+        participant.unpin(&mut ());
+    }
+
+    /// One thread looks while another one makes two, the second of which has a segment of its own.
+    fn made_beside_a_reader(hasty: bool) {
+        loom::model(move || {
+            let mut directory = Directory::new();
+            directory.hasty = hasty;
+            // So that the first one's slot is published, and not its segment with it.
+            let first = directory.create(Thing::new) + 1;
+            let directory = Arc::new(directory);
+            let mut reader = Collector::new(1, 1).register().expect("a place is free");
+            let shared = Arc::clone(&directory);
+            let making = thread::spawn(move || {
+                assert_eq!(shared.create(Thing::new), first);
+                shared.restore(SEGMENT_SLOTS as u32, Thing::new);
+            });
+            look(&directory, &mut reader, first);
+            look(&directory, &mut reader, SEGMENT_SLOTS as u32);
+            making.join().expect("no panic");
+        });
+    }
+
+    /// One thread looks while another one takes it out, and frees it when the epoch has passed.
+    fn removed_beside_a_reader(kept: bool) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let directory = Arc::new(Directory::new());
+            let number = directory.create(Thing::new);
+            let collector = Collector::new(1, 1);
+            let mut reader = collector.register().expect("a place is free");
+            let shared = Arc::clone(&directory);
+            let looking = thread::spawn(move || look(&shared, &mut reader, number));
+            let removed = directory.remove(number).expect("it is there");
+            let stamp = collector.stamp();
+            for _ in 0..2 {
+                collector.try_advance();
+            }
+            let mut removed = Some(removed);
+            if !kept || collector.has_passed(stamp) {
+                removed = None;
+            }
+            looking.join().expect("no panic");
+            drop(removed);
+        });
+    }
+
+    #[test]
+    fn what_is_made_is_seen_whole() {
+        made_beside_a_reader(false);
+    }
+
+    #[test]
+    #[should_panic = "Causality violation"]
+    fn what_is_published_too_early_is_caught() {
+        made_beside_a_reader(true);
+    }
+
+    #[test]
+    fn md1_what_is_removed_lives_until_the_pin_ends() {
+        removed_beside_a_reader(true);
+    }
+
+    #[test]
+    #[should_panic = "Causality violation"]
+    fn what_is_freed_beside_a_reader_is_caught() {
+        removed_beside_a_reader(false);
     }
 }

@@ -30,18 +30,9 @@
 
 use std::sync::TryLockError;
 
-#[cfg(loom)]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
-};
-#[cfg(not(loom))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use crate::Padded;
+use crate::shim::modelled::{Mutex, MutexGuard};
+use crate::shim::{AtomicUsize, Ordering};
 
 /// The gates of all sessions.
 #[derive(Debug)]

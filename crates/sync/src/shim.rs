@@ -2,9 +2,10 @@
 //! every interleaving of a small model, or shuttle's under `--cfg shuttle`, which draws schedules
 //! of a larger one at random.
 //!
-//! Code that is to be model-checked imports its atomics, fences and waiting from here and nowhere
-//! else. In models a wait yields to the scheduler; elsewhere it spins briefly and then
-//! gives the processor away, because the owner of a lock may have been descheduled.
+//! The crates with models (`sync`, `masstree`, `mercury`, `durability`) import their atomics,
+//! fences and waiting from here and nowhere else; a test sees to it. In models a wait yields to
+//! the scheduler; elsewhere it spins briefly and then gives the processor away, because the owner
+//! of a lock may have been descheduled.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{
@@ -18,6 +19,23 @@ pub use shuttle::sync::atomic::{
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
 };
+
+/// Locks that are part of what a model checks, or held across the atomics above in one.
+pub mod modelled {
+    #[cfg(loom)]
+    pub use loom::sync::{Condvar, Mutex, MutexGuard};
+    #[cfg(shuttle)]
+    pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    #[cfg(not(any(loom, shuttle)))]
+    pub use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
+/// Atomics that no model interleaves, in any build: counters, gauges, and what no model has.
+pub mod unmodelled {
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+    };
+}
 
 /// A mutex that may be held across the atomics above. Models for loom hold none across them.
 #[cfg(shuttle)]

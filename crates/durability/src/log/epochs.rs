@@ -26,20 +26,12 @@
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering, fence},
-};
 use std::time::{Duration, Instant};
 
-use crate::limits::{EPOCH_MS_MAX, LATE_MS};
+use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard};
+use pando_sync::shim::{AtomicU64, Ordering, fence};
 
-#[cfg(loom)]
-use loom::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering, fence},
-};
+use crate::limits::{EPOCH_MS_MAX, LATE_MS};
 
 /// Why the epoch thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

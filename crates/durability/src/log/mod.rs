@@ -55,8 +55,8 @@ mod tests;
 mod waves;
 mod writer;
 
+use pando_sync::shim::unmodelled::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

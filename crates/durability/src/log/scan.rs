@@ -21,9 +21,9 @@
 //! - **LN1** Before anything is read, files and directories are synced: what this recovery finds, a
 //!   later one finds too, even if the power is lost in between.
 
+use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::LogError;

@@ -9,8 +9,8 @@
 //! several did in one epoch, 32 more. Nobody else touches the session's buffer, so `append` takes
 //! no lock.
 
+use pando_sync::shim::unmodelled::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::frame::{GROUP_HEADER_BYTES, Part, group_header};

@@ -19,8 +19,8 @@
 //!   ([`Shared::granted`]). So a disk that turns out to be full takes what was acknowledged. The
 //!   rest is for what frames and blocks add, and for the turns of others that run at once.
 
+use pando_sync::shim::unmodelled::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 

@@ -12,10 +12,10 @@
 //! use, so that a full disk is met while the present segment still has room; a writer that needs
 //! one which is not there makes it itself.
 
+use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

@@ -26,9 +26,9 @@
 //!   the next one, so that recovery notices when that one is gone as a whole. It is written once,
 //!   when there is such an epoch; until then the segment is not recycled.
 
+use pando_sync::shim::unmodelled::Ordering;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pando_io::descriptors;

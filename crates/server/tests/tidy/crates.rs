@@ -53,6 +53,47 @@ fn canary_forbids_unsafe() {
     );
 }
 
+/// The crates with models: what these check is what runs, so their atomics come from one place.
+const MODELLED_CRATES: [&str; 4] = ["sync", "masstree", "mercury", "durability"];
+
+/// Where that is.
+const SHIM: &str = "crates/sync/src/shim.rs";
+
+fn atomics_of_the_shim(source: &Source) -> Vec<Finding> {
+    /// Models count their own executions.
+    const MODELS: [&str; 2] = ["models.rs", "schedules.rs"];
+    let modelled = crate_of(&source.path).is_some_and(|name| MODELLED_CRATES.contains(&name));
+    let own = source.path == SHIM || MODELS.iter().any(|name| source.path.ends_with(name));
+    if !modelled || own || !source.path.contains("/src/") {
+        return Vec::new();
+    }
+    let lines = source.code.lines().take(source.tests_from).enumerate();
+    lines
+        .filter(|(_, line)| line.contains("sync::atomic") || line.contains("loom::sync"))
+        .map(|(index, _)| {
+            let what = "atomics come from `pando_sync::shim`, so that models see them";
+            Finding::new(&source.path, index + 1, what)
+        })
+        .collect()
+}
+
+#[test]
+fn modelled_crates_take_their_atomics_from_the_shim() {
+    assert_everywhere(atomics_of_the_shim);
+}
+
+#[test]
+fn canary_atomics_of_the_shim() {
+    let import = "use std::sync::atomic::AtomicU64;\n";
+    let text = &format!("//! x\n{import}#[cfg(test)]\nmod tests {{\n{import}}}\n");
+    let found = |path| planted(atomics_of_the_shim, path, text);
+    assert_eq!(found("crates/mercury/src/x.rs"), [2]);
+    assert_eq!(found("crates/mercury/src/tests/x.rs"), []);
+    assert_eq!(found("crates/mercury/src/x/models.rs"), []);
+    assert_eq!(found("crates/server/src/x.rs"), []);
+    assert_eq!(found(SHIM), []);
+}
+
 /// A library's root is its table of contents: attributes, modules and what they export.
 fn root_without_logic(source: &Source) -> Vec<Finding> {
     const LOGIC: [&str; 10] = [

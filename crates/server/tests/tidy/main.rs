@@ -3,7 +3,8 @@
 //! | file | rules |
 //! |---|---|
 //! | `text.rs` | what a line or a file may hold: headers, lengths, unfinished work, sleeps, paths |
-//! | `crates.rs` | what a crate's root holds; unsafe code only in the crates named there |
+//! | `crates.rs` | what a crate's root holds; unsafe code, and atomics beside the shim, only in the |
+//! | | crates named there |
 //! | `invariants.rs` | every invariant that is cited is defined, once |
 //! | `edges.rs` | the dependencies between our crates are those that ARCHITECTURE.md lists |
 //!
