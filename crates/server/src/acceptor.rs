@@ -5,7 +5,7 @@
 //! file descriptors leaves connections with the kernel and tries again later.
 //!
 //! Deliberately absent: reading and writing, but for the one line that refuses a client beyond
-//! `maxclients`.
+//! `maxclients` or in protected mode.
 
 use std::io;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use pando_io::{Accepted, Interest, Listener, Poller, Token, Waker};
 use tracing::{info, warn};
 
 use crate::limits;
+use crate::protection;
 use crate::registry::{ClientOrigin, WireProtocol};
 use crate::shared::Shared;
 use crate::signals::StopSignals;
@@ -58,6 +59,8 @@ pub(crate) struct Acceptor {
     workers: Vec<Arc<Mailbox>>,
     signals: Option<StopSignals>,
     stop: Arc<AtomicBool>,
+    /// Whether the log says that protected mode refuses connections.
+    refusals_told: bool,
     /// Descriptors have run out; some listener has connections that are not accepted.
     short: bool,
 }
@@ -89,6 +92,7 @@ impl Acceptor {
             workers,
             signals,
             stop,
+            refusals_told: false,
             short: false,
         };
         Ok((acceptor, handle))
@@ -124,7 +128,14 @@ impl Acceptor {
         loop {
             let (listener, protocol) = &self.listeners[index];
             match listener.accept() {
-                Ok(Some(accepted)) => self.hand_over(accepted, *protocol),
+                Ok(Some(accepted)) => {
+                    let protocol = *protocol;
+                    if protection::refuses(&self.shared.settings, &accepted.peer) {
+                        self.refuse(&accepted, protocol);
+                    } else {
+                        self.hand_over(accepted, protocol);
+                    }
+                }
                 Ok(None) => return,
                 Err(error) => {
                     if !was_short && !self.short {
@@ -135,6 +146,19 @@ impl Acceptor {
                 }
             }
         }
+    }
+
+    /// Tells a client why it is not served; the log says so once.
+    fn refuse(&mut self, accepted: &Accepted, protocol: WireProtocol) {
+        if !std::mem::replace(&mut self.refusals_told, true) {
+            warn!(
+                address = %accepted.peer,
+                "protected mode refuses a connection, and will refuse others, without a word here"
+            );
+        }
+        self.shared.registry.refuse();
+        // A courtesy, as below.
+        let _ = accepted.stream.write(protection::refusal(protocol));
     }
 
     fn hand_over(&self, accepted: Accepted, protocol: WireProtocol) {

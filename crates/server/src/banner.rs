@@ -7,6 +7,7 @@ use std::time::Duration;
 use pando_db::{Database, Durability, measure_sync};
 
 use crate::config::Config;
+use crate::protection::exposure;
 use crate::shared::Listening;
 
 /// What one forced write costs on the disk of the log; `None` without a log, or when it cannot be
@@ -80,7 +81,7 @@ pub fn banner(
         "pando {}: an ordered in-memory database that speaks {}\n\
          engine {}, {} {workers}, {} databases, at most {} clients\n\
          {}\n\
-         listening",
+         {}listening",
         env!("CARGO_PKG_VERSION"),
         protocols(listening),
         config.engine.name(),
@@ -88,6 +89,9 @@ pub fn banner(
         config.databases,
         config.clients_max,
         promise(config, database, sync_cost),
+        exposure(config, listening)
+            .map(|text| format!("{text}\n"))
+            .unwrap_or_default(),
     );
     for address in &listening.tcp {
         let _ = write!(text, " tcp={address}");

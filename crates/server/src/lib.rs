@@ -12,11 +12,14 @@ mod keeper;
 mod latency;
 pub mod limits;
 mod logging;
+mod manager;
 mod metrics;
 mod monitor;
 mod offline;
+mod pid_file;
 mod process;
 mod progress;
+mod protection;
 mod recorder;
 mod registry;
 mod sampler;
@@ -34,8 +37,11 @@ pub use banner::{banner, sync_cost};
 pub use config::{Config, ConfigError};
 pub use host::{SliceTrace, WorkerHost};
 pub use logging::LogControl;
+pub use manager::ServiceManager;
 pub use metrics::Metrics;
 pub use offline::{Offline, OfflineError};
+pub use pid_file::PidFile;
+pub use protection::exposure;
 pub use recorder::WorkerRecorder;
 pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WireProtocol,

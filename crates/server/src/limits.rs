@@ -21,6 +21,16 @@ pub const HEAP_MS: u64 = 100;
 /// How often the keeper looks whether a checkpoint is due, in milliseconds.
 pub const KEEPER_MS: u64 = 200;
 
+/// Bytes of a configuration file, files that it may include, and how deep within each other.
+pub const CONFIG_FILE_BYTES_MAX: usize = 16 << 20;
+/// See [`CONFIG_FILE_BYTES_MAX`].
+pub const INCLUDE_FILES_MAX: usize = 1024;
+/// See [`CONFIG_FILE_BYTES_MAX`].
+pub const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// Errors of a configuration file after which it is read no further.
+pub const CONFIG_ERRORS_MAX: usize = 100;
+
 /// Most connections that `maxclients` may allow.
 pub const CLIENTS_MAX: usize = 1_000_000;
 

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use pando_memory::Counting;
 use pando_server::{
-    Config, ConfigError, LogControl, Offline, Server, StartError, StopSignals, banner, sync_cost,
+    Config, ConfigError, LogControl, Offline, PidFile, Server, ServiceManager, StartError,
+    StopSignals, banner, exposure, sync_cost,
 };
-use tracing::error;
+use tracing::{error, info, warn};
 
 /// What `maxmemory` is compared with counts here.
 #[global_allocator]
@@ -28,11 +29,24 @@ fn main() -> ExitCode {
         // Says where to say it, and whether it is a failure at all (--help, --version).
         Err(ConfigError::Flags(error)) => error.exit(),
         Err(error) => {
-            eprintln!("pando: {error}");
+            for line in error.to_string().lines() {
+                eprintln!("pando: {line}");
+            }
             return ExitCode::FAILURE;
         }
     };
-    let log = LogControl::install(config.log_level);
+    let log_file = config.log_file.clone().filter(|_| offline.is_none());
+    let log = match LogControl::install(config.log_level, log_file.as_deref()) {
+        Ok(log) => log,
+        Err(error) => {
+            let path = log_file.unwrap_or_default();
+            eprintln!(
+                "pando: cannot write the log file {}: {error}",
+                path.display()
+            );
+            return ExitCode::FAILURE;
+        }
+    };
     let ended = match offline {
         Some(offline) => offline.run(&config).map_err(|error| error.to_string()),
         None => run(config, log),
@@ -41,25 +55,40 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
+            if log_file.is_some() {
+                eprintln!("pando: {error}");
+            }
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(config: Config, log: LogControl) -> Result<(), String> {
+    for remark in &config.remarks {
+        info!("{remark}");
+    }
+    let manager = Arc::new(ServiceManager::at(
+        std::env::var_os("NOTIFY_SOCKET").as_deref(),
+    ));
     let start = || {
         let signals = StopSignals::install().map_err(StartError::Signals)?;
-        Server::start(config, pando_memory::used_bytes, Some(signals))
+        Server::start(config, pando_memory::used_bytes, Some(signals), &manager)
     };
     let server = start().map_err(|error| error.to_string())?;
     let shared = Arc::clone(server.shared());
     shared.on_log_level(move |level| log.set_level(level));
     let config = shared.config();
+    let _pid_file = config.pid_file.as_deref().and_then(PidFile::write);
+    let listening = shared.listening();
+    if let Some(text) = exposure(&config, &listening) {
+        warn!("{text}");
+    }
     let cost = sync_cost(&config);
-    let text = banner(&config, &shared.listening(), &shared.database, cost);
+    let text = banner(&config, &listening, &shared.database, cost);
     // Whoever started the server may have closed its end: that is no reason to stop.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    server.wait();
+    manager.ready(text.lines().last().unwrap_or_default());
+    server.wait(|| manager.stopping());
     match shared.failure() {
         Some(failure) => Err(failure.to_owned()),
         None => Ok(()),

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter, Write as _};
+use std::sync::Arc;
 
 use pando_db::{Database, LogError, OpenError, RecoveryError, StreamError, check, expect_database};
 use thiserror::Error;
@@ -104,7 +105,7 @@ fn with_database(
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
 ) -> Result<Result<(), LogError>, OfflineError> {
     let mut durability = config.durability_options();
-    durability.progress = Some(progress::reporter());
+    durability.progress = Some(progress::reporter(Arc::default()));
     let options = pando_db::Options {
         durability: Some(durability),
         ..config.database_options()

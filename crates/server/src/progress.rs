@@ -1,4 +1,5 @@
-//! What a start shows while it reads what is on disk: a bar on a terminal, else lines in the log.
+//! What a start shows while it reads what is on disk: a bar on a terminal, else lines in the log;
+//! and what the service manager is told of it.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use pando_db::{OnProgress, RecoveryProgress, Stage};
 use tracing::info;
 
+use crate::manager::ServiceManager;
 use crate::shared::lock;
 
 /// Columns of the bar.
@@ -16,11 +18,16 @@ const BAR: usize = 30;
 const REDRAW: Duration = Duration::from_millis(100);
 const LINES: Duration = Duration::from_secs(2);
 
-/// Tells of progress on the standard error stream.
-pub(crate) fn reporter() -> OnProgress {
+/// Tells of progress on the standard error stream, and `manager`.
+pub(crate) fn reporter(manager: Arc<ServiceManager>) -> OnProgress {
     let terminal = std::io::stderr().is_terminal();
     let last = Mutex::new((Instant::now(), None));
+    let told = Mutex::new(None);
     Arc::new(move |progress| {
+        let at = (name(progress.stage), percent(progress));
+        if lock(&told).replace(at) != Some(at) {
+            manager.starting(at.0, at.1);
+        }
         let mut last = lock(&last);
         let every = if terminal { REDRAW } else { LINES };
         let is_new = last.1 != Some(progress.stage);

@@ -389,6 +389,12 @@ impl Registry {
         Some(record)
     }
 
+    /// Counts a connection that is refused for another reason.
+    pub(crate) fn refuse(&self) {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn remove(&self, id: u64) {
         lock(&self.clients).remove(&id);
     }
@@ -417,13 +423,13 @@ impl Registry {
         lock(&self.clients).values().cloned().collect()
     }
 
-    /// Connections accepted so far, those refused for `maxclients` included.
+    /// Connections accepted so far, those that were refused included.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Connections refused for `maxclients`.
+    /// Connections refused, for `maxclients` or by protected mode.
     #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)

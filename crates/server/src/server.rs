@@ -29,6 +29,7 @@ use tracing::{info, warn};
 use crate::acceptor::{Acceptor, AcceptorHandle};
 use crate::config::{BindAddress, Config};
 use crate::limits;
+use crate::manager::ServiceManager;
 use crate::metrics::Metrics;
 use crate::process;
 use crate::progress;
@@ -91,15 +92,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server. `memory` tells how much the process has allocated; `signals` stop it.
+    /// Starts a server. `memory` tells how much the process has allocated; `signals` stop it;
+    /// `manager` is told how far recovery is.
     pub fn start(
         config: Config,
         memory: MemoryMeter,
         signals: Option<StopSignals>,
+        manager: &Arc<ServiceManager>,
     ) -> Result<Self, StartError> {
         let durable = config.durability != Durability::None;
         let durability = durable.then(|| pando_db::DurabilityOptions {
-            progress: Some(progress::reporter()),
+            progress: Some(progress::reporter(Arc::clone(manager))),
             ..config.durability_options()
         });
         Self::start_with(config, signals, |options| {
@@ -202,13 +205,15 @@ impl Server {
     /// Waits until a shutdown is requested, giving back meanwhile what the allocator holds free,
     /// and for its end: nothing is listened on any more, the replies to what was executed are sent
     /// (or given up), the database is closed.
-    pub fn wait(mut self) {
+    /// `stopping` is called when the shutdown begins.
+    pub fn wait(mut self, stopping: impl FnOnce()) {
         let interval = Duration::from_millis(limits::HEAP_MS);
         let mut heap = Heap::default();
         while !self.shared.wait_for_shutdown_up_to(interval) {
             heap.tend(process::anonymous_bytes);
         }
         info!("the server stops");
+        stopping();
         self.stop();
         info!("the server has stopped");
     }

@@ -34,6 +34,7 @@ pub struct Settings {
     checkpoint_log_bytes: AtomicU64,
     checkpoint_interval_s: AtomicU64,
     checkpoint_share_percent: AtomicU32,
+    protected_mode: AtomicBool,
     password_set: AtomicBool,
     password: Mutex<Vec<u8>>,
 }
@@ -55,6 +56,7 @@ impl Settings {
             checkpoint_log_bytes: AtomicU64::new(0),
             checkpoint_interval_s: AtomicU64::new(0),
             checkpoint_share_percent: AtomicU32::new(0),
+            protected_mode: AtomicBool::new(true),
             password_set: AtomicBool::new(false),
             password: Mutex::default(),
         };
@@ -91,6 +93,8 @@ impl Settings {
             .store(config.checkpoint_interval_s, Ordering::Relaxed);
         self.checkpoint_share_percent
             .store(config.checkpoint_share_percent, Ordering::Relaxed);
+        self.protected_mode
+            .store(config.protected_mode, Ordering::Relaxed);
         lock(&self.password).clone_from(&config.password);
         self.password_set
             .store(!config.password.is_empty(), Ordering::Relaxed);
@@ -172,6 +176,12 @@ impl Settings {
     #[must_use]
     pub fn requires_password(&self) -> bool {
         self.password_set.load(Ordering::Relaxed)
+    }
+
+    /// Whether other hosts are refused.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.protected_mode.load(Ordering::Relaxed) && !self.requires_password()
     }
 
     /// Whether `offered` is the password. Takes time that depends on the length of `offered` only.

@@ -6,7 +6,7 @@ use pando_protocol::pattern;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
-use crate::config::{self, Change, Config, SETTINGS, Setting, SettingError};
+use crate::config::{self, Change, Config, Setting, SettingError};
 use crate::limits;
 
 const HELP: &[&str] = &[
@@ -49,8 +49,7 @@ fn get(call: &mut Call<'_, '_, '_>) -> Handled {
             .iter()
             .any(|it| pattern::matches(it, name.as_bytes()))
     };
-    let found: Vec<(&str, Vec<u8>)> = SETTINGS
-        .iter()
+    let found: Vec<(&str, Vec<u8>)> = Setting::all()
         .flat_map(|setting| {
             let names = std::iter::once(setting.name).chain(setting.own_name);
             let config = &config;

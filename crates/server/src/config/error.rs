@@ -65,13 +65,15 @@ pub enum Expected {
     Text,
     /// A path.
     Path,
-    /// The one value that the server has.
+    /// The only values that change nothing.
     Only {
-        /// That value.
-        value: &'static str,
+        /// Those values.
+        values: &'static [&'static str],
         /// Why there is no other.
         why: &'static str,
     },
+    /// Pairs of numbers: seconds and changes.
+    SavePoints,
 }
 
 /// What is wrong with output limits.
@@ -108,8 +110,15 @@ impl fmt::Display for Expected {
             }
             Self::Text => f.write_str("one value without a NUL byte"),
             Self::Path => f.write_str("a path"),
-            Self::Only { value: "", why } => write!(f, "an empty value: {why}"),
-            Self::Only { value, why } => write!(f, "{value}: {why}"),
+            Self::Only { values, why } => {
+                let shown = |value: &&'static str| match *value {
+                    "" => "an empty value",
+                    value => value,
+                };
+                let values: Vec<_> = values.iter().map(shown).collect();
+                write!(f, "{}: {why}", values.join(" or "))
+            }
+            Self::SavePoints => f.write_str("pairs of seconds and changes, or an empty value"),
         }
     }
 }
@@ -156,6 +165,7 @@ impl Expected {
             Self::OutputLimits(WrongLimits::Limit) => {
                 "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
             }
+            Self::SavePoints => "Invalid save parameters".into(),
             Self::Mode
             | Self::PortOrOff
             | Self::Addresses
@@ -216,6 +226,29 @@ pub enum ConfigError {
         /// Where it stands.
         origin: Origin,
     },
+    /// A line includes a file that cannot be read.
+    #[error("{origin}: cannot read {}: {error}", path.display())]
+    Include {
+        /// Where it is included.
+        origin: Origin,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Files include each other without end, or are too many.
+    #[error("{origin}: include: got more than {most} {what}: does a file include itself?")]
+    Includes {
+        /// Where the last one is included.
+        origin: Origin,
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+    /// Several things are wrong; each is on a line of its own.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ConfigError>),
     /// The file cannot be read.
     #[error("cannot read configuration file {}: {error}", path.display())]
     Read {

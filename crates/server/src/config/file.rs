@@ -2,49 +2,210 @@
 //!
 //! Words are separated by blanks. A word in double quotes knows `\n \r \t \b \a \" \\` and `\xHH`;
 //! one in single quotes only `\'`. A line whose first character beyond blanks is `#` is a comment.
-//! Of two lines with the same setting the later one holds.
+//! Of two lines with the same setting the later one holds; lines of `save` add up until an empty
+//! one.
+//!
+//! `include` reads another file in its place. Its path may be a pattern (`*`, `?`, `[...]`), whose
+//! files are read in the order of their names and may be none. Paths are relative to the directory
+//! that the server is started in, as Redis has it. Depth, number and size of files are bounded.
+//!
+//! Reading goes on after an error: whoever starts the server is told of all of them.
 
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use pando_protocol::pattern;
 
 use super::Config;
 use super::error::{ConfigError, Origin, SettingError};
+use super::persistence::{self, Given};
 use super::setting::Setting;
+use crate::limits;
 
-/// Applies a file's lines to `config`.
-pub(super) fn read(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
-    let text = std::fs::read(path).map_err(|error| ConfigError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
-    parse(config, path, &text)
+/// What has been read so far; of two values of a setting the later one holds.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    config: Config,
+    given: Given,
+    errors: Vec<ConfigError>,
+    files: usize,
 }
 
-/// Applies lines to `config`; `path` is for errors.
-pub(super) fn parse(config: &mut Config, path: &Path, text: &[u8]) -> Result<(), ConfigError> {
-    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let origin = || Origin::File {
-            path: path.to_owned(),
-            line: index + 1,
+impl Reading {
+    /// Reads the file of the command line; `-` is the standard input.
+    pub(super) fn file(&mut self, path: &Path) {
+        let text = if path == Path::new("-") {
+            read(io::stdin().lock())
+        } else {
+            // An absolute path, so that CONFIG REWRITE and INFO mean the same file for ever.
+            let absolute = std::path::absolute(path);
+            self.config.file = Some(absolute.unwrap_or_else(|_| path.to_owned()));
+            open(path)
         };
-        let Some(words) = split(line) else {
-            return Err(ConfigError::Quotes { origin: origin() });
-        };
-        if let Some((name, values)) = words.split_first() {
-            apply(config, name, values).map_err(|error| ConfigError::Setting {
-                origin: origin(),
+        match text {
+            Ok(text) => self.lines(path, &text, 0),
+            Err(error) => self.errors.push(ConfigError::Read {
+                path: path.to_owned(),
                 error,
-            })?;
+            }),
         }
     }
-    Ok(())
+
+    /// Takes the lines of a file that is included from `depth` others.
+    pub(super) fn lines(&mut self, path: &Path, text: &[u8], depth: usize) {
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let origin = || Origin::File {
+                path: path.to_owned(),
+                line: index + 1,
+            };
+            if self.errors.len() >= limits::CONFIG_ERRORS_MAX {
+                return;
+            }
+            let Some(words) = split(line) else {
+                self.errors.push(ConfigError::Quotes { origin: origin() });
+                continue;
+            };
+            match words.split_first() {
+                Some((name, paths)) if name.eq_ignore_ascii_case(b"include") => {
+                    for path in paths {
+                        self.include(&origin(), path, depth);
+                    }
+                }
+                Some((name, values)) => self.set(name, &values.join(&b' '), origin()),
+                None => {}
+            }
+        }
+    }
+
+    /// Takes a value of the setting of this name.
+    pub(super) fn set(&mut self, name: &[u8], value: &[u8], origin: Origin) {
+        let Some(setting) = Setting::find(name) else {
+            let got = String::from_utf8_lossy(name).into_owned();
+            let error = SettingError::Unknown { got };
+            self.errors.push(ConfigError::Setting { origin, error });
+            return;
+        };
+        let mut value = value.to_vec();
+        let result = match persistence::check(setting, &value) {
+            Some(result) => result.map_err(|expected| setting.refuse(&value, expected)),
+            None => setting.set(&mut self.config, &value),
+        };
+        if let Err(error) = result {
+            self.errors.push(ConfigError::Setting { origin, error });
+            return;
+        }
+        if let ("save", Some((before, _))) = (setting.name, self.given.get("save"))
+            && !(before.is_empty() || value.is_empty())
+        {
+            value = [before.as_slice(), &value].join(&b' ');
+        }
+        self.given.insert(setting.name, (value, origin));
+    }
+
+    /// Reads the files that a line includes.
+    fn include(&mut self, origin: &Origin, path: &[u8], depth: usize) {
+        for path in expand(Path::new(&*String::from_utf8_lossy(path))) {
+            self.files += 1;
+            let bound = if depth >= limits::INCLUDE_DEPTH_MAX {
+                Some(("files within each other", limits::INCLUDE_DEPTH_MAX))
+            } else if self.files > limits::INCLUDE_FILES_MAX {
+                Some(("files", limits::INCLUDE_FILES_MAX))
+            } else {
+                None
+            };
+            let origin = origin.clone();
+            if let Some((what, most)) = bound {
+                self.errors
+                    .push(ConfigError::Includes { origin, what, most });
+                return;
+            }
+            match open(&path) {
+                Ok(text) => self.lines(&path, &text, depth + 1),
+                Err(error) => self.errors.push(ConfigError::Include {
+                    origin,
+                    path,
+                    error,
+                }),
+            }
+        }
+    }
+
+    /// The configuration, when everything is read.
+    pub(super) fn finish(mut self) -> Result<Config, ConfigError> {
+        match self.errors.len() {
+            0 => {}
+            1 => return Err(self.errors.remove(0)),
+            _ => return Err(ConfigError::Several(self.errors)),
+        }
+        let mut config = self.config;
+        persistence::settle(&mut config, &self.given);
+        if !config.inert.is_empty() {
+            let names: Vec<&str> = config.inert.keys().copied().collect();
+            let remark = format!("settings that mean nothing here: {}", names.join(", "));
+            config.remarks.push(remark);
+        }
+        config.validate()?;
+        Ok(config)
+    }
 }
 
-fn apply(config: &mut Config, name: &[u8], values: &[Vec<u8>]) -> Result<(), SettingError> {
-    let Some(setting) = Setting::find(name) else {
-        let got = String::from_utf8_lossy(name).into_owned();
-        return Err(SettingError::Unknown { got });
-    };
-    setting.set(config, &values.join(&b' '))
+fn open(path: &Path) -> io::Result<Vec<u8>> {
+    read(std::fs::File::open(path)?)
+}
+
+/// Reads up to the bound on a file.
+fn read(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let most = limits::CONFIG_FILE_BYTES_MAX;
+    source.take(most as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > most {
+        let error = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+    }
+    Ok(text)
+}
+
+/// The files that a path of `include` means: itself, or those that a pattern meets, in order.
+fn expand(path: &Path) -> Vec<PathBuf> {
+    let is_pattern = |part: &[u8]| part.iter().any(|byte| b"*?[".contains(byte));
+    let bytes = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned().into_bytes();
+    if !is_pattern(&bytes(path.as_os_str())) {
+        return vec![path.to_owned()];
+    }
+    let mut found = vec![PathBuf::new()];
+    for part in path.components() {
+        let part = part.as_os_str();
+        if !is_pattern(&bytes(part)) {
+            for path in &mut found {
+                path.push(part);
+            }
+            continue;
+        }
+        let pattern = bytes(part);
+        let names = |directory: &PathBuf| {
+            let here = Path::new(".");
+            let listed = if directory.as_os_str().is_empty() {
+                here
+            } else {
+                directory
+            };
+            let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
+            let mut names: Vec<_> = entries
+                .map(|entry| entry.file_name())
+                .filter(|name| {
+                    let name = bytes(name);
+                    // A hidden file is met by a pattern that says so.
+                    (name[0] != b'.' || pattern[0] == b'.') && pattern::matches(&pattern, &name)
+                })
+                .map(|name| directory.join(name))
+                .collect();
+            names.sort();
+            names
+        };
+        found = found.iter().flat_map(names).collect();
+    }
+    found.retain(|path| path.is_file());
+    found
 }
 
 /// The words of a line; none for a comment. `None` when the quotes are unbalanced.

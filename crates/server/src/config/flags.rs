@@ -1,13 +1,15 @@
 //! The command line: one flag for each setting, made from the table.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Command};
 
+use super::Config;
 use super::error::{ConfigError, Origin};
-use super::setting::SETTINGS;
-use super::{Config, file};
+use super::file::Reading;
+use super::setting::Setting;
 
 const ABOUT: &str = "An ordered in-memory database on one shared tree, for clients of Redis";
 
@@ -26,26 +28,17 @@ impl Config {
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self, ConfigError> {
         let matches = command().try_get_matches_from(arguments)?;
-        let mut config = Self::default();
-        if let Some(path) = matches.get_one::<std::path::PathBuf>("config") {
-            file::read(&mut config, path)?;
-            // An absolute path, so that CONFIG REWRITE and INFO mean the same file for ever.
-            config.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        let mut reading = Reading::default();
+        if let Some(path) = matches.get_one::<PathBuf>("config") {
+            reading.file(path);
         }
-        for setting in SETTINGS {
-            let Some(values) = matches.get_many::<String>(setting.name) else {
-                continue;
-            };
-            let value = values.map(String::as_str).collect::<Vec<_>>().join(" ");
-            setting
-                .set(&mut config, value.as_bytes())
-                .map_err(|error| ConfigError::Setting {
-                    origin: Origin::Flag,
-                    error,
-                })?;
+        for setting in Setting::all() {
+            if let Some(values) = matches.get_many::<String>(setting.name) {
+                let value = values.map(String::as_str).collect::<Vec<_>>().join(" ");
+                reading.set(setting.name.as_bytes(), value.as_bytes(), Origin::Flag);
+            }
         }
-        config.validate()?;
-        Ok(config)
+        reading.finish()
     }
 }
 
@@ -62,7 +55,7 @@ fn command() -> Command {
         .about(ABOUT)
         .after_help(AFTER_HELP)
         .arg(config);
-    for setting in SETTINGS {
+    for setting in Setting::all() {
         let default = String::from_utf8_lossy(&setting.get(&defaults)).into_owned();
         let shown = if default.is_empty() {
             "none".to_owned()
@@ -79,7 +72,7 @@ fn command() -> Command {
             .value_name(if setting.list { "VALUES" } else { "VALUE" })
             .allow_hyphen_values(true)
             .action(action)
-            .hide(setting.fixed)
+            .hide(setting.foreign)
             .help(format!("{} [default: {shown}]", setting.meaning));
         if setting.own_name.is_some() {
             argument = argument.alias(setting.name);

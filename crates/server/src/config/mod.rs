@@ -11,8 +11,11 @@
 //! [`crate::Settings`]).
 
 mod error;
+mod field;
 mod file;
 mod flags;
+mod inert;
+mod persistence;
 mod reference;
 mod rewrite;
 mod setting;
@@ -21,6 +24,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
@@ -31,7 +35,7 @@ pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 pub(crate) use file::split as split_line;
 pub use reference::reference;
 pub(crate) use rewrite::rewrite;
-pub(crate) use setting::{Change, SETTINGS, Setting};
+pub(crate) use setting::{Change, Setting};
 pub use value::LogLevel;
 pub(crate) use value::print_percentile;
 
@@ -68,11 +72,17 @@ pub struct BindAddress {
 
 /// Every setting. Built by [`Config::from_command_line`], or from [`Config::default`] by embedders.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting that users know as yes or no"
+)]
 pub struct Config {
     /// `bind`: addresses to listen on. Default `127.0.0.1 -::1`.
     pub bind: Vec<BindAddress>,
     /// `port`: TCP port, 0 to 65535; 0 is any free port, which is printed. Default 6379.
     pub port: u16,
+    /// `protected-mode`: whether other hosts are refused while there is no password. Default yes.
+    pub protected_mode: bool,
     /// `unixsocket`: path of the Unix socket to listen on; empty is none. Default none.
     pub unix_socket: Option<PathBuf>,
     /// `unixsocketperm`: permissions of the Unix socket, octal, 0 to 777; 0 leaves them to the
@@ -171,6 +181,18 @@ pub struct Config {
     /// back, at which writes are refused; from half of it they are slowed. 1 MiB to 1 TiB. Default
     /// 256 MiB.
     pub retired_bytes_max: usize,
+    /// `logfile`: where the log is written; empty is the standard error stream. Default that.
+    pub log_file: Option<PathBuf>,
+    /// `pidfile`: where the number of the process is written; empty is nowhere. Default that.
+    pub pid_file: Option<PathBuf>,
+    /// `daemonize`: `yes` is refused. Default no.
+    pub daemonize: bool,
+    /// `save` as it was given: of no consequence once `durability` is settled.
+    pub save_points: Option<String>,
+    /// Settings of Redis that mean nothing here and were given, with their values.
+    pub inert: BTreeMap<&'static str, Vec<u8>>,
+    /// What the start tells of settings that were not taken as they are written.
+    pub remarks: Vec<String>,
     /// `--config`: the file that was read, to which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
 }
@@ -191,6 +213,7 @@ impl Default for Config {
                 },
             ],
             port: 6379,
+            protected_mode: true,
             unix_socket: None,
             unix_socket_mode: 0,
             memcached_port: None,
@@ -229,6 +252,12 @@ impl Default for Config {
             key_bytes_max: database.key_bytes_max,
             reply_bytes_max: database.reply_bytes_max,
             retired_bytes_max: database.retired_bytes_max,
+            log_file: None,
+            pid_file: None,
+            daemonize: false,
+            save_points: None,
+            inert: BTreeMap::new(),
+            remarks: Vec::new(),
             file: None,
         }
     }
@@ -268,6 +297,13 @@ impl Config {
                 setting: "durability",
                 got: self.durability.name().to_owned(),
                 expected: "none, since the server was started so: a log begins with the server",
+            });
+        }
+        if self.daemonize {
+            return Err(SettingError::Relation {
+                setting: "daemonize",
+                got: "yes".into(),
+                expected: "no: the server stays in the foreground, start it with & or by systemd",
             });
         }
         if self.metrics_port == Some(self.port) && self.port != 0 {

@@ -18,6 +18,10 @@ Flags win over the file (`--config FILE`), the file over the defaults. In the fi
 `name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`. Where
 two names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis has.
 Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
+
+`include PATH` reads another file in its place, or all files that a pattern (`*`, `?`, `[...]`)
+meets, in the order of their names; a path is relative to the directory that the server is started
+in, as in Redis. A start that refuses lines names all of them.
 ";
 
 /// The page.
@@ -25,24 +29,55 @@ Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     let defaults = Config::default();
-    for setting in SETTINGS.iter().filter(|setting| !setting.fixed) {
+    for setting in SETTINGS.iter().filter(|setting| !setting.foreign) {
         describe(&mut page, setting, &defaults);
     }
-    page.push_str(
-        "\n## What Redis has and this server has not\n\n\
-         These are understood with one value each, so that clients and files that name it work; \
-         any\nother value is refused.\n\n",
-    );
-    for setting in SETTINGS.iter().filter(|setting| setting.fixed) {
-        let _ = writeln!(
-            page,
-            "- `{}`: {}",
-            setting.name,
-            lower_first(setting.meaning)
-        );
+    page.push_str(PERSISTENCE);
+    for setting in SETTINGS.iter().filter(|setting| setting.foreign) {
+        let meaning = lower_first(setting.meaning);
+        let _ = writeln!(page, "- `{}`: {meaning}", setting.name);
     }
+    page.push_str(REFUSED);
+    let inert = || Setting::all().filter(|setting| setting.is_inert());
+    for setting in inert().filter(|setting| setting.inert_values().is_some()) {
+        let _ = writeln!(page, "- `{}`: {}", setting.name, expected(setting));
+    }
+    page.push_str(INERT);
+    let names = inert().filter(|setting| setting.inert_values().is_none());
+    let names: Vec<String> = names.map(|setting| format!("`{}`", setting.name)).collect();
+    let _ = writeln!(page, "{}.", names.join(", "));
     page
 }
+
+const PERSISTENCE: &str = "
+## What other settings say, in Redis' words
+
+`pando redis.conf` starts with a configuration file of Redis. Where `durability` is not given it
+follows from these:
+
+| `appendonly` | `save` | durability |
+|---|---|---|
+| yes, or not given | not empty, or not given | `sync` with `appendfsync always`, else `interval` |
+| yes | empty | the same |
+| no | not empty, or not given | `interval`, which keeps more than snapshots do |
+| no, or not given | empty | `none` |
+
+";
+
+const REFUSED: &str = "
+## Settings of Redis that cannot have another value
+
+A value that would change what clients see, but does not here, is refused.
+
+";
+
+const INERT: &str = "
+## Settings of Redis that mean nothing here
+
+They are accepted with any value that is well formed, and CONFIG GET, SET and REWRITE know them.
+A start names in one line of its log those that were given.
+
+";
 
 fn describe(page: &mut String, setting: &Setting, defaults: &Config) {
     let value = setting.get(defaults);

@@ -1,16 +1,17 @@
 //! The table of settings, from which flags, the file, CONFIG and the help are made.
 
-use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use pando_db::{Durability, EngineKind, EvictionPolicy};
 
+use super::Config;
 use super::error::{Expected, SettingError, WrongLimits};
-use super::value::{
-    LogLevel, parse_integer, parse_memory, parse_mode, parse_output_limits, parse_switch,
-    print_output_limits, print_percentile, print_switch,
+use super::field::{
+    integer, memory, only, parse_addresses, parse_path, parse_paths, parse_percentiles,
+    parse_port_or_off, print, print_addresses, print_path, print_paths, print_percentiles, set,
+    switch, text,
 };
-use super::{BindAddress, Config};
+use super::inert::{INERT, Takes};
+use super::persistence;
+use super::value::{LogLevel, parse_mode, parse_output_limits, print_output_limits, print_switch};
 use crate::limits;
 
 /// Whether a setting can change while the server runs.
@@ -34,10 +35,22 @@ pub(crate) struct Setting {
     pub(crate) change: Change,
     /// Whether its value is a list of words.
     pub(crate) list: bool,
-    /// Whether it has only one value, so that `--help` does without it.
-    pub(crate) fixed: bool,
-    read: fn(&Config) -> Vec<u8>,
-    write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
+    /// Whether it is Redis' name for what another setting says, or for nothing here, so that
+    /// `--help` does without it.
+    pub(crate) foreign: bool,
+    kept: Kept,
+}
+
+/// Where a setting's value is kept, and what it may be.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// In a field of [`Config`].
+    Field {
+        read: fn(&Config) -> Vec<u8>,
+        write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
+    },
+    /// In [`Config::inert`] when it was given: nothing depends on it.
+    Inert { default: &'static str, takes: Takes },
 }
 
 impl Setting {
@@ -47,16 +60,27 @@ impl Setting {
         read: fn(&Config) -> Vec<u8>,
         write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
     ) -> Self {
-        let change = Change::AtStart;
         Self {
             name,
             own_name: None,
             meaning,
-            change,
+            change: Change::AtStart,
             list: false,
-            fixed: false,
-            read,
-            write,
+            foreign: false,
+            kept: Kept::Field { read, write },
+        }
+    }
+
+    /// A setting of Redis that nothing here depends on.
+    pub(super) const fn inert(name: &'static str, default: &'static str, takes: Takes) -> Self {
+        Self {
+            name,
+            own_name: None,
+            meaning: "",
+            change: Change::Running,
+            list: matches!(takes, Takes::Words),
+            foreign: true,
+            kept: Kept::Inert { default, takes },
         }
     }
 
@@ -75,17 +99,20 @@ impl Setting {
         self
     }
 
-    const fn fixed(mut self) -> Self {
-        self.fixed = true;
+    const fn foreign(mut self) -> Self {
+        self.foreign = true;
         self
+    }
+
+    /// Every setting: those of [`SETTINGS`], then Redis' that mean nothing here.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        SETTINGS.iter().chain(INERT)
     }
 
     /// The setting of this name, whatever its case.
     pub(crate) fn find(name: &[u8]) -> Option<&'static Self> {
         let is = |candidate: &str| candidate.as_bytes().eq_ignore_ascii_case(name);
-        SETTINGS
-            .iter()
-            .find(|setting| is(setting.name) || setting.own_name.is_some_and(is))
+        Self::all().find(|setting| is(setting.name) || setting.own_name.is_some_and(is))
     }
 
     /// The flag's name.
@@ -93,23 +120,67 @@ impl Setting {
         self.own_name.unwrap_or(self.name)
     }
 
+    /// Whether nothing depends on it.
+    pub(super) fn is_inert(&self) -> bool {
+        matches!(self.kept, Kept::Inert { .. })
+    }
+
+    /// Whether its value follows from no other setting's.
+    pub(super) fn is_independent(&self) -> bool {
+        !self.foreign || self.is_inert()
+    }
+
+    /// The values that it takes, if there are few and nothing depends on them.
+    pub(super) fn inert_values(&self) -> Option<&'static [&'static str]> {
+        match self.kept {
+            Kept::Inert {
+                takes: Takes::Only { values, .. },
+                ..
+            } => Some(values),
+            _ => None,
+        }
+    }
+
     /// Its value as text; a list's words are separated by spaces.
     pub(crate) fn get(&self, config: &Config) -> Vec<u8> {
-        (self.read)(config)
+        match self.kept {
+            Kept::Field { read, .. } => read(config),
+            Kept::Inert { default, .. } => match config.inert.get(self.name) {
+                Some(given) => given.clone(),
+                None => default.into(),
+            },
+        }
     }
 
     /// Sets its value from such text.
     pub(crate) fn set(&self, config: &mut Config, value: &[u8]) -> Result<(), SettingError> {
-        (self.write)(config, value).map_err(|expected| SettingError::Value {
+        let written = match self.kept {
+            Kept::Field { write, .. } => write(config, value),
+            Kept::Inert { takes, .. } => takes.read(value).map(|value| {
+                config.inert.insert(self.name, value);
+            }),
+        };
+        written.map_err(|expected| self.refuse(value, expected))
+    }
+
+    /// What is wrong with a value.
+    pub(super) fn refuse(&self, value: &[u8], expected: Expected) -> SettingError {
+        SettingError::Value {
             setting: self.name,
             got: String::from_utf8_lossy(value).into_owned(),
             expected,
-        })
+        }
     }
 
     /// Whether its value is a secret, which logs do not show.
     pub(crate) fn is_secret(&self) -> bool {
-        self.name == "requirepass"
+        const SECRETS: [&str; 4] = [
+            "requirepass",
+            "masterauth",
+            "tls-key-file-pass",
+            "tls-client-key-file-pass",
+        ];
+        SECRETS.contains(&self.name)
     }
 }
 
@@ -130,6 +201,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         |config| print(config.port),
         |config, value| set(&mut config.port, integer(value, 0, 65535)),
     ),
+    Setting::new(
+        "protected-mode",
+        "Whether other hosts are refused while no password is set: yes or no",
+        |config| print_switch(config.protected_mode),
+        |config, value| set(&mut config.protected_mode, switch(value)),
+    )
+    .running(),
     Setting::new(
         "unixsocket",
         "Path of the Unix socket to listen on; none if empty",
@@ -381,6 +459,29 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .own_name("log-level")
     .running(),
     Setting::new(
+        "logfile",
+        "File that the log is appended to, opened anew for each line; the standard error stream \
+         if empty",
+        |config| print_path(config.log_file.as_deref()),
+        |config, value| set(&mut config.log_file, parse_path(value)),
+    )
+    .own_name("log-file"),
+    Setting::new(
+        "pidfile",
+        "File that holds the number of the process while the server runs; none if empty",
+        |config| print_path(config.pid_file.as_deref()),
+        |config, value| set(&mut config.pid_file, parse_path(value)),
+    )
+    .own_name("pid-file"),
+    Setting::new(
+        "daemonize",
+        "Only no: the server stays in the foreground, where a service manager or a shell looks \
+         after it",
+        |config| print_switch(config.daemonize),
+        |config, value| set(&mut config.daemonize, switch(value)),
+    )
+    .foreign(),
+    Setting::new(
         "proto-max-bulk-len",
         "Longest argument and string in bytes",
         |config| print(config.bulk_bytes_max),
@@ -505,74 +606,54 @@ pub(crate) static SETTINGS: &[Setting] = &[
             set(&mut config.retired_bytes_max, memory(value, least, most))
         },
     ),
-    // What Redis' clients and tools ask for and the server does not have.
+    // What other settings say, in Redis' words: see `persistence`.
     Setting::new(
         "appendonly",
-        "Only what follows from durability: yes, or no for none",
+        "Whether a log is kept. At the start, without durability: yes, or no where save is not \
+         empty, is what appendfsync says; no with an empty save is durability none. Later it only \
+         says what is",
         |config| print_switch(has_log(config)),
         |config, value| {
-            let value_now = if has_log(config) { "yes" } else { "no" };
+            let value_now = if has_log(config) { &["yes"] } else { &["no"] };
             only(value, value_now, "durability says whether there is a log")
         },
     )
-    .fixed()
+    .foreign()
     .running(),
     Setting::new(
         "appendfsync",
-        "In Redis' words what durability says: always is sync, everysec interval, no none",
-        |config| fsync_of(config.durability).into(),
+        "When the log is written: always is durability sync, everysec interval; no is interval at \
+         the start and none later",
+        |config| persistence::fsync_of(config.durability).into(),
         |config, value| {
-            let named = |mode: &Durability| fsync_of(*mode).as_bytes() == value;
-            let mode = Durability::ALL.into_iter().find(named);
-            set(
-                &mut config.durability,
-                mode.ok_or(Expected::OneOf(&["always", "everysec", "no"])),
-            )
+            let mode = persistence::mode_of(value);
+            set(&mut config.durability, mode.ok_or(persistence::FSYNC))
         },
     )
-    .fixed()
+    .foreign()
     .running(),
     Setting::new(
         "save",
-        "Only empty: checkpoint-log-size and checkpoint-interval say when to write one",
-        |_| Vec::new(),
-        |_, value| {
-            let why = "checkpoint-log-size and checkpoint-interval say when to write one";
-            only(value, "", why)
+        "When a snapshot is written. Only whether it is empty matters, and only beside appendonly \
+         no; checkpoint-log-size and checkpoint-interval say when a checkpoint is written",
+        |config| config.save_points.as_deref().unwrap_or_default().into(),
+        |config, value| {
+            let points = persistence::points(value)?;
+            if !has_log(config) {
+                only(value, &[""], "the server keeps nothing on disk")?;
+            }
+            config.save_points = Some(points);
+            Ok(())
         },
     )
-    .fixed()
+    .foreign()
     .list()
     .running(),
-    Setting::new(
-        "notify-keyspace-events",
-        "Only empty: no client is told what changes",
-        |_| Vec::new(),
-        |_, value| only(value, "", "no client is told what changes"),
-    )
-    .fixed()
-    .running(),
-    Setting::new(
-        "cluster-enabled",
-        "Only no: the server is no node of a cluster",
-        |_| b"no".into(),
-        |_, value| only(value, "no", "the server is no node of a cluster"),
-    )
-    .fixed(),
 ];
 
 /// Whether the server has a log, or will have one.
-fn has_log(config: &Config) -> bool {
+pub(super) fn has_log(config: &Config) -> bool {
     !config.without_log && config.durability != Durability::None
-}
-
-/// The name that Redis has for much the same.
-const fn fsync_of(mode: Durability) -> &'static str {
-    match mode {
-        Durability::None => "no",
-        Durability::Interval => "everysec",
-        Durability::Sync => "always",
-    }
 }
 
 static DURABILITIES: [&str; Durability::ALL.len()] = {
@@ -616,127 +697,3 @@ static LOG_LEVELS: [&str; LogLevel::ALL.len()] = {
     }
     names
 };
-
-/// Stores what was parsed.
-fn set<T, V: TryInto<T>>(field: &mut T, value: Result<V, Expected>) -> Result<(), Expected> {
-    let Ok(value) = value?.try_into() else {
-        unreachable!("a setting's range fits its field");
-    };
-    *field = value;
-    Ok(())
-}
-
-fn text(value: &[u8]) -> Option<&str> {
-    std::str::from_utf8(value).ok()
-}
-
-fn print(value: impl Display) -> Vec<u8> {
-    format!("{value}").into_bytes()
-}
-
-fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Expected> {
-    let number = text(value).and_then(parse_integer);
-    number
-        .filter(|it| (least..=most).contains(it))
-        .ok_or(Expected::Integer { least, most })
-}
-
-fn memory(value: &[u8], least: u64, most: u64) -> Result<u64, Expected> {
-    let bytes = text(value).and_then(parse_memory);
-    bytes
-        .filter(|it| (least..=most).contains(it))
-        .ok_or(Expected::Memory { least, most })
-}
-
-fn switch(value: &[u8]) -> Result<bool, Expected> {
-    text(value).and_then(parse_switch).ok_or(Expected::Switch)
-}
-
-fn only(got: &[u8], value: &'static str, why: &'static str) -> Result<(), Expected> {
-    if got.eq_ignore_ascii_case(value.as_bytes()) {
-        Ok(())
-    } else {
-        Err(Expected::Only { value, why })
-    }
-}
-
-fn parse_path(value: &[u8]) -> Result<Option<std::path::PathBuf>, Expected> {
-    match text(value) {
-        Some("") => Ok(None),
-        Some(path) if !path.contains('\0') => Ok(Some(path.into())),
-        _ => Err(Expected::Text),
-    }
-}
-
-fn print_path(path: Option<&std::path::Path>) -> Vec<u8> {
-    path.map(|path| path.to_string_lossy().into_owned())
-        .unwrap_or_default()
-        .into_bytes()
-}
-
-fn parse_paths(value: &[u8]) -> Result<Vec<std::path::PathBuf>, Expected> {
-    let words = text(value).filter(|paths| !paths.contains('\0'));
-    let words = words.ok_or(Expected::Text)?.split_ascii_whitespace();
-    Ok(words.map(Into::into).collect())
-}
-
-fn print_paths(paths: &[std::path::PathBuf]) -> Vec<u8> {
-    let words: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
-    words.join(" ").into_bytes()
-}
-
-fn parse_port_or_off(value: &[u8]) -> Result<Option<u16>, Expected> {
-    match text(value) {
-        Some("off") => Ok(None),
-        Some(port) => port.parse().map(Some).map_err(|_| Expected::PortOrOff),
-        None => Err(Expected::PortOrOff),
-    }
-}
-
-fn parse_addresses(value: &[u8]) -> Result<Vec<BindAddress>, Expected> {
-    let words = text(value)
-        .ok_or(Expected::Addresses)?
-        .split_ascii_whitespace();
-    words
-        .map(|word| parse_address(word).ok_or(Expected::Addresses))
-        .collect()
-}
-
-fn parse_address(word: &str) -> Option<BindAddress> {
-    let (word, optional) = word
-        .strip_prefix('-')
-        .map_or((word, false), |word| (word, true));
-    let ip = match word {
-        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        _ => word.parse().ok()?,
-    };
-    Some(BindAddress { ip, optional })
-}
-
-fn print_addresses(addresses: &[BindAddress]) -> Vec<u8> {
-    let words: Vec<String> = addresses
-        .iter()
-        .map(|address| format!("{}{}", if address.optional { "-" } else { "" }, address.ip))
-        .collect();
-    words.join(" ").into_bytes()
-}
-
-fn parse_percentiles(value: &[u8]) -> Result<Vec<f64>, Expected> {
-    let words = text(value)
-        .ok_or(Expected::Percentiles)?
-        .split_ascii_whitespace();
-    let parse = |word: &str| {
-        word.parse()
-            .ok()
-            .filter(|percent| (0.0..=100.0).contains(percent))
-    };
-    words
-        .map(|word| parse(word).ok_or(Expected::Percentiles))
-        .collect()
-}
-
-fn print_percentiles(percentiles: &[f64]) -> Vec<u8> {
-    let words: Vec<String> = percentiles.iter().copied().map(print_percentile).collect();
-    words.join(" ").into_bytes()
-}

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use super::*;
-use crate::config::file;
+use crate::config::file::{self, Reading};
 use crate::config::rewrite::rewritten;
 
 fn from_file(text: &str) -> Result<Config, String> {
-    let mut config = Config::default();
-    file::parse(&mut config, Path::new("pando.conf"), text.as_bytes())
-        .map_err(|error| error.to_string())?;
-    Ok(config)
+    let mut reading = Reading::default();
+    reading.lines(Path::new("pando.conf"), text.as_bytes(), 0);
+    reading.finish().map_err(|error| error.to_string())
 }
 
 fn from_flags(flags: &[&str]) -> Result<Config, String> {
@@ -21,20 +20,22 @@ fn from_flags(flags: &[&str]) -> Result<Config, String> {
 #[test]
 fn every_setting_reads_back_what_it_prints() {
     let defaults = Config::default();
-    for setting in SETTINGS {
+    for setting in Setting::all() {
         let mut config = defaults.clone();
         let value = setting.get(&defaults);
         setting.set(&mut config, &value).unwrap();
-        assert_eq!(config, defaults, "{}", setting.name);
+        for other in Setting::all() {
+            assert_eq!(other.get(&config), other.get(&defaults), "{}", setting.name);
+        }
         assert!(Setting::find(setting.flag().to_uppercase().as_bytes()).is_some());
     }
 }
 
 #[test]
 fn names_are_used_once() {
-    let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-    names.extend(SETTINGS.iter().filter_map(|setting| setting.own_name));
-    names.push("config");
+    let mut names: Vec<_> = Setting::all().map(|setting| setting.name).collect();
+    names.extend(Setting::all().filter_map(|setting| setting.own_name));
+    names.extend(["config", "include", "help", "version"]);
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -135,14 +136,27 @@ fn errors_say_where_and_what() {
             "pando.conf:1: got unbalanced quotes, expected a word, \"a word\" or 'a word'",
         ),
         (
-            "appendonly no",
-            "pando.conf:1: appendonly: got \"no\", expected yes: durability says whether there is \
-             a log",
+            "appendonly perhaps",
+            "pando.conf:1: appendonly: got \"perhaps\", expected yes or no",
         ),
         (
-            "save 900 1",
-            "pando.conf:1: save: got \"900 1\", expected an empty value: checkpoint-log-size and \
-             checkpoint-interval say when to write one",
+            "save 900",
+            "pando.conf:1: save: got \"900\", expected pairs of seconds and changes, or an empty \
+             value",
+        ),
+        (
+            "replicaof 10.0.0.1 6379",
+            "pando.conf:1: replicaof: got \"10.0.0.1 6379\", expected an empty value or no one: \
+             the server cannot follow another one",
+        ),
+        (
+            "daemonize yes",
+            "configuration: daemonize: got \"yes\", expected no: the server stays in the \
+             foreground, start it with & or by systemd",
+        ),
+        (
+            "include /nosuch/pando.conf",
+            "pando.conf:1: cannot read /nosuch/pando.conf: No such file or directory (os error 2)",
         ),
         (
             "port 1 2",
@@ -176,6 +190,256 @@ fn errors_say_where_and_what() {
     );
     let missing = from_flags(&["--config", "/nosuch/pando.conf"]).unwrap_err();
     assert!(missing.starts_with("cannot read configuration file /nosuch/pando.conf: "));
+}
+
+/// What stands in a configuration file as distributions ship it for Redis 7.0.
+const STOCK: &str = include_str!("stock.conf");
+
+#[test]
+fn a_stock_file_of_redis_starts_the_server() {
+    let config = from_file(STOCK).unwrap();
+    assert_eq!(config.durability, Durability::Interval);
+    assert_eq!(config.output_limits, OutputLimits::default());
+    assert_eq!(
+        config.log_file.as_deref(),
+        Some(Path::new("/var/log/redis/redis.log"))
+    );
+    assert_eq!(
+        config.pid_file.as_deref(),
+        Some(Path::new("/run/redis/redis.pid"))
+    );
+    let [kept, inert] = config.remarks.as_slice() else {
+        panic!("{:?}", config.remarks);
+    };
+    assert!(
+        kept.starts_with("appendonly no: the log is kept all the same"),
+        "{kept}"
+    );
+    assert!(
+        inert.starts_with("settings that mean nothing here: acllog-max-len, "),
+        "{inert}"
+    );
+    for name in [
+        "hz",
+        "rdbchecksum",
+        "stop-writes-on-bgsave-error",
+        "zset-max-listpack-value",
+    ] {
+        assert!(inert.contains(name), "{name} is missing in {inert}");
+    }
+    for own in ["port", "protected-mode", "slowlog-max-len", "save"] {
+        assert!(!inert.contains(&format!(" {own}")), "{own} is in {inert}");
+    }
+    // What is written back is what was read, but for what follows from other lines.
+    let expected = STOCK
+        .replace("\nclient-output-buffer-limit replica 256mb 64mb 60", "")
+        .replace("\nclient-output-buffer-limit pubsub 32mb 8mb 60", "")
+        .replace("\nappendonly no", "\nappendonly yes")
+        + "# Generated by CONFIG REWRITE\ndurability interval\n";
+    let after = rewritten(&config, STOCK.as_bytes());
+    assert_eq!(String::from_utf8(after).unwrap(), expected);
+}
+
+#[test]
+fn every_error_is_told_at_once() {
+    let text = "prot 1\nport x\n# fine\nhz 20\nrename-command CONFIG \"\"\nsave \"\n";
+    let told = from_file(text).unwrap_err();
+    let told: Vec<&str> = told.lines().collect();
+    let begins = [
+        "pando.conf:1: unknown",
+        "pando.conf:2: port:",
+        "pando.conf:5: rename-command:",
+    ];
+    assert_eq!(told.len(), 4, "{told:?}");
+    for (told, begin) in told.iter().zip(begins) {
+        assert!(told.starts_with(begin), "{told}");
+    }
+    assert!(told[3].starts_with("pando.conf:6: got unbalanced quotes"));
+    // A file that is none ends in time.
+    let nonsense = "x\n".repeat(10_000);
+    let told = from_file(&nonsense).unwrap_err();
+    assert_eq!(told.lines().count(), crate::limits::CONFIG_ERRORS_MAX);
+}
+
+#[test]
+fn redis_words_for_durability_are_understood() {
+    use Durability::{Interval, None, Sync};
+    for (text, expected, told) in [
+        ("appendonly yes", Interval, ""),
+        ("appendonly yes\nappendfsync always", Sync, ""),
+        ("appendfsync always", Sync, ""),
+        (
+            "appendonly yes\nappendfsync everysec\nsave \"\"",
+            Interval,
+            "",
+        ),
+        (
+            "appendfsync no\nappendonly yes",
+            Interval,
+            "appendfsync no: the log is written",
+        ),
+        ("appendonly no\nsave \"\"", None, ""),
+        ("save \"\"", None, ""),
+        ("save \"\"\nappendfsync always", None, ""),
+        ("appendonly no", Interval, "appendonly no: the log is kept"),
+        (
+            "appendonly no\nappendfsync always",
+            Interval,
+            "appendonly no: the log is kept",
+        ),
+        (
+            "save 3600 1 300 100\nappendonly no",
+            Interval,
+            "appendonly no: the log is kept",
+        ),
+        ("save 900 1", Interval, ""),
+        (
+            "appendonly no\nsave \"\"\nsave 60 1",
+            Interval,
+            "appendonly no: the log is kept",
+        ),
+        (
+            "durability sync\nappendonly no\nsave \"\"",
+            Sync,
+            "durability sync holds",
+        ),
+        ("durability none\nappendonly no\nsave \"\"", None, ""),
+        ("hz 10", Interval, "settings that mean nothing here: hz"),
+    ] {
+        let config = from_file(text).unwrap();
+        assert_eq!(config.durability, expected, "{text:?}");
+        let remarks = config.remarks.join("\n");
+        let as_expected = remarks.is_empty() == told.is_empty() && remarks.starts_with(told);
+        assert!(as_expected, "{text:?}: {remarks}");
+    }
+    let config = from_file("save 3600 1\nsave 300 100 60 10000").unwrap();
+    assert_eq!(
+        config.save_points.as_deref(),
+        Some("3600 1 300 100 60 10000")
+    );
+    let config = from_flags(&["--save", "", "--appendonly", "no"]).unwrap();
+    assert_eq!(config.durability, None);
+}
+
+/// A folder of one test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let path = std::env::temp_dir().join(format!("pando-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("conf.d")).unwrap();
+        for (name, text) in files {
+            let text = text.replace("HERE", path.to_str().unwrap());
+            std::fs::write(path.join(name), text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn read(&self, name: &str) -> Result<Config, String> {
+        let mut reading = Reading::default();
+        reading.file(&self.0.join(name));
+        reading.finish().map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn files_include_others() {
+    let folder = Folder::new(
+        "includes",
+        &[
+            (
+                "main",
+                "port 1\ninclude HERE/conf.d/*.conf\ndatabases 5\ninclude HERE/no*such\n",
+            ),
+            ("conf.d/b.conf", "timeout 2\nmaxclients 7\n"),
+            ("conf.d/a.conf", "port 2\ntimeout 1\ndatabases 3\n"),
+            ("conf.d/.hidden.conf", "nonsense\n"),
+            ("conf.d/other", "nonsense\n"),
+            (
+                "wrong",
+                "hz x\ninclude HERE/conf.d/other HERE/none\nport x\n",
+            ),
+            ("loop", "include HERE/loop\n"),
+            ("tree", "include HERE/tree\ninclude HERE/tree\n"),
+        ],
+    );
+    let config = folder.read("main").unwrap();
+    let read = (
+        config.port,
+        config.timeout_s,
+        config.databases,
+        config.clients_max,
+    );
+    assert_eq!(read, (2, 2, 5, 7));
+
+    let told = folder.read("wrong").unwrap_err();
+    let here = folder.0.display();
+    let told: Vec<&str> = told.lines().collect();
+    assert!(
+        told[0].starts_with(&format!("{here}/wrong:1: hz:")),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with(&format!("{here}/conf.d/other:1: unknown")),
+        "{told:?}"
+    );
+    assert!(
+        told[2].starts_with(&format!("{here}/wrong:2: cannot read {here}/none")),
+        "{told:?}"
+    );
+    assert!(
+        told[3].starts_with(&format!("{here}/wrong:3: port:")),
+        "{told:?}"
+    );
+
+    let told = folder.read("loop").unwrap_err();
+    assert!(
+        told.contains("more than 16 files within each other"),
+        "{told}"
+    );
+    let told = folder.read("tree").unwrap_err();
+    assert_eq!(told.lines().count(), crate::limits::CONFIG_ERRORS_MAX);
+}
+
+/// Lines that somebody has damaged: read without a panic, and refused with a line number or read.
+#[test]
+fn damaged_files_are_read_or_refused() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let lines: Vec<&[u8]> = STOCK.as_bytes().split(|byte| *byte == b'\n').collect();
+    for round in 0..2000 {
+        let mut text = Vec::new();
+        for _ in 0..random.usize(1..6) {
+            text.extend_from_slice(lines[random.usize(..lines.len())]);
+            text.push(b'\n');
+        }
+        for _ in 0..random.usize(0..4) {
+            let at = random.usize(..text.len());
+            match random.u8(0..3) {
+                0 => text[at] = random.u8(..),
+                1 => text.insert(at, b"\"'\\x*\0 "[random.usize(..7)]),
+                _ => drop(text.remove(at)),
+            }
+            text.push(b'\n');
+        }
+        let mut reading = Reading::default();
+        reading.lines(Path::new("damaged"), &text, 0);
+        match reading.finish() {
+            Ok(config) => drop(rewritten(&config, &text)),
+            Err(error) => {
+                let told = error.to_string();
+                let placed = |line: &str| {
+                    line.starts_with("damaged:") || line.starts_with("configuration: ")
+                };
+                assert!(told.lines().all(placed), "round {round}: {told}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -222,13 +486,15 @@ fn a_rewrite_keeps_comments_and_appends_what_changed() {
     };
     let after = rewritten(&config, before);
     let expected = "# top\nport 3\n\n  # in between\nTimeout 6\nsave \"\"\nbind 127.0.0.1 -::1\n\
-                    # Generated by CONFIG REWRITE\nrequirepass \"a \\\"b\"\n";
+                    # Generated by CONFIG REWRITE\ndurability interval\n\
+                    requirepass \"a \\\"b\"\n";
     assert_eq!(String::from_utf8(after.clone()).unwrap(), expected);
     // A second rewrite adds nothing, and the result reads back as the configuration.
     assert_eq!(rewritten(&config, &after), after);
-    let mut read_back = Config::default();
-    file::parse(&mut read_back, Path::new("x"), &after).unwrap();
-    assert_eq!(read_back, config);
+    let read_back = from_file(std::str::from_utf8(&after).unwrap()).unwrap();
+    assert_eq!(read_back.password, config.password);
+    // An empty save by itself would say that nothing is kept.
+    assert_eq!(read_back.durability, Durability::Interval);
     assert_eq!(rewritten(&Config::default(), b""), b"");
 }
 

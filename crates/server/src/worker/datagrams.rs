@@ -38,6 +38,7 @@ use super::wire::Resolved;
 use super::{WAKER, Worker};
 use crate::host::WorkerHost;
 use crate::limits;
+use crate::protection;
 use crate::registry::{ClientOrigin, ClientRecord, WireProtocol};
 use crate::statistics::WorkerStatistics;
 
@@ -142,8 +143,9 @@ impl Datagrams {
         self.sockets.iter().any(|bound| bound.readable)
     }
 
-    /// Reads what has come until the arena is full, and finds the commands.
-    fn read(&mut self, statistics: &WorkerStatistics) {
+    /// Reads what has come until the arena is full, and finds the commands; in protected mode
+    /// other hosts are not answered.
+    fn read(&mut self, is_protected: bool, statistics: &WorkerStatistics) {
         self.entries.clear();
         self.ranges.clear();
         let mut used = 0;
@@ -155,7 +157,8 @@ impl Datagrams {
                         statistics.reads.add(1);
                         statistics.input_bytes.add(bytes as u64);
                         let end = used + bytes;
-                        if !self.take(index, peer, used, end) {
+                        let refused = is_protected && !protection::is_local(peer.ip());
+                        if refused || !self.take(index, peer, used, end) {
                             statistics.protocol_errors.add(1);
                         }
                         // An empty one uses room too, so that their number is bounded.
@@ -328,7 +331,8 @@ impl Worker {
             return false;
         };
         if datagrams.has_input() {
-            datagrams.read(self.recorder.statistics());
+            let is_protected = self.shared.settings.is_protected();
+            datagrams.read(is_protected, self.recorder.statistics());
         }
         !datagrams.is_empty()
     }

@@ -1,10 +1,11 @@
 //! Starting and stopping: flags, files, ports, signals, exit codes, and what is said about them.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use crate::harness::{
-    BINARY, Folder, TestServer, ping_unix, request, run_command_to_end, run_to_end,
+    BINARY, Folder, PATIENCE, TestServer, ping_unix, request, run_command_to_end, run_to_end,
 };
 
 #[test]
@@ -236,4 +237,222 @@ fn a_client_that_does_not_read_cannot_hold_the_server_up() {
     wire.expect("$100000001\r\n");
     server.signal("TERM");
     assert!(server.wait().success());
+}
+
+/// What a stock configuration file of Redis says, but for what belongs to this test.
+fn stock_file(folder: &Folder) -> String {
+    let stock = include_str!("../../src/config/stock.conf");
+    let path = |name: &str| folder.path(name).to_str().unwrap().to_owned();
+    let own = stock
+        .replace("/var/lib/redis", &path("data"))
+        .replace("/var/log/redis/redis.log", &path("log"))
+        .replace("/run/redis/redis.pid", &path("pid"))
+        .replace("port 6379", "port 0");
+    let file = path("redis.conf");
+    std::fs::write(&file, own).unwrap();
+    file
+}
+
+#[test]
+fn a_stock_file_of_redis_starts_the_server() {
+    let folder = Folder::new();
+    let file = stock_file(&folder);
+    let mut command = Command::new(BINARY);
+    let server = TestServer::spawn(command.args(["--config", &file, "--threads", "1"]));
+    assert!(
+        server.banner.contains("durability interval"),
+        "{}",
+        server.banner
+    );
+    let pid = std::fs::read_to_string(folder.path("pid")).unwrap();
+    assert_eq!(pid, format!("{}\n", server.pid()));
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    let inert: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("settings that mean nothing here"))
+        .collect();
+    assert!(
+        inert.len() == 1 && inert[0].contains("rdbcompression"),
+        "{log}"
+    );
+    assert!(log.contains("appendonly no: the log is kept"), "{log}");
+
+    let mut wire = server.connect();
+    let bulks = |words: &[&str]| {
+        let bulks = words
+            .iter()
+            .map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*{}\r\n{}", words.len(), bulks.collect::<String>())
+    };
+    let points = "3600 1 300 100 60 10000";
+    for (name, value) in [
+        ("hz", "10"),
+        ("auto-aof-rewrite-min-size", "67108864"),
+        ("save", points),
+        ("appendonly", "yes"),
+        ("io-threads", "1"),
+    ] {
+        wire.ask(&["CONFIG", "GET", name], &bulks(&[name, value]));
+    }
+    wire.ask(&["CONFIG", "SET", "hz", "50", "save", ""], "+OK\r\n");
+    wire.ask(
+        &["CONFIG", "SET", "hz", "often"],
+        "-ERR CONFIG SET failed (possibly related to argument 'hz') - argument couldn't be parsed \
+         into an integer\r\n",
+    );
+    wire.ask(&["CONFIG", "RESETSTAT"], "+OK\r\n");
+    // Whoever moves the log away need not tell the server.
+    std::fs::rename(folder.path("log"), folder.path("log.1")).unwrap();
+    wire.ask(&["CONFIG", "REWRITE"], "+OK\r\n");
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    assert!(log.contains("configuration file rewritten"), "{log}");
+    let rewritten = std::fs::read_to_string(&file).unwrap();
+    for line in [
+        "hz 50",
+        "save \"\"",
+        "rdbchecksum yes",
+        "durability interval",
+    ] {
+        assert!(
+            rewritten.lines().any(|it| it == line),
+            "{line}: {rewritten}"
+        );
+    }
+    server.signal("TERM");
+    assert!(server.wait().success());
+    assert!(!folder.path("pid").exists());
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let folder = Folder::new();
+    let file = stock_file(&folder);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let wrong = text
+        .replace("hz 10", "hz often")
+        .replace("daemonize no", "replicaof 10.0.0.1 6379");
+    std::fs::write(&file, format!("{wrong}nosuch 1\n")).unwrap();
+    let (status, told) = run_to_end(&["--config", &file, "--engine", "steam"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert_eq!(told.lines().count(), 4, "{told}");
+    for (line, part) in told
+        .lines()
+        .zip(["replicaof:", "hz:", "\"nosuch\"", "engine:"])
+    {
+        assert!(line.starts_with("pando: ") && line.contains(part), "{told}");
+    }
+    let line = wrong.lines().count() + 1;
+    assert!(
+        told.contains(&format!("{file}:{line}: unknown setting")),
+        "{told}"
+    );
+    let (status, told) = run_to_end(&["--log-file", "/no/such/folder/log"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("cannot write the log file /no/such/folder/log"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_service_manager_is_told() {
+    let folder = Folder::new();
+    let path = folder.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut bytes = [0; 1024];
+        let len = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    };
+    let data = folder.path("data");
+    let start = || {
+        let mut command = Command::new(BINARY);
+        command.args(["--bind", "127.0.0.1", "--port", "0", "--threads", "1"]);
+        command
+            .args(["--loglevel", "warning", "--data-dir"])
+            .arg(&data);
+        TestServer::spawn(command.env("NOTIFY_SOCKET", &path))
+    };
+    let server = start();
+    let listening = server.banner.lines().last().unwrap().to_owned();
+    let mut ready = told();
+    while !ready.starts_with("READY=1\n") {
+        assert!(
+            ready.starts_with("STATUS=") && ready.contains("EXTEND_TIMEOUT_USEC="),
+            "{ready}"
+        );
+        ready = told();
+    }
+    assert_eq!(ready, format!("READY=1\nSTATUS={listening}"));
+    server.connect().ask(&["SET", "k", "v"], "+OK\r\n");
+    server.signal("TERM");
+    assert!(told().starts_with("STOPPING=1\n"));
+    assert!(server.wait().success());
+    // A start that has something to read says how far it is.
+    let _server = start();
+    assert!(told().starts_with("STATUS=reading the log, "));
+}
+
+/// In a network of its own, where the machine has an address beside the loopback.
+#[test]
+fn protected_mode_serves_this_machine_only() {
+    let script = "ip link set lo up && ip address add 10.1.2.3/32 dev lo && exec \"$@\"";
+    let inside = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            program,
+        ]);
+        command.args(arguments);
+        command
+    };
+    let ask = "for address in 127.0.0.1 10.1.2.3; do for port in 6001 6002; do \
+               exec 3<>/dev/tcp/$address/$port; \
+               case \"$1\" in *$address*) printf 'set k 0 0 1\\r\\n1\\r\\n' >&3;; esac; \
+               IFS= read -r line <&3; echo \"$address $port $line\"; done; done";
+    if !inside("bash", &["-c", "true"])
+        .output()
+        .is_ok_and(|it| it.status.success())
+    {
+        println!("skipped: no network of its own, or no bash");
+        return;
+    }
+    // Who is refused is told so unasked.
+    let run = |flags: &str, asked: &str| {
+        let script = format!(
+            "trap 'kill $pid' EXIT; {BINARY} --bind '*' --port 6001 --memcached-port 6002 \
+             --threads 1 --durability none --loglevel warning {flags} > $0 & pid=$!; \
+             until grep -q ^listening $0; do kill -0 $pid || exit 1; done; \
+             {ask}; cat $0"
+        );
+        let folder = Folder::new();
+        let out = folder.path("banner");
+        let out = out.to_str().unwrap();
+        run_command_to_end(&mut inside("bash", &["-c", &script, out, asked])).1
+    };
+    let told = run("", "127.0.0.1");
+    for part in [
+        "127.0.0.1 6001 -ERR",
+        "127.0.0.1 6002 STORED",
+        "10.1.2.3 6001 -DENIED protected mode: no password is set",
+        "10.1.2.3 6002 SERVER_ERROR protected mode: no password is set",
+        "\nprotected mode: no password is set, so other hosts are refused",
+        "protected mode refuses a connection",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+    let told = run("--protected-mode no", "127.0.0.1 10.1.2.3");
+    assert!(told.contains("10.1.2.3 6001 -ERR"), "{told}");
+    assert!(told.contains("10.1.2.3 6002 STORED"), "{told}");
+    assert!(!told.contains("protected mode"), "{told}");
+    let told = run("--requirepass secret", "127.0.0.1 10.1.2.3");
+    assert!(told.contains("10.1.2.3 6001 -NOAUTH"), "{told}");
+    assert!(!told.contains("protected mode"), "{told}");
 }

@@ -1,0 +1,283 @@
+//! Settings of Redis that mean nothing here, so that its configuration files start this server.
+//!
+//! How Redis lays out values, forks, copies files, replicates or defragments has no counterpart
+//! here: any value that is well formed is accepted, and CONFIG GET, SET and REWRITE know it. Where
+//! a value would have to change what clients see, only those are accepted that change nothing; the
+//! others are refused with the reason.
+//!
+//! Deliberately absent: settings of modules.
+
+use super::error::Expected;
+use super::field::{integer, memory, only, print, switch};
+use super::setting::Setting;
+use super::value::print_switch;
+
+/// What values are accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Takes {
+    Switch,
+    Integer,
+    Memory,
+    /// Any one word.
+    Text,
+    /// Any words.
+    Words,
+    /// These.
+    Only {
+        values: &'static [&'static str],
+        why: &'static str,
+    },
+}
+
+impl Takes {
+    /// A value as CONFIG GET shows it.
+    pub(super) fn read(self, value: &[u8]) -> Result<Vec<u8>, Expected> {
+        match self {
+            Self::Switch => switch(value).map(print_switch),
+            Self::Integer => integer(value, i64::MIN, i64::MAX).map(print),
+            Self::Memory => memory(value, 0, u64::MAX).map(print),
+            Self::Text | Self::Words => Ok(value.to_vec()),
+            Self::Only { values, why } => only(value, values, why).map(|()| value.to_vec()),
+        }
+    }
+}
+
+/// One that any well-formed value leaves without a meaning.
+const fn any(name: &'static str, default: &'static str, takes: Takes) -> Setting {
+    Setting::inert(name, default, takes)
+}
+
+/// One that is refused unless its value is one of `values`, the first of them Redis' default.
+const fn fixed(name: &'static str, values: &'static [&'static str], why: &'static str) -> Setting {
+    Setting::inert(name, values[0], Takes::Only { values, why })
+}
+
+use Takes::{Integer, Memory, Switch, Text, Words};
+
+const NO_REPLICATION: &str = "the server cannot follow another one";
+const NO_TLS: &str = "the server does not speak TLS";
+
+/// In the order of the alphabet; values are Redis' defaults.
+pub(super) static INERT: &[Setting] = &[
+    fixed("aclfile", &[""], "the only user is default"),
+    any("acl-pubsub-default", "resetchannels", Text),
+    any("acllog-max-len", "128", Integer),
+    any("active-defrag-cycle-max", "25", Integer),
+    any("active-defrag-cycle-min", "1", Integer),
+    any("active-defrag-ignore-bytes", "104857600", Memory),
+    any("active-defrag-max-scan-fields", "1000", Integer),
+    any("active-defrag-threshold-lower", "10", Integer),
+    any("active-defrag-threshold-upper", "100", Integer),
+    any("active-expire-effort", "1", Integer),
+    any("activedefrag", "no", Switch),
+    any("activerehashing", "yes", Switch),
+    any("always-show-logo", "no", Switch),
+    any("aof-disable-auto-gc", "no", Switch),
+    any("aof-load-truncated", "yes", Switch),
+    any("aof-rewrite-incremental-fsync", "yes", Switch),
+    any("aof-timestamp-enabled", "no", Switch),
+    any("aof-use-rdb-preamble", "yes", Switch),
+    any("appenddirname", "appendonlydir", Text),
+    any("appendfilename", "appendonly.aof", Text),
+    any("auto-aof-rewrite-min-size", "67108864", Memory),
+    any("auto-aof-rewrite-percentage", "100", Integer),
+    any("bind-source-addr", "", Text),
+    any("busy-reply-threshold", "5000", Integer),
+    any("close-on-oom", "no", Switch),
+    any("close-on-replica-write", "yes", Switch),
+    any("cluster-allow-pubsubshard-when-down", "yes", Switch),
+    any("cluster-allow-reads-when-down", "no", Switch),
+    any("cluster-allow-replica-migration", "yes", Switch),
+    any("cluster-announce-bus-port", "0", Integer),
+    any("cluster-announce-hostname", "", Text),
+    any("cluster-announce-human-nodename", "", Text),
+    any("cluster-announce-ip", "", Text),
+    any("cluster-announce-port", "0", Integer),
+    any("cluster-announce-tls-port", "0", Integer),
+    any("cluster-config-file", "nodes.conf", Text),
+    fixed(
+        "cluster-enabled",
+        &["no"],
+        "the server is no node of a cluster",
+    ),
+    any("cluster-link-sendbuf-limit", "0", Memory),
+    any("cluster-migration-barrier", "1", Integer),
+    any("cluster-node-timeout", "15000", Integer),
+    any("cluster-port", "0", Integer),
+    any("cluster-preferred-endpoint-type", "ip", Text),
+    any("cluster-replica-no-failover", "no", Switch),
+    any("cluster-replica-validity-factor", "10", Integer),
+    any("cluster-require-full-coverage", "yes", Switch),
+    any("cluster-slave-no-failover", "no", Switch),
+    any("cluster-slave-validity-factor", "10", Integer),
+    any("crash-log-enabled", "yes", Switch),
+    any("crash-memcheck-enabled", "yes", Switch),
+    any("dbfilename", "dump.rdb", Text),
+    any("disable-thp", "yes", Switch),
+    any("dynamic-hz", "yes", Switch),
+    any("enable-debug-command", "no", Text),
+    any("enable-module-command", "no", Text),
+    any("enable-protected-configs", "no", Text),
+    any("hash-max-listpack-entries", "512", Integer),
+    any("hash-max-listpack-value", "64", Memory),
+    any("hash-max-ziplist-entries", "512", Integer),
+    any("hash-max-ziplist-value", "64", Memory),
+    any("hide-user-data-from-log", "no", Switch),
+    any("hll-sparse-max-bytes", "3000", Memory),
+    any("hz", "10", Integer),
+    any("ignore-warnings", "", Words),
+    any("io-threads", "1", Integer),
+    any("io-threads-do-reads", "no", Switch),
+    any("jemalloc-bg-thread", "yes", Switch),
+    any("latency-monitor-max-entries", "160", Integer),
+    any("lazyfree-lazy-eviction", "no", Switch),
+    any("lazyfree-lazy-expire", "no", Switch),
+    any("lazyfree-lazy-server-del", "no", Switch),
+    any("lazyfree-lazy-user-del", "no", Switch),
+    any("lazyfree-lazy-user-flush", "no", Switch),
+    any("lfu-decay-time", "1", Integer),
+    any("lfu-log-factor", "10", Integer),
+    any("list-compress-depth", "0", Integer),
+    any("list-max-listpack-size", "-2", Integer),
+    any("list-max-ziplist-size", "-2", Integer),
+    fixed("loadmodule", &[""], "the server has no modules"),
+    any("locale-collate", "", Text),
+    any("lua-time-limit", "5000", Integer),
+    any("masterauth", "", Text),
+    any("masteruser", "", Text),
+    any("max-new-connections-per-cycle", "10", Integer),
+    any("max-new-tls-connections-per-cycle", "1", Integer),
+    fixed(
+        "maxmemory-clients",
+        &["0"],
+        "clients as a whole have no limit of their own",
+    ),
+    any("maxmemory-eviction-tenacity", "10", Integer),
+    any("maxmemory-samples", "5", Integer),
+    any("min-replicas-max-lag", "10", Integer),
+    fixed("min-replicas-to-write", &["0"], "there are no replicas"),
+    any("min-slaves-max-lag", "10", Integer),
+    fixed("min-slaves-to-write", &["0"], "there are no replicas"),
+    any("no-appendfsync-on-rewrite", "no", Switch),
+    fixed(
+        "notify-keyspace-events",
+        &[""],
+        "no client is told what changes",
+    ),
+    fixed(
+        "oom-score-adj",
+        &["no"],
+        "the service manager sets it (OOMScoreAdjust=)",
+    ),
+    any("oom-score-adj-values", "0 200 800", Words),
+    any(
+        "proc-title-template",
+        "{title} {listen-addr} {server-mode}",
+        Text,
+    ),
+    any("propagation-error-behavior", "ignore", Text),
+    any("rdb-del-sync-files", "no", Switch),
+    any("rdb-save-incremental-fsync", "yes", Switch),
+    any("rdbchecksum", "yes", Switch),
+    any("rdbcompression", "yes", Switch),
+    fixed("rename-command", &[""], "commands keep their names"),
+    any("repl-backlog-size", "1048576", Memory),
+    any("repl-backlog-ttl", "3600", Integer),
+    any("repl-disable-tcp-nodelay", "no", Switch),
+    any("repl-diskless-load", "disabled", Text),
+    any("repl-diskless-sync", "yes", Switch),
+    any("repl-diskless-sync-delay", "5", Integer),
+    any("repl-diskless-sync-max-replicas", "0", Integer),
+    any("repl-ping-replica-period", "10", Integer),
+    any("repl-ping-slave-period", "10", Integer),
+    any("repl-timeout", "60", Integer),
+    any("replica-announce-ip", "", Text),
+    any("replica-announce-port", "0", Integer),
+    any("replica-announced", "yes", Switch),
+    any("replica-ignore-disk-write-errors", "no", Switch),
+    any("replica-ignore-maxmemory", "yes", Switch),
+    any("replica-lazy-flush", "no", Switch),
+    any("replica-priority", "100", Integer),
+    any("replica-read-only", "yes", Switch),
+    any("replica-serve-stale-data", "yes", Switch),
+    fixed("replicaof", &["", "no one"], NO_REPLICATION),
+    any("sanitize-dump-payload", "no", Text),
+    any("set-max-intset-entries", "512", Integer),
+    any("set-max-listpack-entries", "128", Integer),
+    any("set-max-listpack-value", "64", Memory),
+    any("set-proc-title", "yes", Switch),
+    any("shutdown-on-sigint", "default", Words),
+    any("shutdown-on-sigterm", "default", Words),
+    any("shutdown-timeout", "10", Integer),
+    any("slave-announce-ip", "", Text),
+    any("slave-announce-port", "0", Integer),
+    any("slave-ignore-maxmemory", "yes", Switch),
+    any("slave-lazy-flush", "no", Switch),
+    any("slave-priority", "100", Integer),
+    any("slave-read-only", "yes", Switch),
+    any("slave-serve-stale-data", "yes", Switch),
+    fixed("slaveof", &["", "no one"], NO_REPLICATION),
+    any("socket-mark-id", "0", Integer),
+    any("stop-writes-on-bgsave-error", "yes", Switch),
+    any("stream-node-max-bytes", "4096", Memory),
+    any("stream-node-max-entries", "100", Integer),
+    fixed(
+        "supervised",
+        &["no", "auto", "systemd"],
+        "where NOTIFY_SOCKET is set, the service manager is told what happens",
+    ),
+    fixed(
+        "syslog-enabled",
+        &["no"],
+        "logfile and the standard error stream take the log",
+    ),
+    any("syslog-facility", "local0", Text),
+    any("syslog-ident", "redis", Text),
+    any("tls-auth-clients", "yes", Text),
+    any("tls-ca-cert-dir", "", Text),
+    any("tls-ca-cert-file", "", Text),
+    any("tls-cert-file", "", Text),
+    any("tls-ciphers", "", Text),
+    any("tls-ciphersuites", "", Text),
+    any("tls-client-cert-file", "", Text),
+    any("tls-client-key-file", "", Text),
+    any("tls-client-key-file-pass", "", Text),
+    fixed("tls-cluster", &["no"], NO_TLS),
+    any("tls-dh-params-file", "", Text),
+    any("tls-key-file", "", Text),
+    any("tls-key-file-pass", "", Text),
+    fixed("tls-port", &["0"], NO_TLS),
+    any("tls-prefer-server-ciphers", "no", Switch),
+    any("tls-protocols", "", Text),
+    fixed("tls-replication", &["no"], NO_TLS),
+    any("tls-session-cache-size", "20480", Integer),
+    any("tls-session-cache-timeout", "300", Integer),
+    any("tls-session-caching", "yes", Switch),
+    any("tracking-table-max-keys", "1000000", Integer),
+    fixed(
+        "unixsocketgroup",
+        &[""],
+        "the socket has the group of the process",
+    ),
+    any("use-exit-on-panic", "no", Switch),
+    fixed(
+        "user",
+        &[""],
+        "the only user is default; requirepass sets its password",
+    ),
+    any("zset-max-listpack-entries", "128", Integer),
+    any("zset-max-listpack-value", "64", Memory),
+    any("zset-max-ziplist-entries", "128", Integer),
+    any("zset-max-ziplist-value", "64", Memory),
+    // Lists of processors; the service manager, or taskset, says which ones.
+    fixed("aof_rewrite_cpulist", &[""], TASKSET),
+    fixed("bgsave_cpulist", &[""], TASKSET),
+    fixed("bio_cpulist", &[""], TASKSET),
+    fixed("server_cpulist", &[""], TASKSET),
+    fixed("aof-rewrite-cpulist", &[""], TASKSET),
+    fixed("bgsave-cpulist", &[""], TASKSET),
+    fixed("bio-cpulist", &[""], TASKSET),
+    fixed("server-cpulist", &[""], TASKSET),
+];
+
+const TASKSET: &str = "taskset or the service manager chooses processors";
