@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pando_memory::Counting;
 use pando_server::{
-    Config, ConfigError, LogControl, Offline, PidFile, Server, ServiceManager, StartError,
+    Config, ConfigError, Invocation, LogControl, PidFile, Server, ServiceManager, StartError,
     StopSignals, banner, exposure, sync_cost,
 };
 use tracing::{error, info, warn};
@@ -22,10 +22,14 @@ use tracing::{error, info, warn};
 static ALLOCATOR: Counting<System> = Counting::new(System);
 
 fn main() -> ExitCode {
-    let mut arguments: Vec<_> = std::env::args_os().collect();
-    let offline = Offline::take(&mut arguments);
-    let config = match Config::from_command_line(arguments) {
-        Ok(config) => config,
+    let (offline, config) = match Invocation::from_command_line(std::env::args_os()) {
+        Ok(Invocation::Serve(config)) => (None, config),
+        Ok(Invocation::Offline(offline, config)) => (Some(offline), config),
+        Ok(Invocation::Print(text)) => {
+            // Somebody who has read enough may have closed the output.
+            let _ = std::io::stdout().write_all(&text);
+            return ExitCode::SUCCESS;
+        }
         // Says where to say it, and whether it is a failure at all (--help, --version).
         Err(ConfigError::Flags(error)) => error.exit(),
         Err(error) => {
@@ -49,7 +53,7 @@ fn main() -> ExitCode {
     };
     let ended = match offline {
         Some(offline) => offline.run(&config).map_err(|error| error.to_string()),
-        None => run(config, log),
+        None => run(*config, log),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

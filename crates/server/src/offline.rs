@@ -1,8 +1,9 @@
 //! `pando check`, `pando dump` and `pando load`: what is done with a data directory that no server
 //! is using. They take the server's flags.
 
-use std::ffi::OsString;
-use std::io::{self, BufReader, BufWriter, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pando_db::{Database, LogError, OpenError, RecoveryError, StreamError, check, expect_database};
@@ -12,14 +13,14 @@ use crate::config::Config;
 use crate::progress;
 
 /// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offline {
     /// Read every file and say what is there.
     Check,
     /// Write every key to the standard output, in the portable stream.
     Dump,
-    /// Read such a stream from the standard input into the database.
-    Load,
+    /// Read such a stream into the database, from a file or the standard input.
+    Load(Option<PathBuf>),
 }
 
 /// Why it was not done.
@@ -37,6 +38,14 @@ pub enum OfflineError {
     /// The stream cannot be written or read.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// The file to load cannot be opened.
+    #[error("cannot read {}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// Somebody has closed the output.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
@@ -46,19 +55,6 @@ pub enum OfflineError {
 }
 
 impl Offline {
-    /// Takes the subcommand out of a command line, if it has one.
-    pub fn take(arguments: &mut Vec<OsString>) -> Option<Self> {
-        let word = arguments.get(1)?.to_str()?;
-        let offline = match word {
-            "check" => Self::Check,
-            "dump" => Self::Dump,
-            "load" => Self::Load,
-            _ => return None,
-        };
-        arguments.remove(1);
-        Some(offline)
-    }
-
     /// Does it.
     pub fn run(self, config: &Config) -> Result<(), OfflineError> {
         match self {
@@ -75,12 +71,22 @@ impl Offline {
                 })?;
                 Ok(())
             }
-            Self::Load => with_database(config, |session| {
-                let keys = session.load(&mut BufReader::new(io::stdin().lock()))?;
-                eprintln!("{keys} keys loaded");
-                Ok(())
-            })?
-            .map_err(|error| OfflineError::Close(error.to_string())),
+            Self::Load(file) => {
+                let mut stream: Box<dyn BufRead> = match file {
+                    Some(path) => {
+                        let opened = File::open(&path);
+                        let opened = opened.map_err(|error| OfflineError::File { path, error });
+                        Box::new(BufReader::new(opened?))
+                    }
+                    None => Box::new(BufReader::new(io::stdin().lock())),
+                };
+                with_database(config, |session| {
+                    let keys = session.load(&mut stream)?;
+                    eprintln!("{keys} keys loaded");
+                    Ok(())
+                })?
+                .map_err(|error| OfflineError::Close(error.to_string()))
+            }
         }
     }
 }

@@ -14,6 +14,14 @@ pub(crate) fn anonymous_bytes() -> u64 {
     kilobytes_of("/proc/self/status", "RssAnon:") * 1024
 }
 
+/// Whether the process has the rights of root.
+pub(crate) fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    // Real, effective, saved, of files.
+    users.and_then(|users| users.split_ascii_whitespace().nth(1)) == Some("0")
+}
+
 /// Bytes of memory that the machine has.
 pub(crate) fn machine_bytes() -> u64 {
     kilobytes_of("/proc/meminfo", "MemTotal:") * 1024

@@ -332,7 +332,7 @@ fn make_room_for_clients(config: &mut Config) -> Result<(), StartError> {
 fn listen(config: &Config) -> Result<Vec<(Listener, WireProtocol)>, StartError> {
     let mut listeners = Vec::new();
     let ports = [
-        (WireProtocol::Resp, Some(config.port)),
+        (WireProtocol::Resp, config.port),
         (WireProtocol::Memcached, config.memcached_port),
     ];
     for (protocol, port) in ports {

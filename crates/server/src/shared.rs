@@ -224,7 +224,10 @@ impl Shared {
             .listening
             .get()
             .and_then(|listening| listening.tcp.first());
-        first.map_or_else(|| lock(&self.config).port, SocketAddr::port)
+        first.map_or_else(
+            || lock(&self.config).port.unwrap_or_default(),
+            SocketAddr::port,
+        )
     }
 
     /// Nanoseconds since the start.

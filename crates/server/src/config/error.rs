@@ -91,6 +91,10 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Switch => f.write_str("yes or no"),
+            Self::Integer {
+                least: i64::MIN,
+                most: i64::MAX,
+            } => f.write_str("an integer"),
             Self::Integer { least, most } => write!(f, "an integer from {least} to {most}"),
             Self::Memory {
                 least: 0,
@@ -245,6 +249,14 @@ pub enum ConfigError {
         what: &'static str,
         /// How many there may be.
         most: usize,
+    },
+    /// A flag of memcached's asks for what is not there.
+    #[error("{flag} is not supported: {why}")]
+    Unsupported {
+        /// The flag, with its value.
+        flag: String,
+        /// Why.
+        why: &'static str,
     },
     /// Several things are wrong; each is on a line of its own.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]

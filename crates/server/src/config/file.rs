@@ -102,6 +102,11 @@ impl Reading {
         self.given.insert(setting.name, (value, origin));
     }
 
+    /// Notes what cannot be taken.
+    pub(super) fn refuse(&mut self, error: ConfigError) {
+        self.errors.push(error);
+    }
+
     /// Reads the files that a line includes.
     fn include(&mut self, origin: &Origin, path: &[u8], depth: usize) {
         for path in expand(Path::new(&*String::from_utf8_lossy(path))) {

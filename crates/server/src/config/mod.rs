@@ -15,6 +15,7 @@ mod field;
 mod file;
 mod flags;
 mod inert;
+pub(crate) mod memcached;
 mod persistence;
 mod reference;
 mod rewrite;
@@ -33,6 +34,7 @@ use pando_db::{Durability, EngineKind, EvictionPolicy};
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 #[cfg(test)]
 pub(crate) use file::split as split_line;
+pub(crate) use flags::{command, file, flag, read};
 pub use reference::reference;
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::{Change, Setting};
@@ -79,8 +81,8 @@ pub struct BindAddress {
 pub struct Config {
     /// `bind`: addresses to listen on. Default `127.0.0.1 -::1`.
     pub bind: Vec<BindAddress>,
-    /// `port`: TCP port, 0 to 65535; 0 is any free port, which is printed. Default 6379.
-    pub port: u16,
+    /// `port`: TCP port; 0 is any free port, which is printed, `off` is none. Default 6379.
+    pub port: Option<u16>,
     /// `protected-mode`: whether other hosts are refused while there is no password. Default yes.
     pub protected_mode: bool,
     /// `unixsocket`: path of the Unix socket to listen on; empty is none. Default none.
@@ -193,7 +195,7 @@ pub struct Config {
     pub inert: BTreeMap<&'static str, Vec<u8>>,
     /// What the start tells of settings that were not taken as they are written.
     pub remarks: Vec<String>,
-    /// `--config`: the file that was read, to which CONFIG REWRITE writes.
+    /// The configuration file that was read, to which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
 }
 
@@ -212,7 +214,7 @@ impl Default for Config {
                     optional: true,
                 },
             ],
-            port: 6379,
+            port: Some(6379),
             protected_mode: true,
             unix_socket: None,
             unix_socket_mode: 0,
@@ -306,15 +308,16 @@ impl Config {
                 expected: "no: the server stays in the foreground, start it with & or by systemd",
             });
         }
-        if self.metrics_port == Some(self.port) && self.port != 0 {
+        let port = self.port.filter(|port| *port != 0);
+        if port.is_some() && self.metrics_port == port {
             return Err(SettingError::Relation {
                 setting: "metrics-port",
-                got: self.port.to_string(),
+                got: port.unwrap_or_default().to_string(),
                 expected: "another port than the server's",
             });
         }
         let memcached = self.memcached_port.filter(|port| *port != 0);
-        if memcached.is_some_and(|port| port == self.port || self.metrics_port == Some(port)) {
+        if memcached.is_some() && (memcached == port || memcached == self.metrics_port) {
             return Err(SettingError::Relation {
                 setting: "memcached-port",
                 got: memcached.unwrap_or_default().to_string(),

@@ -14,10 +14,10 @@ This page is made from the table of settings; after a change there, make it agai
 
     cargo run -q -p pando-server --example settings > docs/SETTINGS.md
 
-Flags win over the file (`--config FILE`), the file over the defaults. In the file a line is
-`name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`. Where
-two names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis has.
-Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
+Flags win over the file (`pando FILE`, `--config FILE`), the file over the defaults. In the file a
+line is `name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`.
+Where two names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis
+has. Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
 
 `include PATH` reads another file in its place, or all files that a pattern (`*`, `?`, `[...]`)
 meets, in the order of their names; a path is relative to the directory that the server is started

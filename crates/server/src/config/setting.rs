@@ -197,9 +197,9 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .list(),
     Setting::new(
         "port",
-        "TCP port; 0 is any free one, which is printed",
-        |config| print(config.port),
-        |config, value| set(&mut config.port, integer(value, 0, 65535)),
+        "TCP port; 0 is any free one, which is printed, off is none",
+        |config| config.port.map_or_else(|| b"off".into(), print),
+        |config, value| set(&mut config.port, parse_port_or_off(value)),
     ),
     Setting::new(
         "protected-mode",

@@ -35,7 +35,7 @@ fn every_setting_reads_back_what_it_prints() {
 fn names_are_used_once() {
     let mut names: Vec<_> = Setting::all().map(|setting| setting.name).collect();
     names.extend(Setting::all().filter_map(|setting| setting.own_name));
-    names.extend(["config", "include", "help", "version"]);
+    names.extend(["config", "file", "include", "help", "version"]);
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -92,7 +92,7 @@ fn flags_win_over_the_file() {
     std::fs::write(&path, "port 1000\ndatabases 3\n").unwrap();
     let path_text = path.to_str().unwrap();
     let config = from_flags(&["--config", path_text, "--port", "2000"]).unwrap();
-    assert_eq!((config.port, config.databases), (2000, 3));
+    assert_eq!((config.port, config.databases), (Some(2000), 3));
     assert_eq!(config.file.as_deref(), Some(path.as_path()));
 
     let changed = Config {
@@ -110,7 +110,7 @@ fn errors_say_where_and_what() {
     for (text, expected) in [
         (
             "# fine\n\nport x",
-            "pando.conf:3: port: got \"x\", expected an integer from 0 to 65535",
+            "pando.conf:3: port: got \"x\", expected a port from 0 to 65535, or off",
         ),
         (
             "maxmemory 5tb",
@@ -160,7 +160,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "port 1 2",
-            "pando.conf:1: port: got \"1 2\", expected an integer from 0 to 65535",
+            "pando.conf:1: port: got \"1 2\", expected a port from 0 to 65535, or off",
         ),
         (
             "bind localhost",
@@ -376,7 +376,7 @@ fn files_include_others() {
         config.databases,
         config.clients_max,
     );
-    assert_eq!(read, (2, 2, 5, 7));
+    assert_eq!(read, (Some(2), 2, 5, 7));
 
     let told = folder.read("wrong").unwrap_err();
     let here = folder.0.display();
@@ -479,7 +479,7 @@ fn quoting_is_undone_by_splitting() {
 fn a_rewrite_keeps_comments_and_appends_what_changed() {
     let before = b"# top\nport 1\n\n  # in between\nTimeout 5\nport 2\nsave \"\"\nbind 127.0.0.1";
     let config = Config {
-        port: 3,
+        port: Some(3),
         timeout_s: 6,
         password: b"a \"b".to_vec(),
         ..Config::default()

@@ -105,7 +105,9 @@ impl TestServer {
             let found = words.find_map(|word| word.strip_prefix(kind));
             found.map(str::to_owned)
         };
+        // The only one may be for memcached clients.
         let address = value("tcp=")
+            .or_else(|| value("memcached="))
             .expect("a TCP address")
             .parse()
             .expect("an address");

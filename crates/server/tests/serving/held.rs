@@ -92,7 +92,7 @@ impl HeldServer {
     fn start(change: impl FnOnce(&mut Config)) -> Self {
         let log = Arc::new(HandLog::default());
         let mut config = Config {
-            port: 0,
+            port: Some(0),
             threads: 1,
             ..Config::default()
         };

@@ -1,5 +1,6 @@
 //! Starting and stopping: flags, files, ports, signals, exit codes, and what is said about them.
 
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -455,4 +456,47 @@ fn protected_mode_serves_this_machine_only() {
     let told = run("--requirepass secret", "127.0.0.1 10.1.2.3");
     assert!(told.contains("10.1.2.3 6001 -NOAUTH"), "{told}");
     assert!(!told.contains("protected mode"), "{told}");
+}
+
+#[test]
+fn a_file_is_named_without_a_flag() {
+    let folder = Folder::new();
+    let file = stock_file(&folder);
+    let mut command = Command::new(BINARY);
+    command.args([&file, "--threads", "1", "--databases", "5"]);
+    let server = TestServer::spawn(command.args(["--log-file", ""]));
+    assert!(server.banner.contains("5 databases"), "{}", server.banner);
+    assert!(!folder.path("log").exists());
+    drop(server);
+
+    std::fs::write(&file, "databases 7\n").unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["-", "--port", "0", "--threads", "1", "--durability", "none"]);
+    let server = TestServer::spawn(command.stdin(File::open(&file).unwrap()));
+    assert!(server.banner.contains("7 databases"), "{}", server.banner);
+}
+
+#[test]
+fn memcacheds_flags_start_the_server() {
+    let mut command = Command::new(BINARY);
+    let flags = "memcached -m 64 -p -1 -l 127.0.0.1 -U 0 -c 100 -t 2 -k";
+    let server = TestServer::spawn(command.args(flags.split(' ')));
+    assert!(!server.banner.contains(" tcp="), "{}", server.banner);
+    let mut wire = server.connect_memcached();
+    wire.send("set k 0 0 1\r\n1\r\nget k\r\nstats settings\r\n");
+    wire.expect("STORED\r\nVALUE k 0 1\r\n1\r\nEND\r\n");
+    let settings: Vec<String> = std::iter::from_fn(|| Some(wire.line()))
+        .take_while(|line| line != "END")
+        .collect();
+    for line in [
+        "maxbytes 67108864",
+        "maxconns 100",
+        "evictions on",
+        "num_threads 2",
+    ] {
+        assert!(
+            settings.contains(&format!("STAT {line}")),
+            "{line}: {settings:?}"
+        );
+    }
 }

@@ -1,0 +1,213 @@
+//! What a command line asks for: a server, something with its files, or a text.
+//!
+//! The configuration makes the flags; here they are put under subcommands. Completions and the
+//! manual page are made from the same commands as `--help`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use crate::config::{self, Config, ConfigError, Setting};
+use crate::offline::Offline;
+
+/// What is said of the flags of a subcommand.
+const OFFLINE_HELP: &str = "\
+No server may be using the data directory. The flags and the configuration file are those of the \
+server, so that the same ones can be given; what does not concern the files is ignored.";
+
+/// Settings that concern the files; `--help` of the subcommands shows these.
+const OF_FILES: [&str; 7] = [
+    "dir",
+    "log-dir",
+    "log-segment-size",
+    "engine",
+    "threads",
+    "databases",
+    "loglevel",
+];
+
+/// See the module's header.
+#[derive(Debug)]
+pub enum Invocation {
+    /// A server.
+    Serve(Box<Config>),
+    /// Something with a data directory that no server is using.
+    Offline(Offline, Box<Config>),
+    /// A text for the standard output.
+    Print(Vec<u8>),
+}
+
+impl Invocation {
+    /// Reads a command line; the first of `arguments` is the program's name.
+    pub fn from_command_line<A: Into<OsString> + Clone>(
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        let settings: Vec<_> = Setting::all().collect();
+        let matches = command(&settings).try_get_matches_from(arguments)?;
+        let serve = |config| Self::Serve(Box::new(config));
+        let (offline, matches) = match matches.subcommand() {
+            None => return config::read(&matches).map(serve),
+            Some(("memcached", matches)) => return config::memcached::read(matches).map(serve),
+            Some(("completions", matches)) => {
+                let shell = matches.get_one("shell").copied();
+                return Ok(Self::Print(completions(shell.unwrap_or(Shell::Bash))));
+            }
+            Some(("man", _)) => return Ok(Self::Print(manual())),
+            Some(("check", matches)) => (Offline::Check, matches),
+            Some(("dump", matches)) => (Offline::Dump, matches),
+            Some((_, matches)) => {
+                let stream = matches.get_one::<PathBuf>("stream");
+                (Offline::Load(stream.cloned()), matches)
+            }
+        };
+        Ok(Self::Offline(offline, Box::new(config::read(matches)?)))
+    }
+}
+
+/// The syntax of the command line, with a flag for each of these settings.
+fn command(settings: &[&'static Setting]) -> Command {
+    let stream = Arg::new("stream")
+        .value_name("FILE")
+        .value_parser(ValueParser::path_buf())
+        .help("What to load; the standard input unless given");
+    let shell = Arg::new("shell")
+        .required(true)
+        .value_parser(clap::value_parser!(Shell))
+        .help("Shell that is to complete");
+    let offline = |name: &'static str, about: &'static str| {
+        let flags = settings.iter().map(|setting| {
+            let hidden = !OF_FILES.contains(&setting.name);
+            config::flag(setting).hide(hidden)
+        });
+        Command::new(name)
+            .about(about)
+            .after_help(OFFLINE_HELP)
+            .arg(config::file().long("config"))
+            .args(flags)
+    };
+    let flags = || settings.iter().map(|setting| config::flag(setting));
+    config::command(flags())
+        .args_conflicts_with_subcommands(true)
+        .subcommand(offline(
+            "check",
+            "Read every file of a data directory and say what is there",
+        ))
+        .subcommand(offline(
+            "dump",
+            "Write every key to the standard output, for load",
+        ))
+        .subcommand(offline("load", "Read such a stream into a data directory").arg(stream))
+        .subcommand(config::memcached::command(flags()))
+        .subcommand(
+            Command::new("completions")
+                .about("Print what makes a shell complete this command line")
+                .arg(shell),
+        )
+        .subcommand(Command::new("man").about("Print the manual page, for man -l -"))
+}
+
+/// The command line as documents show it: without what only Redis has.
+fn documented() -> Command {
+    let settings: Vec<_> = Setting::all().filter(|setting| !setting.foreign).collect();
+    command(&settings)
+}
+
+fn completions(shell: Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut documented(), "pando", &mut text);
+    text
+}
+
+fn manual() -> Vec<u8> {
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(documented()).render(&mut text);
+    rendered.expect("memory takes what is written");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invoke(arguments: &[&str]) -> Result<Invocation, String> {
+        let arguments = std::iter::once(&"pando").chain(arguments);
+        Invocation::from_command_line(arguments).map_err(|error| error.to_string())
+    }
+
+    fn printed(arguments: &[&str]) -> String {
+        match invoke(arguments) {
+            Ok(Invocation::Print(text)) => String::from_utf8(text).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_syntax_is_sound() {
+        let settings: Vec<_> = Setting::all().collect();
+        command(&settings).debug_assert();
+        documented().debug_assert();
+    }
+
+    #[test]
+    fn help_is_of_the_subcommand() {
+        for (arguments, there, not_there) in [
+            (
+                &["help"][..],
+                &["--maxclients", "memcached", "check"][..],
+                "--hz",
+            ),
+            (
+                &["check", "--help"],
+                &["pando check", "--data-dir"],
+                "--maxclients",
+            ),
+            (&["help", "load"], &["pando load", "[FILE]"], "--maxclients"),
+            (
+                &["memcached", "-h"],
+                &["--memory-limit", "-I,"],
+                "--max-memory",
+            ),
+        ] {
+            let told = invoke(arguments).unwrap_err();
+            for part in there {
+                assert!(told.contains(part), "{part} is missing in {told}");
+            }
+            assert!(!told.contains(not_there), "{not_there} is in {told}");
+        }
+    }
+
+    #[test]
+    fn files_go_to_who_reads_them() {
+        let load = invoke(&["load", "dump", "--data-dir", "d"]);
+        let Ok(Invocation::Offline(Offline::Load(Some(stream)), config)) = load else {
+            panic!("{load:?}");
+        };
+        assert_eq!(
+            (stream.to_str(), config.data_dir.to_str()),
+            (Some("dump"), Some("d"))
+        );
+        assert!(invoke(&["--port", "1", "check"]).is_err());
+        let told = invoke(&["no-such-command"]).unwrap_err();
+        assert!(told.contains("no-such-command"), "{told}");
+    }
+
+    #[test]
+    fn completions_and_the_manual_know_every_flag() {
+        let settings = || Setting::all().filter(|setting| !setting.foreign);
+        for text in [
+            printed(&["completions", "bash"]),
+            printed(&["completions", "zsh"]),
+            printed(&["completions", "fish"]),
+            printed(&["man"]).replace("\\-", "-"),
+        ] {
+            for setting in settings() {
+                assert!(text.contains(setting.flag()), "{}", setting.flag());
+            }
+            assert!(!text.contains("rdbchecksum"));
+        }
+        assert!(invoke(&["completions", "cmd"]).is_err());
+    }
+}
