@@ -76,6 +76,8 @@ struct Descent<'k, 'g> {
     tree: Option<&'g Tree>,
     cursor: Cursor<'k>,
     state: State<'g>,
+    /// A link on the way led to a root that its layer has outgrown.
+    climbed: bool,
 }
 
 impl<'k, 'g> Descent<'k, 'g> {
@@ -86,6 +88,7 @@ impl<'k, 'g> Descent<'k, 'g> {
             tree,
             cursor: Cursor::new(key.map_or(&[], |key| key.bytes)),
             state,
+            climbed: false,
         }
     }
 
@@ -102,6 +105,7 @@ impl<'k, 'g> Descent<'k, 'g> {
             place.version,
             place.permutation,
             place.position,
+            self.climbed,
         )
     }
 
@@ -143,7 +147,9 @@ impl<'k, 'g> Descent<'k, 'g> {
         guard: Guard<'g>,
         counters: &Counters,
     ) -> Result<State<'g>, LayerGone> {
-        let (root, mut version) = current_root(root)?;
+        let link = root;
+        let (root, mut version) = current_root(link)?;
+        self.climbed |= root != link;
         let mut node = root;
         for _ in 0..CACHED_LEVELS {
             let Either::Interior(interior) = node.either() else {
@@ -312,6 +318,7 @@ pub(crate) fn warm_one(tree: &Tree, key: &[u8], _: Guard<'_>, counters: &Counter
         tree: Some(tree),
         cursor: Cursor::new(key),
         state: State::Root(tree.root(guard)),
+        climbed: false,
     };
     while descent.step::<true>(guard, counters) {}
     descent.spot()

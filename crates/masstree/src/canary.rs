@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     RecallUnchecked = 8,
     /// A value's link is changed after its node was unlocked.
     RelocateUnlocked = 9,
+    /// A warmed update leaves a link at a root that its layer has outgrown (§4.6.4).
+    OutgrownLinkKept = 10,
 }
 
 /// The fault planted in one tree.

@@ -11,6 +11,10 @@
 //! update locks the node and goes right from there if it has split, as after a descent of its own;
 //! only a node that has gone, or a layer that has come, sends it back to the root.
 //!
+//! A warming pass is a read and writes no links (§4.6.4). So a spot says whether the way to it led
+//! over a link to a root that its layer has outgrown; then an update descends, which brings such
+//! links up to date, and spares all later descents the climb.
+//!
 //! Invariants:
 //! - **MH1** Spots are used only under the pin of the session under which they were found, so their
 //!   nodes live (M1); the session forgets them when its last pin ends.
@@ -51,6 +55,8 @@ pub(crate) struct Spot {
     rank: u8,
     /// The key's position in the permutation, if it is listed.
     position: Option<u8>,
+    /// A link on the way is to be brought up to date.
+    climbed: bool,
 }
 
 /// The spot is another key's, or its node has changed: descend.
@@ -87,6 +93,7 @@ impl Spot {
         version: NodeVersion,
         permutation: Permutation,
         position: Option<u8>,
+        climbed: bool,
     ) -> Option<Self> {
         let layer = cursor.offset() / SLICE_BYTES;
         let mut prefix = [0; PREFIX_SLICES];
@@ -103,6 +110,7 @@ impl Spot {
             layer: layer as u8,
             rank: cursor.rank(),
             position,
+            climbed,
         })
     }
 
@@ -120,6 +128,12 @@ impl Spot {
             same &= cursor.above(above) == self.prefix[above];
         }
         same.then_some(cursor)
+    }
+
+    /// Whether a link on the way was to be brought up to date.
+    #[cfg(all(test, loom))]
+    pub(crate) fn climbed(self) -> bool {
+        self.climbed
     }
 
     /// # Safety
@@ -166,7 +180,8 @@ impl Spot {
         }
     }
 
-    /// The node, as a descent would have reached it, for an update, and where it may find the key.
+    /// The node, as a descent would have reached it, for an update, and where it may find the key;
+    /// `None` if the update is to descend.
     ///
     /// # Safety
     /// The session has been pinned since the spot was found (MH1).
@@ -174,8 +189,12 @@ impl Spot {
     pub(crate) unsafe fn reached<'k, 'g>(
         &self,
         key: Key<'k>,
+        canary: &Canary,
         guard: Guard<'g>,
     ) -> Option<Start<'k, 'g>> {
+        if self.climbed && !canary.is(Fault::OutgrownLinkKept) {
+            return None;
+        }
         let cursor = self.cursor(key)?;
         // SAFETY: as the caller says.
         let border = unsafe { self.border(guard) };

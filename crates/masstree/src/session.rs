@@ -225,7 +225,7 @@ impl Point for MasstreeSession {
                 return None;
             };
             // SAFETY: spots are gone when the session is not pinned (MH1).
-            let start = spot.and_then(|spot| unsafe { spot.reached(key, guard) });
+            let start = spot.and_then(|spot| unsafe { spot.reached(key, &tree.canary, guard) });
             let commit = Update {
                 tree,
                 draw: Draw::Clock(&engine.clock),

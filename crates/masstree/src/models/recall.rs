@@ -4,7 +4,8 @@
 use pando_engine::{Key, TreeId};
 
 use super::{
-    LONG, OTHER, THIRD, beside, beside_within, fold_beside_inserter, is_own, remove_beside_inserter,
+    LAYER, LONG, OTHER, THIRD, beside, beside_within, fold_beside_inserter, is_own,
+    remove_beside_inserter,
 };
 use crate::batch::warm_one;
 use crate::canary::Fault;
@@ -44,8 +45,10 @@ impl World {
         context.pinned(|guard, context| {
             let spot = self.warmed(context, key, guard);
             // SAFETY: under the same pin (MH1).
-            let start = spot.and_then(|spot| unsafe { spot.reached(named(key), guard) });
-            assert!(start.is_some(), "the spot is the key's");
+            let start =
+                spot.and_then(|spot| unsafe { spot.reached(named(key), &self.tree.canary, guard) });
+            let climbed = spot.is_some_and(Spot::climbed);
+            assert!(start.is_some() || climbed, "the spot is the key's");
             self.put_from(start, key, key, guard, context);
         });
     }
@@ -206,6 +209,36 @@ fn a_warmed_key_is_put_beside_a_layer_that_comes() {
             }
         },
     );
+}
+
+/// A layer whose root splits under a put while a warmed one, to which the link to it may be stale,
+/// goes on there; the next warmed put is alone.
+fn put_below_outgrown_link(fault: Option<Fault>) {
+    beside(
+        fault,
+        |world, context| LAYER[..3].iter().for_each(|key| world.put(context, key)),
+        |world, context, ()| world.put(context, LAYER[3]),
+        |world, context| world.put_warmed(context, LAYER[4]),
+        |world, context, (), ()| {
+            world.put_warmed(context, LAYER[0]);
+            let spot = context.pinned(|guard, context| world.warmed(context, LAYER[1], guard));
+            assert!(!spot.is_some_and(Spot::climbed), "the link is up to date");
+            for key in LAYER {
+                assert!(world.has(context, key), "put where it is found");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_warmed_put_brings_a_link_up_to_date() {
+    put_below_outgrown_link(None);
+}
+
+#[test]
+#[should_panic(expected = "the link is up to date")]
+fn the_model_catches_a_warmed_put_that_leaves_a_link() {
+    put_below_outgrown_link(Some(Fault::OutgrownLinkKept));
 }
 
 /// Two keys of another layer.

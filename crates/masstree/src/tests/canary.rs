@@ -5,7 +5,8 @@ use pando_block::BlockRef;
 
 use super::*;
 use crate::canary::Fault;
-use crate::find::{Found, find_border};
+use crate::counters::Counters;
+use crate::find::{Found, find_border, look};
 use crate::node::Guard;
 use crate::slice::{CODE_SUFFIX, Cursor};
 
@@ -35,7 +36,7 @@ fn reused_slot(fault: Option<Fault>) -> Option<Vec<u8>> {
         }
         put(writer, id, b"first", b"first");
         let cursor = Cursor::new(b"first");
-        let counters = crate::counters::Counters::default();
+        let counters = Counters::default();
         let reached = find_border(tree.root(guard), cursor.slice(), &counters).unwrap();
         let permutation = reached.border.permutation();
         let position = reached
@@ -83,7 +84,7 @@ fn lost_by_split(fault: Option<Fault>) -> bool {
         }
         let wanted = key(14);
         let cursor = Cursor::new(&wanted);
-        let counters = crate::counters::Counters::default();
+        let counters = Counters::default();
         let reached = find_border(tree.root(guard), cursor.slice(), &counters).unwrap();
         put(writer, id, &[b'k', 1], b"value");
         let read = reached
@@ -110,7 +111,7 @@ fn replaced_block_is_whole(fault: Option<Fault>) -> bool {
     with_reader(|engine, _, id, writer, guard| {
         let tree = engine.directory.get(id.0, guard).unwrap();
         put(writer, id, b"key", b"old");
-        let counters = crate::counters::Counters::default();
+        let counters = Counters::default();
         let block: BlockRef<'_> = crate::get::get(tree, b"key", guard, &counters).unwrap();
         if let Some(fault) = fault {
             tree.canary.plant(fault);
@@ -136,7 +137,7 @@ fn an_entry_that_turns_into_a_layer_is_not_read_as_its_old_value() {
     with_reader(|engine, _, id, writer, guard| {
         let tree = engine.directory.get(id.0, guard).unwrap();
         put(writer, id, b"01234567AB", b"one");
-        let counters = crate::counters::Counters::default();
+        let counters = Counters::default();
         let slice = Cursor::new(b"01234567").slice();
         let reached = find_border(tree.root(guard), slice, &counters).unwrap();
         let before = reached.version;
@@ -176,4 +177,44 @@ fn what_was_warmed_is_looked_at_again_and_a_missing_look_is_caught() {
         !new_key_is_recalled(Some(Fault::RecallUnchecked)),
         "the fault shows"
     );
+}
+
+/// Loads one layer in batches, as a pipeline of writes does; whether its link then leads to its
+/// root, so that no later descent climbs.
+fn link_after_batches(fault: Option<Fault>) -> bool {
+    let mut current = false;
+    with_reader(|engine, _, id, writer, guard| {
+        let tree = engine.directory.get(id.0, guard).unwrap();
+        if let Some(fault) = fault {
+            tree.canary.plant(fault);
+        }
+        let names: Vec<_> = (0..5_000).map(|n| format!("pipeline{n:08}")).collect();
+        let named = |name: &'static str| Key::new(id, name.as_bytes());
+        let keys: Vec<_> = names
+            .iter()
+            .map(|name| Key::new(id, name.as_bytes()))
+            .collect();
+        let mut load = |keys: &[Key<'_>]| {
+            writer.update_many(keys, &mut NoHook, |_, _| {
+                Decision::Write(NewValue::new(Body::string(b"value")))
+            });
+        };
+        load(&keys);
+        // The last of them may have split the root.
+        load(&[named("pipeline00000007")]);
+        let (counters, cursor) = (Counters::default(), Cursor::new(b"pipeline00000007"));
+        let (_, found) = look(tree.root(guard), cursor, guard, &counters).unwrap();
+        let Found::Layer(link) = found else {
+            panic!("all keys share a slice");
+        };
+        let slice = cursor.deeper().slice();
+        current = find_border(link, slice, &counters).unwrap().root == link;
+    });
+    current
+}
+
+#[test]
+fn batches_bring_a_layer_s_link_up_to_date_and_a_link_that_is_left_is_caught() {
+    assert!(link_after_batches(None), "no descent climbs");
+    assert!(!link_after_batches(Some(Fault::OutgrownLinkKept)));
 }
