@@ -133,7 +133,9 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The name that `--engine` takes.
     const NAME: &'static str;
 
-    /// An empty engine whose commits take their epochs from `clock`.
+    /// An empty engine whose commits take their epochs from `clock`. A program without a log or
+    /// watchers gives it [`EpochClock::self_driven`] and is done: sessions forget removed keys and
+    /// maintain the engine as they go.
     fn new(clock: Arc<EpochClock>) -> Arc<Self>;
 
     /// Opens a session; it may be moved between threads, never shared.
@@ -321,7 +323,8 @@ pub trait Point {
     }
 
     /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees);
-    /// returns the steps done, 0 when there is nothing to do.
+    /// returns the steps done, 0 when there is nothing to do. Under a self-driven clock sessions
+    /// that write call it by themselves; one call more gives back what is left at rest.
     fn maintain(&mut self, steps: usize) -> usize;
 }
 

@@ -10,12 +10,19 @@
 //! | `current` | the maintenance thread ([`EpochClock::tick`]) | `AcqRel` | every commit, `Acquire` |
 //! | `horizon` | the maintenance thread ([`EpochClock::set_horizon`]) | `Release` | engines purging tombstones |
 //!
+//! A log and watchers need a clock that somebody drives. Where there are none, an engine drives it
+//! by itself ([`EpochClock::self_driven`]): removed keys are forgotten at once.
+//!
 //! Invariants:
 //! - **V1** A commit draws `max(old + 1, first of the current epoch)` under the lock of the key's
 //!   node or bucket; `old` is the version of the value or of its tombstone.
 //! - **V2** A tombstone is removed only when its epoch is below the horizon, and the horizon never
 //!   exceeds the current epoch. The next insert of the key then draws a version of a later epoch,
 //!   so versions increase although the tombstone is gone.
+//! - **V3** Under a self-driven clock a removal draws `old + 1` and leaves no tombstone; before it
+//!   gives the key's lock back, the current epoch is above that version's ([`EpochClock::forget`]).
+//!   The next insert of the key, under the same lock, draws from a later epoch. Most removals find
+//!   it so and write nothing: the epoch moves only when what it has brought is removed within it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,6 +79,7 @@ impl ValueVersion {
 pub struct EpochClock {
     current: AtomicU64,
     horizon: AtomicU64,
+    self_driven: bool,
 }
 
 impl EpochClock {
@@ -81,7 +89,41 @@ impl EpochClock {
         Self {
             current: AtomicU64::new(first.0),
             horizon: AtomicU64::new(first.0),
+            self_driven: false,
         }
+    }
+
+    /// A clock that needs no driver, for an engine in a program without a log: nobody asks what
+    /// version a removed key had, so that removals give their memory back by themselves.
+    #[must_use]
+    pub fn self_driven() -> Self {
+        Self {
+            self_driven: true,
+            ..Self::starting_at(LogEpoch(1))
+        }
+    }
+
+    /// Whether engines move this clock.
+    #[inline]
+    #[must_use]
+    pub fn is_self_driven(&self) -> bool {
+        self.self_driven
+    }
+
+    /// The version of the removal of a value of version `old` that nobody has to remember (V3), or
+    /// `None` if whoever drives the clock says until when. The caller holds the key's lock.
+    #[inline]
+    #[must_use]
+    pub fn forget(&self, old: ValueVersion) -> Option<ValueVersion> {
+        if !self.self_driven {
+            return None;
+        }
+        let version = ValueVersion(old.0 + 1);
+        let later = version.epoch().0 + 1;
+        if self.current.load(Ordering::Relaxed) < later {
+            self.current.fetch_max(later, Ordering::AcqRel);
+        }
+        Some(version)
     }
 
     /// The epoch that a commit now belongs to.
@@ -99,6 +141,9 @@ impl EpochClock {
     /// Tombstones of epochs below this one may be removed (V2).
     #[must_use]
     pub fn horizon(&self) -> LogEpoch {
+        if self.self_driven {
+            return self.current();
+        }
         // Acquire pairs with `set_horizon`: what was written before the horizon moved is seen.
         LogEpoch(self.horizon.load(Ordering::Acquire))
     }
@@ -130,6 +175,28 @@ mod tests {
         let next = ValueVersion::after(Some(last), LogEpoch(3));
         assert_eq!(next, ValueVersion::first_of(LogEpoch(4)));
         assert!(ValueVersion::after(Some(next), LogEpoch(4)) > next);
+    }
+
+    #[test]
+    fn a_self_driven_clock_forgets_and_versions_still_increase() {
+        assert!(
+            EpochClock::starting_at(LogEpoch(1))
+                .forget(ValueVersion(7))
+                .is_none()
+        );
+        let clock = EpochClock::self_driven();
+        let mut version = ValueVersion::after(None, clock.current());
+        for round in 0..5 {
+            let epoch = clock.current();
+            let removed = clock.forget(version).unwrap();
+            assert_eq!(clock.horizon(), clock.current());
+            assert!(clock.current() > removed.epoch(), "round {round}");
+            // What older epochs have brought moves nothing.
+            assert_eq!(clock.forget(version), Some(removed));
+            assert_eq!(clock.current(), LogEpoch(epoch.0 + 1));
+            version = ValueVersion::after(None, clock.current());
+            assert!(version > removed);
+        }
     }
 
     #[test]

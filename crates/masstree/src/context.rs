@@ -21,6 +21,8 @@ pub(crate) struct Context {
     /// The address of the border node into which recovery has put the last new key, to tell sorted
     /// runs; never followed.
     pub(crate) last_filled: usize,
+    /// Commits since the session maintained its engine by itself.
+    pub(crate) commits: usize,
 }
 
 impl Context {

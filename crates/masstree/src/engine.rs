@@ -101,6 +101,7 @@ impl Masstree {
             pool: self.arena.pool(),
             counters,
             last_filled: 0,
+            commits: 0,
         })
     }
 

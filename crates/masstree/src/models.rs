@@ -1,6 +1,7 @@
 //! Models for loom: the real code on nodes of width 3, every interleaving of two threads up to a
 //! bound of preemptions. Run with `RUSTFLAGS="--cfg loom" cargo test -p pando-masstree --release`.
 
+mod forget;
 mod prefix;
 mod recall;
 mod relocate;

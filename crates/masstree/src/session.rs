@@ -17,7 +17,8 @@ use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
-use crate::limits::BATCH_KEYS_MAX;
+use crate::limits::{BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, STEPS_PER_MAINTENANCE};
+use crate::node::Guard;
 use crate::pack::restore_run;
 use crate::recall::Spots;
 use crate::relocate::relocate;
@@ -64,6 +65,19 @@ impl MasstreeSession {
             .sum::<usize>();
         let collector = Arc::clone(context.participant.collector());
         own + collector.collect_orphans(&mut context.pool)
+    }
+}
+
+impl MasstreeSession {
+    /// Does what whoever drives the clock would do now and then, if nobody does.
+    #[inline]
+    fn maintain_by_itself(&mut self) {
+        if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
+            self.context.commits = 0;
+            if self.engine.clock.is_self_driven() {
+                self.maintain(STEPS_PER_MAINTENANCE);
+            }
+        }
     }
 }
 
@@ -126,6 +140,34 @@ fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
     }
 }
 
+/// Takes tombstones out, their descents interleaved.
+fn purge_all(
+    engine: &Masstree,
+    tombstones: &[Tombstone],
+    spots: &mut Spots,
+    guard: Guard<'_>,
+    context: &mut Context,
+) {
+    let keys = tombstones
+        .iter()
+        .map(|tombstone| Key::new(tombstone.tree, &tombstone.key))
+        .collect::<Vec<_>>();
+    spots.clear();
+    batch::warm(&engine.directory, &keys, guard, &context.counters, spots);
+    for (index, tombstone) in tombstones.iter().enumerate() {
+        let Some(tree) = engine.directory.get(tombstone.tree.0, guard) else {
+            continue;
+        };
+        spots.recall(index);
+        let spot = spots.take();
+        // SAFETY: found above, under the same pin (MH1).
+        let start = spot.and_then(|spot| unsafe { spot.reached(keys[index], &tree.canary, guard) });
+        purge(tree, tombstone, start, guard, context);
+    }
+    // The caller's own are gone with them.
+    spots.clear();
+}
+
 impl Point for MasstreeSession {
     fn pin(&mut self) {
         self.context.participant.pin();
@@ -140,6 +182,7 @@ impl Point for MasstreeSession {
             self.spots.clear();
         }
         self.context.participant.unpin(&mut self.context.pool);
+        self.maintain_by_itself();
     }
 
     #[inline]
@@ -218,7 +261,7 @@ impl Point for MasstreeSession {
         check(key);
         let engine = &self.engine;
         let spot = self.spots.take();
-        self.context.pinned(|guard, context| {
+        let version = self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
                 // The write is lost, but its closure may carry a result out.
                 decide(None);
@@ -235,8 +278,11 @@ impl Point for MasstreeSession {
             }
             .run(start, guard, context)?;
             bury(engine, key, commit, context);
+            context.commits += 1;
             Some(commit.version)
-        })
+        });
+        self.maintain_by_itself();
+        version
     }
 
     fn update_many<'d, H: CommitHook>(
@@ -367,16 +413,15 @@ impl Point for MasstreeSession {
         let engine = &self.engine;
         let mut done = engine.tasks.free_doomed(steps, &mut self.context);
         while done < steps {
-            let first = self.context.number();
-            let Some(tombstone) = engine.tasks.exhume(first, &engine.clock) else {
+            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
+            let tombstones = engine.tasks.exhume(first, most, &engine.clock);
+            if tombstones.is_empty() {
                 break;
-            };
-            self.context.pinned(|guard, context| {
-                if let Some(tree) = engine.directory.get(tombstone.tree.0, guard) {
-                    purge(tree, &tombstone, guard, context);
-                }
-            });
-            done += 1;
+            }
+            let spots = &mut self.spots;
+            self.context
+                .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
+            done += tombstones.len();
         }
         done + self.context.pool.tend().min(steps - done)
     }

@@ -40,6 +40,7 @@ use crate::canary::Fault;
 use crate::context::Context;
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
+use crate::recall::Start;
 use crate::remove::{remove_border, remove_entry};
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
 use crate::tree::Tree;
@@ -141,18 +142,24 @@ impl Tasks {
         self.doomed_count.load(Ordering::Relaxed)
     }
 
-    /// The next tombstone that may go, of session `first` or, after it, of any other.
-    pub(crate) fn exhume(&self, first: usize, clock: &EpochClock) -> Option<Tombstone> {
+    /// Up to `most` tombstones that may go, of session `first` or, after it, of any other.
+    pub(crate) fn exhume(&self, first: usize, most: usize, clock: &EpochClock) -> Vec<Tombstone> {
         let horizon = clock.horizon();
         let count = self.sessions_used.load(Ordering::Relaxed);
-        (first..first + count).find_map(|index| {
+        let mut exhumed = Vec::new();
+        for index in first..first + count {
             let grave = &self.tombstones[index % count];
             let mut queue = relock(&grave.queue);
-            let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            let due = |tombstone: &mut Tombstone| tombstone.version.epoch() < horizon;
+            while exhumed.len() < most
+                && let Some(tombstone) = queue.pop_front_if(due)
+            {
+                grave.add_bytes(tombstone.bytes().wrapping_neg());
+                exhumed.push(tombstone);
+            }
             shrink_queue(&mut queue);
-            grave.add_bytes(tombstone.bytes().wrapping_neg());
-            Some(tombstone)
-        })
+        }
+        exhumed
     }
 
     /// About what all tombstones take. O(sessions).
@@ -237,31 +244,40 @@ fn free_node(node: &Unreachable, queue: &mut Vec<Unreachable>, context: &mut Con
     }
 }
 
-/// Takes a tombstone out of its tree, if the key still has it (MT2), and tidies up after it.
-pub(crate) fn purge(tree: &Tree, tombstone: &Tombstone, guard: Guard<'_>, context: &mut Context) {
-    let offset = loop {
-        match purge_entry(tree, tombstone, guard, context) {
-            Ok(Some(offset)) => break offset,
-            Ok(None) => return,
-            Err(LayerGone) => context.counters.root_retries.add(1),
-        }
-    };
-    tidy_layers(tree, &tombstone.key, offset, guard, context);
+/// Takes a tombstone out of its tree, if the key still has it (MT2), and tidies up after it. Begins
+/// at `start`, where a warming pass has found the key, if that still holds.
+pub(crate) fn purge<'g>(
+    tree: &Tree,
+    tombstone: &Tombstone,
+    start: Option<Start<'_, 'g>>,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    if let Some(Start {
+        reached, cursor, ..
+    }) = start
+        && let Ok(locked) = lock_border(&reached, cursor.slice())
+        && let Ok(()) = purge_locked(tree, tombstone, locked, cursor, guard, context)
+    {
+        return;
+    }
+    while let Err(LayerGone) = purge_entry(tree, tombstone, guard, context) {
+        context.counters.root_retries.add(1);
+    }
 }
 
-/// Returns the offset of the layer that held the tombstone, if it was there.
 fn purge_entry(
     tree: &Tree,
     tombstone: &Tombstone,
     guard: Guard<'_>,
     context: &mut Context,
-) -> Result<Option<usize>, LayerGone> {
+) -> Result<(), LayerGone> {
     let mut root = tree.root(guard);
     let mut cursor = Cursor::new(&tombstone.key);
     loop {
         let (reached, found) = look(root, cursor, guard, &context.counters)?;
         match found {
-            Found::Absent => return Ok(None),
+            Found::Absent => return Ok(()),
             Found::Layer(next) => {
                 root = next;
                 cursor = cursor.deeper();
@@ -270,22 +286,63 @@ fn purge_entry(
             Found::Value(_) => {}
         }
         let locked = lock_border(&reached, cursor.slice())?;
-        let permutation = locked.permutation();
-        let Ok(position) = locked.search(permutation, cursor.slice(), cursor.rank()) else {
-            return Ok(None);
-        };
-        let found = locked.owned_slot(permutation.slot(position), guard).1;
-        // Else it became a layer before it was locked: look again.
-        let Found::Value(block) = found else { continue };
-        let same_key = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
-        if !same_key || !block.is_tombstone() || block.version() != tombstone.version {
-            return Ok(None);
+        if let Ok(()) = purge_locked(tree, tombstone, locked, cursor, guard, context) {
+            return Ok(());
         }
-        let left = remove_entry(*locked, position, context);
-        finish_removal(tree, locked, left, context);
-        context.retire_block(tree, block, Keep::NOTHING);
+    }
+}
+
+/// It became a layer before it was locked: look again.
+struct Deeper;
+
+/// Takes the tombstone out of the border node that is responsible for it, if it stands there.
+fn purge_locked<'g>(
+    tree: &Tree,
+    tombstone: &Tombstone,
+    locked: Locked<'g>,
+    cursor: Cursor<'_>,
+    guard: Guard<'g>,
+    context: &mut Context,
+) -> Result<(), Deeper> {
+    let permutation = locked.permutation();
+    let Ok(position) = locked.search(permutation, cursor.slice(), cursor.rank()) else {
+        return Ok(());
+    };
+    let found = locked.owned_slot(permutation.slot(position), guard).1;
+    let Found::Value(block) = found else {
+        return Err(Deeper);
+    };
+    let same_key = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
+    if same_key && block.is_tombstone() && block.version() == tombstone.version {
+        let key = (&*tombstone.key, cursor.offset());
+        take_out(tree, key, locked, position, guard, context);
         tree.count(context.number(), 0, -1);
-        return Ok(Some(cursor.offset()));
+    }
+    Ok(())
+}
+
+/// Takes the value or tombstone at `position` out of a node that the caller has locked, retires its
+/// block, and tidies up after it, in the layer at the key's `offset` and above.
+pub(crate) fn take_out<'g>(
+    tree: &Tree,
+    (key, offset): (&[u8], usize),
+    locked: Locked<'g>,
+    position: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let found = locked
+        .owned_slot(locked.permutation().slot(position), guard)
+        .1;
+    let Found::Value(block) = found else {
+        unreachable!("a value or tombstone is taken out");
+    };
+    let left = remove_entry(*locked, position, context);
+    finish_removal(tree, locked, left, context);
+    context.retire_block(tree, block, Keep::NOTHING);
+    // A layer with two entries in one node stays as it is.
+    if left < 2 {
+        tidy_layers(tree, key, offset, guard, context);
     }
 }
 

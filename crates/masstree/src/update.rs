@@ -10,8 +10,9 @@
 //! | nothing, and no free slot | `split` or, in a young layer's root, `layer::grow` | 5 |
 //! | another key with this slice | a new layer, `layer::deepen` (§4.6.3) | – |
 //!
-//! Versions (V1, V2 of the engine crate) are drawn under the lock. A removed key leaves a tombstone
-//! block that remembers its version; `task` takes it out when the horizon has passed it.
+//! Versions (V1 to V3 of the engine crate) are drawn under the lock. A removed key leaves a
+//! tombstone block that remembers its version; `task` takes it out when the horizon has passed it.
+//! Under a self-driven clock the entry goes at once.
 
 use std::mem;
 use std::ops::Deref;
@@ -28,6 +29,7 @@ use crate::permutation::Permutation;
 use crate::recall::Start;
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor, rank_of_code};
 use crate::split::split;
+use crate::task::take_out;
 use crate::tree::Tree;
 
 /// A border node whose lock is released when this goes, unless it was handed over.
@@ -111,6 +113,14 @@ impl Draw<'_> {
         }
     }
 
+    /// The version of a removal that leaves no tombstone (V3).
+    fn forget(self, old: ValueVersion) -> Option<ValueVersion> {
+        match self {
+            Self::Clock(clock) => clock.forget(old),
+            Self::Given(_) => None,
+        }
+    }
+
     /// Whether the removal of what is not there is to be remembered.
     fn buries_absent(self) -> bool {
         matches!(self, Self::Given(_))
@@ -167,7 +177,7 @@ where
                 .position
                 .and_then(|position| still_at(*locked, position, cursor, guard));
             if let Some((slot, block)) = still {
-                return self.replace(locked, slot, block, guard, context);
+                return self.replace(locked, (slot, block), cursor, guard, context);
             }
             if let Ok(commit) = self.change(locked, cursor, guard, context) {
                 return commit;
@@ -231,7 +241,9 @@ where
         context: &mut Context,
     ) -> Result<Option<Commit>, Deeper> {
         match place(*locked, cursor, guard) {
-            Place::Own(slot, block) => Ok(self.replace(locked, slot, block, guard, context)),
+            Place::Own(slot, block) => {
+                Ok(self.replace(locked, (slot, block), cursor, guard, context))
+            }
             Place::Other(slot, block) => {
                 Ok(self.insert_beside(locked, slot, block, cursor, guard, context))
             }
@@ -247,8 +259,8 @@ where
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
-        slot: usize,
-        block: BlockRef<'g>,
+        (slot, block): (usize, BlockRef<'g>),
+        cursor: Cursor<'_>,
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Option<Commit> {
@@ -256,7 +268,26 @@ where
         let new = match (self.decide)(old) {
             Decision::Keep => return None,
             Decision::Remove if old.is_none() && !self.draw.buries_absent() => return None,
-            Decision::Remove => None,
+            Decision::Remove => {
+                if let Some(version) = self.draw.forget(block.version()) {
+                    self.hook.committed(self.key, old, None, version);
+                    let offset = cursor.offset();
+                    forget(
+                        self.tree,
+                        self.key.bytes,
+                        locked,
+                        slot,
+                        offset,
+                        guard,
+                        context,
+                    );
+                    return Some(Commit {
+                        version,
+                        removed: false,
+                    });
+                }
+                None
+            }
             Decision::Write(new) => Some(new),
         };
         let version = self.draw.after(Some(block.version()))?;
@@ -388,6 +419,25 @@ where
         );
         commit
     }
+}
+
+/// Takes a value out of the node at once: nobody has to remember its version (V3).
+#[inline(never)]
+fn forget<'g>(
+    tree: &Tree,
+    key: &[u8],
+    locked: Locked<'g>,
+    slot: usize,
+    offset: usize,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    let permutation = locked.permutation();
+    let mut slots = permutation.slots();
+    let position = slots.position(|listed| listed == slot);
+    let position = position.expect("the slot is listed under this lock");
+    take_out(tree, (key, offset), locked, position, guard, context);
+    tree.count(context.number(), -1, 0);
 }
 
 /// The cursor's key, if it stands at this position of a border node whose lock the caller holds.

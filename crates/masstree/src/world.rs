@@ -27,6 +27,9 @@ const PARTICIPANTS_MAX: usize = 12;
 pub(crate) struct World {
     pub(crate) tree: Tree,
     clock: EpochClock,
+    /// Of removals that leave no tombstone.
+    #[cfg(loom)]
+    forgetful: EpochClock,
     collector: Arc<Collector<Pool>>,
     arena: Arc<Arena>,
     /// Of all contexts: models run one thread at a time and switch at the shim's atomics only.
@@ -46,6 +49,8 @@ impl World {
         Arc::new(Self {
             tree,
             clock: EpochClock::starting_at(LogEpoch(1)),
+            #[cfg(loom)]
+            forgetful: EpochClock::self_driven(),
             collector: Collector::new(PARTICIPANTS_MAX, usize::MAX),
             arena,
             counters: Arc::default(),
@@ -59,6 +64,7 @@ impl World {
             pool: self.arena.pool(),
             counters: Arc::clone(&self.counters),
             last_filled: 0,
+            commits: 0,
         }
     }
 
@@ -76,11 +82,21 @@ impl World {
         context: &mut Context,
     ) {
         let write = || Decision::Write(NewValue::new(Body::string(value)));
-        self.update_from(start, key, write, guard, context);
+        self.update_from(&self.clock, start, key, write, guard, context);
+    }
+
+    /// Removes a key at once, if it is there, as under a self-driven clock.
+    #[cfg(loom)]
+    pub(crate) fn forget(&self, context: &mut Context, key: &[u8]) {
+        context.pinned(|guard, context| {
+            let remove = || Decision::Remove;
+            self.update_from(&self.forgetful, None, key, remove, guard, context);
+        });
     }
 
     fn update_from<'k, 'g, 'd>(
         &self,
+        clock: &EpochClock,
         start: Option<Start<'k, 'g>>,
         key: &'k [u8],
         decide: impl Fn() -> Decision<'d>,
@@ -89,7 +105,7 @@ impl World {
     ) -> Option<Commit> {
         Update {
             tree: &self.tree,
-            draw: Draw::Clock(&self.clock),
+            draw: Draw::Clock(clock),
             key: Key::new(TreeId(0), key),
             hook: &mut NoHook,
             decide: |_: Option<ValueRef<'_>>| decide(),
@@ -139,7 +155,7 @@ impl World {
     /// Removes a key that is there; what remembers it is returned.
     pub(crate) fn remove(&self, context: &mut Context, key: &[u8]) -> Tombstone {
         let commit = context.pinned(|guard, context| {
-            self.update_from(None, key, || Decision::Remove, guard, context)
+            self.update_from(&self.clock, None, key, || Decision::Remove, guard, context)
         });
         let version = commit.expect("the key was there").version;
         Tombstone {
@@ -151,7 +167,7 @@ impl World {
 
     /// Takes a tombstone out, with the node and layers that it leaves empty.
     pub(crate) fn purge(&self, context: &mut Context, tombstone: &Tombstone) {
-        context.pinned(|guard, context| purge(&self.tree, tombstone, guard, context));
+        context.pinned(|guard, context| purge(&self.tree, tombstone, None, guard, context));
     }
 }
 

@@ -19,7 +19,7 @@
 //! descent; here what is left to do is the hash, and telling that a key is the one that was warmed
 //! costs a comparison of as many bytes.
 
-use pando_engine::Key;
+use pando_engine::{Key, TreeId};
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Line, Tag};
@@ -27,6 +27,7 @@ use crate::context::Context;
 use crate::engine::Mercury;
 use crate::find::locate;
 use crate::limits::BATCH_KEYS_MAX;
+use crate::task::Tombstone;
 use crate::tree::Tree;
 
 /// A key on its way.
@@ -37,26 +38,35 @@ struct Ahead<'g> {
     bucket: &'g Line,
 }
 
-/// Passes 1 and 2 for up to [`BATCH_KEYS_MAX`] keys.
+/// Passes 1 and 2 for up to [`BATCH_KEYS_MAX`] keys, told by their hashes.
+#[inline]
 fn fetch<'g>(
     engine: &Mercury,
-    keys: &[Key<'_>],
+    hashes: impl ExactSizeIterator<Item = (TreeId, u64)>,
     guard: Guard<'g>,
 ) -> [Option<Ahead<'g>>; BATCH_KEYS_MAX] {
     let mut ahead = [None; BATCH_KEYS_MAX];
-    for (ahead, key) in ahead.iter_mut().zip(keys) {
-        let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+    let count = hashes.len();
+    for (ahead, (tree, hash)) in ahead.iter_mut().zip(hashes) {
+        let Some(tree) = engine.directory.get(tree.0, guard) else {
             continue;
         };
-        let hash = engine.hash(key.bytes);
         let bucket = locate(tree, hash, guard).1;
         bucket.prefetch();
         *ahead = Some(Ahead { tree, hash, bucket });
     }
-    for ahead in ahead[..keys.len()].iter().flatten() {
+    for ahead in ahead[..count].iter().flatten() {
         ahead.bucket.prefetch_candidates(Tag::of_hash(ahead.hash));
     }
     ahead
+}
+
+#[inline]
+fn hashes<'a>(
+    engine: &'a Mercury,
+    keys: &'a [Key<'_>],
+) -> impl ExactSizeIterator<Item = (TreeId, u64)> {
+    keys.iter().map(|key| (key.tree, engine.hash(key.bytes)))
 }
 
 /// Runs `operate` on `keys` in their order, with their trees, unless dropped, and hashes.
@@ -69,7 +79,7 @@ pub(crate) fn for_each<'g>(
     mut operate: impl FnMut(usize, Option<(&'g Tree, u64)>, &mut Context),
 ) {
     for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
-        let ahead = fetch(engine, keys, guard);
+        let ahead = fetch(engine, hashes(engine, keys), guard);
         for (index, ahead) in ahead[..keys.len()].iter().enumerate() {
             let found = ahead.map(|ahead| (ahead.tree, ahead.hash));
             operate(piece * BATCH_KEYS_MAX + index, found, context);
@@ -81,9 +91,15 @@ pub(crate) fn for_each<'g>(
 /// Brings the buckets and entries of `keys` into the cache.
 pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context: &Context) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
-        fetch(engine, keys, guard);
+        fetch(engine, hashes(engine, keys), guard);
         count(keys.len(), context);
     }
+}
+
+/// Brings the buckets and entries of up to [`BATCH_KEYS_MAX`] tombstones into the cache.
+pub(crate) fn warm_tombstones(engine: &Mercury, tombstones: &[Tombstone], guard: Guard<'_>) {
+    let hashes = tombstones.iter().map(|dead| (dead.tree, dead.hash));
+    fetch(engine, hashes, guard);
 }
 
 fn count(keys: usize, context: &Context) {

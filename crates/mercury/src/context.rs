@@ -18,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) participant: Participant<Pool>,
     pub(crate) pool: Pool,
     pub(crate) counters: Arc<Padded<Counters>>,
+    /// Commits since the session maintained its engine by itself.
+    pub(crate) commits: usize,
 }
 
 impl Context {

@@ -209,6 +209,7 @@ impl Mercury {
             participant,
             pool: self.arena.pool(),
             counters,
+            commits: 0,
         })
     }
 

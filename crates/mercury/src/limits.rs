@@ -45,3 +45,12 @@ const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize);
 // A table that has just been resized holds a half: it neither grows nor shrinks.
 const _: () = assert!(SHRINK_PART > 2 || cfg!(loom));
 const _: () = assert!(BUCKETS_MIN.is_power_of_two());
+
+/// Commits after which a session maintains its engine under a self-driven clock, and steps that it
+/// then takes: one for every few commits, so that dropped trees go as others fill.
+pub(crate) const COMMITS_PER_MAINTENANCE: usize = 1 << 14;
+/// See [`COMMITS_PER_MAINTENANCE`].
+pub(crate) const STEPS_PER_MAINTENANCE: usize = 1 << 12;
+
+/// Of so many removals under a self-driven clock, one looks whether its table is too empty.
+pub(crate) const REMOVALS_PER_LOOK: u64 = 1 << 10;

@@ -14,11 +14,14 @@ use pando_sync::epoch::Guard;
 use crate::batch;
 use crate::context::Context;
 use crate::engine::Mercury;
+use crate::limits::{
+    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, REMOVALS_PER_LOOK, STEPS_PER_MAINTENANCE,
+};
 use crate::resize;
 use crate::sample::sample;
 use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
-use crate::update::{Change, Commit, relocate, restore, update};
+use crate::update::{Change, Commit, Removal, relocate, restore, update};
 use crate::walk::walk;
 
 /// A session of a [`Mercury`]: a pin, a pool and counters of its own.
@@ -45,6 +48,17 @@ impl MercurySession {
             engine,
             context,
             pins: 0,
+        }
+    }
+
+    /// Does what whoever drives the clock would do now and then, if nobody does.
+    #[inline]
+    fn maintain_by_itself(&mut self) {
+        if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
+            self.context.commits = 0;
+            if self.engine.clock.is_self_driven() {
+                self.maintain(STEPS_PER_MAINTENANCE);
+            }
         }
     }
 
@@ -99,13 +113,16 @@ fn follow_up(
     guard: Guard<'_>,
     context: &mut Context,
 ) {
-    if commit.removed {
+    if commit.removal == Removal::Buried {
         let tombstone = Tombstone {
             tree: tree.id,
             hash,
             version: commit.version,
         };
         engine.tasks.bury(context.number(), tombstone);
+    }
+    if commit.removal == Removal::Forgotten && hash.is_multiple_of(REMOVALS_PER_LOOK) {
+        resize::shrink(engine, tree, guard, context);
     }
     if commit.inserted {
         resize::after_insert(engine, tree, commit.overflowed, guard, context);
@@ -136,6 +153,7 @@ fn apply<'d, H: CommitHook>(
         )?
     };
     follow_up(engine, tree, hash, commit, guard, context);
+    context.commits += 1;
     Some(commit.version)
 }
 
@@ -149,6 +167,7 @@ impl Point for MercurySession {
         assert!(self.pins > 0, "unpinned more often than pinned");
         self.pins -= 1;
         self.context.participant.unpin(&mut self.context.pool);
+        self.maintain_by_itself();
     }
 
     #[inline]
@@ -198,7 +217,7 @@ impl Point for MercurySession {
     ) -> Option<ValueVersion> {
         check(key);
         let engine = &self.engine;
-        self.context.pinned(|guard, context| {
+        let version = self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
                 // The write is lost, but its closure may carry a result out.
                 decide(None);
@@ -206,7 +225,9 @@ impl Point for MercurySession {
             };
             let hash = engine.hash(key.bytes);
             apply(engine, tree, (key, hash), hook, decide, guard, context)
-        })
+        });
+        self.maintain_by_itself();
+        version
     }
 
     fn update_many<'d, H: CommitHook>(
@@ -229,6 +250,7 @@ impl Point for MercurySession {
                 apply(engine, tree, key, hook, decide, guard, context);
             });
         });
+        self.maintain_by_itself();
     }
 
     fn restore(
@@ -334,33 +356,31 @@ impl Point for MercurySession {
         self.reclaim();
         let engine = Arc::clone(&self.engine);
         let mut done = engine.tasks.free(steps, &engine, &mut self.context);
-        let mut purged_tree = None;
-        let shrink = |context: &mut Context, tree: TreeId| {
-            context.pinned(|guard, context| {
+        let mut purged_trees = Vec::new();
+        while done < steps {
+            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
+            let tombstones = engine.tasks.exhume(first, most, &engine.clock);
+            if tombstones.is_empty() {
+                break;
+            }
+            self.context.pinned(|guard, context| {
+                batch::warm_tombstones(&engine, &tombstones, guard);
+                for tombstone in &tombstones {
+                    if let Some(tree) = engine.directory.get(tombstone.tree.0, guard) {
+                        purge(tree, tombstone.hash, &engine.clock, guard, context);
+                    }
+                }
+            });
+            purged_trees.extend(tombstones.iter().map(|tombstone| tombstone.tree));
+            purged_trees.dedup();
+            done += tombstones.len();
+        }
+        for tree in purged_trees {
+            self.context.pinned(|guard, context| {
                 if let Some(tree) = engine.directory.get(tree.0, guard) {
                     resize::shrink(&engine, tree, guard, context);
                 }
             });
-        };
-        while done < steps {
-            let first = self.context.number();
-            let Some(tombstone) = engine.tasks.exhume(first, &engine.clock) else {
-                break;
-            };
-            self.context.pinned(|guard, context| {
-                if let Some(tree) = engine.directory.get(tombstone.tree.0, guard) {
-                    purge(tree, tombstone.hash, &engine.clock, guard, context);
-                }
-            });
-            if let Some(last) = purged_tree.replace(tombstone.tree)
-                && last != tombstone.tree
-            {
-                shrink(&mut self.context, last);
-            }
-            done += 1;
-        }
-        if let Some(tree) = purged_tree {
-            shrink(&mut self.context, tree);
         }
         done += engine
             .tasks

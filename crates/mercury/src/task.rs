@@ -30,7 +30,7 @@ use pando_engine::{EpochClock, TreeId, ValueVersion};
 use pando_sync::Padded;
 use pando_sync::epoch::{Guard, ReclaimEpoch, shrink_queue};
 
-use crate::bucket::reclaim_line;
+use crate::bucket::{Tag, reclaim_line};
 use crate::context::Context;
 use crate::engine::Mercury;
 use crate::find::lock_bucket;
@@ -114,18 +114,24 @@ impl Tasks {
         grave.count.store(queue.len(), Ordering::Relaxed);
     }
 
-    /// The next tombstone that may go, of session `first` or, after it, of any other.
-    pub(crate) fn exhume(&self, first: usize, clock: &EpochClock) -> Option<Tombstone> {
+    /// Up to `most` tombstones that may go, of session `first` or, after it, of any other.
+    pub(crate) fn exhume(&self, first: usize, most: usize, clock: &EpochClock) -> Vec<Tombstone> {
         let horizon = clock.horizon();
         let count = self.sessions_used.load(Ordering::Relaxed);
-        (first..first + count).find_map(|index| {
+        let mut exhumed = Vec::new();
+        for index in first..first + count {
             let grave = &self.tombstones[index % count];
             let mut queue = relock(&grave.queue);
-            let tombstone = queue.pop_front_if(|tombstone| tombstone.version.epoch() < horizon)?;
+            let due = |tombstone: &mut Tombstone| tombstone.version.epoch() < horizon;
+            while exhumed.len() < most
+                && let Some(tombstone) = queue.pop_front_if(due)
+            {
+                exhumed.push(tombstone);
+            }
             shrink_queue(&mut queue);
             grave.count.store(queue.len(), Ordering::Relaxed);
-            Some(tombstone)
-        })
+        }
+        exhumed
     }
 
     /// About what all tombstones take. O(sessions).
@@ -312,7 +318,8 @@ fn free_bucket(table: &Table, index: usize, context: &mut Context) {
     }
 }
 
-/// Takes the tombstones out of a bucket that are old enough (HT2); returns how many.
+/// Takes the tombstones of this hash's tag out of a bucket that are old enough (HT2); returns how
+/// many.
 pub(crate) fn purge(
     tree: &Tree,
     hash: u64,
@@ -324,6 +331,10 @@ pub(crate) fn purge(
     let (_, bucket) = lock_bucket(tree, hash, guard, &context.counters);
     let mut purged = Vec::new();
     bucket.each(|place, tagged| {
+        // Each tombstone is queued: entries with other tags need not be fetched.
+        if !tagged.has(Tag::of_hash(hash)) {
+            return;
+        }
         // SAFETY: the lock is held, so the slot names a live entry (HB1).
         let entry = unsafe { tagged.entry(guard) };
         if entry.is_tombstone() && entry.version().epoch() < horizon {

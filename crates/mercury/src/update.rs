@@ -1,10 +1,11 @@
 //! Changing a key under its bucket's lock (§3): the one write primitive.
 //!
 //! Under the lock the decision is taken, the entry built, the commit hook told, and then the change
-//! published in one store of a slot. Versions (V1, V2 of the engine crate) are drawn under the
+//! published in one store of a slot. Versions (V1 to V3 of the engine crate) are drawn under the
 //! lock. A removed key leaves a tombstone entry that remembers its version; `task` takes it out
-//! when the horizon has passed it. The paper's writers change a pair in place; with readers that
-//! take no lock a change is another entry (VB1), and the old one is retired.
+//! when the horizon has passed it. Under a self-driven clock the entry goes at once. The paper's
+//! writers change a pair in place; with readers that take no lock a change is another entry (VB1),
+//! and the old one is retired.
 
 use pando_block::{BlockRef, KeyPart};
 use pando_engine::{
@@ -21,12 +22,34 @@ use crate::tree::Tree;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commit {
     pub(crate) version: ValueVersion,
-    /// The key got a tombstone.
-    pub(crate) removed: bool,
+    pub(crate) removal: Removal,
     /// The key took a slot that was free.
     pub(crate) inserted: bool,
     /// That slot is the first of a new line.
     pub(crate) overflowed: bool,
+}
+
+/// What a commit has left of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// A value: it is no removal.
+    None,
+    /// A tombstone.
+    Buried,
+    /// Nothing: the entry went at once.
+    Forgotten,
+}
+
+impl Commit {
+    /// A value of a key that had one.
+    fn replaced(version: ValueVersion) -> Self {
+        Self {
+            version,
+            removal: Removal::None,
+            inserted: false,
+            overflowed: false,
+        }
+    }
 }
 
 /// Decides about a key and commits; `None` when the key was kept.
@@ -47,7 +70,19 @@ pub(crate) fn update<'d, H: CommitHook>(
     let new = match decide(old) {
         Decision::Keep => return None,
         Decision::Remove if old.is_none() => return None,
-        Decision::Remove => None,
+        Decision::Remove => {
+            if let Some((place, entry)) = found
+                && let Some(version) = clock.forget(entry.version())
+            {
+                hook.committed(key, old, None, version);
+                forget(tree, bucket, place, entry, context);
+                return Some(Commit {
+                    removal: Removal::Forgotten,
+                    ..Commit::replaced(version)
+                });
+            }
+            None
+        }
         Decision::Write(new) => Some(new),
     };
     let version = ValueVersion::after(found.map(|(_, entry)| entry.version()), clock.current());
@@ -62,16 +97,31 @@ pub(crate) fn update<'d, H: CommitHook>(
         bucket.replace(place, place.tagged().with_entry(next));
         drop(bucket);
         context.retire_entry(tree, entry);
-        return Some(Commit {
-            version,
-            removed: false,
-            inserted: false,
-            overflowed: false,
-        });
+        return Some(Commit::replaced(version));
     }
     let change = Change { key, version, new };
     let place = (bucket, hash, table.growth_shift());
     Some(commit(tree, place, found, change, hook, guard, context))
+}
+
+/// Takes an entry out at once: nobody has to remember its version (V3). Unlocks.
+#[inline(never)]
+fn forget<'g>(
+    tree: &Tree,
+    bucket: Owned<'g>,
+    place: Place<'g>,
+    entry: BlockRef<'g>,
+    context: &mut Context,
+) {
+    bucket.clear(place);
+    let mut lines = Vec::new();
+    bucket.prune(|line| lines.push(line));
+    drop(bucket);
+    tree.count(context.number(), -1, 0);
+    context.retire_entry(tree, entry);
+    for line in lines {
+        context.retire_line(line);
+    }
 }
 
 /// Puts a value or a tombstone back at its version, if it is newer than what stands there.
@@ -170,7 +220,7 @@ fn commit<'g, H: CommitHook>(
     }
     Commit {
         version,
-        removed: !is,
+        removal: if is { Removal::None } else { Removal::Buried },
         inserted: found.is_none(),
         overflowed,
     }

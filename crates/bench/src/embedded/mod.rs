@@ -15,6 +15,7 @@ mod rows;
 mod skew;
 mod targets;
 mod threads;
+mod turnover;
 mod workload;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -96,6 +97,8 @@ pub(crate) enum Cell {
     Overwrites(overwrites::OverwriteOptions),
     /// Prints where blocks of the tree come from in this build.
     Allocator,
+    /// A map that is filled, read, overwritten and emptied.
+    Turnover(turnover::TurnoverOptions),
     /// Keys with a common prefix.
     Prefix(prefix::PrefixOptions),
     /// Skew between partitions.
@@ -116,6 +119,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
             println!("{}", allocators::ALLOCATOR);
             Ok(())
         }
+        Cell::Turnover(options) => turnover::run_turnover(options),
         Cell::Prefix(options) => prefix::run_prefix(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),

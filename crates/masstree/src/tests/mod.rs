@@ -2,6 +2,7 @@
 //! code warn about.
 
 mod canary;
+mod forget;
 mod oracle;
 mod pack;
 mod shapes;
@@ -22,7 +23,11 @@ use crate::{Masstree, MasstreeSession, Options, Pages};
 
 /// An engine on ordinary pages, with its clock: a test touches little of a chunk.
 fn engine() -> (Arc<EpochClock>, Arc<Masstree>) {
-    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    engine_on(EpochClock::starting_at(LogEpoch(1)))
+}
+
+fn engine_on(clock: EpochClock) -> (Arc<EpochClock>, Arc<Masstree>) {
+    let clock = Arc::new(clock);
     let options = Options {
         pages: Pages::Small,
         ..Options::default()

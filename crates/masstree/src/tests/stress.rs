@@ -46,7 +46,11 @@ struct World {
 
 impl World {
     fn new(keys: Vec<Vec<u8>>, seed: u64) -> Self {
-        let (clock, engine) = engine();
+        Self::on(EpochClock::starting_at(LogEpoch(1)), keys, seed)
+    }
+
+    fn on(clock: EpochClock, keys: Vec<Vec<u8>>, seed: u64) -> Self {
+        let (clock, engine) = engine_on(clock);
         let tree = engine.create_tree();
         let histories = keys.iter().map(|_| History::default()).collect();
         Self {
@@ -303,6 +307,15 @@ fn one_layer_of_splitting_and_emptying_nodes() {
 
 #[test]
 fn layers_come_and_go() {
+    World::new(keys_of_layers(), seed()).run();
+}
+
+#[test]
+fn nodes_and_layers_go_at_once_under_a_self_driven_clock() {
+    World::on(EpochClock::self_driven(), keys_of_layers(), seed()).run();
+}
+
+fn keys_of_layers() -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for group in 0..12_u8 {
         for number in 0..10_u8 {
@@ -311,7 +324,7 @@ fn layers_come_and_go() {
         }
         keys.push(format!("group{group:03}").into_bytes());
     }
-    World::new(sorted(keys), seed()).run();
+    sorted(keys)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the whole engine: the conformance suite, tables that grow and shrink, planted faults.
 
 mod canary;
+mod forget;
 mod resizing;
 mod stress;
 

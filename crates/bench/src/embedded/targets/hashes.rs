@@ -19,6 +19,47 @@ impl Target for DashMap {
     }
 }
 
+/// The crate `dashmap` with keys of up to 15 bytes in place, as a user of short keys would have it.
+pub(crate) struct DashMapInline(dashmap::DashMap<InlineKey, u64, FxBuildHasher>);
+
+/// The bytes, and how many there are.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct InlineKey([u8; 15], u8);
+
+impl InlineKey {
+    fn new(key: &[u8]) -> Self {
+        let mut bytes = [0; 15];
+        bytes[..key.len()].copy_from_slice(key);
+        Self(bytes, key.len() as u8)
+    }
+}
+
+impl Target for DashMapInline {
+    type Worker<'t> = &'t DashMapInline;
+
+    fn new() -> Self {
+        Self(dashmap::DashMap::default())
+    }
+
+    fn worker(&self) -> &DashMapInline {
+        self
+    }
+}
+
+impl Worker for &DashMapInline {
+    fn put(&mut self, key: &[u8], value: u64) {
+        self.0.insert(InlineKey::new(key), value);
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<u64> {
+        self.0.get(&InlineKey::new(key)).map(|value| *value)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.0.remove(&InlineKey::new(key));
+    }
+}
+
 impl Worker for &DashMap {
     fn put(&mut self, key: &[u8], value: u64) {
         self.0.insert(key.into(), value);
@@ -26,6 +67,10 @@ impl Worker for &DashMap {
 
     fn get(&mut self, key: &[u8]) -> Option<u64> {
         self.0.get(key).map(|value| *value)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.0.remove(key);
     }
 }
 

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use pando_engine::Direction;
 
-pub(crate) use hashes::{DashMap, PapayaMap, SccMap};
+pub(crate) use hashes::{DashMap, DashMapInline, PapayaMap, SccMap};
 pub(crate) use pando::{
     Masstree, MasstreeSmall, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock,
     Reference,
@@ -36,6 +36,7 @@ pub(crate) enum TargetName {
     SccTree,
     Congee,
     DashMap,
+    DashMapInline,
     PapayaMap,
     SccMap,
     Redb,
@@ -46,7 +47,7 @@ pub(crate) enum TargetName {
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 16] = [
+    const ALL: [(Self, &'static str); 17] = [
         (Self::Masstree, "pando-masstree"),
         (Self::MasstreeSmall, "pando-masstree-small-pages"),
         (Self::Reference, "pando-reference"),
@@ -56,6 +57,7 @@ impl TargetName {
         (Self::SccTree, "scc-tree"),
         (Self::Congee, "congee"),
         (Self::DashMap, "dashmap"),
+        (Self::DashMapInline, "dashmap-inline-keys"),
         (Self::PapayaMap, "papaya"),
         (Self::SccMap, "scc-hash"),
         (Self::Redb, "redb"),
@@ -96,6 +98,7 @@ macro_rules! on_target {
             all::TargetName::SccTree => arm!(SccTree),
             all::TargetName::Congee => arm!(CongeeTree),
             all::TargetName::DashMap => arm!(DashMap),
+            all::TargetName::DashMapInline => arm!(DashMapInline),
             all::TargetName::PapayaMap => arm!(PapayaMap),
             all::TargetName::SccMap => arm!(SccMap),
             all::TargetName::Redb => arm!(Redb),
@@ -152,6 +155,15 @@ fn key_figure(key: &[u8]) -> u64 {
 pub(crate) trait Worker {
     fn put(&mut self, key: &[u8], value: u64);
     fn get(&mut self, key: &[u8]) -> Option<u64>;
+
+    /// Removes a key that is there; targets that are not measured at it do nothing.
+    fn remove(&mut self, _key: &[u8]) {}
+
+    /// Begins a batch of operations, for targets whose guard may cover many.
+    fn pin(&mut self) {}
+
+    /// Ends what [`Self::pin`] began.
+    fn unpin(&mut self) {}
 
     /// Sum of the values of `keys`; interleaved where the target can.
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {

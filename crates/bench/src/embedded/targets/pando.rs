@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook,
-    Ordered, Point, ReferenceEngine, TreeId, ValueRef,
+    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point,
+    ReferenceEngine, TreeId, ValueRef,
 };
 
 use pando_masstree::Pages;
@@ -40,7 +40,7 @@ where
     type Worker<'t> = PandoWorker<E::Session>;
 
     fn new() -> Self {
-        let engine = E::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));
+        let engine = E::new(Arc::new(EpochClock::self_driven()));
         let tree = engine.create_tree();
         Self { engine, tree }
     }
@@ -90,6 +90,11 @@ impl<S: Point> PandoWorker<S> {
         })
     }
 
+    fn remove_key(&mut self, key: &[u8]) {
+        self.session
+            .update(Key::new(self.tree, key), &mut NoHook, |_| Decision::Remove);
+    }
+
     fn get_value(&mut self, key: &[u8]) -> Option<u64> {
         self.session
             .get(Key::new(self.tree, key), |value| value.map(number))
@@ -115,6 +120,18 @@ impl<S: Ordered> Worker for PandoWorker<S> {
 
     fn get(&mut self, key: &[u8]) -> Option<u64> {
         self.get_value(key)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.remove_key(key);
+    }
+
+    fn pin(&mut self) {
+        self.session.pin();
+    }
+
+    fn unpin(&mut self) {
+        self.session.unpin();
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
@@ -148,7 +165,7 @@ pub(crate) type Masstree = Pando<pando_masstree::Masstree>;
 impl Masstree {
     /// An empty tree with options.
     pub(crate) fn with_options(options: pando_masstree::Options) -> Self {
-        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let clock = Arc::new(EpochClock::self_driven());
         let engine = pando_masstree::Masstree::with_options(clock, options);
         let tree = engine.create_tree();
         Self { engine, tree }
@@ -186,7 +203,7 @@ impl<const LOCKING: u8> Target for Mercury<LOCKING> {
     type Worker<'t> = HashWorker<pando_mercury::MercurySession>;
 
     fn new() -> Self {
-        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let clock = Arc::new(EpochClock::self_driven());
         let kinds = [
             Locking::Optimistic,
             Locking::Bucket,
@@ -218,6 +235,18 @@ impl<S: Point> Worker for HashWorker<S> {
 
     fn get(&mut self, key: &[u8]) -> Option<u64> {
         self.0.get_value(key)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.0.remove_key(key);
+    }
+
+    fn pin(&mut self) {
+        self.0.session.pin();
+    }
+
+    fn unpin(&mut self) {
+        self.0.session.unpin();
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {

@@ -91,6 +91,16 @@ impl Worker for MasstreeWorker<'_> {
         self.tree.get_with_guard(key, &self.guard)
     }
 
+    fn remove(&mut self, key: &[u8]) {
+        // Its removal can fail by a bound of its own; what is left is seen at the end.
+        let _ = self.tree.remove_with_guard(key, &self.guard);
+    }
+
+    fn unpin(&mut self) {
+        // What was removed is reclaimed when guards end.
+        self.guard = self.tree.guard();
+    }
+
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
         use masstree::RangeBound::{Included, Unbounded};
         let (mut sum, mut left) = (0_u64, limit);
