@@ -17,7 +17,9 @@ use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
-use crate::limits::{BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, STEPS_PER_MAINTENANCE};
+use crate::limits::{
+    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, ROUNDS_PER_MAINTENANCE, STEPS_PER_MAINTENANCE,
+};
 use crate::node::Guard;
 use crate::pack::restore_run;
 use crate::recall::Spots;
@@ -75,7 +77,15 @@ impl MasstreeSession {
         if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
             self.context.commits = 0;
             if self.engine.clock.is_self_driven() {
-                self.maintain(STEPS_PER_MAINTENANCE);
+                self.maintain_some();
+            }
+        }
+    }
+
+    fn maintain_some(&mut self) {
+        for _ in 0..ROUNDS_PER_MAINTENANCE {
+            if self.maintain(STEPS_PER_MAINTENANCE) == 0 {
+                break;
             }
         }
     }
@@ -85,6 +95,12 @@ impl Drop for MasstreeSession {
     fn drop(&mut self) {
         for _ in 0..self.pins {
             self.context.participant.unpin(&mut self.context.pool);
+        }
+        self.pins = 0;
+        if self.engine.clock.is_self_driven() && !std::thread::panicking() {
+            // Perhaps the last one that works for a long time.
+            self.context.pool.settle();
+            self.maintain_some();
         }
         self.engine.close(&self.context);
     }

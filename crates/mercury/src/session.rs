@@ -15,7 +15,8 @@ use crate::batch;
 use crate::context::Context;
 use crate::engine::Mercury;
 use crate::limits::{
-    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, REMOVALS_PER_LOOK, STEPS_PER_MAINTENANCE,
+    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, REMOVALS_PER_LOOK, ROUNDS_PER_MAINTENANCE,
+    STEPS_PER_MAINTENANCE,
 };
 use crate::resize;
 use crate::sample::sample;
@@ -57,7 +58,15 @@ impl MercurySession {
         if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
             self.context.commits = 0;
             if self.engine.clock.is_self_driven() {
-                self.maintain(STEPS_PER_MAINTENANCE);
+                self.maintain_some();
+            }
+        }
+    }
+
+    fn maintain_some(&mut self) {
+        for _ in 0..ROUNDS_PER_MAINTENANCE {
+            if self.maintain(STEPS_PER_MAINTENANCE) == 0 {
+                break;
             }
         }
     }
@@ -90,6 +99,12 @@ impl Drop for MercurySession {
     fn drop(&mut self) {
         for _ in 0..self.pins {
             self.context.participant.unpin(&mut self.context.pool);
+        }
+        self.pins = 0;
+        if self.engine.clock.is_self_driven() && !std::thread::panicking() {
+            // Perhaps the last one that works for a long time.
+            self.context.pool.settle();
+            self.maintain_some();
         }
         self.engine.close(&self.context);
     }

@@ -68,3 +68,22 @@ fn a_dropped_tree_goes_while_others_are_written() {
     let left = gauges(&engine);
     assert_eq!((left["dropped_trees"], left["layers"]), (0, 0), "{left:?}");
 }
+
+#[test]
+fn memory_goes_back_to_the_system_though_nobody_maintains() {
+    let (_, engine) = engine_on(EpochClock::self_driven());
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    let mut numbers: Vec<_> = (0..100_000).collect();
+    for number in &numbers {
+        put(&mut session, tree, &key(*number), b"value of a key");
+    }
+    let full = gauges(&engine)["mapped_bytes"];
+    fastrand::Rng::with_seed(3).shuffle(&mut numbers);
+    for number in &numbers {
+        remove(&mut session, tree, &key(*number));
+    }
+    drop(session);
+    let left = gauges(&engine)["mapped_bytes"];
+    assert!(left <= full / 2 && left <= 4 << 20, "{left} of {full}");
+}
