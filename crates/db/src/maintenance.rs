@@ -197,6 +197,7 @@ impl Database {
         self.adjust_eviction();
         let now = self.options.clock.now_us() / 1000;
         self.ages().tick(self.epochs.current(), now);
+        self.allow_decay(now);
         let buried_bytes = self.statistics().buried_bytes;
         let most = self.watch_buried_bytes_max();
         let horizon = self.watch_horizon.advance(&self.epochs, buried_bytes, most);

@@ -5,20 +5,25 @@
 //! `Nothing`: chance. The hand takes one key in [`CHANCE_VISITS`].
 //!
 //! `Often`: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark in
-//! [`DECAY_VISITS`] of the others: by one, and by a part of what it counts, so that what was used
-//! very often once does not stay for as much longer. The threshold follows what it meets: it rises
-//! when the hand has passed [`RISE_VISITS`] keys and taken none, and falls when more than one in
-//! [`FALL_SHARE`] was taken, so that a run of keys that are all used often is passed, and the keys
-//! that are taken are the least used ones of many. It falls to [`OFTEN_FIRST`] and no further:
-//! below it the hand would pass keys that were never used again and lower the marks of those that
-//! were, in search of keys that are no worse.
+//! [`DECAY_VISITS`] of the others if its [`Pace`] allows: by one, and by a part of what it counts,
+//! so that what was used very often once does not stay for as much longer. The threshold follows
+//! what the hand meets: it rises when the hand has passed [`RISE_VISITS`] keys and taken none, and
+//! falls when more than one in [`FALL_SHARE`] was taken, so that the keys that are taken are the
+//! least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand would
+//! pass keys that were never used again and lower the marks of those that were, in search of keys
+//! that are no worse.
+//!
+//! Keys that stand side by side in a tree are often alike. So that a run of them that are all used
+//! often does not raise the threshold, the hand goes on elsewhere after [`PLACE_VISITS`] in vain.
 
 use pando_engine::mark::MARK_MAX;
 
 use super::Tracking;
 use super::access::{CLASSES, OFTEN_FIRST};
+use super::pace::Pace;
 
-const RISE_VISITS: u32 = 64;
+const PLACE_VISITS: u32 = 64;
+const RISE_VISITS: u32 = 8 * PLACE_VISITS;
 const FALL_VISITS: u32 = 64;
 const FALL_SHARE: u32 = 4;
 const DECAY_VISITS: u32 = 8;
@@ -41,6 +46,8 @@ pub(super) struct Judge {
     threshold: u8,
     /// Visits since a key was taken or the threshold rose.
     passed: u32,
+    /// The same since the hand came here.
+    passed_here: u32,
     /// Visits, and keys taken among them, since the threshold was looked at.
     visits: u32,
     taken: u32,
@@ -58,31 +65,41 @@ impl Judge {
             random: fastrand::Rng::with_seed(seed),
             threshold: OFTEN_FIRST,
             passed: 0,
+            passed_here: 0,
             visits: 0,
             taken: 0,
         }
     }
 
-    pub(super) fn pass(&mut self, tracking: Tracking, mark: u8) -> Verdict {
+    /// Whether the hand is to go on elsewhere.
+    pub(super) fn wants_another_place(&mut self) -> bool {
+        let wants = self.passed_here >= PLACE_VISITS;
+        self.passed_here = if wants { 0 } else { self.passed_here };
+        wants
+    }
+
+    pub(super) fn pass(&mut self, tracking: Tracking, mark: u8, pace: &Pace) -> Verdict {
         match tracking {
             Tracking::Nothing if self.random.u32(..CHANCE_VISITS) == 0 => Verdict::Take,
             Tracking::Nothing => Verdict::Pass(mark),
             Tracking::Lately => mark
                 .checked_sub(CLASSES)
                 .map_or(Verdict::Take, Verdict::Pass),
-            Tracking::Often => self.pass_counter(mark),
+            Tracking::Often => self.pass_counter(mark, pace),
         }
     }
 
-    fn pass_counter(&mut self, mark: u8) -> Verdict {
+    fn pass_counter(&mut self, mark: u8, pace: &Pace) -> Verdict {
         self.visits += 1;
+        // Asked for every key, so that where few stay they do not get the decays of the others.
+        let decays = self.visits.is_multiple_of(DECAY_VISITS) && pace.take();
         let verdict = if mark <= self.threshold {
             self.taken += 1;
-            self.passed = 0;
+            (self.passed, self.passed_here) = (0, 0);
             Verdict::Take
         } else {
             self.passed += 1;
-            let decays = self.visits.is_multiple_of(DECAY_VISITS);
+            self.passed_here += 1;
             let decay = 1 + mark.saturating_sub(OFTEN_FIRST) / DECAY_SHARE;
             Verdict::Pass(mark - if decays { decay } else { 0 })
         };
@@ -108,14 +125,14 @@ mod tests {
 
     #[test]
     fn the_threshold_finds_the_least_used_keys() {
-        let mut judge = Judge::default();
+        let (mut judge, pace) = (Judge::default(), Pace::default());
         let mut random = fastrand::Rng::with_seed(3);
         let (mut cold, mut hot) = (0, 0);
         for visit in 0..10_000 {
             // Three in four are used often; runs of 64 are hot altogether.
             let is_hot = visit / 64 % 2 == 0 || random.u32(..2) == 0;
             let mark = if is_hot { random.u8(20..60) } else { 5 };
-            if judge.pass(Tracking::Often, mark) == Verdict::Take && visit > 2_000 {
+            if judge.pass(Tracking::Often, mark, &pace) == Verdict::Take && visit > 2_000 {
                 *(if is_hot { &mut hot } else { &mut cold }) += 1;
             }
         }
@@ -126,10 +143,10 @@ mod tests {
     /// at the first visit, and others pay for the search at most once in so many.
     #[test]
     fn the_threshold_stays_at_what_new_keys_have() {
-        let mut judge = Judge::default();
+        let (mut judge, pace) = (Judge::default(), Pace::of_decays(u64::from(u32::MAX)));
         for visit in 0..10_000_u32 {
             assert_eq!(
-                judge.pass(Tracking::Often, OFTEN_FIRST),
+                judge.pass(Tracking::Often, OFTEN_FIRST, &pace),
                 Verdict::Take,
                 "visit {visit}"
             );
@@ -141,7 +158,7 @@ mod tests {
                 } else {
                     OFTEN_FIRST
                 };
-                judge.pass(Tracking::Often, mark) == Verdict::Pass(OFTEN_FIRST)
+                judge.pass(Tracking::Often, mark, &pace) == Verdict::Pass(OFTEN_FIRST)
             })
             .count();
         assert!(lowered <= 100, "{lowered} of 200");
@@ -151,14 +168,14 @@ mod tests {
     #[test]
     fn what_was_used_very_often_is_forgotten_too() {
         let decays = |mut mark: u8| {
-            let mut judge = Judge::default();
+            let (mut judge, pace) = (Judge::default(), Pace::of_decays(100_000));
             let mut count = 0;
-            while let Verdict::Pass(less) = judge.pass(Tracking::Often, mark) {
+            while let Verdict::Pass(less) = judge.pass(Tracking::Often, mark, &pace) {
                 count += u32::from(less < mark);
                 mark = less;
                 // Others that go keep the threshold where it is.
                 for _ in 0..2 {
-                    judge.pass(Tracking::Often, 0);
+                    judge.pass(Tracking::Often, 0, &pace);
                 }
             }
             count
@@ -172,10 +189,10 @@ mod tests {
 
     #[test]
     fn a_clock_takes_what_was_not_used_for_its_rounds() {
-        let mut judge = Judge::default();
+        let (mut judge, pace) = (Judge::default(), Pace::default());
         let mut rounds = Vec::new();
         let mut mark = 2 * CLASSES + 3;
-        while let Verdict::Pass(less) = judge.pass(Tracking::Lately, mark) {
+        while let Verdict::Pass(less) = judge.pass(Tracking::Lately, mark, &pace) {
             rounds.push(less);
             mark = less;
         }
@@ -227,8 +244,8 @@ mod tests {
     #[test]
     fn policies_keep_the_popular_keys() {
         let policy = |tracking| {
-            let mut judge = Judge::default();
-            hits(tracking, move |mark| judge.pass(tracking, mark))
+            let (mut judge, pace) = (Judge::default(), Pace::default());
+            hits(tracking, move |mark| judge.pass(tracking, mark, &pace))
         };
         let (lately, often) = (policy(Tracking::Lately), policy(Tracking::Often));
         let chance = policy(Tracking::Nothing);
@@ -237,9 +254,9 @@ mod tests {
             "{lately} {often} {chance}"
         );
         assert!(often > 600, "{often} of 722");
-        let mut judge = Judge::default();
+        let (mut judge, pace) = (Judge::default(), Pace::default());
         let hottest = hits(Tracking::Often, move |mark| {
-            match judge.pass(Tracking::Often, MARK_MAX - mark) {
+            match judge.pass(Tracking::Often, MARK_MAX - mark, &pace) {
                 Verdict::Take => Verdict::Take,
                 Verdict::Pass(_) => Verdict::Pass(mark),
             }

@@ -12,6 +12,7 @@
 //! | `Eviction::policy` | CONFIG SET | `Relaxed` | every command, maintenance |
 //! | `Eviction::reserve` | maintenance | `Relaxed` | writers |
 //! | `Eviction::ceiling` | CONFIG SET, maintenance | `Relaxed` | writers |
+//! | `Eviction::pace` | see `pace` | `Relaxed` | hands |
 //! | `Eviction::emptier` | see `emptying` | a mutex | the same |
 //! | `Evictor` | its session | none needed | the same |
 //!
@@ -36,6 +37,7 @@ mod access;
 mod ages;
 mod emptying;
 mod judge;
+mod pace;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -50,6 +52,7 @@ pub use ages::{Accesses, LastAccess};
 
 use emptying::{Emptier, empty};
 use judge::{Judge, Verdict};
+use pace::Pace;
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
@@ -146,6 +149,7 @@ pub(crate) struct Eviction {
     /// Where writes are refused while the memory in use comes down to a lower limit.
     ceiling: AtomicUsize,
     ages: Ages,
+    pace: Pace,
     emptier: Mutex<Emptier>,
 }
 
@@ -172,6 +176,24 @@ impl Database {
     #[inline]
     pub(crate) fn ages(&self) -> &Ages {
         &self.eviction.ages
+    }
+
+    /// How fast marks go down.
+    fn pace(&self) -> &Pace {
+        &self.eviction.pace
+    }
+
+    /// Lets marks go down as time passes, once an epoch.
+    pub(crate) fn allow_decay(&self, now_ms: Milliseconds) {
+        self.pace().tick(self.keys(), now_ms);
+    }
+
+    /// Keys of all databases.
+    fn keys(&self) -> u64 {
+        let databases = 0..self.databases();
+        databases
+            .map(|index| self.store.len(self.tree(index)))
+            .sum()
     }
 
     /// What tells when values were used last.
@@ -344,9 +366,7 @@ fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: u
     let mut evicted = Evicted::default();
     let mut steps = limits::EVICT_STEPS_MAX;
     if database.is_short() {
-        // Keys whose memory can serve others before any that leave holes.
-        let emptied = empty(database, session, &mut evictor, true);
-        (evicted.keys, evicted.emptying_steps) = (emptied.keys, emptied.steps);
+        evicted.emptying_steps = empty(database, session, true);
     }
     let goes_on = |keys: usize| database.is_full() || (keys < scattered_max && database.is_short());
     while evicted.keys < limits::EVICT_KEYS_MAX && steps > 0 && goes_on(evicted.keys) {
@@ -368,11 +388,8 @@ fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: u
 /// Moves values out of memory that is being emptied; returns how many were passed. The caller holds
 /// a gate.
 pub(crate) fn tidy(database: &Database, session: &mut SessionState) -> usize {
-    let mut evictor = std::mem::take(&mut session.evictor);
     let short = database.max_memory() > 0 && !database.evicts() && database.is_near_limit();
-    let emptied = empty(database, session, &mut evictor, short);
-    session.evictor = evictor;
-    emptied.steps
+    empty(database, session, short)
 }
 
 impl Victim {
@@ -401,14 +418,29 @@ impl Evictor {
             expiry_hand: ExpiryHand::somewhere(&mut session.random),
             ..Self::default()
         };
-        if let Some(tree) = evictor.next_tree(database) {
-            let random = session.random.u64(..);
-            evictor.hand.position = random;
-            evictor.hand.key = session
-                .store
-                .sample(tree, random, |found| found.map(|(key, _)| key.to_vec()));
-        }
+        evictor.jump(database, session);
         evictor
+    }
+
+    /// Lets the hand go on at some key of all.
+    fn jump(&mut self, database: &Database, session: &mut SessionState) {
+        let len = |index: usize| database.store.len(database.tree(index));
+        let mut rank = session.random.u64(..database.keys().max(1));
+        let holds = |index: &usize| {
+            let before = rank;
+            rank = rank.saturating_sub(len(*index));
+            before < len(*index)
+        };
+        let Some(index) = (0..database.databases()).find(holds) else {
+            return;
+        };
+        let random = session.random.u64(..);
+        let sample = |found: Option<(&[u8], ValueRef<'_>)>| found.map(|(key, _)| key.to_vec());
+        self.index = index;
+        self.hand = Hand {
+            position: random,
+            key: session.store.sample(database.tree(index), random, sample),
+        };
     }
 
     /// Chooses victims, at the cost of some of `steps`; none if there are none.
@@ -453,12 +485,12 @@ impl Evictor {
             let Some(tree) = self.next_tree(database) else {
                 break;
             };
-            let (victims, judge) = (&mut self.victims, &mut self.judge);
+            let (victims, judge, pace) = (&mut self.victims, &mut self.judge, database.pace());
             let mut visited = 0;
             let visit = |key: &[u8], value: ValueRef<'_>| {
                 visited += 1;
                 let mark = value.mark.get();
-                match judge.pass(tracking, mark) {
+                match judge.pass(tracking, mark, pace) {
                     Verdict::Pass(mark) if !is_expired(&value.attributes, now) => {
                         value.mark.set(mark);
                         coldest.offer(mark, || Victim::swept(tree, key, mark));
@@ -473,6 +505,9 @@ impl Evictor {
                 self.index += 1;
             }
             *steps = steps.saturating_sub(visited.max(1));
+            if self.judge.wants_another_place() {
+                self.jump(database, session);
+            }
         }
         if self.victims.is_empty() {
             self.victims.extend(coldest.victim);
@@ -500,7 +535,7 @@ impl Evictor {
                 let pass = |value: Option<ValueRef<'_>>| {
                     let mark = value.map(|value| value.mark)?;
                     let before = mark.get();
-                    let verdict = judge.pass(tracking, before);
+                    let verdict = judge.pass(tracking, before, database.pace());
                     if let Verdict::Pass(after) = verdict {
                         mark.set(after);
                     }

@@ -10,6 +10,8 @@ use super::*;
 use crate::commands::testing::{START_MS, Shell};
 use crate::{EngineKind, Options, Outcome};
 
+mod hits;
+
 const KEY_BYTES: usize = 10_000;
 
 thread_local! {

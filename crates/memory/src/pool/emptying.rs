@@ -3,9 +3,11 @@
 //! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
 //! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more (of
 //! large memory those of some chunks, and of the next ones in the next round). Whoever owns the
-//! blocks in them moves or removes those (the engines' `relocate`, eviction), and each slab whose
+//! blocks in them moves those (the engines' `relocate`), and each slab whose
 //! last block is free serves any class. When all owners have been shown their blocks once, the
 //! round ends, and slabs that are not empty are used again; they are not chosen soon again.
+//! A slab is chosen only if its blocks find room in slabs of its class that stay in use (PE2), so
+//! that to move is enough, and nobody has to give up a block because of where it lies.
 //!
 //! | state | begun by | ended by |
 //! |---|---|---|
@@ -16,11 +18,13 @@
 //! - **PE1** A slab hands out no blocks, neither from its own list nor as part of a chain of the
 //!   depot's that was put there during the round, while its emptying bit is set. What pools hold of
 //!   it when a round begins may be handed out once more.
+//! - **PE2** When a round begins, the slabs of a class that hand out blocks have as many free as
+//!   callers hold in those of the class that are being emptied.
 
 use std::sync::atomic::Ordering;
 
 use super::arena::{ArenaUsage, allowance_bytes, relock};
-use super::class::bytes_of_class;
+use super::class::{CLASS_COUNT, bytes_of_class};
 use super::slab::{SLAB_BYTES, SlabRef};
 use super::{Chunk, Pool};
 
@@ -99,8 +103,7 @@ impl Pool {
         self.settle();
         self.arena.settle();
         let bytes_max = (usage.mapped_bytes / ROUND_SHARE).max(Chunk::BYTES as u64 / 2);
-        // No more than brings what is idle some way below the allowance: what cannot be moved out
-        // of a slab is evicted, however much it is used.
+        // No more than brings what is idle some way below the allowance.
         let left_idle = allowance_bytes(usage.mapped_bytes) * 3 / 4;
         let slabs_max = (usage.idle_bytes() - left_idle).div_ceil(SLAB_BYTES as u64);
         let free_mean = in_slabs * SLAB_BYTES as u64 / usage.mapped_bytes.max(1);
@@ -141,15 +144,21 @@ impl Pool {
         let mut slabs: Vec<_> = slabs.into_iter().filter_map(held).collect();
         slabs.sort_unstable_by_key(|(bytes, _, _)| *bytes);
         let mut bytes_left = bytes_max;
-        for (bytes, class, slab) in slabs.into_iter().take(slabs_max.min(ROUND_SLABS_MAX)) {
+        let slabs_max = slabs_max.min(ROUND_SLABS_MAX);
+        let mut moving = [0; CLASS_COUNT];
+        for (bytes, class, slab) in slabs {
             let Some(left) = bytes_left.checked_sub(bytes as u64) else {
                 break;
             };
-            if relock(&arena.depots[class])
-                .slabs
-                .begin_emptying(slab, class)
-            {
-                bytes_left = left;
+            if round.slabs.len() == slabs_max {
+                break;
+            }
+            let mut depot = relock(&arena.depots[class]);
+            let blocks = moving[class] + bytes / bytes_of_class(class);
+            // PE2.
+            let room = depot.slabs.free_count.saturating_sub(slab.free_count());
+            if blocks <= room && depot.slabs.begin_emptying(slab, class) {
+                (bytes_left, moving[class]) = (left, blocks);
                 round.slabs.push((slab, class));
             }
         }

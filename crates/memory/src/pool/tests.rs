@@ -343,3 +343,49 @@ fn pools_of_many_threads_share_slabs() {
     while pool.tend() > 0 {}
     assert!(arena.usage().mapped_bytes <= Chunk::BYTES as u64);
 }
+
+/// PE2: what lies in slabs that are being emptied finds room in others of its class, also where a
+/// class has few slabs, all of which are nearly empty.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn a_round_leaves_room_for_what_it_moves() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let (mut kept, mut moved) = (Vec::new(), Vec::new());
+    for class in 0..CLASS_COUNT {
+        let class_bytes = bytes_of_class(class);
+        let blocks: Vec<_> = (0..3 * SLAB_BYTES / class_bytes)
+            .map(|_| pool.allocate(class_bytes))
+            .collect();
+        // One block in eight of every second class, of the others one in two.
+        let one_in = if class % 2 == 0 { 8 } else { 2 };
+        for (index, block) in blocks.into_iter().enumerate() {
+            if index % one_in == 0 {
+                kept.push((block, class));
+            } else {
+                // SAFETY: nobody uses it any more.
+                unsafe { pool.free(block, class_bytes) };
+            }
+        }
+    }
+    pool.settle();
+    arena.settle();
+    assert!(pool.begin_emptying(Need::Short));
+    for (block, class) in kept {
+        let class_bytes = bytes_of_class(class);
+        // SAFETY: the block is allocated.
+        if unsafe { is_emptying(block, class_bytes) } {
+            let room = pool.allocate_elsewhere(class_bytes);
+            let room = room.unwrap_or_else(|| panic!("PE2: {class_bytes} bytes"));
+            moved.push((room, class_bytes));
+        }
+        // SAFETY: as above.
+        unsafe { pool.free(block, class_bytes) };
+    }
+    assert!(!moved.is_empty());
+    for (block, class_bytes) in moved {
+        // SAFETY: as above.
+        unsafe { pool.free(block, class_bytes) };
+    }
+    pool.end_emptying();
+}
