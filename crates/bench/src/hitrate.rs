@@ -10,15 +10,21 @@
 //! hundred of the keys, those that come once included, have a deadline: 1,000 to 9,999 seconds from
 //! the write on, so that none passes. What never goes must leave room in the limit.
 //!
+//! With `--table` all of this is measured for short, mixed and long values, both engines beside
+//! Redis (`table`), and a trace more: 500 keys that are read now and then while keys that come once
+//! turn the memory over.
+//!
 //! Beside the servers stands `ideal`: the share of reads that go to the most popular keys, as many
 //! as the best of the servers holds. No policy can be better for a trace without memory.
+
+mod table;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fastrand::Rng;
 use thiserror::Error;
 
@@ -55,6 +61,12 @@ pub(crate) struct Options {
     /// Percent of the keys that have a deadline, under the policies that evict only those.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     expiring: Option<u64>,
+    /// Lengths of values.
+    #[arg(long, value_enum, default_value = "short")]
+    values: Sizes,
+    /// All lengths of values, policies and engines beside Redis.
+    #[arg(long, conflicts_with_all = ["expiring", "values"])]
+    table: bool,
     /// Only servers whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
@@ -77,13 +89,48 @@ const BATCH: usize = 32;
 /// How long a server may take to answer a batch.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes of the longest value; the shortest have a tenth.
-const VALUE_BYTES_MAX: u64 = 500;
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 20_000;
+
+/// Lengths of values, evenly spread between two bounds. Those of a key never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sizes {
+    /// 50 to 500 bytes.
+    Short,
+    /// 100 to 1,000 bytes, one in ten 5,000 to 20,000.
+    Mixed,
+    /// 2,000 to 8,000 bytes.
+    Long,
+}
+
+impl Sizes {
+    /// The length of a key's value, by a hash of the key.
+    fn bytes(self, key: u64) -> usize {
+        let hash = hash(key);
+        let bytes = match self {
+            Self::Short => 50 + hash % 450,
+            Self::Mixed if hash.is_multiple_of(10) => 5_000 + hash / 10 % 15_000,
+            Self::Mixed => 100 + hash / 10 % 900,
+            Self::Long => 2_000 + hash % 6_000,
+        };
+        bytes as usize
+    }
+
+    /// About the length of a value and its key.
+    fn mean_bytes(self) -> u64 {
+        match self {
+            Self::Short => 300,
+            Self::Mixed => 1_800,
+            Self::Long => 5_000,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trace {
     Zipf,
     Scan,
+    Churn,
 }
 
 /// One candidate: a server with a policy.
@@ -186,13 +233,14 @@ struct Measured {
 struct Client {
     name: &'static str,
     memcached: bool,
+    sizes: Sizes,
     stream: BufReader<TcpStream>,
     output: Vec<u8>,
     line: String,
 }
 
 impl Client {
-    fn connect(candidate: Candidate, port: u16) -> Result<Self, HitRateError> {
+    fn connect(candidate: Candidate, port: u16, sizes: Sizes) -> Result<Self, HitRateError> {
         let name = candidate.name;
         let failed = |source| HitRateError::Connection {
             name: name.into(),
@@ -206,6 +254,7 @@ impl Client {
         Ok(Self {
             name,
             memcached: candidate.kind == Kind::Memcached,
+            sizes,
             stream: BufReader::with_capacity(1 << 16, stream),
             output: Vec::new(),
             line: String::new(),
@@ -261,7 +310,7 @@ impl Client {
         }
         self.flush()?;
         for key in keys {
-            let length = value_bytes(*key);
+            let length = self.sizes.bytes(*key);
             let value = format!("VALUE key:{key:012} 0 {length}");
             let bulk = format!("${length}");
             let line = self.read_line()?;
@@ -286,9 +335,9 @@ impl Client {
         keys: &[u64],
         mut expiry_s: impl FnMut(u64) -> Option<u64>,
     ) -> Result<(), HitRateError> {
-        let value = [b'v'; VALUE_BYTES_MAX as usize];
+        let value = vec![b'v'; VALUE_BYTES_MAX];
         for key in keys {
-            let bytes = value_bytes(*key);
+            let bytes = self.sizes.bytes(*key);
             let expiry_s = expiry_s(*key);
             let words = if expiry_s.is_some() { 5 } else { 3 };
             let _ = if self.memcached {
@@ -353,12 +402,6 @@ fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// The length of a key's value: from a tenth of the longest up, by a hash of the key.
-fn value_bytes(key: u64) -> usize {
-    let least = VALUE_BYTES_MAX / 10;
-    (least + hash(key) % (VALUE_BYTES_MAX - least)) as usize
-}
-
 fn measure(
     candidate: Candidate,
     trace: Trace,
@@ -366,10 +409,36 @@ fn measure(
     options: &Options,
 ) -> Result<Measured, HitRateError> {
     let server = candidate.start(options)?;
-    let mut client = Client::connect(candidate, server.port)?;
+    let mut client = Client::connect(candidate, server.port, options.values)?;
+    let begun = std::time::Instant::now();
+    let (counted, hit) = match trace {
+        Trace::Churn => churn(&mut client, seed, options)?,
+        _ => draw(&mut client, trace, seed, options)?,
+    };
+    Ok(Measured {
+        hit_rate: hit as f64 / counted.max(1) as f64,
+        resident_share: server.resident_bytes()? as f64 / (options.memory_mib << 20) as f64,
+        keys: client.count_keys()?,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Seconds after which a key expires that is written now, if it ever does.
+fn expiry_s(key: u64, options: &Options, random: &mut Rng) -> Option<u64> {
+    let percent = options.expiring?;
+    let expires = key >= options.keys || hash(key) / 500 % 100 < percent;
+    expires.then(|| random.u64(1_000..10_000))
+}
+
+/// [`Trace::Zipf`] and [`Trace::Scan`]: reads that count, and hits among them.
+fn draw(
+    client: &mut Client,
+    trace: Trace,
+    seed: u64,
+    options: &Options,
+) -> Result<(u64, u64), HitRateError> {
     let mut random = Rng::with_seed(seed);
     let chooser = Chooser::new(Distribution::Zipfian, options.keys, options.theta);
-    let begun = std::time::Instant::now();
     let (mut counted, mut hit, mut scanned) = (0_u64, 0_u64, options.keys);
     let (mut keys, mut hits, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     let batches = options.reads / BATCH as u64;
@@ -394,18 +463,49 @@ fn measure(
                 missed.push(*key);
             }
         }
-        client.set(&missed, |key| {
-            let expires = key >= options.keys
-                || hash(key) / VALUE_BYTES_MAX % 100 < options.expiring.unwrap_or(0);
-            (options.expiring.is_some() && expires).then(|| random.u64(1_000..10_000))
-        })?;
+        client.set(&missed, |key| expiry_s(key, options, &mut random))?;
     }
-    Ok(Measured {
-        hit_rate: hit as f64 / counted.max(1) as f64,
-        resident_share: server.resident_bytes()? as f64 / (options.memory_mib << 20) as f64,
-        keys: client.count_keys()?,
-        seconds: begun.elapsed().as_secs_f64(),
-    })
+    Ok((counted, hit))
+}
+
+/// [`Trace::Churn`]: 500 keys are read in rounds; between two rounds new keys of half the memory
+/// come. The first rounds do not count.
+fn churn(client: &mut Client, seed: u64, options: &Options) -> Result<(u64, u64), HitRateError> {
+    const HOT: u64 = 500;
+    const HOT_BATCH: u64 = 50;
+    const ROUNDS: u64 = 24;
+    const ROUNDS_FIRST: u64 = 4;
+    /// Far from all others.
+    const HOT_FROM: u64 = 10_000_000_000;
+    let mut random = Rng::with_seed(seed);
+    let flood = (options.memory_mib << 20) / 2 / options.values.mean_bytes();
+    let (mut counted, mut hit) = (0, 0);
+    // So that each seed has lengths of its own.
+    let mut next = options.keys + (seed << 30);
+    let hot_from = HOT_FROM + seed * HOT;
+    let mut hits = Vec::new();
+    for round in 0..ROUNDS {
+        for first in (0..HOT).step_by(HOT_BATCH as usize) {
+            let keys: Vec<_> = (first..first + HOT_BATCH)
+                .map(|key| hot_from + key)
+                .collect();
+            client.get(&keys, &mut hits)?;
+            let missed = keys.iter().zip(&hits).filter(|(_, hit)| !**hit);
+            let missed: Vec<_> = missed.map(|(key, _)| *key).collect();
+            if round >= ROUNDS_FIRST {
+                counted += HOT_BATCH;
+                hit += HOT_BATCH - missed.len() as u64;
+            }
+            client.set(&missed, |key| expiry_s(key, options, &mut random))?;
+            let end = next + flood * HOT_BATCH / HOT;
+            let new: Vec<_> = (next..end).collect();
+            next = end;
+            for keys in new.chunks(BATCH) {
+                client.set(keys, |key| expiry_s(key, options, &mut random))?;
+            }
+        }
+    }
+    Ok((counted, hit))
 }
 
 /// The share of reads that go to the `held` most popular keys.
@@ -420,6 +520,9 @@ fn ideal(options: &Options, held: u64) -> f64 {
 
 /// Measures and prints a table for each trace.
 pub(crate) fn run(options: &Options) -> Result<(), HitRateError> {
+    if options.table {
+        return table::run(options);
+    }
     let mut chosen = Vec::new();
     let named = |candidate: &&Candidate| candidate.name.contains(&options.only);
     let candidates = match options.expiring {
@@ -478,7 +581,17 @@ mod tests {
 
     #[test]
     fn values_have_the_same_length_every_time_and_the_ideal_is_a_share() {
-        assert!((0..10_000).all(|key| (50..500).contains(&value_bytes(key))));
+        for (sizes, bounds) in [
+            (Sizes::Short, 50..500),
+            (Sizes::Mixed, 100..20_000),
+            (Sizes::Long, 2_000..8_000),
+        ] {
+            let lengths: Vec<_> = (0..10_000).map(|key| sizes.bytes(key)).collect();
+            assert!(lengths.iter().all(|bytes| bounds.contains(bytes)));
+            let mean = lengths.iter().sum::<usize>() as u64 / 10_000;
+            let about = sizes.mean_bytes();
+            assert!((about * 8 / 10..about * 11 / 10).contains(&mean), "{mean}");
+        }
         let arguments = ["hitrate"];
         let command = <Options as Args>::augment_args(clap::Command::new("hitrate"));
         let matches = command.get_matches_from(arguments);
