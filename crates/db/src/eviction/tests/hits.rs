@@ -9,10 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::*;
 
-/// The limit of memory under [`zipf`].
-const ZIPF_BYTES: usize = 8 << 20;
-/// The same under [`churn`]: large enough for memory to be emptied.
-const CHURN_BYTES: usize = 24 << 20;
+/// The limit of memory.
+const LIMIT_BYTES: usize = 8 << 20;
 
 const KEYS: usize = 30_000;
 const READS: usize = 60_000;
@@ -209,9 +207,9 @@ fn zipf(cache: &mut impl Cache) -> usize {
 /// Hot keys that are read in rounds while half of the memory is written anew in between by keys
 /// that come once: how often a hot key is missing, per mille.
 fn churn(cache: &mut impl Cache) -> usize {
-    const HOT: usize = 300;
-    const ROUNDS: usize = 8;
-    const ROUNDS_FIRST: usize = 3;
+    const HOT: usize = 100;
+    const ROUNDS: usize = 14;
+    const ROUNDS_FIRST: usize = 4;
     let (mut misses, mut next) = (0, KEYS);
     for round in 0..ROUNDS {
         for hot in 0..HOT {
@@ -219,7 +217,7 @@ fn churn(cache: &mut impl Cache) -> usize {
                 misses += usize::from(round >= ROUNDS_FIRST);
                 cache.write(1_000_000 + hot);
             }
-            for _ in 0..CHURN_BYTES / 2 / HOT / 1_800 {
+            for _ in 0..LIMIT_BYTES / 2 / HOT / 1_800 {
                 next += 1;
                 cache.write(next);
             }
@@ -237,18 +235,17 @@ fn comes_near(hits: usize, model: usize) -> bool {
     hits + SLACK >= model
 }
 
-/// Issue: values that lay in memory that was being emptied were evicted however often they were
-/// used, short ones only, so that fewer keys were kept.
+/// Short and long values compete for the same bytes, whatever memory they lie in.
 #[test]
 fn mixed_values_are_kept_as_by_exact_counts() {
     use EvictionPolicy::{AllKeysLfu, AllKeysLru};
     for (policy, model) in [(AllKeysLfu, Model::Often), (AllKeysLru, Model::Lately)] {
-        let best = zipf(&mut Modelled::new(model, ZIPF_BYTES));
+        let best = zipf(&mut Modelled::new(model, LIMIT_BYTES));
         for engine in ENGINES {
-            let mut shell = cache(engine, policy, ZIPF_BYTES);
+            let mut shell = cache(engine, policy, LIMIT_BYTES);
             let hits = zipf(&mut Server::new(&mut shell));
             assert!(evicted(&shell) > 10_000, "{engine:?}");
-            assert!(held() <= ZIPF_BYTES, "{engine:?}: {} bytes", held());
+            assert!(held() <= LIMIT_BYTES, "{engine:?}: {} bytes", held());
             assert!(
                 comes_near(hits, best),
                 "{engine:?} {policy:?}: {hits} of {best}"
@@ -260,12 +257,12 @@ fn mixed_values_are_kept_as_by_exact_counts() {
 /// The check above finds a policy out that takes the most used keys, and chance.
 #[test]
 fn a_poor_policy_does_not_come_near() {
-    let best = zipf(&mut Modelled::new(Model::Often, ZIPF_BYTES));
-    let hottest = zipf(&mut Modelled::new(Model::Hottest, ZIPF_BYTES));
+    let best = zipf(&mut Modelled::new(Model::Often, LIMIT_BYTES));
+    let hottest = zipf(&mut Modelled::new(Model::Hottest, LIMIT_BYTES));
     let mut shell = cache(
         EngineKind::Mercury,
         EvictionPolicy::AllKeysRandom,
-        ZIPF_BYTES,
+        LIMIT_BYTES,
     );
     let chance = zipf(&mut Server::new(&mut shell));
     assert!(!comes_near(hottest, best), "{hottest} of {best}");
@@ -277,9 +274,9 @@ fn a_poor_policy_does_not_come_near() {
 #[test]
 fn hot_keys_outlast_a_flood() {
     for engine in ENGINES {
-        let mut shell = cache(engine, EvictionPolicy::AllKeysLfu, CHURN_BYTES);
+        let mut shell = cache(engine, EvictionPolicy::AllKeysLfu, LIMIT_BYTES);
         let misses = churn(&mut Server::new(&mut shell));
         assert!(misses <= 2, "{engine:?}: {misses} of 1000");
     }
-    assert!(churn(&mut Modelled::new(Model::Hottest, CHURN_BYTES)) > 300);
+    assert!(churn(&mut Modelled::new(Model::Hottest, LIMIT_BYTES)) > 300);
 }
