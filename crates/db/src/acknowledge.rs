@@ -122,6 +122,12 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether commands that only remove may be executed though others may not: what they take away
+    /// a checkpoint need not write.
+    fn takes_removals(&self) -> bool {
+        self.is_open()
+    }
+
     /// The same, with a reason.
     fn state(&self) -> LogState {
         LogState::Open
@@ -191,6 +197,10 @@ impl EpochLog for Log {
 
     fn is_open(&self) -> bool {
         self.is_open()
+    }
+
+    fn takes_removals(&self) -> bool {
+        self.takes_removals()
     }
 
     fn state(&self) -> LogState {
@@ -339,6 +349,11 @@ impl Acknowledgement {
     #[inline]
     pub(crate) fn accepts_writes(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.is_open())
+    }
+
+    /// The same for commands that only remove.
+    pub(crate) fn accepts_removals(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.takes_removals())
     }
 
     /// A command begins to run under all gates, which the caller holds; what its session has logged

@@ -18,8 +18,8 @@ pub enum CommandError {
     #[error("OOM command not allowed while a stalled reader holds back replaced memory.")]
     RetiredMemory,
     #[error(
-        "MISCONF the log cannot be written now, so that writes are refused; reads go on, and \
-         writes will when there is room on the disk"
+        "MISCONF the log cannot be written now, so that writes are refused; reads go on, DEL and \
+         FLUSHALL too, and writes will when there is room on the disk"
     )]
     LogFull,
     #[error("ERR this command needs a server; the database is embedded")]

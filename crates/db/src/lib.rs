@@ -51,7 +51,7 @@ pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
 pub use memcached::{MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
-pub use pando_durability::log::{Due, LogError, LogState, LogStatistics, measure_sync};
+pub use pando_durability::log::{Due, LogError, LogRoom, LogState, LogStatistics, measure_sync};
 pub use pando_engine::LogEpoch;
 pub use session::Session;
 pub use statistics::Statistics;

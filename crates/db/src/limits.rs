@@ -70,6 +70,14 @@ pub const TICK_PATIENCE_MS: u64 = 20;
 /// Bytes of a segment of the log, unless the configuration says otherwise.
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Segments of one log that a volume holds, at least: on a small one they are smaller.
+pub const SEGMENTS_PER_VOLUME: u64 = 64;
+
+/// The smallest to which they are made for that, in bytes, and what they are multiples of.
+pub const SEGMENT_BYTES_SMALLEST: u64 = 256 * 1024;
+/// See [`SEGMENT_BYTES_SMALLEST`].
+pub const SEGMENT_UNIT_BYTES: u64 = 64 * 1024;
+
 /// Bytes handed over to the log and not yet written at which turns wait, likewise.
 pub const PENDING_LOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -40,6 +40,7 @@ use crate::transaction::Transaction;
 pub(crate) use self::room::Room;
 
 use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
+use self::pressure::only_removes;
 use self::usual::{answer, is_quiet};
 
 mod await_disk;
@@ -496,7 +497,10 @@ impl<'t> Turn<'t> {
             }
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
-            return Err(CommandError::LogFull);
+            let removes = client.transaction.is_none() && only_removes(spec.id);
+            if !removes || !self.database.acknowledgement.accepts_removals() {
+                return Err(CommandError::LogFull);
+            }
         }
         Ok(None)
     }

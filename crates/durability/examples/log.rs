@@ -44,6 +44,8 @@ fn open(directory: &Path, threads: bool) -> Arc<Log> {
         segment_bytes: SEGMENT_BYTES,
         identity: scan.identity().unwrap_or(1),
         pending_bytes_max: PENDING_BYTES_MAX,
+        checkpoints: None,
+        checkpoint_bytes: 0,
         threads,
     };
     let log = Log::open(options, disk, &cut).expect("the log");

@@ -61,6 +61,12 @@ pub const LOGS_MAX: usize = 1024;
 /// Longest manifest that is read; one of 256 chunks of each of 1024 databases has a sixth of it.
 pub const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Room that is kept for a checkpoint beyond what it is expected to take, in bytes, and as a part
+/// of that: its manifest, and what a file system adds.
+pub const CHECKPOINT_MARGIN_BYTES: u64 = 64 * 1024;
+/// See [`CHECKPOINT_MARGIN_BYTES`].
+pub const CHECKPOINT_MARGIN_PART: u64 = 64;
+
 /// Free files that a log keeps when segments are recycled; further ones are removed.
 pub const FREE_FILES_MAX: usize = 8;
 

@@ -1,5 +1,6 @@
-//! The keeper: the thread that takes checkpoints, on request, by the size of the log, by time, and
-//! when the log has no room: then some may come back. It says when writes are refused for that.
+//! The keeper: the thread that takes checkpoints: on request, when the log is as large as the data
+//! or has taken half of the room that it can have, by time, and when it has no room: then some may
+//! come back. It says when writes are refused for that.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -125,7 +126,7 @@ impl Keeper {
         let mut logged = Logged::at_start(database);
         let mut rescue = Rescue::default();
         loop {
-            let interval = Duration::from_millis(limits::KEEPER_MS);
+            let interval = logged.next_look(database);
             let state = lock(&self.state);
             let idle = |state: &mut State| !state.stop && state.asked <= state.answered;
             let waited = self.changed.wait_timeout_while(state, interval, idle);
@@ -139,7 +140,8 @@ impl Keeper {
             shared.look_at_log();
             let asked = state.asked;
             let is_asked = asked > state.answered;
-            let is_due = rescue.is_due(database.log_state(), Instant::now())
+            let commits = database.statistics().commits;
+            let is_due = rescue.is_due(database.log_state(), commits, Instant::now())
                 || logged.is_due(shared, begun.elapsed());
             if !is_asked && !is_due {
                 continue;
@@ -180,9 +182,9 @@ impl State {
     }
 }
 
-/// What is done when the log has no room: checkpoints that free segments, each behind the older one
-/// of the two that are kept, until there is room or one fails; from then on one at times, since the
-/// disk may have got the room that a checkpoint needs.
+/// What is done when the log has no room: checkpoints that free segments, until there is room or
+/// one fails; from then on one at times, since the disk may have got the room that a checkpoint
+/// needs, and soon after something was removed, since it may need less.
 #[derive(Debug, Default)]
 struct Rescue {
     is_full: bool,
@@ -190,11 +192,13 @@ struct Rescue {
     left: usize,
     /// When the last one began.
     begun: Option<Instant>,
+    /// Commits by then.
+    commits: u64,
 }
 
 impl Rescue {
     /// Whether a checkpoint should be taken now; says when the log becomes full, and no longer.
-    fn is_due(&mut self, log: Option<LogState>, now: Instant) -> bool {
+    fn is_due(&mut self, log: Option<LogState>, commits: u64, now: Instant) -> bool {
         let Some(LogState::Full { reason }) = log else {
             if std::mem::take(self).is_full {
                 info!("the log has room again: writes are taken");
@@ -206,12 +210,17 @@ impl Rescue {
             self.is_full = true;
             self.left = limits::RESCUES_AT_ONCE;
         }
-        let rest = Duration::from_millis(limits::RESCUE_RETRY_MS);
+        let rest = Duration::from_millis(if commits == self.commits {
+            limits::RESCUE_RETRY_MS
+        } else {
+            limits::RESCUE_AGAIN_MS
+        });
         let rested = self.begun.is_some_and(|begun| now >= begun + rest);
         let due = self.left > 0 || rested;
         if due {
             self.left = self.left.saturating_sub(1);
             self.begun = Some(now);
+            self.commits = commits;
         }
         due
     }
@@ -229,6 +238,8 @@ struct Logged {
     /// Bytes of log that were replayed at the start, which count as written since.
     before_bytes: u64,
     commits: u64,
+    /// Bytes written at the last look, where the log has little room.
+    seen_bytes: u64,
 }
 
 impl Logged {
@@ -241,21 +252,54 @@ impl Logged {
 
     fn now(database: &Database) -> Self {
         Self {
-            written_bytes: database.log_statistics().unwrap_or_default().written_bytes,
+            written_bytes: written_bytes(database),
             before_bytes: 0,
             commits: database.statistics().commits,
+            seen_bytes: 0,
         }
+    }
+
+    /// How long the keeper may sleep: a small volume is full before long.
+    fn next_look(&mut self, database: &Database) -> Duration {
+        let written = written_bytes(database);
+        let grows = std::mem::replace(&mut self.seen_bytes, written) != written;
+        let room = database.log_room().map_or(u64::MAX, |room| room.spare());
+        let quick = grows && room < limits::SMALL_ROOM_BYTES;
+        Duration::from_millis(if quick {
+            limits::KEEPER_SMALL_ROOM_MS
+        } else {
+            limits::KEEPER_MS
+        })
     }
 
     /// Whether it is time for a checkpoint; the last one began `elapsed` ago.
     fn is_due(&self, shared: &Shared, elapsed: Duration) -> bool {
         let (log_bytes_max, interval_s) = shared.settings.checkpoints();
-        let now = Self::now(&shared.database);
+        let database = &shared.database;
+        let now = Self::now(database);
         let logged = now.written_bytes - self.written_bytes + self.before_bytes;
         let changed = now.commits != self.commits || self.before_bytes > 0;
-        (log_bytes_max > 0 && logged > log_bytes_max)
+        let room = database.log_room();
+        let data = room.map_or(0, |room| room.checkpoint);
+        let log_bytes = data.clamp(log_bytes_max / 4, log_bytes_max);
+        // A little of the log is not worth the writing of all data; on a volume of its own, the
+        // log has room for little beside what the older checkpoint needs.
+        let is_short = room.is_some_and(|room| {
+            let worth = if room.kept > 0 {
+                u64::MAX
+            } else {
+                room.spare() / 4
+            };
+            room.is_short() && logged > worth.min(data / 8)
+        });
+        (log_bytes_max > 0 && logged > log_bytes)
+            || is_short
             || (interval_s > 0 && changed && elapsed >= Duration::from_secs(interval_s))
     }
+}
+
+fn written_bytes(database: &Database) -> u64 {
+    database.log().map_or(0, |log| log.written_bytes())
 }
 
 fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
@@ -306,18 +350,24 @@ mod tests {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let mut rescue = Rescue::default();
-        assert!(!rescue.is_due(None, start) && !rescue.is_due(Some(LogState::Open), start));
-        // What the first makes superfluous goes with the second.
-        assert!((0..limits::RESCUES_AT_ONCE).all(|_| rescue.is_due(full(), start)));
-        assert!(!rescue.is_due(full(), after(limits::RESCUE_RETRY_MS - 1)));
-        assert!(rescue.is_due(full(), after(limits::RESCUE_RETRY_MS)));
+        assert!(!rescue.is_due(None, 0, start) && !rescue.is_due(Some(LogState::Open), 0, start));
+        // What the first makes superfluous may go with the second.
+        assert!((0..limits::RESCUES_AT_ONCE).all(|_| rescue.is_due(full(), 0, start)));
+        assert!(!rescue.is_due(full(), 0, after(limits::RESCUE_RETRY_MS - 1)));
+        assert!(rescue.is_due(full(), 0, after(limits::RESCUE_RETRY_MS)));
         rescue.give_up();
-        assert!(!rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS - 1)));
-        assert!(rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS)));
+        assert!(!rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS - 1)));
+        assert!(rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS)));
         // A log that had room begins anew.
-        assert!(!rescue.is_due(Some(LogState::Open), after(2 * limits::RESCUE_RETRY_MS)));
-        assert!(rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS)));
+        assert!(!rescue.is_due(Some(LogState::Open), 0, after(2 * limits::RESCUE_RETRY_MS)));
+        assert!(rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS)));
         rescue.give_up();
-        assert!(!rescue.is_due(full(), after(2 * limits::RESCUE_RETRY_MS + 1)));
+        assert!(!rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS + 1)));
+        // What was removed meanwhile need not be written.
+        let soon = 2 * limits::RESCUE_RETRY_MS + limits::RESCUE_AGAIN_MS;
+        assert!(!rescue.is_due(full(), 1, after(soon - 1)));
+        assert!(rescue.is_due(full(), 1, after(soon)));
+        rescue.give_up();
+        assert!(!rescue.is_due(full(), 1, after(2 * soon)));
     }
 }

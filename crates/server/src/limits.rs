@@ -21,6 +21,11 @@ pub const HEAP_MS: u64 = 100;
 /// How often the keeper looks whether a checkpoint is due, in milliseconds.
 pub const KEEPER_MS: u64 = 200;
 
+/// The same while something is written and the log has less room than [`SMALL_ROOM_BYTES`].
+pub const KEEPER_SMALL_ROOM_MS: u64 = 20;
+/// See [`KEEPER_SMALL_ROOM_MS`].
+pub const SMALL_ROOM_BYTES: u64 = 1024 * 1024 * 1024;
+
 /// Bytes of a configuration file, files that it may include, and how deep within each other.
 pub const CONFIG_FILE_BYTES_MAX: usize = 16 << 20;
 /// See [`CONFIG_FILE_BYTES_MAX`].
@@ -194,3 +199,6 @@ pub const RESCUES_AT_ONCE: usize = 2;
 
 /// Pause between two later ones, while it still has none, in milliseconds.
 pub const RESCUE_RETRY_MS: u64 = 30_000;
+
+/// The same when something was removed since, in milliseconds.
+pub const RESCUE_AGAIN_MS: u64 = 500;

@@ -23,7 +23,8 @@
 //!   is full and has no segment, when nothing was written from the start epoch on. Such a
 //!   checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of the log;
 //!   it says that all that is in it was durable, so that none falls back behind it unnoticed.
-//! - **CW3** Log segments go only below the start of the older of the two checkpoints that stay.
+//! - **CW3** Log segments go only below the start of the oldest checkpoint that stays: the older of
+//!   two, or the only one, where the volume has no room for both and the log ([`super::room`]).
 //! - **CW4** No disk is waited for in a turn.
 //!
 //! Deliberately absent: a picture of one moment. Recovery replays the log over the checkpoint.
@@ -142,6 +143,8 @@ struct Work<'a> {
     ranges: Vec<Range>,
     next: AtomicUsize,
     entries: AtomicU64,
+    /// Bytes that all threads have written.
+    flushed: AtomicU64,
     total: u64,
     /// One of the threads has failed, or all are to stop.
     stop: AtomicBool,
@@ -167,6 +170,7 @@ impl Database {
             let files = &durable.options;
             let _ = checkpoint::remove_unfinished(&*files.disk, &files.data_directory);
         }
+        durable.log.spend_on_checkpoint(0);
         taken
     }
 
@@ -177,6 +181,14 @@ impl Database {
         kept: &mut Vec<u64>,
     ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
+        let logged = durable.log.written_bytes();
+        // Before it is made: afterwards it may no longer be short.
+        let hurried = durable.is_short().then(|| CheckpointOptions {
+            pace: Pace::FULL,
+            ..options.clone()
+        });
+        let options = hurried.as_ref().unwrap_or(options);
+        let freed = durable.make_room(kept)?;
         let (start, mut about) = self.begin_checkpoint(durable);
         #[cfg(test)]
         let start = start
@@ -199,7 +211,9 @@ impl Database {
             parts,
             &about.encode(),
         )?;
-        let recycled = retire(durable, &manifest, kept)?;
+        durable.log.expect_checkpoint(manifest.bytes(), logged);
+        durable.log.spend_on_checkpoint(0);
+        let recycled = freed + retire(durable, &manifest, kept)?;
         let report = CheckpointReport {
             start,
             end,
@@ -283,6 +297,7 @@ impl Database {
             ranges,
             next: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             total,
             stop: AtomicBool::new(false),
             began: Instant::now(),
@@ -347,12 +362,12 @@ fn retire(
     kept.insert(0, manifest.start);
     kept.truncate(limits::CHECKPOINTS_KEPT);
     checkpoint::remove_others(&*options.disk, &options.data_directory, kept)?;
-    if kept.len() < limits::CHECKPOINTS_KEPT {
-        // The log alone stands in for the older checkpoint.
-        return Ok(0);
+    let mut recycled = 0;
+    // Of fewer, the log alone stands in for the older one.
+    if let Some(&oldest) = kept.get(limits::CHECKPOINTS_KEPT - 1) {
+        recycled = durable.log.recycle_below(oldest)?;
     }
-    let oldest = *kept.last().expect("there are some");
-    Ok(durable.log.recycle_below(oldest)?)
+    Ok(recycled + durable.make_room(kept)?)
 }
 
 impl Work<'_> {
@@ -416,7 +431,7 @@ impl Work<'_> {
         let mut position = Position::of(range);
         let mut written = writer.bytes();
         loop {
-            let began = Instant::now();
+            let (began, flushed) = (Instant::now(), writer.flushed());
             let mut slice = Slice::new(range, writer);
             let mut turn = Turn::begin(self.database, state);
             let next = slice.take(&mut turn.session_mut().store, &position);
@@ -429,6 +444,7 @@ impl Work<'_> {
             if writer.is_full() {
                 writer.flush()?;
             }
+            self.spend(writer.flushed() - flushed);
             self.tell(entries);
             if self.is_stopped() {
                 return Err(CheckpointFailure::Stopped);
@@ -442,6 +458,14 @@ impl Work<'_> {
         }
     }
 
+    /// So many bytes more need not be kept free.
+    fn spend(&self, bytes: u64) {
+        if bytes > 0 {
+            let flushed = self.flushed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            self.durable.log.spend_on_checkpoint(flushed);
+        }
+    }
+
     fn tell(&self, entries: u64) {
         let written = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
         if let Some(progress) = &self.options.progress {
@@ -451,6 +475,10 @@ impl Work<'_> {
 
     /// Rests after a slice that began at `began` and wrote so many bytes. No turn is open.
     fn rest(&self, duty: &mut Duty, began: Instant, bytes: u64) {
+        if !self.durable.log.is_open() {
+            // Writers wait for its end.
+            return;
+        }
         // What came since the beginning is not waited for.
         let outgrown = self.entries.load(Ordering::Relaxed) > self.total;
         if duty.rests() && !outgrown {

@@ -15,6 +15,7 @@
 //! | `recover` | from what is found on disk to a database |
 //! | `load` | a checkpoint's entries into an engine |
 //! | `replay` | the log on top of a checkpoint |
+//! | `room` | small volumes |
 //! | `check` | looking at files offline |
 //! | `stream` | the portable stream of dump and load |
 
@@ -31,6 +32,7 @@ mod places;
 pub(crate) mod record;
 mod recover;
 mod replay;
+mod room;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -141,9 +143,11 @@ pub(crate) fn open(
     let log_options = LogOptions {
         directories: durability.log_directories(),
         logs: durability.logs,
-        segment_bytes: durability.segment_bytes,
+        segment_bytes: durability.fitting_segment_bytes(),
         identity: found.identity,
         pending_bytes_max: durability.pending_bytes_max,
+        checkpoints: Some(durability.data_directory.clone()),
+        checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
         threads: durability.threads,
     };
     let log = Log::open(log_options, Arc::clone(&durability.disk), &found.cut)

@@ -44,7 +44,7 @@ pub struct DurabilityOptions {
     pub log_directories: Vec<PathBuf>,
     /// How many logs there are, each with a thread that writes it; default 1.
     pub logs: usize,
-    /// Bytes of a segment of the log; default 64 MiB.
+    /// Bytes of a segment of the log, at most: fewer on a small volume; default 64 MiB.
     pub segment_bytes: u64,
     /// Bytes handed over to the log and not yet written at which turns wait; default 64 MiB.
     pub pending_bytes_max: usize,

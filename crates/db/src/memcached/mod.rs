@@ -183,10 +183,11 @@ impl Turn<'_> {
         if !writes {
             return Ok(None);
         }
-        if !self.database().acknowledgement.accepts_writes() {
+        let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
+        let log = &self.database().acknowledgement;
+        if !(log.accepts_writes() || only_removes && log.accepts_removals()) {
             return Err(CommandError::LogFull);
         }
-        let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
         match self.hold_back_unless(client, only_removes) {
             Ok(None) => {}
             // What is not stored takes along what was to be replaced, which is gone then.

@@ -74,7 +74,7 @@ impl Turn<'_> {
     }
 }
 
-fn only_removes(id: CommandId) -> bool {
+pub(super) fn only_removes(id: CommandId) -> bool {
     matches!(
         id,
         CommandId::Del

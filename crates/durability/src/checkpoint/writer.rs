@@ -167,6 +167,12 @@ impl PartWriter {
         self.position()
     }
 
+    /// Bytes of these that were given to the disk.
+    #[must_use]
+    pub fn flushed(&self) -> u64 {
+        self.written
+    }
+
     /// Makes the file durable.
     pub fn finish(mut self) -> Result<PartSummary, CheckpointError> {
         self.flush()?;

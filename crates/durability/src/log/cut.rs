@@ -294,6 +294,7 @@ impl LogCut {
             path: segment.path.clone(),
             last_epoch: segment.last_epoch,
             bytes: segment.end,
+            file_bytes: segment.bytes,
         });
         sealed.collect()
     }

@@ -19,6 +19,7 @@
 //! | `epochs` | which epochs are closed, in flight, durable |
 //! | `writer` | from the queue into segments, and what is done when that fails |
 //! | `supply` | files made ahead, recycled segments |
+//! | `reserve` | what of a volume is left to checkpoints |
 //! | `state` | what these share; full, failed |
 //! | `segment`, `frame` | the formats |
 //! | `scan`, `cut`, `reader` | reading: what is there, up to where it counts, its groups |
@@ -45,6 +46,7 @@ mod frame;
 pub mod fuzz;
 mod queue;
 mod reader;
+mod reserve;
 mod scan;
 mod segment;
 mod session;
@@ -68,11 +70,13 @@ pub use error::LogError;
 use frame::Mark;
 use queue::State as QueueState;
 pub use reader::{Group, LogReader};
+use reserve::Reserve;
 pub use scan::{Damage, LogScan, ScanOptions, ScannedSegment};
 pub use segment::LOG_FORMAT;
 pub use session::LogSession;
 use state::Shared;
 pub use state::{LogOptions, LogState};
+pub use supply::LogRoom;
 use supply::{Supply, Task};
 pub use waves::WaveSize;
 use writer::Flush;
@@ -140,7 +144,11 @@ impl Log {
         let directories = &options.directories;
         let places = (0..options.logs).map(|log| directories[log % directories.len()].clone());
         let incarnation = after.newest_incarnation() + 1;
-        let supply = Supply::new(places.collect(), incarnation, bytes, after.sealed());
+        let reserve = Reserve::new(options.logs, bytes, options.checkpoint_bytes);
+        let places: Vec<PathBuf> = places.collect();
+        let shares = supply::on_volume_of(&*disk, options.checkpoints.as_deref(), &places);
+        let places = places.into_iter().zip(shares).collect();
+        let supply = Supply::new(places, incarnation, reserve, bytes, after.sealed());
         for free in after.free_files() {
             if let Some(surplus) = supply.keep(free.clone()) {
                 match disk.remove(&surplus) {
@@ -359,6 +367,47 @@ impl Log {
             self.shared.make_ahead();
         }
         recycled
+    }
+
+    /// The room of the volume on which the log has least left, where the disk can tell.
+    pub fn room(&self) -> Option<LogRoom> {
+        let used = |log: usize| self.shared.logs[log].segment_bytes.load(Ordering::Relaxed) > 0;
+        self.shared.supply.room(&*self.shared.disk, used)
+    }
+
+    /// Whether a part of the log lies on the volume of the checkpoints.
+    pub fn shares_volume(&self) -> bool {
+        self.shared.supply.shares()
+    }
+
+    /// Bytes written to the log since it was opened: for [`Self::expect_checkpoint`].
+    pub fn written_bytes(&self) -> u64 {
+        self.shared.supply.reserve.written()
+    }
+
+    /// A checkpoint was taken, of so many bytes, and began when `written` bytes were in the log:
+    /// the next one will take about as much, and what was logged since (LR1).
+    pub fn expect_checkpoint(&self, bytes: u64, written: u64) {
+        self.shared.supply.reserve.expect(bytes, written);
+    }
+
+    /// The checkpoint that is being taken has so many bytes on disk, which need no more be kept
+    /// free; 0: none is being taken.
+    pub fn spend_on_checkpoint(&self, bytes: u64) {
+        self.shared.supply.reserve.spend(bytes);
+    }
+
+    /// Gives free files back while less is free than a checkpoint needs (LR1).
+    pub fn give_back(&self) -> Result<(), LogError> {
+        self.shared.supply.give_back(&*self.shared.disk)
+    }
+
+    /// Whether records of removals may be handed over although the log is full: they are short, and
+    /// make the checkpoint smaller that would give it room.
+    pub fn takes_removals(&self) -> bool {
+        let shared = &*self.shared;
+        let pending = shared.pending.load(Ordering::Relaxed);
+        !shared.has_failed() && pending <= shared.options.pending_bytes_max / 2
     }
 
     /// What the log has done and holds.

@@ -63,6 +63,11 @@ pub struct LogOptions {
     pub identity: u128,
     /// Bytes handed over and not yet written at which sessions wait before a turn.
     pub pending_bytes_max: usize,
+    /// Where checkpoints lie, if they may share a volume with the log, and about how many bytes the
+    /// next one takes: the log leaves it that room.
+    pub checkpoints: Option<PathBuf>,
+    /// See [`Self::checkpoints`].
+    pub checkpoint_bytes: u64,
     /// Whether loggers have threads. Without, what is to be written is written by the thread that
     /// closes an epoch, in one order: for simulation.
     pub threads: bool,

@@ -8,18 +8,19 @@
 //! | `unsynced` | [`Supply::recycle_below`] | `state` |
 //! | `sealed` | writers ([`Supply::seal`]), [`Supply::recycle_below`] | `state` |
 //!
-//! Nothing is read or written under the lock. A file is made by the preparer's thread, ahead of its
-//! use, so that a full disk is met while the present segment still has room; a writer that needs
-//! one which is not there makes it itself.
+//! Nothing is read or written under the lock; how much room volumes have is asked under it. A file
+//! is made by the preparer's thread, ahead of its use, so that a full disk is met while the present
+//! segment still has room; a writer that needs one which is not there makes it itself.
 
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::error::LogError;
+use super::reserve::Reserve;
 use super::segment::{self, FreeFile, directory_of, free_name};
 use crate::disk::{Access, Disk};
 use crate::limits::{BLOCK_BYTES, FREE_FILES_MAX};
@@ -32,11 +33,48 @@ pub(super) struct Sealed {
     pub(super) last_epoch: u64,
     /// Bytes of frames.
     pub(super) bytes: u64,
+    /// Bytes of the file.
+    pub(super) file_bytes: u64,
+}
+
+/// The room of a volume that has files of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogRoom {
+    /// Bytes that are free on the volume.
+    pub free: u64,
+    /// Bytes of these that are kept for a checkpoint (LR1); 0 if that lies elsewhere.
+    pub kept: u64,
+    /// Bytes of files that the log has made ahead or recycled.
+    pub ahead: u64,
+    /// Bytes of files with what a recovery would read.
+    pub taken: u64,
+    /// Bytes of the last checkpoint.
+    pub checkpoint: u64,
+}
+
+impl LogRoom {
+    /// Bytes that the log may still fill.
+    #[must_use]
+    pub fn spare(&self) -> u64 {
+        self.free
+            .saturating_add(self.ahead)
+            .saturating_sub(self.kept)
+    }
+
+    /// Whether the log has taken half of what it can have: time for a checkpoint, so that the other
+    /// half lasts until that is there.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.taken >= self.spare()
+    }
 }
 
 #[derive(Debug, Default)]
 struct LogFiles {
     directory: PathBuf,
+    /// Whether checkpoints lie on the same volume (LR1).
+    shares: bool,
     ready: Option<FreeFile>,
     making: bool,
     free: VecDeque<PathBuf>,
@@ -67,6 +105,7 @@ pub(super) struct Supply {
     incarnation: u64,
     next: AtomicU64,
     segment_bytes: u64,
+    pub(super) reserve: Reserve,
 }
 
 /// What the preparer is to do next.
@@ -79,15 +118,17 @@ pub(super) enum Task {
 
 impl Supply {
     pub(super) fn new(
-        directories: Vec<PathBuf>,
+        places: Vec<(PathBuf, bool)>,
         incarnation: u64,
+        reserve: Reserve,
         segment_bytes: u64,
         sealed: Vec<Sealed>,
     ) -> Self {
-        let ahead = directories.iter().map(|_| AtomicBool::new(false));
+        let ahead = places.iter().map(|_| AtomicBool::new(false));
         let ahead = ahead.collect();
-        let logs = directories.into_iter().map(|directory| LogFiles {
+        let logs = places.into_iter().map(|(directory, shares)| LogFiles {
             directory,
+            shares,
             ..LogFiles::default()
         });
         Self {
@@ -102,6 +143,7 @@ impl Supply {
             incarnation,
             next: AtomicU64::new(0),
             segment_bytes,
+            reserve,
         }
     }
 
@@ -191,6 +233,7 @@ impl Supply {
             let Some(path) = files.free.pop_front() else {
                 let directory = files.directory.clone();
                 drop(state);
+                self.leave_room(disk, log, self.segment_bytes)?;
                 let path = self.free_path(&directory);
                 return segment::make(disk, path, self.segment_bytes, || {
                     self.set_ahead(log, true);
@@ -202,6 +245,10 @@ impl Supply {
                 path: path.clone(),
                 error,
             };
+            if self.leave_room(disk, log, 0).is_err() {
+                disk.remove(&path).map_err(|error| io("remove", error))?;
+                continue;
+            }
             let file = match disk.open(&path, Access::WriteThrough) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 other => other.map_err(|error| io("open", error))?,
@@ -214,6 +261,90 @@ impl Supply {
             // Of another size, or left unfinished.
             disk.remove(&path).map_err(|error| io("remove", error))?;
         }
+    }
+
+    /// Whether a log may take `more` bytes of its volume (LR1). A disk that cannot tell what it has
+    /// is asked for it.
+    fn leave_room(&self, disk: &dyn Disk, log: usize, more: u64) -> Result<(), LogError> {
+        let (directory, shares) = {
+            let files = &self.lock().logs[log];
+            (files.directory.clone(), files.shares)
+        };
+        let kept = self.reserve.bytes();
+        match disk.room(&directory) {
+            Ok(room) if shares && room.free < kept.saturating_add(more) => {
+                let why = format!(
+                    "what is free ({} bytes) is kept for a checkpoint",
+                    room.free
+                );
+                let error = std::io::Error::new(ErrorKind::StorageFull, why);
+                Err(LogError::io("make a file in", &directory)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes free files while the volume has less free than is kept for a checkpoint.
+    pub(super) fn give_back(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        for log in 0..self.ahead.len() {
+            while self.leave_room(disk, log, 0).is_err() {
+                let Some(path) = self.lock().logs[log].free.pop_front() else {
+                    break;
+                };
+                disk.remove(&path).map_err(LogError::io("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`super::Log::shares_volume`].
+    pub(super) fn shares(&self) -> bool {
+        self.lock().logs.iter().any(|files| files.shares)
+    }
+
+    /// See [`super::Log::room`]. `used` says which logs have a segment.
+    pub(super) fn room(&self, disk: &dyn Disk, used: impl Fn(usize) -> bool) -> Option<LogRoom> {
+        let mut volumes: Vec<(u64, LogRoom)> = Vec::new();
+        let state = self.lock();
+        let mut add = |directory: &Path, change: &dyn Fn(&mut LogRoom)| {
+            let room = disk.room(directory).ok()?;
+            let found = volumes
+                .iter()
+                .position(|(volume, _)| *volume == room.volume);
+            let index = found.unwrap_or_else(|| {
+                let fresh = LogRoom {
+                    free: room.free,
+                    kept: 0,
+                    ahead: 0,
+                    taken: 0,
+                    checkpoint: self.reserve.last(),
+                };
+                volumes.push((room.volume, fresh));
+                volumes.len() - 1
+            });
+            change(&mut volumes[index].1);
+            Some(())
+        };
+        for (log, files) in state.logs.iter().enumerate() {
+            let ahead = files.free.len() + usize::from(files.ready.is_some());
+            add(&files.directory, &|room| {
+                room.ahead += ahead as u64 * self.segment_bytes;
+                room.taken += if used(log) { self.segment_bytes } else { 0 };
+                room.kept = if files.shares {
+                    self.reserve.bytes()
+                } else {
+                    0
+                };
+            })?;
+        }
+        for sealed in &state.sealed {
+            add(directory_of(&sealed.path), &|room| {
+                room.taken += sealed.file_bytes;
+            })?;
+        }
+        drop(state);
+        let rooms = volumes.into_iter().map(|(_, room)| room);
+        rooms.min_by_key(|room| i128::from(room.spare()) - i128::from(room.taken))
     }
 
     /// Whether a log has a file ahead, or the disk's room for one.
@@ -337,11 +468,25 @@ impl Supply {
                 result = Err(LogError::io("remove", &surplus)(error));
             }
         }
+        result = result.and(self.give_back(disk));
         // There is room now: logs in trouble try again at once.
         self.lock().try_again();
         self.changed.notify_all();
         result.map(|()| count)
     }
+}
+
+/// Which of these directories lie on the volume of the checkpoints. One of which that cannot be
+/// told is taken to have all its room to itself.
+pub(super) fn on_volume_of(
+    disk: &dyn Disk,
+    checkpoints: Option<&Path>,
+    directories: &[PathBuf],
+) -> Vec<bool> {
+    let volume = |directory: &Path| disk.room(directory).ok().map(|room| room.volume);
+    let theirs = checkpoints.and_then(volume);
+    let shares = |directory: &PathBuf| theirs.is_some() && volume(directory) == theirs;
+    directories.iter().map(shares).collect()
 }
 
 impl LogFiles {

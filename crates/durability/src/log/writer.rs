@@ -74,6 +74,7 @@ impl Segment {
             path: self.path,
             last_epoch: self.last_epoch,
             bytes: self.at,
+            file_bytes: shared.options.segment_bytes,
         });
     }
 }
@@ -291,6 +292,7 @@ impl Writer {
         segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
         segment.at += bytes.len() as u64;
         shared.counters.wrote(bytes.len(), began.elapsed());
+        shared.supply.reserve.wrote(bytes.len() as u64);
         self.this(shared)
             .segment_bytes
             .store(self.used(), Ordering::Relaxed);

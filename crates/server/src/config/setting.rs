@@ -320,13 +320,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .list(),
     Setting::new(
         "log-segment-size",
-        "Bytes of a file of the log; each worker has one in use and one ready",
+        "Bytes of a log file, fewer on a small volume; each worker has one in use and one ready",
         |config| print(config.log_segment_bytes),
         |config, value| set(&mut config.log_segment_bytes, memory(value, MIB, 256 * MIB)),
     ),
     Setting::new(
         "checkpoint-log-size",
-        "Bytes of log after which a checkpoint is written; 0 is never",
+        "Bytes of log after which a checkpoint is written, fewer (down to a quarter) if the data \
+         are fewer; 0 is never. A volume that runs out of room has one earlier",
         |config| print(config.checkpoint_log_bytes),
         |config, value| set(&mut config.checkpoint_log_bytes, memory(value, 0, u64::MAX)),
     )

@@ -264,11 +264,11 @@ fn leftovers_of_a_checkpoint_go_at_the_start() {
     drop(shell);
     let disk = disk.crash(0);
     let before = checkpoint_files(&disk);
-    // Of the rest, a lock takes a little.
-    disk.set_capacity(Some(disk.used() + 2 * SEGMENT_BYTES + 4096));
+    // Of the rest, a lock takes a little; a checkpoint is left its room.
+    disk.set_capacity(Some(disk.used() + 8 * SEGMENT_BYTES + 4096));
     for name in ["00000000000000ff-0000.part", "00000000000000ff.new"] {
         let path = format!("/data/checkpoint-{name}");
-        disk.put(Path::new(&path), &vec![1; SEGMENT_BYTES as usize]);
+        disk.put(Path::new(&path), &vec![1; 4 * SEGMENT_BYTES as usize]);
     }
     let mut shell = setup.open(&disk).expect("it is whole");
     assert_eq!(checkpoint_files(&disk), before);

@@ -12,6 +12,7 @@ mod full;
 mod fuzzy;
 mod losses;
 mod streams;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

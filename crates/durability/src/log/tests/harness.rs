@@ -34,6 +34,8 @@ pub(super) fn options(logs: usize) -> LogOptions {
         segment_bytes: SEGMENT_BYTES,
         identity: IDENTITY,
         pending_bytes_max: 1 << 20,
+        checkpoints: None,
+        checkpoint_bytes: 0,
         threads: false,
     }
 }
