@@ -81,6 +81,10 @@ pub const SEGMENT_UNIT_BYTES: u64 = 64 * 1024;
 /// Bytes handed over to the log and not yet written at which turns wait, likewise.
 pub const PENDING_LOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// How long a checkpoint that is written waits for its last epoch when the log is full, in
+/// milliseconds: the log asks for room several times in it.
+pub const SETTLE_PATIENCE_MS: u64 = 500;
+
 /// Checkpoints that are kept, the newest included.
 pub const CHECKPOINTS_KEPT: usize = 2;
 

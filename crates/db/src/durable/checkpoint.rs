@@ -335,13 +335,21 @@ impl Database {
             self.end_epoch();
         }
         log.want(end);
+        let mut left_alone = None;
         while log.durable() < end {
             match log.state() {
                 LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
                 // A checkpoint is what makes room: it must not be given up while it can succeed.
                 LogState::Full { .. } if still && !log.has_reserve() => return Ok((end, newest)),
                 LogState::Full { reason } if !log.has_reserve() => {
-                    return Err(LogError::Full(reason).into());
+                    // All parts are written: what was kept for more of them is the log's.
+                    log.spend_on_checkpoint(u64::MAX);
+                    let since = left_alone.get_or_insert_with(Instant::now);
+                    let patience = Duration::from_millis(limits::SETTLE_PATIENCE_MS);
+                    if !durable.options.threads || since.elapsed() >= patience {
+                        return Err(LogError::Full(reason).into());
+                    }
+                    durable.wait_for_durable(Duration::from_millis(20));
                 }
                 _ if work.is_stopped() => return Err(CheckpointFailure::Stopped),
                 _ => durable.wait_for_durable(Duration::from_millis(20)),

@@ -140,13 +140,16 @@ pub(crate) fn open(
             found_us: options.clock.monotonic_us(),
         });
     }
+    let checkpoints = Some(durability.data_directory.clone());
+    #[cfg(test)]
+    let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
     let log_options = LogOptions {
         directories: durability.log_directories(),
         logs: durability.logs,
         segment_bytes: durability.fitting_segment_bytes(),
         identity: found.identity,
         pending_bytes_max: durability.pending_bytes_max,
-        checkpoints: Some(durability.data_directory.clone()),
+        checkpoints,
         checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
         threads: durability.threads,
     };

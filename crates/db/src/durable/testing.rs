@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     CheckpointHeldStill,
     /// A checkpoint that counts without the log does not say what it holds.
     StillnessForgotten,
+    /// The log leaves checkpoints no room.
+    RoomTaken,
     /// Recovery asks the checkpoint that it uses, and no other one, what was durable.
     NewerManifestForgotten,
     /// A change of a key that is not there is refused, though the checkpoint is fuzzy.

@@ -1,9 +1,11 @@
 //! Small volumes that hold the log and the checkpoints of data that grow, shrink and turn over:
 //! what a checkpoint needs is there when it is due, so that writes are never refused for long.
 
+use pando_durability::disk::Fault as DiskFault;
 use pando_durability::log::LogState;
 
 use super::*;
+use crate::durable::testing::{self, Fault};
 
 /// Of a segment in these tests.
 const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -76,38 +78,75 @@ fn crash(
     found
 }
 
-/// A volume that holds twice the data, and a few segments, takes writes for ever, and after every
-/// crash.
+/// Data that grow, turn over and shrink on a volume that holds them twice, and a few segments, with
+/// crashes between; how many checkpoints that took, or where writes were refused for good.
+fn goes_on(fault: Fault, seed: u64) -> Result<usize, String> {
+    let (setup, mut disk) = volume(2 * DATA_BYTES + SEGMENTS * SEGMENT_BYTES);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut checkpoints = 0;
+    for round in 0..4 {
+        let harness = testing::with(fault, || Harness::new(&setup, &disk, seed));
+        let harness = Mutex::new(harness.expect("it is whole"));
+        for step in 0..250 {
+            let refused = change(&harness, &mut rng, step < 150);
+            if refused || rng.u8(..8) == 0 {
+                lock(&harness).tick();
+                checkpoints += keep(&harness);
+                let database = lock(&harness).database();
+                if is_full(&database) {
+                    let room = database.log_room();
+                    return Err(format!("seed {seed}, round {round}, step {step}: {room:?}"));
+                }
+            }
+        }
+        disk = crash(&setup, &disk, &harness, rng.u64(..));
+    }
+    Ok(checkpoints)
+}
+
 #[test]
 fn a_volume_that_holds_twice_the_data_is_never_full_for_long() {
-    for seed in 0..8 * super::crashes::effort() {
-        let (setup, mut disk) = volume(2 * DATA_BYTES + SEGMENTS * SEGMENT_BYTES);
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let (mut checkpoints, mut written) = (0, 0);
-        for round in 0..4 {
-            let harness = Harness::new(&setup, &disk, seed).expect("it is whole");
-            let harness = Mutex::new(harness);
-            // Grow, turn over, shrink.
-            for step in 0..250 {
-                let refused = change(&harness, &mut rng, step < 150);
-                if refused || rng.u8(..8) == 0 {
-                    lock(&harness).tick();
-                    checkpoints += keep(&harness);
-                    let database = lock(&harness).database();
-                    assert!(
-                        !is_full(&database),
-                        "seed {seed}, round {round}, step {step}: {:?}",
-                        database.log_room()
-                    );
-                }
-                written += usize::from(!refused);
+    for seed in 0..6 * super::crashes::effort() {
+        let checkpoints = goes_on(Fault::Nothing, seed).unwrap_or_else(|what| panic!("{what}"));
+        assert!(checkpoints > 10, "seed {seed}: {checkpoints}");
+    }
+}
+
+#[test]
+fn canary_a_log_that_leaves_checkpoints_no_room() {
+    assert!((0..6).any(|seed| goes_on(Fault::RoomTaken, seed).is_err()));
+}
+
+/// CW3, with the power cut at any call while room is made.
+#[test]
+fn room_is_made_without_losing_anything() {
+    let work = |disk: &SimulatedDisk, setup: &Setup| {
+        let harness = Mutex::new(Harness::new(setup, disk, 1).ok()?);
+        let mut rng = fastrand::Rng::with_seed(1);
+        for step in 0..120 {
+            if !disk.has_power() {
+                break;
             }
-            disk = crash(&setup, &disk, &harness, rng.u64(..));
+            change(&harness, &mut rng, true);
+            if step % 4 == 0 {
+                lock(&harness).tick();
+                keep(&harness);
+            }
         }
-        assert!(
-            checkpoints > 10 && written > 900,
-            "{checkpoints}, {written}"
-        );
+        Some(harness)
+    };
+    let bytes = 2 * DATA_BYTES + SEGMENTS * SEGMENT_BYTES;
+    let (setup, whole) = volume(bytes);
+    work(&whole, &setup).expect("there is power");
+    let mut rng = fastrand::Rng::with_seed(2);
+    for _ in 0..40 * super::crashes::effort() {
+        let (setup, disk) = volume(bytes);
+        let call = rng.usize(..whole.call_count());
+        disk.fail_at(call, DiskFault::PowerLoss);
+        let harness = work(&disk, &setup);
+        let found = disk.crash(rng.u64(..));
+        check_recovered(&setup, &found, harness.as_ref())
+            .unwrap_or_else(|what| panic!("cut off at call {call}: {what}"));
     }
 }
 
