@@ -235,7 +235,7 @@ type Elements = Result<(), PayloadError>;
 
 /// A hash being read; refuses what no hash holds (DU2).
 struct HashBuilder {
-    draft: HashDraft,
+    draft: HashDraft<'static>,
     bounds: Bounds,
 }
 

@@ -291,7 +291,7 @@ fn large(length: usize, pieces: Input<'_>) -> Body<'static> {
 }
 
 /// Makes parsed changes in a draft.
-fn change_fields(mut draft: HashDraft, mut fields: Input<'_>) -> HashDraft {
+fn change_fields<'o>(mut draft: HashDraft<'o>, mut fields: Input<'_>) -> HashDraft<'o> {
     loop {
         let kind = fields.byte().expect(PARSED);
         if kind == END {

@@ -174,7 +174,7 @@ impl<'c> Prepared<'c> {
         }
     }
 
-    fn set_fields(&self, mut draft: HashDraft) -> HashDraft {
+    fn set_fields<'o>(&self, mut draft: HashDraft<'o>) -> HashDraft<'o> {
         for (field, value) in &self.columns {
             draft.set(field, value);
         }

@@ -1,5 +1,6 @@
 //! A hash as a reader sees it, and the draft from which the next version of it is made.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
@@ -34,12 +35,29 @@ impl<'a> HashRef<'a> {
     }
 
     /// The value of a field. O(log fields).
+    #[inline]
     #[must_use]
     pub fn get(self, field: &[u8]) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
                 let row = RowRef::new(block);
                 row.search(field).ok().map(|index| packed_value(row, index))
+            }
+            HashRef::Wide(row) => row.get(field),
+        }
+    }
+
+    /// The value of a field, which is looked for where `near` says that it stood in another hash:
+    /// O(1) in small hashes of the same fields, else O(log fields). `near` begins anywhere.
+    #[inline]
+    #[must_use]
+    pub fn get_near(self, field: &[u8], near: &mut usize) -> Option<StringRef<'a>> {
+        match self {
+            HashRef::Packed(block) => {
+                let row = RowRef::new(block);
+                let index = row.search_near(field, *near).ok()?;
+                *near = index;
+                Some(packed_value(row, index))
             }
             HashRef::Wide(row) => row.get(field),
         }
@@ -62,6 +80,7 @@ impl<'a> HashRef<'a> {
     }
 
     /// All fields in byte order.
+    #[inline]
     pub fn iter(self) -> HashIter<'a> {
         self.iter_from_rank(0)
     }
@@ -73,9 +92,14 @@ impl<'a> HashRef<'a> {
 
     /// Fields from `rank` on, in byte order; none when it is beyond the last. O(log fields) to
     /// begin.
+    #[inline]
     pub fn iter_from_rank(self, rank: usize) -> HashIter<'a> {
         let form = match self {
-            HashRef::Packed(block) => IterForm::Packed(RowRef::new(block)),
+            HashRef::Packed(block) => {
+                let row = RowRef::new(block);
+                let start = row.start(rank.min(row.len()));
+                IterForm::Packed { row, start }
+            }
             HashRef::Wide(row) => IterForm::Wide {
                 row,
                 leaf: None,
@@ -124,7 +148,7 @@ impl<'a> HashRef<'a> {
     #[must_use]
     pub fn to_body(self) -> Body<'static> {
         match self {
-            HashRef::Packed(block) => Body::Packed(PackedRow::new(block.into())),
+            HashRef::Packed(block) => Body::Packed(PackedRow::new(block.to_vec())),
             HashRef::Wide(row) => Body::Wide(row.deep_copy()),
         }
     }
@@ -140,8 +164,14 @@ impl<'a> HashRef<'a> {
     }
 }
 
+#[inline]
 fn packed_value(row: RowRef<'_>, index: usize) -> StringRef<'_> {
-    match row.cell(index) {
+    in_line(row.cell(index))
+}
+
+#[inline]
+fn in_line(cell: Cell<'_>) -> StringRef<'_> {
+    match cell {
         Cell::Inline(bytes) => StringRef::Flat(bytes),
         Cell::OutOfLine => unreachable!("a packed hash holds its values in line (DP3)"),
     }
@@ -159,7 +189,11 @@ pub struct HashIter<'a> {
 
 #[derive(Clone)]
 enum IterForm<'a> {
-    Packed(RowRef<'a>),
+    Packed {
+        row: RowRef<'a>,
+        /// Where the next field begins.
+        start: usize,
+    },
     Wide {
         row: &'a WideRow,
         /// The leaf of the field before `rank`, and where the next one would be in it.
@@ -171,12 +205,17 @@ enum IterForm<'a> {
 impl<'a> Iterator for HashIter<'a> {
     type Item = (&'a [u8], StringRef<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rank == self.length {
             return None;
         }
         let item = match &mut self.form {
-            IterForm::Packed(row) => (row.field(self.rank), packed_value(*row, self.rank)),
+            IterForm::Packed { row, start } => {
+                let (field, cell, end) = row.entry(self.rank, *start);
+                *start = end;
+                (field, in_line(cell))
+            }
             IterForm::Wide { row, leaf, index } => {
                 let current = match *leaf {
                     Some(leaf) if *index < leaf.row().len() => leaf,
@@ -202,8 +241,9 @@ impl<'a> Iterator for HashIter<'a> {
     /// O(log fields), however many are skipped.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         self.rank = self.rank.saturating_add(count).min(self.length);
-        if let IterForm::Wide { leaf, .. } = &mut self.form {
-            *leaf = None;
+        match &mut self.form {
+            IterForm::Packed { row, start } => *start = row.start(self.rank),
+            IterForm::Wide { leaf, .. } => *leaf = None,
         }
         self.next()
     }
@@ -223,25 +263,25 @@ impl fmt::Debug for HashIter<'_> {
 
 /// The next version of a hash, in the making.
 ///
-/// A small hash is one block, copied by every change, until it outgrows
-/// [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes with the version
-/// before; each is copied by the first change to it and changed in place by the others.
+/// A small hash is one block, copied by the first change and changed in place by the others, until
+/// it outgrows [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes with
+/// the version before; each is copied by the first change to it and changed in place by the others.
 #[derive(Debug)]
-pub struct HashDraft(Form);
+pub struct HashDraft<'o>(Form<'o>);
 
 #[derive(Debug)]
-enum Form {
-    Packed(Box<[u8]>),
+enum Form<'o> {
+    Packed(Cow<'o, [u8]>),
     Wide(WideRow),
 }
 
-impl HashDraft {
-    /// Begins with the columns of `old`. O(size) when packed, O(1) when wide.
+impl<'o> HashDraft<'o> {
+    /// Begins with the columns of `old`. O(1).
     #[must_use]
-    pub fn new(old: Option<HashRef<'_>>) -> Self {
+    pub fn new(old: Option<HashRef<'o>>) -> Self {
         Self(match old {
-            None => Form::Packed(row::EMPTY.as_slice().into()),
-            Some(HashRef::Packed(block)) => Form::Packed(block.into()),
+            None => Form::Packed(Cow::Borrowed(row::EMPTY)),
+            Some(HashRef::Packed(block)) => Form::Packed(Cow::Borrowed(block)),
             Some(HashRef::Wide(row)) => Form::Wide(row.hand_over()),
         })
     }
@@ -311,13 +351,14 @@ impl HashDraft {
                 if let Column::Flat(value) = column {
                     let row = RowRef::new(block);
                     let at = row.search(field);
-                    let parts = row.with_field(at, field, Cell::Inline(value));
-                    if row::assembled_bytes(&parts) <= PACKED_ROW_BYTES_MAX {
-                        *block = row::assemble(&parts);
+                    let bytes = row.bytes_with(at, field, value);
+                    if bytes <= PACKED_ROW_BYTES_MAX {
+                        row::set_in(own(block, bytes), at, field, value);
                         return at.is_err();
                     }
                 }
-                self.0 = Form::Wide(WideRow::from_block(std::mem::take(block)));
+                let block = std::mem::take(block).into_owned();
+                self.0 = Form::Wide(WideRow::from_block(block.into()));
                 let Form::Wide(row) = &mut self.0 else {
                     unreachable!("set above")
                 };
@@ -336,7 +377,7 @@ impl HashDraft {
                 let Ok(index) = row.search(field) else {
                     return false;
                 };
-                *block = row::assemble(&row.without_field(index));
+                row::remove_from(own(block, 0), index);
                 true
             }
         }
@@ -347,14 +388,24 @@ impl HashDraft {
     #[must_use]
     pub fn finish(self) -> Body<'static> {
         match self.0 {
-            Form::Packed(block) => Body::Packed(PackedRow::new(block)),
+            Form::Packed(block) => Body::Packed(PackedRow::new(block.into_owned())),
             // Half of the bound, so that a hash about the bound does not change its form each time.
             Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
-                Some(block) => Body::Packed(PackedRow::new(block)),
+                Some(block) => Body::Packed(PackedRow::new(block.into())),
                 None => Body::Wide(row),
             },
         }
     }
+}
+
+/// The draft's own copy of a block, with room for `bytes` bytes.
+fn own<'b>(block: &'b mut Cow<'_, [u8]>, bytes: usize) -> &'b mut Vec<u8> {
+    if let Cow::Borrowed(shared) = *block {
+        let mut copy = Vec::with_capacity(bytes.max(shared.len()));
+        copy.extend_from_slice(shared);
+        *block = Cow::Owned(copy);
+    }
+    block.to_mut()
 }
 
 #[cfg(test)]

@@ -260,7 +260,7 @@ impl<'d> Body<'d> {
                 Body::Owned(bytes)
             }
             Body::Chunked(chunked) => Body::Chunked(chunked),
-            Body::Packed(row) => Body::Packed(row),
+            Body::Packed(row) => Body::Packed(row.into_stored()),
             Body::Wide(row) => Body::Wide(row),
         }
     }

@@ -18,9 +18,11 @@
 //! - **DP3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
 //!   value in line.
 //!
-//! Deliberately absent: changes in place. A block is assembled from parts of its predecessor and
-//! never touched again, so readers need no protection.
+//! Deliberately absent: changes in place of what a reader can see. A draft copies the block once and
+//! changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched
+//! again, so readers need no protection.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
@@ -49,11 +51,11 @@ const _: () = assert!(
 
 /// A small hash in its stored form.
 #[derive(Debug)]
-pub struct PackedRow(Box<[u8]>);
+pub struct PackedRow(Vec<u8>);
 
 impl PackedRow {
     /// Wraps a block (DP1, DP2, DP3).
-    pub(super) fn new(block: Box<[u8]>) -> Self {
+    pub(super) fn new(block: Vec<u8>) -> Self {
         debug_assert!(block.len() <= PACKED_ROW_BYTES_MAX);
         Self(block)
     }
@@ -92,7 +94,13 @@ impl PackedRow {
     /// The stored form, to be kept elsewhere.
     #[must_use]
     pub fn into_bytes(self) -> Box<[u8]> {
-        self.0
+        self.0.into()
+    }
+
+    /// The same without spare capacity.
+    pub(super) fn into_stored(mut self) -> Self {
+        self.0.shrink_to_fit();
+        self
     }
 }
 
@@ -114,6 +122,7 @@ pub(super) struct RowRef<'a> {
 }
 
 impl<'a> RowRef<'a> {
+    #[inline]
     pub(super) fn new(block: &'a [u8]) -> Self {
         let header = u16::from_le_bytes([block[0], block[1]]);
         let count = usize::from(header & !LONG_OFFSETS);
@@ -130,12 +139,14 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn len(self) -> usize {
         self.count
     }
 
     /// The end at `slot` of the offset table (field `i` has slots `2i` and `2i + 1`), and whether
     /// its top bit is set.
+    #[inline]
     fn end(self, slot: usize) -> (usize, bool) {
         let at = HEADER_BYTES + slot * self.offset_bytes;
         if self.offset_bytes == SHORT_OFFSET_BYTES {
@@ -157,7 +168,8 @@ impl<'a> RowRef<'a> {
     }
 
     /// Where field `index` begins, or where the last one ends.
-    fn start(self, index: usize) -> usize {
+    #[inline]
+    pub(super) fn start(self, index: usize) -> usize {
         if index == 0 {
             0
         } else {
@@ -165,10 +177,12 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn field(self, index: usize) -> &'a [u8] {
         &self.block[self.data + self.start(index)..self.data + self.end(2 * index).0]
     }
 
+    #[inline]
     pub(super) fn cell(self, index: usize) -> Cell<'a> {
         match self.end(2 * index + 1) {
             (_, true) => Cell::OutOfLine,
@@ -183,18 +197,69 @@ impl<'a> RowRef<'a> {
         (0..index).filter(|index| self.end(2 * index + 1).1).count()
     }
 
+    /// Field `index`, which begins at `start`: its name, its value, and where the next one begins.
+    #[inline]
+    pub(super) fn entry(self, index: usize, start: usize) -> (&'a [u8], Cell<'a>, usize) {
+        let ((middle, _), (end, out_of_line)) = (self.end(2 * index), self.end(2 * index + 1));
+        let data = &self.block[self.data..];
+        let cell = if out_of_line {
+            Cell::OutOfLine
+        } else {
+            Cell::Inline(&data[middle..end])
+        };
+        (&data[start..middle], cell, end)
+    }
+
+    /// The order of field `index` and a name.
+    #[inline]
+    fn compare(self, index: usize, name: Name<'_>) -> Ordering {
+        let room = &self.block[self.data + self.start(index)..];
+        let bytes = self.data + self.end(2 * index).0 - (self.block.len() - room.len());
+        prefix(room, bytes).cmp(&name.prefix).then_with(|| {
+            if bytes <= PREFIX_BYTES && name.bytes.len() <= PREFIX_BYTES {
+                // The padding of the shorter one may be what the longer one ends with.
+                return bytes.cmp(&name.bytes.len());
+            }
+            room[..bytes].cmp(name.bytes)
+        })
+    }
+
     /// The index of `field`, or that of the first one behind it (DP1).
+    #[inline]
     pub(super) fn search(self, field: &[u8]) -> Result<usize, usize> {
+        self.search_for(Name::new(field))
+    }
+
+    /// [`Self::search`], which looks at index `near` first.
+    #[inline]
+    pub(super) fn search_near(self, field: &[u8], near: usize) -> Result<usize, usize> {
+        let name = Name::new(field);
+        if near < self.count && self.compare(near, name) == Ordering::Equal {
+            return Ok(near);
+        }
+        self.search_for(name)
+    }
+
+    fn search_for(self, name: Name<'_>) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);
-            match self.field(middle).cmp(field) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok(middle),
-                std::cmp::Ordering::Greater => high = middle,
+            match self.compare(middle, name) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
             }
         }
         Err(low)
+    }
+
+    /// Bytes of a block with short offsets once `field` is set. `at` is what [`Self::search`] said.
+    pub(super) fn bytes_with(self, at: Result<usize, usize>, field: &[u8], value: &[u8]) -> usize {
+        let bytes = self.block.len() + value.len();
+        match at {
+            Ok(index) => bytes - (self.end(2 * index + 1).0 - self.end(2 * index).0),
+            Err(_) => bytes + 2 * SHORT_OFFSET_BYTES + field.len(),
+        }
     }
 
     /// The row with `field` set, as the parts of a new block. `at` is what [`Self::search`] said.
@@ -232,6 +297,46 @@ impl<'a> RowRef<'a> {
     }
 }
 
+/// Bytes of a name that are compared at once.
+const PREFIX_BYTES: usize = size_of::<u64>();
+
+/// A name that is looked for.
+#[derive(Clone, Copy)]
+struct Name<'n> {
+    bytes: &'n [u8],
+    prefix: u64,
+}
+
+impl<'n> Name<'n> {
+    #[inline]
+    fn new(bytes: &'n [u8]) -> Self {
+        let prefix = prefix(bytes, bytes.len());
+        Self { bytes, prefix }
+    }
+}
+
+/// The first eight bytes of a name of `bytes` bytes that `room` begins with, padded with zeros:
+/// ordered as names are, but for those that are equal as far as this goes.
+#[inline]
+fn prefix(room: &[u8], bytes: usize) -> u64 {
+    match room.first_chunk() {
+        Some(word) if bytes >= PREFIX_BYTES => u64::from_be_bytes(*word),
+        // What follows the name is cut off.
+        Some(word) if bytes > 0 => {
+            u64::from_be_bytes(*word) & u64::MAX << (8 * (PREFIX_BYTES - bytes))
+        }
+        _ => {
+            let name = &room[..bytes];
+            let word = name
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte));
+            // A name without bytes is all padding.
+            word.checked_shl(8 * (PREFIX_BYTES - bytes) as u32)
+                .unwrap_or(0)
+        }
+    }
+}
+
 /// What a new block is assembled from.
 #[derive(Clone, Debug)]
 pub(super) enum Part<'a> {
@@ -255,6 +360,88 @@ impl Part<'_> {
             Part::Field(field, Cell::Inline(value)) => field.len() + value.len(),
             Part::Field(field, Cell::OutOfLine) => field.len(),
         }
+    }
+}
+
+/// Sets a field of a block in the making that has short offsets; `at` is what [`RowRef::search`]
+/// said. Moves what lies behind.
+pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8], value: &[u8]) {
+    let row = RowRef::new(block);
+    debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
+    let (data, count) = (row.data, row.count);
+    match at {
+        Ok(index) => {
+            let (start, end) = (row.end(2 * index).0, row.end(2 * index + 1).0);
+            replace_in(block, data + start..data + end, value.len());
+            block[data + start..][..value.len()].copy_from_slice(value);
+            move_ends(
+                ends_of(block, 2 * index + 1..2 * count),
+                start + value.len(),
+                end,
+            );
+        }
+        Err(index) => {
+            assert!(count < COUNT_MAX, "{count} fields in one block");
+            let start = row.start(index);
+            let (middle, end) = (start + field.len(), start + field.len() + value.len());
+            let ends = HEADER_BYTES + 2 * SHORT_OFFSET_BYTES * index;
+            let place = data + start;
+            replace_in(block, place..place, end - start);
+            block[place..][..field.len()].copy_from_slice(field);
+            block[data + middle..][..value.len()].copy_from_slice(value);
+            replace_in(block, ends..ends, 2 * SHORT_OFFSET_BYTES);
+            block[ends..][..2].copy_from_slice(&(middle as u16).to_le_bytes());
+            block[ends + 2..][..2].copy_from_slice(&(end as u16).to_le_bytes());
+            block[..HEADER_BYTES].copy_from_slice(&(count as u16 + 1).to_le_bytes());
+            move_ends(ends_of(block, 2 * index + 2..2 * count + 2), end, start);
+        }
+    }
+}
+
+/// Removes a field of a block in the making that has short offsets. Moves what lies behind.
+pub(super) fn remove_from(block: &mut Vec<u8>, index: usize) {
+    let row = RowRef::new(block);
+    debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
+    let (data, count) = (row.data, row.count);
+    let (start, end) = (row.start(index), row.start(index + 1));
+    let ends = HEADER_BYTES + 2 * SHORT_OFFSET_BYTES * index;
+    replace_in(block, data + start..data + end, 0);
+    replace_in(block, ends..ends + 2 * SHORT_OFFSET_BYTES, 0);
+    block[..HEADER_BYTES].copy_from_slice(&(count as u16 - 1).to_le_bytes());
+    move_ends(ends_of(block, 2 * index..2 * count - 2), start, end);
+}
+
+/// Makes the place of `range` `bytes` long, for the caller to fill.
+fn replace_in(block: &mut Vec<u8>, range: Range<usize>, bytes: usize) {
+    let (old_bytes, rest) = (block.len(), block.len() - range.end);
+    let end = range.start + bytes;
+    match bytes.cmp(&range.len()) {
+        Ordering::Equal => {}
+        Ordering::Less => {
+            block.copy_within(range.end.., end);
+            block.truncate(end + rest);
+        }
+        Ordering::Greater => {
+            block.resize(end + rest, 0);
+            block.copy_within(range.end..old_bytes, end);
+        }
+    }
+}
+
+/// The short ends of some slots.
+fn ends_of(block: &mut [u8], slots: Range<usize>) -> &mut [u8] {
+    &mut block[HEADER_BYTES..][SHORT_OFFSET_BYTES * slots.start..SHORT_OFFSET_BYTES * slots.end]
+}
+
+/// Moves short ends as `from` has moved to `to`.
+fn move_ends(ends: &mut [u8], to: usize, from: usize) {
+    let moved_by = (to as u16).wrapping_sub(from as u16);
+    if moved_by == 0 {
+        return;
+    }
+    for end in ends.chunks_exact_mut(SHORT_OFFSET_BYTES) {
+        let raw = u16::from_le_bytes([end[0], end[1]]).wrapping_add(moved_by);
+        end.copy_from_slice(&raw.to_le_bytes());
     }
 }
 
@@ -364,13 +551,7 @@ fn append_ends(
     let ends = 2 * SHORT_OFFSET_BYTES * range.start..2 * SHORT_OFFSET_BYTES * range.end;
     let first = block.len();
     block.extend_from_slice(&row.block[HEADER_BYTES..][ends]);
-    let moved_by = (position as u16).wrapping_sub(start as u16);
-    if moved_by != 0 {
-        for end in block[first..].chunks_exact_mut(SHORT_OFFSET_BYTES) {
-            let raw = u16::from_le_bytes([end[0], end[1]]).wrapping_add(moved_by);
-            end.copy_from_slice(&raw.to_le_bytes());
-        }
-    }
+    move_ends(&mut block[first..], position, start);
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn check_field(field: &[u8]) -> Result<(), CommandError> {
 
 /// The decision that makes `draft` the hash at the key (H1, H2, H3). `long`: something was written
 /// that [`encoding::is_long`].
-fn replace(old: Option<ValueRef<'_>>, draft: HashDraft, long: bool) -> Decision<'static> {
+fn replace(old: Option<ValueRef<'_>>, draft: HashDraft<'_>, long: bool) -> Decision<'static> {
     if draft.is_empty() {
         return Decision::Remove;
     }

@@ -135,6 +135,8 @@ struct Items {
     version: RespVersion,
     count: usize,
     last: Vec<u8>,
+    /// Where the first of the fields asked for stood in the last row.
+    near: usize,
 }
 
 impl Items {
@@ -156,7 +158,7 @@ impl Items {
             reply.array(2);
         }
         reply.bulk(key);
-        write_value(&mut reply, value, shape);
+        write_value(&mut reply, value, shape, &mut self.near);
         if self.count > 0 && self.out.len() > bytes_max {
             self.out.truncate(start);
             return false;
@@ -187,7 +189,7 @@ fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
 }
 
 /// Writes the value as the shape asks for it.
-fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>) {
+fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, near: &mut usize) {
     match (shape, value.body) {
         (Shape::Keys, _) => {}
         (Shape::Values, BodyRef::String(string)) => reply_bulk(reply, string),
@@ -200,11 +202,17 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>) {
         }
         (Shape::Fields(fields), body) => {
             reply.array(fields.len());
-            for field in fields {
+            // Rows of one kind have their fields at the same places, often side by side.
+            let mut place = *near;
+            for (index, field) in fields.iter().enumerate() {
                 let value = match body {
                     BodyRef::String(_) => None,
-                    BodyRef::Hash(hash) => hash.get(field),
+                    BodyRef::Hash(hash) => hash.get_near(field, &mut place),
                 };
+                if index == 0 {
+                    *near = place;
+                }
+                place += 1;
                 match value {
                     Some(value) => reply_bulk(reply, value),
                     None => reply.null(),
@@ -255,6 +263,7 @@ impl Search<'_> {
             version: reply.version(),
             count: 0,
             last: Vec::new(),
+            near: 0,
         };
         let (mut more, mut passed) = (false, 0);
         // Where to go on when too many entries were passed over.

@@ -15,7 +15,7 @@ fn hash_of<'b>(body: &'b Body<'_>) -> HashRef<'b> {
     }
 }
 
-fn draft_of(fields: usize, value: &[u8]) -> HashDraft {
+fn draft_of(fields: usize, value: &[u8]) -> HashDraft<'static> {
     let mut draft = HashDraft::new(None);
     for field in 0..fields {
         assert!(draft.set(format!("field{field}").as_bytes(), value));
@@ -69,6 +69,32 @@ fn a_chunked_column_makes_a_hash_wide_as_long_as_it_stays() {
     assert!(draft.get(b"field0").unwrap() == &b"owned"[..]);
     assert!(!draft.set(b"large", b"small"));
     assert!(matches!(draft.finish(), Body::Packed(_)));
+}
+
+#[test]
+fn the_first_change_of_a_small_hash_copies_it_and_the_others_do_not() {
+    let body = draft_of(10, &[7; 100]).finish();
+    let HashRef::Packed(old) = hash_of(&body) else {
+        panic!("a small hash")
+    };
+    let block = |draft: &HashDraft<'_>| match draft.as_ref() {
+        HashRef::Packed(block) => block.as_ptr(),
+        HashRef::Wide(_) => panic!("a small hash"),
+    };
+    let mut draft = HashDraft::new(Some(HashRef::Packed(old)));
+    assert!(!draft.remove(b"absent"));
+    assert_eq!(block(&draft), old.as_ptr(), "nothing has changed");
+    draft.set(b"field3", &[8; 100]);
+    let copy = block(&draft);
+    assert_ne!(copy, old.as_ptr());
+    draft.set(b"field9", &[9; 100]);
+    draft.set(b"field0", &[9; 50]);
+    draft.remove(b"field1");
+    assert_eq!(block(&draft), copy, "changed in place");
+    let Body::Packed(new) = draft.finish() else {
+        panic!("a small hash")
+    };
+    assert_eq!(new.as_bytes().as_ptr(), copy, "handed over");
 }
 
 #[test]
@@ -135,6 +161,11 @@ proptest! {
             prop_assert!(same(hash.iter_from(start), expected));
             let value = hash.get(start).map(StringRef::to_cow);
             prop_assert_eq!(value.as_deref(), model.get(start).map(|value| &value[..]));
+            let mut near = rank;
+            for _ in 0..2 {
+                let value = hash.get_near(start, &mut near).map(StringRef::to_cow);
+                prop_assert_eq!(value.as_deref(), model.get(start).map(|value| &value[..]));
+            }
         }
         let packed = match hash {
             HashRef::Packed(block) => block.len(),

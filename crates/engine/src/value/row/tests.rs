@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, assemble, assembled_bytes,
+    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES, assemble,
+    assembled_bytes, remove_from, set_in,
 };
 use crate::limits::PACKED_ROW_BYTES_MAX;
 
@@ -85,6 +86,18 @@ proptest! {
             let row = RowRef::new(&block);
             let at = row.search(&field);
             prop_assert_eq!(at.is_ok(), model.contains_key(&field));
+            let packed = row.offset_bytes == SHORT_OFFSET_BYTES
+                && row.out_of_line_before(row.len()) == 0;
+            if let (Some(Some(value)), true) = (&change, packed) {
+                let bytes = row.bytes_with(at, &field, value);
+                if bytes <= PACKED_ROW_BYTES_MAX {
+                    let mut changed = block.to_vec();
+                    set_in(&mut changed, at, &field, value);
+                    prop_assert_eq!(changed.len(), bytes);
+                    let parts = row.with_field(at, &field, Cell::Inline(value));
+                    prop_assert_eq!(&changed[..], &*assemble(&parts));
+                }
+            }
             if let Some(value) = change {
                 let parts = row.with_field(at, &field, cell(value.as_ref()));
                 let bytes = assembled_bytes(&parts);
@@ -93,7 +106,13 @@ proptest! {
                 model.insert(field, value);
             } else {
                 if let Ok(index) = at {
-                    block = assemble(&row.without_field(index));
+                    let mut changed = block.to_vec();
+                    let less = assemble(&row.without_field(index));
+                    if packed {
+                        remove_from(&mut changed, index);
+                        prop_assert_eq!(&changed[..], &*less);
+                    }
+                    block = less;
                 }
                 model.remove(&field);
             }
@@ -104,6 +123,13 @@ proptest! {
             prop_assert_eq!(row.field(index), field.as_slice());
             prop_assert_eq!(row.cell(index), cell(value.as_ref()));
             prop_assert_eq!(row.search(field), Ok(index));
+            for near in [0, index.saturating_sub(1), index, index + 1, usize::MAX] {
+                prop_assert_eq!(row.search_near(field, near), Ok(index));
+            }
+            for neighbour in [&field[..field.len().saturating_sub(1)], &[field, &[0][..]].concat()] {
+                let expected = model.keys().position(|other| other.as_slice() == neighbour);
+                prop_assert_eq!(row.search_near(neighbour, index).ok(), expected);
+            }
         }
         let fields: Vec<_> =
             model.iter().map(|(field, value)| (field.as_slice(), cell(value.as_ref()))).collect();
