@@ -12,7 +12,7 @@ use pando_engine::{
 };
 use pando_memory::pool::is_emptying;
 use pando_sync::epoch::Guard;
-use pando_sync::prefetch::prefetch_span;
+use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
@@ -37,6 +37,9 @@ pub struct KeyPartRef<'g> {
     /// Begins with the key part.
     pub room: &'g [u8],
 }
+
+/// Bytes of a small hash that are asked for at once; the processor foresees the next ones.
+const ROW_AHEAD_BYTES: usize = 256;
 
 impl<'g> BlockRef<'g> {
     /// The block at `address`.
@@ -179,15 +182,39 @@ impl<'g> BlockRef<'g> {
     /// The key part and the value of what most blocks are; `None` for any other block.
     #[inline]
     pub fn plain_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
-        let (bytes, body_bytes) = self.plain()?;
+        let meta = self.meta();
+        if !is_plain(meta) {
+            return None;
+        }
+        Some(self.short_parts(meta, |bytes| BodyRef::String(StringRef::Flat(bytes))))
+    }
+
+    /// The key part and the value of a small hash without options; `None` for any other block.
+    #[inline]
+    pub fn packed_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
+        let meta = self.meta();
+        if meta & (OPTIONS | KIND_MASK) != Kind::Packed as u32 {
+            return None;
+        }
+        Some(self.short_parts(meta, |bytes| BodyRef::Hash(HashRef::Packed(bytes))))
+    }
+
+    /// Key part and value of a block without options.
+    #[inline]
+    fn short_parts(
+        self,
+        meta: u32,
+        body: impl FnOnce(&'g [u8]) -> BodyRef<'g>,
+    ) -> (KeyPartRef<'g>, ValueRef<'g>) {
+        let (bytes, body_bytes) = short_lengths(meta);
         let room = self.slice(HEADER_BYTES, bytes + body_bytes);
         let value = ValueRef {
             version: self.version(),
             attributes: Attributes::default(),
-            body: BodyRef::String(StringRef::Flat(&room[bytes..])),
+            body: body(&room[bytes..]),
             mark: AccessMark::of(self.meta_word()),
         };
-        Some((KeyPartRef { bytes, room }, value))
+        (KeyPartRef { bytes, room }, value)
     }
 
     /// The value; `None` for a tombstone.
@@ -215,7 +242,12 @@ impl<'g> BlockRef<'g> {
         let body = match shape.kind() {
             Kind::Tombstone => return None,
             Kind::Bytes => BodyRef::String(StringRef::Flat(flat())),
-            Kind::Packed => BodyRef::Hash(HashRef::Packed(flat())),
+            Kind::Packed => {
+                let row = flat();
+                // A row is read here and there, beginning with what tells where.
+                prefetch_lines(row.as_ptr(), row.len().min(ROW_AHEAD_BYTES));
+                BodyRef::Hash(HashRef::Packed(row))
+            }
             Kind::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
             Kind::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
         };

@@ -3,7 +3,8 @@
 use pando_engine::mark::without_mark;
 use pando_engine::{Chunked, WideRow};
 
-pub(crate) const HEADER_BYTES: usize = 12;
+/// What a block without options takes beside key part and body.
+pub const HEADER_BYTES: usize = 12;
 pub(crate) const META_OFFSET: usize = 8;
 pub(crate) const EXTRAS_BYTES: usize = 5;
 /// What a block stores of an external key part.

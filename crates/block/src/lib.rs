@@ -40,3 +40,4 @@ mod layout;
 
 pub use block::{BlockRef, Keep, KeyPartRef, Reclaimer};
 pub use key::{INLINE_BYTES_MAX, KeyPart};
+pub use layout::HEADER_BYTES;

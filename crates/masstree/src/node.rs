@@ -52,7 +52,7 @@ use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
 use crate::slice::{CODE_NEVER, rank_of_code};
-use pando_sync::prefetch::{prefetch_line, prefetch_lines, prefetch_span};
+use pando_sync::prefetch::{prefetch_line, prefetch_lines};
 
 /// Entries of a full-size node; the model checker runs with fewer.
 pub(crate) const WIDTH: usize = if MODEL { 3 } else { SLOTS_MAX };
@@ -409,10 +409,10 @@ impl<'g> BorderRef<'g> {
     /// Fetches what a node of few slots leads to, as far as it can be told without validation: a
     /// hint.
     #[inline]
-    pub(crate) fn prefetch_links(self) {
+    pub(crate) fn prefetch_links(self, ask: impl Fn(*const u8)) {
         let permutation = self.permutation();
         for position in 0..permutation.count().min(WIDTH_YOUNG) {
-            prefetch_span(self.link(permutation.slot(position)), BLOCK_SPAN_BYTES);
+            ask(self.link(permutation.slot(position)));
         }
     }
 

@@ -25,7 +25,7 @@ use crate::find::{Found, LayerGone, find_border_beside};
 use crate::node::{Guard, NodeRef};
 use crate::slice::{CODE_SUFFIX, Cursor, SLICE_BYTES, rank_of_code};
 use crate::tree::Tree;
-use frame::{Level, Start, YoungLayer};
+use frame::{Ahead, Level, Start, YoungLayer};
 use key::Shown;
 
 /// A visitor that tombstones are not shown to.
@@ -197,7 +197,8 @@ impl<'a, 'g> Scan<'a, 'g> {
                     }
                 }
                 frame.walk = walk;
-                if !level.go_on(direction, guard)? {
+                let ahead = Ahead::of(self.shown.block_bytes);
+                if !level.go_on((direction, ahead), guard)? {
                     break None;
                 }
             };
@@ -229,7 +230,7 @@ impl<'a, 'g> Scan<'a, 'g> {
         }
         let level = self.levels.at(self.depth);
         level.prefix_bytes = self.shown.key.len();
-        let bounds = (start, self.direction);
+        let bounds = (start, self.direction, Ahead::of(self.shown.block_bytes));
         level.begin(reached.border, reached.version, slice, bounds)?;
         self.depth += 1;
         Ok(())

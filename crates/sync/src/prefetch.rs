@@ -1,7 +1,7 @@
 //! Prefetching: asks for cache lines without waiting for them.
 
 /// Bytes of a cache line on the processors that this is tuned for.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Begins to fetch the lines of `bytes` bytes at `start`, which may be any address at all.
 #[inline]

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 use pando_block::BlockRef;
 use pando_engine::Direction;
-use pando_sync::prefetch::prefetch_span;
+use pando_sync::prefetch::{LINE_BYTES, prefetch_lines, prefetch_span};
 use pando_sync::shim::Spin;
 use pando_sync::version_lock::NodeVersion;
 
@@ -26,6 +26,9 @@ use crate::node::{
     BLOCK_SPAN_BYTES, BorderRef, Either, Guard, NodeRef, WIDTH, WIDTH_YOUNG, YOUNG_BYTES,
 };
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, CODE_UNSTABLE, rank_of_code};
+
+/// Most bytes of a block that are asked for ahead of its turn.
+const BLOCK_AHEAD_BYTES_MAX: usize = 256;
 
 /// Where in a layer a scan begins, seen in its direction.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,36 @@ impl Start {
             _ if entry == start => inclusive,
             Direction::Forward => entry > start,
             Direction::Backward => entry < start,
+        }
+    }
+}
+
+/// What is asked for of the blocks of a node that is being listed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Of each block's lines, none when 0.
+    bytes: usize,
+}
+
+impl Ahead {
+    const NOTHING: Self = Self { bytes: 0 };
+
+    /// For a scan whose last block took `block_bytes`: as much of the next ones as is likely to be
+    /// read, up to a bound; the processor foresees what is behind it.
+    pub(super) fn of(block_bytes: usize) -> Self {
+        let bytes = block_bytes.clamp(BLOCK_SPAN_BYTES, BLOCK_AHEAD_BYTES_MAX);
+        Self { bytes }
+    }
+
+    /// A hint: any link will do.
+    #[inline]
+    fn ask(self, link: *const u8) {
+        if self.bytes > LINE_BYTES {
+            prefetch_lines(link, self.bytes);
+        }
+        if self.bytes > 0 {
+            // The end of a short block may lie on a line of its own.
+            prefetch_span(link, self.bytes);
         }
     }
 }
@@ -146,15 +179,15 @@ impl<'g> Frame<'g> {
         }
     }
 
-    /// Takes the entries of `border`, and asks for what they lead to if `ask` says so; whether the
-    /// node was at `version` throughout. One validation covers all entries.
+    /// Takes the entries of `border`, and asks for what they lead to; whether the node was at
+    /// `version` throughout. One validation covers all entries.
     #[inline]
     fn fill(
         &mut self,
         border: BorderRef<'g>,
         version: NodeVersion,
         direction: Direction,
-        ask: bool,
+        ahead: Ahead,
     ) -> bool {
         let next = border.next();
         let permutation = border.permutation();
@@ -163,10 +196,8 @@ impl<'g> Frame<'g> {
         self.walk = Walk::NOWHERE;
         for (position, slot) in permutation.slots().enumerate() {
             let (slice, code, link) = (border.slice(slot), border.code(slot), border.link(slot));
-            if ask {
-                // A hint, before anything is validated; the first line of a layer's root.
-                prefetch_span(link, BLOCK_SPAN_BYTES);
-            }
+            // Before anything is validated; of a layer, its root.
+            ahead.ask(link);
             if code > CODE_SUFFIX {
                 if code == CODE_UNSTABLE {
                     return false;
@@ -214,7 +245,7 @@ impl<'g> Frame<'g> {
         mut border: BorderRef<'g>,
         mut version: NodeVersion,
         slice: u64,
-        (direction, ask): (Direction, bool),
+        (direction, ahead): (Direction, Ahead),
     ) -> Result<(), LayerGone> {
         let mut spin = Spin::new();
         loop {
@@ -223,7 +254,7 @@ impl<'g> Frame<'g> {
             }
             // The right sibling's bound is looked at only after a failure: its line would have to
             // come from memory.
-            if self.fill(border, version, direction, ask) {
+            if self.fill(border, version, direction, ahead) {
                 return Ok(());
             }
             spin.wait();
@@ -233,14 +264,19 @@ impl<'g> Frame<'g> {
 
     /// Takes a snapshot of the node responsible for `slice`, at `border` or right of it, of entries
     /// with slices up to `slice`.
-    fn take_before(&mut self, mut border: BorderRef<'g>, slice: u64) -> Result<(), LayerGone> {
+    fn take_before(
+        &mut self,
+        mut border: BorderRef<'g>,
+        slice: u64,
+        ahead: Ahead,
+    ) -> Result<(), LayerGone> {
         let mut spin = Spin::new();
         loop {
             let version = border.version.stable();
             if version.is_deleted() {
                 return Err(LayerGone);
             }
-            if self.fill(border, version, Direction::Backward, true) {
+            if self.fill(border, version, Direction::Backward, ahead) {
                 match self.next {
                     Some(next) if next.low() <= slice => border = next,
                     _ => {
@@ -263,18 +299,22 @@ impl<'g> Frame<'g> {
     }
 
     /// Takes a snapshot of the node that follows `before`; false when there is none.
-    fn follow(&mut self, before: &Self, direction: Direction) -> Result<bool, LayerGone> {
+    fn follow(
+        &mut self,
+        before: &Self,
+        (direction, ahead): (Direction, Ahead),
+    ) -> Result<bool, LayerGone> {
         let (Some(visited), Some(border)) = (before.border, before.neighbour(direction)) else {
             return Ok(false);
         };
         match direction {
             Direction::Forward => {
                 let (version, low) = (border.version.stable(), border.low());
-                self.take(border, version, low, (direction, true))?;
+                self.take(border, version, low, (direction, ahead))?;
             }
             Direction::Backward => {
                 // Everything at or above that node's low bound is in its snapshot, or was.
-                self.take_before(border, visited.low() - 1)?;
+                self.take_before(border, visited.low() - 1, ahead)?;
             }
         }
         Ok(true)
@@ -299,14 +339,14 @@ impl<'g> Frame<'g> {
     }
 
     /// Begins to fetch what the roots of this node's layers lead to; the roots should have come.
-    fn prefetch_layers(&self, guard: Guard<'g>) {
+    fn prefetch_layers(&self, ahead: Ahead, guard: Guard<'g>) {
         self.each_layer(|item| {
             // SAFETY: `fill` has validated the entry (see `item`).
             let found = unsafe { BorderRef::found(item.code, item.link, guard) };
             if let Found::Layer(root) = found
                 && let Either::Border(border) = root.either()
             {
-                border.prefetch_links();
+                border.prefetch_links(|link| ahead.ask(link));
             }
         });
     }
@@ -398,15 +438,15 @@ impl<'g> Level<'g> {
         border: BorderRef<'g>,
         version: NodeVersion,
         slice: u64,
-        (start, direction): (Start, Direction),
+        (start, direction, ahead): (Start, Direction, Ahead),
     ) -> Result<(), LayerGone> {
         (self.current, self.ahead) = (0, false);
         let frame = &mut self.frames[0];
-        frame.take(border, version, slice, (direction, false))?;
+        frame.take(border, version, slice, (direction, Ahead::NOTHING))?;
         frame.skip_until(|slice, rank| start.admits(direction, slice, rank));
         let mut walk = frame.walk;
         while walk.left > 0 {
-            prefetch_span(frame.items[walk.go_on()].link, BLOCK_SPAN_BYTES);
+            ahead.ask(frame.items[walk.go_on()].link);
         }
         frame.prefetch(direction);
         self.pause = if frame.neighbour(direction).is_some() {
@@ -441,24 +481,24 @@ impl<'g> Level<'g> {
     /// Ends a pause; false at the end of the layer.
     pub(super) fn go_on(
         &mut self,
-        direction: Direction,
+        (direction, ahead): (Direction, Ahead),
         guard: Guard<'g>,
     ) -> Result<bool, LayerGone> {
         if self.frames[self.current].walk.left > 0 {
             self.pause = 0;
             if self.ahead {
-                self.frames[1 - self.current].prefetch_layers(guard);
+                self.frames[1 - self.current].prefetch_layers(ahead, guard);
             } else {
-                self.look_ahead(direction);
+                self.look_ahead(direction, ahead);
             }
             return Ok(true);
         }
-        if !self.ahead && !self.follow(direction)? {
+        if !self.ahead && !self.follow(direction, ahead)? {
             return Ok(false);
         }
         self.ahead = false;
         self.current = 1 - self.current;
-        self.look_ahead(direction);
+        self.look_ahead(direction, ahead);
         self.pause = if self.ahead && self.frames[1 - self.current].layers != 0 {
             self.frames[self.current].walk.left / 2
         } else {
@@ -468,18 +508,18 @@ impl<'g> Level<'g> {
     }
 
     /// Takes the snapshot that comes next into the other frame.
-    fn follow(&mut self, direction: Direction) -> Result<bool, LayerGone> {
+    fn follow(&mut self, direction: Direction, ahead: Ahead) -> Result<bool, LayerGone> {
         let [first, second] = &mut self.frames;
         if self.current == 0 {
-            second.follow(first, direction)
+            second.follow(first, (direction, ahead))
         } else {
-            first.follow(second, direction)
+            first.follow(second, (direction, ahead))
         }
     }
 
-    fn look_ahead(&mut self, direction: Direction) {
+    fn look_ahead(&mut self, direction: Direction, ahead: Ahead) {
         // A layer that is gone is noticed again when its turn comes.
-        self.ahead = self.follow(direction).unwrap_or(false);
+        self.ahead = self.follow(direction, ahead).unwrap_or(false);
         if self.ahead {
             self.frames[1 - self.current].prefetch(direction);
         }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pando_block::{BlockRef, KeyPartRef};
+use pando_block::{BlockRef, HEADER_BYTES, KeyPartRef};
 use pando_engine::ValueRef;
 
 use super::frame::YoungLayer;
@@ -18,6 +18,8 @@ pub(super) struct Shown {
     complete: bool,
     /// The last key shown, when `key` is not; none was shown when it is `None`.
     pub(super) last: Option<Vec<u8>>,
+    /// Of the last block shown: what the next ones are likely to take.
+    pub(super) block_bytes: usize,
 }
 
 impl Shown {
@@ -39,10 +41,25 @@ impl Shown {
         (slice, code, block): (u64, u8, BlockRef<'g>),
         visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        // Plain values are shown apart, so that `visit` is compiled for them alone too.
-        let Some((suffix, value)) = block.plain_parts() else {
-            return self.show_any(prefix_bytes, (slice, code, block), visit);
-        };
+        // Plain values are shown apart, so that `visit` is compiled for them alone too, and rows.
+        if let Some(parts) = block.plain_parts() {
+            return self.show_short(prefix_bytes, (slice, code), parts, visit);
+        }
+        if let Some(parts) = block.packed_parts() {
+            return self.show_short(prefix_bytes, (slice, code), parts, visit);
+        }
+        self.show_any(prefix_bytes, (slice, code, block), visit)
+    }
+
+    #[inline]
+    fn show_short<'g>(
+        &mut self,
+        prefix_bytes: usize,
+        (slice, code): (u64, u8),
+        (suffix, value): (KeyPartRef<'g>, ValueRef<'g>),
+        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.block_bytes = HEADER_BYTES + suffix.room.len();
         let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
         self.key.set_slice(prefix_bytes, slice, slice_bytes);
         if code == CODE_SUFFIX {
@@ -65,6 +82,7 @@ impl Shown {
             self.key.push_long(block.key_part());
         }
         self.complete = true;
+        self.block_bytes = block.bytes();
         visit(self.key.as_slice(), block.value())
     }
 
