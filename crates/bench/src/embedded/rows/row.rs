@@ -8,7 +8,7 @@ use pando_engine::{
     NoHook, Ordered, Point, StringRef, TreeId, ValueRef,
 };
 
-use super::{RowWorker, Rows};
+use super::{RowWorker, Rows, sum};
 use crate::workload::column_name;
 
 /// One tree of an engine.
@@ -22,8 +22,8 @@ pub(super) struct EngineRows<E> {
 pub(super) struct EngineWorker<S> {
     session: S,
     tree: TreeId,
-    columns: usize,
-    name: Vec<u8>,
+    /// The columns' names, which a program knows.
+    names: Vec<Vec<u8>>,
 }
 
 impl<E: Engine> EngineRows<E> {
@@ -41,8 +41,7 @@ impl<E: Engine> EngineRows<E> {
         EngineWorker {
             session: self.engine.session().expect("fewer threads than sessions"),
             tree: self.tree,
-            columns: self.columns,
-            name: Vec::new(),
+            names: (0..self.columns).map(name_of).collect(),
         }
     }
 }
@@ -94,6 +93,12 @@ impl<S: Point> RowWorker for HashRowWorker<S> {
     }
 }
 
+fn name_of(column: usize) -> Vec<u8> {
+    let mut name = Vec::new();
+    column_name(column, &mut name);
+    name
+}
+
 fn hash(value: ValueRef<'_>) -> Option<HashRef<'_>> {
     match value.body {
         BodyRef::Hash(hash) => Some(hash),
@@ -101,25 +106,25 @@ fn hash(value: ValueRef<'_>) -> Option<HashRef<'_>> {
     }
 }
 
-fn sum(bytes: Option<&[u8]>) -> u64 {
-    bytes.map_or(0, |bytes| bytes.iter().map(|byte| u64::from(*byte)).sum())
+fn sum_of(column: Option<StringRef<'_>>) -> u64 {
+    column.and_then(StringRef::as_flat).map_or(0, sum)
 }
 
 fn sum_of_row(value: ValueRef<'_>) -> u64 {
     hash(value).map_or(0, |hash| {
-        hash.iter().map(|(_, column)| sum(column.as_flat())).sum()
+        hash.iter()
+            .fold(0, |sum, (_, column)| sum_of(Some(column)).wrapping_add(sum))
     })
 }
 
 impl<S: Point> EngineWorker<S> {
     fn insert_row(&mut self, key: &[u8], row: &[u8]) {
-        let column_bytes = row.len() / self.columns;
-        let name = &mut self.name;
+        let names = &self.names;
+        let column_bytes = row.len() / names.len();
         let key = Key::new(self.tree, key);
         self.session.update(key, &mut NoHook, |_| {
             let mut draft = HashDraft::new(None);
-            for (column, value) in row.chunks(column_bytes).enumerate() {
-                column_name(column, name);
+            for (name, value) in names.iter().zip(row.chunks(column_bytes)) {
                 draft.set(name, value);
             }
             Decision::Write(NewValue::new(draft.finish()))
@@ -127,8 +132,7 @@ impl<S: Point> EngineWorker<S> {
     }
 
     fn update_column(&mut self, key: &[u8], column: usize, value: &[u8]) {
-        column_name(column, &mut self.name);
-        let name = &self.name;
+        let name = &self.names[column];
         let key = Key::new(self.tree, key);
         self.session.update(key, &mut NoHook, |old| {
             let mut draft = HashDraft::new(old.and_then(hash));
@@ -158,19 +162,19 @@ impl<S: Ordered> RowWorker for EngineWorker<S> {
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
         let (mut found, mut total) = (0, 0_u64);
-        column_name(0, &mut self.name);
-        let name = &self.name;
+        let (name, mut near) = (&self.names[0], 0);
         self.session.scan(
             self.tree,
             Bound::Included(start),
             Direction::Forward,
             |_, value| {
-                total += if one_column {
-                    let column = hash(value).and_then(|hash| hash.get(name));
-                    sum(column.and_then(StringRef::as_flat))
+                let read = if one_column {
+                    let column = hash(value).and_then(|hash| hash.get_near(name, &mut near));
+                    sum_of(column)
                 } else {
                     sum_of_row(value)
                 };
+                total = total.wrapping_add(read);
                 found += 1;
                 if found == limit {
                     ControlFlow::Break(())
