@@ -49,7 +49,7 @@ pub use durable::{
 pub use error::CommandError;
 pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
-pub use memcached::{MemcachedFigures, MemcachedHost};
+pub use memcached::{ListedItem, MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
 pub use pando_durability::log::{Due, LogError, LogRoom, LogState, LogStatistics, measure_sync};
 pub use pando_engine::LogEpoch;

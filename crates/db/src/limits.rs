@@ -174,6 +174,9 @@ pub const MAINTAIN_STEPS_MAX: usize = 256;
 /// Entries of dropped trees that the expiry index frees at a time.
 pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 
+/// Keys that a list of memcached's items looks at.
+pub(crate) const MEMCACHED_LIST_STEPS_MAX: usize = 100_000;
+
 // Places among the warmed keys fit a byte, one of whose values is none.
 const _: () = assert!(WARM_KEYS_MAX < u8::MAX as usize);
 // A WATCH has some rounds at least, so that the horizon's steps do not break it.

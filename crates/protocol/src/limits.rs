@@ -14,8 +14,9 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest line of a memcached command, in bytes.
-pub const MEMCACHED_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Longest line of a memcached command, in bytes: what memcached waits for, and its
+/// end.
+pub const MEMCACHED_LINE_BYTES_MAX: usize = 2 * 1024 + 2;
 
 /// Longest line of a memcached command that takes many keys (`get`, `gets`, `gat`, `gats`).
 pub const MEMCACHED_GET_LINE_BYTES_MAX: usize = 1024 * 1024;

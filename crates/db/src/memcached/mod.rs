@@ -22,6 +22,7 @@ mod change;
 mod counters;
 mod get;
 mod item;
+mod list;
 mod meta;
 mod store;
 mod token;
@@ -31,6 +32,7 @@ use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
 pub(crate) use counters::{Figure, MemcachedCounters};
 
 pub use counters::MemcachedFigures;
+pub use list::ListedItem;
 
 use crate::client::Client;
 use crate::error::CommandError;

@@ -3,7 +3,7 @@
 use super::Cuts;
 use crate::memcached::arguments::{self, Arithmetic, Store, Touch};
 use crate::memcached::meta::{self, Meta};
-use crate::memcached::{Decoder, DecoderLimits, KEY_BYTES_MAX, Line, LineTooLong, Verb, datagram};
+use crate::memcached::{DecodeError, Decoder, DecoderLimits, KEY_BYTES_MAX, Line, Verb, datagram};
 use crate::{ArgumentRange, Decoded};
 
 /// Limits so small that short inputs reach them.
@@ -20,7 +20,7 @@ pub(super) trait LineDecoder {
         input: &[u8],
         from: usize,
         arguments: &mut Vec<ArgumentRange>,
-    ) -> Result<Decoded, LineTooLong>;
+    ) -> Result<Decoded, DecodeError>;
 }
 
 impl LineDecoder for Decoder {
@@ -29,7 +29,7 @@ impl LineDecoder for Decoder {
         input: &[u8],
         from: usize,
         arguments: &mut Vec<ArgumentRange>,
-    ) -> Result<Decoded, LineTooLong> {
+    ) -> Result<Decoded, DecodeError> {
         Decoder::next(self, input, from, arguments)
     }
 }
@@ -75,7 +75,7 @@ fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) 
                     assert!(buffer.len() - start <= 600 + 40 + 2);
                     break start;
                 }
-                Err(LineTooLong) => {
+                Err(_) => {
                     assert_eq!(ranges.len(), first);
                     return (requests, true);
                 }

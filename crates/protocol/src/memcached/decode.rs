@@ -12,7 +12,8 @@
 //! follows is taken for lines, as memcached does.
 //!
 //! A line has a bound: long for commands that take many keys, short for the others. One that does
-//! not keep it ends the connection.
+//! not keep it ends the connection, and so does a line of HTTP: that is no client of memcached,
+//! perhaps one that is made to speak to it by a page it has loaded.
 //!
 //! Deliberately absent: what the words mean, but for the length that a storage command announces.
 
@@ -21,10 +22,19 @@ use super::line::{Line, Verb};
 use crate::limits::{MEMCACHED_GET_LINE_BYTES_MAX, MEMCACHED_LINE_BYTES_MAX};
 use crate::{ArgumentRange, Decoded};
 
-/// A line without an end within its bound.
+/// Why nothing more is read of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line too long")]
-pub struct LineTooLong;
+pub enum DecodeError {
+    /// A line of many keys without an end within its bound.
+    #[error("line too long")]
+    LineTooLong,
+    /// Another line without an end within its bound, which is shorter; memcached answers nothing.
+    #[error("no end of a line within {MEMCACHED_LINE_BYTES_MAX} bytes")]
+    NoLine,
+    /// A line of HTTP; memcached answers nothing.
+    #[error("HTTP")]
+    Http,
+}
 
 /// Bounds of a request, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +58,20 @@ impl DecoderLimits {
         }
     }
 
-    /// How long the line at the beginning of `rest` may be, which is longer than a short one. Only
-    /// that much of it is looked at, so that the answer does not depend on how much has come.
+    /// Whether the line at the beginning of `rest`, which is longer than a short one, may be that
+    /// long. No more of it is looked at than a short one has, so that the answer does not depend on
+    /// how much has come.
     #[cold]
-    fn bytes_max(&self, rest: &[u8]) -> usize {
+    fn check(&self, rest: &[u8], line_bytes: usize) -> Result<(), DecodeError> {
         let mut words = rest[..self.line_bytes_max].split(|byte| *byte == b' ');
         match words.find(|word| !word.is_empty()).map(Verb::of) {
-            Some(Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats) => self.get_line_bytes_max,
-            _ => self.line_bytes_max,
+            Some(Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats) => {
+                if line_bytes > self.get_line_bytes_max {
+                    return Err(DecodeError::LineTooLong);
+                }
+                Ok(())
+            }
+            _ => Err(DecodeError::NoLine),
         }
     }
 }
@@ -109,7 +125,7 @@ impl Decoder {
         input: &[u8],
         from: usize,
         arguments: &mut Vec<ArgumentRange>,
-    ) -> Result<Decoded, LineTooLong> {
+    ) -> Result<Decoded, DecodeError> {
         let mut start = from;
         if self.skip > 0 {
             let skipped = self.skip.min((input.len() - start) as u64);
@@ -138,14 +154,20 @@ impl Decoder {
             self.search(rest)?;
             return Ok(incomplete(start, 1));
         };
-        if line_bytes > self.limits.line_bytes_max && line_bytes > self.limits.bytes_max(rest) {
+        if line_bytes > self.limits.line_bytes_max
+            && let Err(error) = self.limits.check(rest, line_bytes)
+        {
             arguments.truncate(first);
-            return Err(LineTooLong);
+            return Err(error);
         }
         self.searched = 0;
         let mut end = start + line_bytes;
         let line = Line::of_ranges(input, &arguments[first..]);
         let verb = line.verb();
+        if verb == Verb::Unknown && line.is_http() {
+            arguments.truncate(first);
+            return Err(DecodeError::Http);
+        }
         if verb.stores()
             && let Some(data_bytes) = self.announced(verb, line)
         {
@@ -182,13 +204,13 @@ impl Decoder {
 
     /// Looks for the end of the line at the beginning of `rest`; whether there is one.
     #[cold]
-    fn search(&mut self, rest: &[u8]) -> Result<bool, LineTooLong> {
+    fn search(&mut self, rest: &[u8]) -> Result<bool, DecodeError> {
         let known = (self.searched as usize).min(rest.len());
         if rest[known..].contains(&b'\n') {
             return Ok(true);
         }
-        if rest.len() > self.limits.line_bytes_max && rest.len() > self.limits.bytes_max(rest) {
-            return Err(LineTooLong);
+        if rest.len() > self.limits.line_bytes_max {
+            self.limits.check(rest, rest.len())?;
         }
         self.searched = rest.len() as u32;
         Ok(false)
@@ -272,7 +294,7 @@ mod tests {
     }
 
     /// The words of every request with its data, joined; what the decoder says last.
-    fn decode(decoder: &mut Decoder, input: &[u8]) -> (Vec<String>, Result<Decoded, LineTooLong>) {
+    fn decode(decoder: &mut Decoder, input: &[u8]) -> (Vec<String>, Result<Decoded, DecodeError>) {
         let (mut requests, mut from) = (Vec::new(), 0);
         loop {
             let mut ranges = Vec::new();
@@ -406,7 +428,8 @@ mod tests {
         let long = vec![b'x'; MEMCACHED_LINE_BYTES_MAX + 1];
         for end in [&b""[..], b"\r\n"] {
             let input = [&long[..], end].concat();
-            assert_eq!(decode(&mut decoder(), &input).1, Err(LineTooLong));
+            let last = decode(&mut decoder(), &input).1;
+            assert_eq!(last, Err(DecodeError::NoLine));
         }
         let mut many = b"get ".to_vec();
         many.extend(b"key ".repeat(MEMCACHED_LINE_BYTES_MAX));
@@ -417,6 +440,20 @@ mod tests {
         let end = many.len();
         assert_eq!(found, Ok(Decoded::Request { arguments, end }));
         let endless = b"gets a ".repeat(MEMCACHED_GET_LINE_BYTES_MAX / 7 + 1);
-        assert_eq!(decode(&mut decoder(), &endless).1, Err(LineTooLong));
+        let last = decode(&mut decoder(), &endless).1;
+        assert_eq!(last, Err(DecodeError::LineTooLong));
+    }
+
+    /// Whatever the method; a word of HTTP that a command may have is none.
+    #[test]
+    fn who_speaks_http_is_hung_up_on() {
+        for line in ["GET / HTTP/1.1", "POST /x HTTP/2", "HTTP/", " x  HTTP/1.0 "] {
+            let input = format!("mn\r\n{line}\r\nset a 0 0 1\r\nx\r\n");
+            let (found, last) = decode(&mut decoder(), input.as_bytes());
+            assert_eq!((found, last), (vec!["mn".into()], Err(DecodeError::Http)));
+        }
+        let found = requests(b"get / HTTP/1.1\r\nGET HTTP/1.1 x\r\nGET /HTTP/1.1\r\n");
+        let lines = ["get|/|HTTP/1.1", "GET|HTTP/1.1|x", "GET|/HTTP/1.1"];
+        assert_eq!(found, lines);
     }
 }

@@ -250,6 +250,13 @@ impl<'r> Line<'r> {
         self.word(0).map_or(Verb::Unknown, Verb::of)
     }
 
+    /// Whether its last word is one of HTTP.
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        let last = self.words_from(0).last();
+        last.is_some_and(|word| word.starts_with(b"HTTP/"))
+    }
+
     /// How many words it has, the command included.
     #[must_use]
     #[inline]

@@ -20,7 +20,7 @@ pub mod meta;
 pub mod number;
 mod reply;
 
-pub use decode::{Decoder, DecoderLimits, LineTooLong};
+pub use decode::{DecodeError, Decoder, DecoderLimits};
 pub use line::{Line, Verb};
 pub use reply::Reply;
 
@@ -71,10 +71,10 @@ pub mod error {
     pub const BAD_DETAIL: &str = "CLIENT_ERROR usage: stats detail on|off|dump";
     /// `stats cachedump` without its numbers.
     pub const BAD_CACHEDUMP: &str = "CLIENT_ERROR bad command line";
-    /// `stats cachedump`, which lists no keys here.
-    pub const NO_CACHEDUMP: &str = "CLIENT_ERROR stats cachedump not allowed";
+    /// `stats cachedump` of a class that memcached does not have.
+    pub const BAD_CLASS: &str = "CLIENT_ERROR Illegal slab id";
     /// A client of the binary protocol.
     pub const BINARY: &str = "CLIENT_ERROR the binary protocol is not spoken here";
-    /// A line that does not end within its bound.
+    /// A line of many keys that does not end within its bound.
     pub const LINE_TOO_LONG: &str = "CLIENT_ERROR line too long";
 }

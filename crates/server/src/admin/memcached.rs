@@ -6,6 +6,7 @@
 //! removed without being asked for. `get_flushed` is 0: a flushed item is gone at once, and nobody
 //! meets it. `stats items` and `stats slabs` tell of one class, 1, which holds every item: what
 //! collectors sum over the classes they find there. Its chunks are as long as items are on average.
+//! `stats cachedump` of this class lists items, as many as fit [`LIST_BYTES_MAX`].
 //!
 //! | figure | what it counts here |
 //! |---|---|
@@ -20,6 +21,9 @@
 //! `evicted_time` (which item is oldest nobody knows); `log_*` (no `watch`); `malloc_fails` (the
 //! process ends).
 
+use std::ops::ControlFlow;
+
+use pando_db::Turn;
 use pando_protocol::memcached::number::unsigned_32;
 use pando_protocol::memcached::{Line, Reply, error};
 
@@ -28,9 +32,15 @@ use crate::process;
 use crate::registry::{ClientFlag, WireProtocol};
 use crate::shared::{Shared, wall_us};
 
-/// `stats`, `stats settings`, `stats items`, `stats slabs`, `stats conns`, `stats sizes` or `stats
-/// reset`.
-pub(crate) fn stats(shared: &Shared, line: Line<'_>, reply: &mut Reply<'_>) {
+/// Most bytes of a list of items, as in memcached.
+const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Classes of memcached's slabs; there is one here, which is this one.
+const CLASSES: u32 = 64;
+const CLASS: u32 = 1;
+
+/// `stats`, with or without a word that says which.
+pub(crate) fn stats(shared: &Shared, turn: &mut Turn<'_>, line: Line<'_>, reply: &mut Reply<'_>) {
     match line.word(1) {
         None => general(shared, reply),
         Some(b"settings") => settings(shared, reply),
@@ -48,13 +58,7 @@ pub(crate) fn stats(shared: &Shared, line: Line<'_>, reply: &mut Reply<'_>) {
             return;
         }
         Some(b"cachedump") => {
-            reply.line(match (line.word(2), line.word(3)) {
-                (Some(class), Some(count)) => match (unsigned_32(class), unsigned_32(count)) {
-                    (Some(_), Some(_)) => error::NO_CACHEDUMP,
-                    _ => error::BAD_FORMAT,
-                },
-                _ => error::BAD_CACHEDUMP,
-            });
+            list(turn, line, reply);
             return;
         }
         Some(b"reset") => {
@@ -66,6 +70,34 @@ pub(crate) fn stats(shared: &Shared, line: Line<'_>, reply: &mut Reply<'_>) {
             reply.line(error::ERROR);
             return;
         }
+    }
+    reply.line("END");
+}
+
+/// `stats cachedump class count`; a count of 0 is no bound.
+fn list(turn: &mut Turn<'_>, line: Line<'_>, reply: &mut Reply<'_>) {
+    let (Some(class), Some(count)) = (line.word(2), line.word(3)) else {
+        return reply.line(error::BAD_CACHEDUMP);
+    };
+    let (Some(class), Some(count)) = (unsigned_32(class), unsigned_32(count)) else {
+        return reply.line(error::BAD_FORMAT);
+    };
+    if class >= CLASSES {
+        return reply.line(error::BAD_CLASS);
+    }
+    if class == CLASS {
+        let (begin, mut listed) = (reply.position(), 0);
+        turn.list_memcached(|item| {
+            reply.raw(b"ITEM ");
+            reply.raw(item.key);
+            reply.line(&format!(" [{} b; {} s]", item.bytes, item.expires_s));
+            listed += 1;
+            if listed == count || reply.position() - begin >= LIST_BYTES_MAX {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
     }
     reply.line("END");
 }

@@ -26,7 +26,7 @@ impl MemcachedHost for WorkerHost<'_> {
 
     fn stats(&mut self, turn: &mut Turn<'_>, words: Line<'_>, reply: &mut Reply<'_>) {
         turn.observe_all();
-        admin::memcached::stats(self.shared, words, reply);
+        admin::memcached::stats(self.shared, turn, words, reply);
     }
 
     fn set_max_memory(&mut self, _: &mut Turn<'_>, bytes: usize) {

@@ -6,7 +6,7 @@
 
 use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
 use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
-use pando_protocol::memcached::{self, Line, Verb};
+use pando_protocol::memcached::{self, DecodeError, Line, Verb};
 use pando_protocol::resp::{Decoded, ProtocolError};
 use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Request};
 
@@ -39,7 +39,7 @@ const BINARY: u8 = 0x80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireError {
     Resp(ProtocolError),
-    LineTooLong,
+    Memcached(memcached::DecodeError),
     /// A client of memcached's binary protocol.
     Binary,
 }
@@ -108,7 +108,7 @@ impl WireDecoder {
                 }
                 decoder
                     .next(bytes, from, ranges)
-                    .map_err(|_| WireError::LineTooLong)
+                    .map_err(WireError::Memcached)
             }
         }
     }
@@ -131,9 +131,10 @@ impl WireError {
                 let version = pando_protocol::RespVersion::Resp2;
                 pando_protocol::Reply::new(out, version).error(error.text());
             }
-            Self::LineTooLong => {
+            Self::Memcached(DecodeError::LineTooLong) => {
                 memcached::Reply::new(out).line(memcached::error::LINE_TOO_LONG);
             }
+            Self::Memcached(DecodeError::NoLine | DecodeError::Http) => {}
             Self::Binary => memcached::Reply::new(out).line(memcached::error::BINARY),
         }
     }
@@ -142,7 +143,7 @@ impl WireError {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Resp(error) => error.to_string(),
-            Self::LineTooLong => memcached::LineTooLong.to_string(),
+            Self::Memcached(error) => error.to_string(),
             Self::Binary => "memcached's binary protocol, which is not spoken here".into(),
         }
     }

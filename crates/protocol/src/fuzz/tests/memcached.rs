@@ -2,7 +2,7 @@
 
 use super::super::memcached::{Cutter, LIMITS, LineDecoder, datagrams_with, lines_with};
 use super::*;
-use crate::memcached::{Decoder as Lines, LineTooLong, datagram};
+use crate::memcached::{DecodeError, Decoder as Lines, datagram};
 
 fn a_line(rng: &mut Rng, out: &mut Vec<u8>) {
     const WORDS: [&str; 20] = [
@@ -166,7 +166,7 @@ impl LineDecoder for Canary {
         input: &[u8],
         from: usize,
         arguments: &mut Vec<ArgumentRange>,
-    ) -> Result<Decoded, LineTooLong> {
+    ) -> Result<Decoded, DecodeError> {
         let decoded = self.decoder.next(input, from, arguments);
         let unfinished =
             matches!(decoded, Ok(Decoded::Incomplete { start, .. }) if start < input.len());
