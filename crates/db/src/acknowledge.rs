@@ -28,8 +28,11 @@
 //!   the current one for ranges and answers about whole databases.
 //! - **AK5** A reply to a client of `interval` waits for the epoch of what it wrote, if the log is
 //!   not known to have room for that (LT1 of the log's state), since a crash would lose it for as
-//!   long as the disk is full, or if what was written long before is still on its way, since a
-//!   crash would lose more than was promised.
+//!   long as the disk is full.
+//! - **AK6** Nor is it sent before that while something is not on disk that could have been
+//!   acknowledged long before ([`crate::Database::may_acknowledge`]), since a crash would lose more
+//!   than was promised. That is asked when the reply is sent, not when the request runs: until
+//!   then, a turn may have taken long, its thread may not have run, a client may not have read.
 //!
 //! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.
@@ -45,6 +48,8 @@ use pando_sync::Gates;
 
 use crate::clock::{Clock, Milliseconds};
 use crate::database::lock;
+#[cfg(test)]
+use crate::durable::testing::{self, Fault};
 use crate::limits;
 
 /// When a client's requests are answered.
@@ -52,7 +57,7 @@ use crate::limits;
 pub enum Durability {
     /// At once; what a crash loses is not bounded.
     None,
-    /// At once; a crash loses at most what was answered in the last 200 ms.
+    /// At once; a crash loses at most the last 200 ms of what was answered.
     #[default]
     Interval,
     /// When everything that the reply could tell of is on disk.
@@ -97,6 +102,12 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
     /// Calls `wake` whenever another epoch is on disk, after [`Self::durable`] says so, and when
     /// [`Self::state`] changes. There is one `wake`, given before anybody waits.
     fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>);
+
+    /// Whether something is not on disk that could have been acknowledged long before `now_us`, by
+    /// [`Clock::monotonic_us`].
+    fn is_late(&self, _now_us: u64) -> bool {
+        false
+    }
 
     /// Waits until an epoch should end because somebody waits for it, for `limit` at most.
     fn wait_until_due(&self, limit: Duration) -> Due;
@@ -173,6 +184,14 @@ impl EpochLog for Log {
 
     fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
         self.on_durable(Box::new(move |epoch| wake(LogEpoch(epoch))));
+    }
+
+    fn is_late(&self, now_us: u64) -> bool {
+        #[cfg(test)]
+        if testing::is(Fault::OpenEpochsYoung) && self.statistics().closed == self.durable() {
+            return false;
+        }
+        self.is_late(now_us)
     }
 
     fn wait_until_due(&self, limit: Duration) -> Due {

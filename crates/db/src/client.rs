@@ -40,6 +40,8 @@ pub struct Client {
     pub durability: Durability,
     /// See [`Self::awaits`].
     pub(crate) awaits: LogEpoch,
+    /// See [`Self::unacknowledged`].
+    pub(crate) unacknowledged: LogEpoch,
     /// The request to come was delayed already (see `turn::pressure`).
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
@@ -63,6 +65,7 @@ impl Client {
             no_touch: false,
             durability: Durability::default(),
             awaits: LogEpoch(0),
+            unacknowledged: LogEpoch(0),
             delayed: false,
             waits_since_us: 0,
             answered_keys: 0,
@@ -77,6 +80,20 @@ impl Client {
     #[inline]
     pub fn awaits(&self) -> u64 {
         self.awaits.0
+    }
+
+    /// The last epoch that it has written in since [`Self::acknowledged`], 0 if it has not. A reply
+    /// that tells of it is sent when [`crate::Database::may_acknowledge`] says so.
+    #[must_use]
+    #[inline]
+    pub fn unacknowledged(&self) -> u64 {
+        self.unacknowledged.0
+    }
+
+    /// All its replies are sent.
+    #[inline]
+    pub fn acknowledged(&mut self) {
+        self.unacknowledged = LogEpoch(0);
     }
 
     /// Requests queued by MULTI, or `None` outside a transaction.

@@ -280,7 +280,8 @@ impl Database {
             evictor: Evictor::default(),
             observes: false,
             observed: LogEpoch(0),
-            held_back: LogEpoch(0),
+            wrote: LogEpoch(0),
+            beyond_room: false,
         })
     }
 
@@ -450,6 +451,18 @@ impl Database {
     #[inline]
     pub fn durable(&self) -> u64 {
         self.acknowledgement.durable().0
+    }
+
+    /// Whether a reply may be sent now that tells a client of `interval` that something was written
+    /// in `epoch` ([`Client::unacknowledged`](crate::Client::unacknowledged)): it is on disk, or
+    /// nothing else that the client could have been told of long ago is missing there (AK6). If not,
+    /// the reply waits for the epoch, as if the client awaited it.
+    #[must_use]
+    pub fn may_acknowledge(&self, epoch: u64) -> bool {
+        let Some(log) = self.acknowledgement.log() else {
+            return true;
+        };
+        !log.is_late(self.options.clock.monotonic_us()) || log.durable().0 >= epoch
     }
 
     /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not

@@ -464,7 +464,7 @@ impl<'t> Keyspace<'t> {
         if is(Fault::GroupSplit) && key.bytes.starts_with(b"account") {
             let epoch = self.database.epochs.current();
             self.session.end_group(epoch);
-            self.session.hand_over();
+            self.session.hand_over(&*self.database.options.clock);
             self.database.epochs.tick();
             let log = self.database.log().expect("there is a log");
             log.close_epoch(epoch.0, self.now());

@@ -51,6 +51,7 @@ pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
 pub use memcached::{ListedItem, MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
+pub use pando_durability::disk::{Disk, SimulatedDisk};
 pub use pando_durability::log::{Due, LogError, LogRoom, LogState, LogStatistics, measure_sync};
 pub use pando_engine::LogEpoch;
 pub use session::Session;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use pando_durability::log::LogSession;
 use pando_engine::{LogEpoch, Point};
 
+use crate::clock::Clock;
 use crate::database::Database;
+#[cfg(test)]
+use crate::durable::testing::{self, Fault};
 use crate::eviction::{Access, Evictor, Touch};
 use crate::limits;
 use crate::maintenance;
@@ -38,8 +41,10 @@ pub(crate) struct SessionState {
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.
     pub(crate) observed: LogEpoch,
-    /// The latest epoch of a group that is not to be acknowledged before it is durable (AK5).
-    pub(crate) held_back: LogEpoch,
+    /// The latest epoch of a group of the command in work; 0: there was none.
+    pub(crate) wrote: LogEpoch,
+    /// Whether that group is not to be acknowledged before it is durable (AK5).
+    pub(crate) beyond_room: bool,
 }
 
 impl SessionState {
@@ -54,10 +59,10 @@ impl SessionState {
     #[inline]
     pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
         if let Some(log) = &mut self.log {
-            let late = log.has_group() && log.is_late(self.now_us / 1000);
-            log.end_group(epoch.0);
-            if late || log.is_beyond_room() {
-                self.held_back = epoch;
+            if log.has_group() {
+                log.end_group(epoch.0);
+                self.wrote = epoch;
+                self.beyond_room = log.is_beyond_room();
             }
         }
     }
@@ -70,8 +75,13 @@ impl SessionState {
 
     /// Gives the groups to the log: before the gate goes under which they were made.
     #[inline]
-    pub(crate) fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self, clock: &dyn Clock) {
         if let Some(log) = &mut self.log {
+            #[cfg(test)]
+            if testing::is(Fault::AgeForgotten) {
+                return log.hand_over();
+            }
+            log.note_write(|| clock.monotonic_us());
             log.hand_over();
         }
     }

@@ -212,7 +212,7 @@ impl<'t> Turn<'t> {
     fn let_go(&mut self) {
         if !matches!(self.held, Held::Nothing) {
             self.end_group();
-            self.session.hand_over();
+            self.session.hand_over(&*self.database.options.clock);
             self.session.store.unpin();
             self.held = Held::Nothing;
         }
@@ -252,10 +252,10 @@ impl<'t> Turn<'t> {
         if let Some(begun) = self.whole_since.take() {
             let now = self.session.now_us / 1000;
             let acknowledgement = &self.database.acknowledgement;
-            let session = &mut *self.session;
+            let (session, clock) = (&mut *self.session, &*self.database.options.clock);
             let epoch = acknowledgement.end_whole(begun, now, |epoch| {
                 session.end_group(epoch);
-                session.hand_over();
+                session.hand_over(clock);
             });
             if epoch != begun {
                 // What it wrote and read carries the epoch in which it began.
@@ -274,7 +274,7 @@ impl<'t> Turn<'t> {
             tracking: self.database.eviction_policy().tracking(),
             quiet: client.no_touch,
         };
-        self.session.held_back = LogEpoch(0);
+        self.session.wrote = LogEpoch(0);
         self.session.observes = client.durability == Durability::Sync;
         if self.session.observes {
             self.session.observed = LogEpoch(0);
@@ -285,8 +285,8 @@ impl<'t> Turn<'t> {
     #[inline]
     fn finish(&mut self, client: &mut Client) {
         self.end_group();
-        if self.session.held_back > LogEpoch(0) {
-            self.await_disk(client);
+        if self.session.wrote > LogEpoch(0) {
+            self.note_write(client);
         }
         if self.session.observes {
             self.acknowledge(client);

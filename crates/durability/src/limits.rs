@@ -79,12 +79,10 @@ pub const SPARE_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 /// How long a log that found no room waits before it tries again, in milliseconds.
 pub const ROOM_RETRY_MS: u64 = 100;
 
-/// The longest time, in milliseconds, that a write may be on its way to the disk while others are
-/// acknowledged before they are there: what a crash takes of those spans little more.
+/// How long after something was acknowledged and is not yet durable anything else is, in
+/// milliseconds: what a crash takes was acknowledged within this time, and whatever passes between
+/// the decision to send a reply and its sending.
 pub const LATE_MS: u64 = 150;
-
-/// An epoch that somebody writes in is closed within this time, in milliseconds.
-pub(crate) const EPOCH_MS_MAX: u64 = 100;
 
 /// Time that writes to a log lately took, in microseconds, up to which whoever waits for an epoch
 /// writes it himself: about that of two switches between threads on a busy machine. Other clients

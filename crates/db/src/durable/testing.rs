@@ -35,6 +35,10 @@ pub(crate) enum Fault {
     OrphansRefused,
     /// Replay puts the newest records of a wave back first.
     WaveBackwards,
+    /// Nobody knows how old a write is that is not on disk.
+    AgeForgotten,
+    /// Only what is on its way to the disk counts as old, not what waits for the epoch's end.
+    OpenEpochsYoung,
 }
 
 thread_local! {

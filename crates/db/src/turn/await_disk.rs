@@ -7,12 +7,15 @@ use crate::acknowledge::Durability;
 use crate::client::Client;
 
 impl Turn<'_> {
-    /// An answer would promise too much (AK5).
-    #[cold]
-    pub(super) fn await_disk(&mut self, client: &mut Client) {
-        let epoch = std::mem::replace(&mut self.session.held_back, LogEpoch(0));
+    /// The answer tells that something was written (AK5, AK6).
+    #[inline]
+    pub(super) fn note_write(&mut self, client: &mut Client) {
+        let epoch = std::mem::replace(&mut self.session.wrote, LogEpoch(0));
         if client.durability != Durability::None {
-            client.awaits = client.awaits.max(epoch);
+            client.unacknowledged = epoch;
+            if self.session.beyond_room {
+                client.awaits = client.awaits.max(epoch);
+            }
         }
     }
 

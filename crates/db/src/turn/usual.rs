@@ -54,7 +54,7 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Outcome {
         self.session.observes = false;
-        self.session.held_back = LogEpoch(0);
+        self.session.wrote = LogEpoch(0);
         if self.session.access.tracking != Tracking::Nothing {
             self.session.access.quiet = is_quiet(client, spec.id);
         }
@@ -72,8 +72,8 @@ impl Turn<'_> {
         };
         if self.session.log.is_some() {
             self.end_group();
-            if self.session.held_back > LogEpoch(0) {
-                self.await_disk(client);
+            if self.session.wrote > LogEpoch(0) {
+                self.note_write(client);
             }
         }
         outcome

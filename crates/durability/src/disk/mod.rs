@@ -28,7 +28,7 @@ use std::path::Path;
 pub use lock::{DirectoryLock, LockError, was_used};
 pub use pando_io::file::{Access, AlignedBuffer, Room};
 pub use real::RealDisk;
-pub use simulated::{Call, CallKind, Fault, SimulatedDisk};
+pub use simulated::{Call, CallKind, Fault, SimulatedDisk, Stalls};
 
 /// Where files are.
 pub trait Disk: Debug + Send + Sync {

@@ -3,7 +3,8 @@
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
 //! | `durable` | whoever made the last mark durable, under `state` | `Release`, then a fence | everybody, `Acquire` |
-//! | `oldest_ms` | whoever closes an epoch or makes one durable, under `state` | `Relaxed`: a hint of age | sessions |
+//! | `open_since_us` | the first to write in an epoch, while it cannot be closed ([`Epochs::note_write`]); its closing | `Release` | [`Epochs::are_late`], `Acquire` |
+//! | `closed_since_us` | whoever closes an epoch or makes one durable, under `state` | `Relaxed` | likewise |
 //! | `wanted` | sessions that wait ([`Epochs::want`]) | a fence behind it | the epoch thread, under `state` |
 //! | `state` | the closing of epochs, loggers | the lock | |
 //!
@@ -23,6 +24,9 @@
 //! - **LE4** The epoch thread does not sleep while an open epoch is wanted and nothing is in
 //!   flight: it looks under `state`, and whoever changes the one or the other does so, or looks,
 //!   under `state` afterwards and wakes it.
+//! - **LE5** As long as an epoch in which something was written is not durable, open ones included,
+//!   one of the two times is set and no later than the moment at which the first write of that
+//!   epoch could have been acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -31,7 +35,7 @@ use std::time::{Duration, Instant};
 use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard};
 use pando_sync::shim::{AtomicU64, Ordering, fence};
 
-use crate::limits::{EPOCH_MS_MAX, LATE_MS};
+use crate::limits::LATE_MS;
 
 /// Why the epoch thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,8 @@ struct InFlight {
     missing: usize,
     /// Whether it has anything in a log.
     written: bool,
-    /// When its oldest write was made, or somewhat earlier, in milliseconds of the wall clock.
-    begun_ms: u64,
+    /// When something was first written in it; 0: nothing was.
+    since_us: u64,
 }
 
 #[derive(Debug, Default)]
@@ -65,8 +69,6 @@ pub(super) struct State {
     /// Up to which of these a mark or a proof says so, in this start of the server.
     pub(super) told: u64,
     in_flight: VecDeque<InFlight>,
-    /// When the last epoch was closed.
-    closed_ms: u64,
     stopped: bool,
 }
 
@@ -82,8 +84,10 @@ pub(super) struct Epochs {
     state: Mutex<State>,
     due: Condvar,
     durable: AtomicU64,
-    /// When the oldest write was made that is on its way to the disk; 0: none is.
-    oldest_ms: AtomicU64,
+    /// When the open epoch was first written in, by a clock that nobody sets; 0: it was not.
+    open_since_us: AtomicU64,
+    /// The same of the oldest epoch that is closed and not durable.
+    closed_since_us: AtomicU64,
     wanted: AtomicU64,
     #[cfg(all(test, loom))]
     fault: Option<models::Fault>,
@@ -115,12 +119,32 @@ impl Epochs {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether something that was written longer than [`LATE_MS`] before `now_ms` is still on its
-    /// way to the disk.
+    /// Something was written in the open epoch, which is not closed before this returns, and which
+    /// nobody acknowledges before (LE5).
     #[inline]
-    pub(super) fn are_late(&self, now_ms: u64) -> bool {
-        let oldest_ms = self.oldest_ms.load(Ordering::Relaxed);
-        oldest_ms > 0 && now_ms > oldest_ms + LATE_MS
+    pub(super) fn note_write(&self, now_us: impl FnOnce() -> u64) {
+        // Relaxed: what was seen here was set in this epoch, since whoever closes it has taken the
+        // gate of whoever writes.
+        if self.open_since_us.load(Ordering::Relaxed) == 0 {
+            // Whoever comes second leaves the earlier time: he may have read his own long ago, or
+            // much later. Relaxed: it says nothing of other memory.
+            let now_us = now_us().max(1);
+            let (free, order) = (0, Ordering::Relaxed);
+            let _first = self
+                .open_since_us
+                .compare_exchange(free, now_us, order, order);
+        }
+    }
+
+    /// Whether something that could have been acknowledged longer than [`LATE_MS`] before `now_us`
+    /// is not durable.
+    #[inline]
+    pub(super) fn are_late(&self, now_us: u64) -> bool {
+        let is_late = |since_us: u64| since_us > 0 && now_us > since_us + LATE_MS * 1000;
+        // In this order: an epoch that is seen here as closed is seen there as in flight. Acquire
+        // pairs with the store in `close`.
+        is_late(self.open_since_us.load(Ordering::Acquire))
+            || is_late(self.closed_since_us.load(Ordering::Relaxed))
     }
 
     /// Somebody waits for `epoch`. `true`: it is durable already.
@@ -173,16 +197,7 @@ impl Epochs {
     }
 
     /// Closes an epoch that so many logs took part in. `true`: as for [`Self::marked`].
-    pub(super) fn close(
-        &self,
-        state: &mut State,
-        epoch: u64,
-        participants: usize,
-        wall_ms: u64,
-    ) -> bool {
-        // An epoch that begins while nobody writes is not as old as its beginning.
-        let begun_ms = state.closed_ms.max(wall_ms.saturating_sub(EPOCH_MS_MAX));
-        state.closed_ms = wall_ms;
+    pub(super) fn close(&self, state: &mut State, epoch: u64, participants: usize) -> bool {
         state.closed = epoch;
         if participants > 0 {
             state.written = epoch;
@@ -191,9 +206,13 @@ impl Epochs {
             epoch,
             missing: participants,
             written: participants > 0,
-            begun_ms,
+            // Relaxed: who set it has given its gate to whoever closes.
+            since_us: self.open_since_us.load(Ordering::Relaxed),
         });
-        self.advance(state)
+        let awaited = self.advance(state);
+        // Release: partner of the load in `are_late`.
+        self.open_since_us.store(0, Ordering::Release);
+        awaited
     }
 
     /// The mark of an epoch is durable in one more log. `true`: an epoch became durable for which
@@ -219,8 +238,9 @@ impl Epochs {
             }
             state.in_flight.pop_front();
         }
-        let oldest_ms = state.in_flight.front().map_or(0, |first| first.begun_ms);
-        self.oldest_ms.store(oldest_ms, Ordering::Relaxed);
+        // A log is missing its mark, so something was written in it.
+        let since_us = state.in_flight.front().map_or(0, |first| first.since_us);
+        self.closed_since_us.store(since_us, Ordering::Relaxed);
         let Some(durable) = durable else {
             return false;
         };

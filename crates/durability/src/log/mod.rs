@@ -237,7 +237,7 @@ impl Log {
             }
         }
         drop(queues);
-        let awaited = shared.epochs.close(&mut epochs, epoch, logs.len(), wall_ms);
+        let awaited = shared.epochs.close(&mut epochs, epoch, logs.len());
         drop(epochs);
         if awaited {
             shared.wake_all();
@@ -285,6 +285,14 @@ impl Log {
             .logs
             .iter()
             .any(|log| log.queue.lock().has_open())
+    }
+
+    /// Whether something that could have been acknowledged longer than [`crate::limits::LATE_MS`]
+    /// before `now_us` is not durable yet, by the clock of [`LogSession::note_write`]: nothing more
+    /// is to be acknowledged before it is durable itself.
+    #[inline]
+    pub fn is_late(&self, now_us: u64) -> bool {
+        self.shared.epochs.are_late(now_us)
     }
 
     /// Somebody waits for an epoch: it is closed and written as soon as nothing else is on its way

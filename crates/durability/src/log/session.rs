@@ -128,6 +128,16 @@ impl LogSession {
         }
     }
 
+    /// Says when what was written since it was last handed over may be acknowledged at the earliest,
+    /// by a clock that nobody sets ([`super::Log::is_late`]). To be called before it is handed over;
+    /// the clock is read once in an epoch.
+    #[inline]
+    pub fn note_write(&self, now_us: impl FnOnce() -> u64) {
+        if !self.buffer.is_empty() || !self.frames.is_empty() {
+            self.shared.epochs.note_write(now_us);
+        }
+    }
+
     /// Hands what was written over to the log: at the end of a turn, and before the session takes
     /// all gates.
     ///
@@ -167,14 +177,6 @@ impl LogSession {
             self.shared.wait_for_room(self.log);
         }
         self.granted = self.shared.granted(self.log);
-    }
-
-    /// Whether what was written long before `now_ms` is still on its way to the disk
-    /// ([`crate::limits::LATE_MS`]): writes are not to be acknowledged before they are durable.
-    #[inline]
-    #[must_use]
-    pub fn is_late(&self, now_ms: u64) -> bool {
-        self.shared.epochs.are_late(now_ms)
     }
 
     /// Whether the groups that are not handed over yet may find no room on the disk (LT1): they are

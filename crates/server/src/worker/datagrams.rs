@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use pando_db::{Client, Outcome};
+use pando_db::{Client, Database, Outcome};
 use pando_io::{DATAGRAM_BYTES_MAX, DatagramSocket, Interest, Poller, Ready, Token};
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb, datagram, error};
 use pando_protocol::resp::Decoded;
@@ -76,6 +76,8 @@ struct Answer {
     end: usize,
     /// What it waits for; 0 is nothing.
     epoch: u64,
+    /// The last epoch that it tells was written in; 0 is none.
+    written: u64,
 }
 
 /// A reply that waits for the disk (UD2).
@@ -238,6 +240,20 @@ impl Datagrams {
         }
     }
 
+    /// Holds what would acknowledge too much if it were sent now, as for connections
+    /// ([`Worker::hold_late`]).
+    fn hold_late(&mut self, database: &Database) {
+        let latest = self.answers.iter().map(|answer| answer.written).max();
+        if latest.is_some_and(|epoch| epoch > 0 && !database.may_acknowledge(epoch)) {
+            let durable = database.durable();
+            for answer in &mut self.answers {
+                if answer.written > durable && answer.end > answer.start {
+                    answer.epoch = answer.epoch.max(answer.written);
+                }
+            }
+        }
+    }
+
     /// Sends what was answered, or keeps it until it may be sent.
     fn send(&mut self, statistics: &WorkerStatistics, holding: &mut Holding) {
         for answer in self.answers.drain(..) {
@@ -386,6 +402,7 @@ impl Worker {
                     start: out.len(),
                     end: out.len(),
                     epoch: 0,
+                    written: 0,
                 });
             }
             let Some(answer) = answers.last_mut() else {
@@ -420,6 +437,8 @@ impl Worker {
             if answer.end > start && self.holding.must_wait(epoch, &self.shared.database) {
                 answer.epoch = epoch;
             }
+            answer.written = answer.written.max(client.unacknowledged());
+            client.acknowledged();
             next += 1;
             if !goes_on {
                 let datagram = entry.datagram;
@@ -435,6 +454,7 @@ impl Worker {
         if let Some(datagrams) = &mut self.datagrams
             && !datagrams.is_empty()
         {
+            datagrams.hold_late(&self.shared.database);
             datagrams.send(self.recorder.statistics(), &mut self.holding);
         }
     }

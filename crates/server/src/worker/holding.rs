@@ -15,6 +15,10 @@
 //! release: what is on disk by now may be sent
 //! ```
 //!
+//! Replies to clients of `interval` are sent at once, unless the disk does not keep up. That is
+//! asked once more before a turn's replies are sent ([`Worker::hold_late`]): what they tell of was
+//! written when the turn began, or long before if the client does not read.
+//!
 //! Invariants:
 //! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more,
 //!   or is closed. The replies to datagrams stand there as one. While there is nobody, the group is
@@ -159,6 +163,35 @@ impl Holding {
 }
 
 impl Worker {
+    /// Holds what would acknowledge too much if it were sent now (AK6 of the database). No gate is
+    /// held.
+    #[inline]
+    pub(super) fn hold_late(&mut self) {
+        let connection = |slot: &usize| self.connections.get(*slot);
+        let touched = self.touched.iter().filter_map(connection);
+        let written = touched.map(|connection| connection.client.unacknowledged());
+        let latest = written.max().unwrap_or(0);
+        if latest > self.holding.durable && !self.shared.database.may_acknowledge(latest) {
+            self.hold_touched();
+        }
+    }
+
+    #[cold]
+    fn hold_touched(&mut self) {
+        self.holding.durable = self.shared.database.durable();
+        for &slot in &self.touched {
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            let epoch = connection.client.unacknowledged();
+            if epoch > self.holding.durable && connection.output.has_sendable() {
+                let epoch = connection.output.hold_all(epoch);
+                self.holding.add(slot, connection, epoch);
+            }
+        }
+        self.ask_for_disk();
+    }
+
     /// Tells the log what is waited for. No gate is held.
     #[inline]
     pub(super) fn ask_for_disk(&mut self) {

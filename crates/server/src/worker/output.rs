@@ -103,6 +103,19 @@ impl Output {
         }
     }
 
+    /// Everything that is not sent waits for `epoch`, or for an earlier one that part of it waits
+    /// for already; which one.
+    pub(crate) fn hold_all(&mut self, epoch: u64) -> u64 {
+        match self.marks.front_mut() {
+            Some(first) if first.epoch <= epoch => first.from = self.sent,
+            _ => self.marks.push_front(Mark {
+                from: self.sent,
+                epoch,
+            }),
+        }
+        self.marks[0].epoch
+    }
+
     /// The epoch that the first held byte waits for.
     pub(crate) fn awaits(&self) -> Option<u64> {
         self.marks.front().map(|mark| mark.epoch)
@@ -166,5 +179,32 @@ impl Output {
             pool.give(buffer);
         }
         Ok((Sent::All, taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ou1_what_is_held_late_joins_what_is_held_already() {
+        let mut output = Output::default();
+        let mut pool = BufferPool::default();
+        output
+            .buffer(&mut pool)
+            .extend_from_slice(b"sent taken held");
+        output.sent = 5;
+        output.hold(11, 7);
+        assert!(output.has_sendable());
+        assert_eq!(output.hold_all(9), 7, "the rest is waited for already");
+        assert!(!output.has_sendable());
+        assert_eq!((output.marks.len(), output.marks[0].from), (1, 5));
+        output.release(7);
+        assert!(output.has_sendable());
+        assert_eq!(output.hold_all(8), 8);
+        output.hold(11, 9);
+        assert_eq!(output.hold_all(6), 6);
+        let marks: Vec<_> = output.marks.iter().map(|mark| mark.epoch).collect();
+        assert_eq!(marks, [6, 8, 9]);
     }
 }

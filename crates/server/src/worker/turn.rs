@@ -372,6 +372,7 @@ impl Worker {
 
     /// Gives the output of touched connections to their sockets.
     pub(super) fn send(&mut self) {
+        self.hold_late();
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
             self.send_one(slot);
@@ -417,6 +418,7 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
+        connection.client.acknowledged();
         stop_watching(slot, connection, &mut self.poller);
         if matches!(connection.phase, Phase::Closing) {
             if connection.flags.read_closed || connection.stream.end_output().is_err() {

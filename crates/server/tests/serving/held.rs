@@ -8,7 +8,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, Due, Durability, EpochLog, LogEpoch, Milliseconds, Sealed};
+use pando_db::{
+    Clock, Database, Due, Durability, DurabilityOptions, EpochLog, LogEpoch, Milliseconds, Sealed,
+    SimulatedDisk,
+};
 use pando_server::{Config, Server};
 
 use crate::datagrams::Datagrams;
@@ -294,6 +297,73 @@ fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
     server.expect_nothing(&next);
     server.sync();
     next.expect("+OK\r\n");
+}
+
+/// A clock that stands still until the test moves it.
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// AK6: what a crash takes of `interval` is bounded, whatever the disk does.
+#[test]
+fn replies_of_interval_wait_while_the_disk_stands_still() {
+    let (disk, clock) = (SimulatedDisk::new(), Arc::new(HandClock::default()));
+    let config = Config {
+        port: Some(0),
+        threads: 1,
+        memcached_port: Some(0),
+        memcached_udp_port: Some(0),
+        ..Config::default()
+    };
+    let server = Server::start_with(config, None, |options| {
+        Database::open(pando_db::Options {
+            clock: Arc::<HandClock>::clone(&clock),
+            durability: Some(DurabilityOptions {
+                disk: Arc::new(disk.clone()),
+                segment_bytes: 1024 * 1024,
+                ..DurabilityOptions::new("/data")
+            }),
+            ..options
+        })
+    });
+    let server = server.expect("the server starts");
+    let shared = Arc::clone(server.shared());
+    let database = &shared.database;
+    // Replies wait for no room.
+    while database.log_statistics().expect("a log").free_files == 0 {
+        std::thread::yield_now();
+    }
+    let listening = shared.listening();
+    let connect = || Wire::new(TcpStream::connect(listening.tcp[0]).expect("a connection"));
+    let (mut wire, mut none) = (connect(), connect());
+    none.ask(&["CLIENT", "DURABILITY", "NONE"], "+OK\r\n");
+    let mut datagrams = Datagrams::connect(listening.memcached_udp[0]);
+    disk.stalls().permit("log-0", Some(0));
+    wire.ask(&["SET", "k", "v"], "+OK\r\n");
+    // From here on the worker does not write itself.
+    while !disk.stalls().holds_a_write() {
+        std::thread::yield_now();
+    }
+    clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    // Reads go on, also of a client that has written; so do writes without a promise.
+    wire.ask(&["GET", "k"], "$1\r\nv\r\n");
+    none.ask(&["SET", "n", "v"], "+OK\r\n");
+    wire.send("SET k w\r\nPING\r\n");
+    let stored = datagrams.request(b"set u 0 0 1\r\nv\r\n");
+    for _ in 0..3 {
+        none.expect_served();
+    }
+    none.ask(&["GET", "k"], "$1\r\nw\r\n");
+    assert!(!wire.has_input() && !datagrams.has_input(), "at once");
+    disk.stalls().permit("log-0", None);
+    wire.expect("+OK\r\n+PONG\r\n");
+    assert_eq!(datagrams.reply(stored), "STORED|");
+    drop(server);
 }
 
 /// Another worker may have had the disk written while this one gathers a group.

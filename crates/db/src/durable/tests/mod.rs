@@ -11,6 +11,7 @@ mod files;
 mod full;
 mod fuzzy;
 mod losses;
+mod stalls;
 mod streams;
 mod volumes;
 

@@ -9,6 +9,7 @@
 //! | every call of a kind | [`SimulatedDisk::fail_all`] |
 //! | a sync that fails, drops what was written, and succeeds the next time | [`Fault::SyncTrap`] |
 //! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] (what [`Disk::room`] then tells) |
+//! | writes that take as long as a test wants | [`SimulatedDisk::stalls`] |
 //! | writes and reads that stop early | [`SimulatedDisk::set_short_calls`] |
 //! | bits that flip at rest | [`SimulatedDisk::flip`] |
 //!
@@ -24,6 +25,7 @@
 //!   reaches the disk that `crash` returns.
 
 mod content;
+mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use content::{Content, Directory};
 use fastrand::Rng;
+pub use stalls::Stalls;
 
 use super::{Access, Disk, DiskFile, Room};
 use crate::limits::BLOCK_BYTES;
@@ -89,6 +92,7 @@ pub enum Fault {
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
+    stalls: Arc<Stalls>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +146,7 @@ impl SimulatedDisk {
     fn from(state: State) -> Self {
         Self {
             state: Arc::new(Mutex::new(state)),
+            stalls: Arc::default(),
         }
     }
 
@@ -281,6 +286,11 @@ impl SimulatedDisk {
             .expect("added above");
         directory.link(name(path), file);
         directory.sync();
+    }
+
+    /// What holds back its writes: nothing at first.
+    pub fn stalls(&self) -> &Stalls {
+        &self.stalls
     }
 
     /// Flips a bit at rest. `false`: the file does not reach that far.
@@ -627,6 +637,8 @@ impl DiskFile for Handle {
                 return Err(error(ErrorKind::InvalidInput));
             }
         }
+        let path = self.disk.state().content(self.file).path.clone();
+        self.disk.stalls.pass(&path);
         let (mut state, course) = self.begin(CallKind::Write, bytes.len())?;
         state.check_room(self.file, offset + bytes.len() as u64)?;
         let unit = if self.through { BLOCK_BYTES } else { 1 };

@@ -74,7 +74,7 @@ impl World {
 
     fn close(&self, epoch: u64, participants: usize) {
         let mut state = self.epochs.lock();
-        let awaited = self.epochs.close(&mut state, epoch, participants, 0);
+        let awaited = self.epochs.close(&mut state, epoch, participants);
         drop(state);
         if awaited {
             self.wake_all();

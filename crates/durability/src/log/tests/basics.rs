@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::harness::*;
 use crate::disk::{Disk, RealDisk};
-use crate::limits::{EPOCH_MS_MAX, LATE_MS};
+use crate::limits::LATE_MS;
 use crate::log::{Due, LogError, LogState, measure_sync};
 
 #[test]
@@ -43,26 +43,33 @@ fn short_calls_and_synced_files_make_no_difference() {
 fn a_disk_that_does_not_keep_up_is_late() {
     let (disk, mut model) = (disk(), Model::default());
     let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
+    let epoch = server.epoch;
     let (log, session) = (&server.log, &mut server.sessions[0]);
-    let mut write = |epoch: u64, wall_ms: u64, late_at: &[(u64, bool)]| {
+    let late_us = |first_us: u64| first_us + LATE_MS * 1000;
+    let mut write = |epoch: u64, now_us: u64| {
         write_group(session, epoch, 0..1, 1, 10);
         session.end_group(epoch);
+        session.note_write(|| now_us);
         session.hand_over();
-        assert!(!session.is_late(u64::MAX), "nothing is on its way");
-        let sealed = log.seal(epoch, wall_ms);
-        for (now_ms, late) in late_at {
-            assert_eq!(session.is_late(*now_ms), *late, "epoch {epoch} at {now_ms}");
-        }
-        sealed.flush();
-        assert!(!session.is_late(u64::MAX), "it is durable");
     };
-    let first = server.epoch;
-    // Nobody knows when it began, and then it began when the one before was closed.
-    let oldest_ms = 50_000 - EPOCH_MS_MAX;
-    let late_ms = oldest_ms + LATE_MS;
-    write(first, 50_000, &[(late_ms, false), (late_ms + 1, true)]);
-    let late_ms = 50_000 + LATE_MS;
-    write(first + 1, 50_020, &[(late_ms, false), (late_ms + 1, true)]);
+    let is_late_after = |us: u64| !log.is_late(late_us(us)) && log.is_late(late_us(us) + 1);
+    assert!(!log.is_late(u64::MAX), "nothing is on its way");
+    // LE5: the first write counts, whether its epoch is open or closed, and whenever that was.
+    write(epoch, 5000);
+    write(epoch, 4000);
+    assert!(is_late_after(5000), "open");
+    let first = log.seal(epoch, 0);
+    assert!(is_late_after(5000), "closed");
+    write(epoch + 1, 6000);
+    assert!(is_late_after(5000), "the next one is open");
+    first.flush();
+    assert!(is_late_after(6000), "only what is open is left");
+    let second = log.seal(epoch + 1, 0);
+    let third = log.seal(epoch + 2, 0);
+    assert!(is_late_after(6000), "nothing was written in the last one");
+    third.flush();
+    second.flush();
+    assert!(!log.is_late(u64::MAX), "it is durable");
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! A disk that stands still: writes wait until a test lets them go, one by one or all.
+
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Which writes wait, and how many do.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// How the names of files begin whose writes wait.
+    prefix: String,
+    /// Writes that may still be made; `None`: any number.
+    permits: Option<usize>,
+    waiting: usize,
+}
+
+/// What holds back writes of a simulated disk.
+#[derive(Debug, Default)]
+pub struct Stalls {
+    traffic: Mutex<Traffic>,
+    changed: Condvar,
+}
+
+impl Stalls {
+    /// From now on so many writes are made to files whose names begin with `prefix`; `None`: any
+    /// number. Others wait.
+    pub fn permit(&self, prefix: &str, writes: Option<usize>) {
+        let mut traffic = self.lock();
+        prefix.clone_into(&mut traffic.prefix);
+        traffic.permits = writes;
+        drop(traffic);
+        self.changed.notify_all();
+    }
+
+    /// Whether a write waits.
+    pub fn holds_a_write(&self) -> bool {
+        let traffic = self.lock();
+        traffic.waiting > 0 && traffic.permits == Some(0)
+    }
+
+    /// A write to a file waits until it may be made. No lock is held.
+    pub(super) fn pass(&self, path: &Path) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut traffic = self.lock();
+        if !name.starts_with(&traffic.prefix) {
+            return;
+        }
+        traffic.waiting += 1;
+        let stands = |traffic: &mut Traffic| traffic.permits == Some(0);
+        let waited = self.changed.wait_while(traffic, stands);
+        let mut traffic = waited.unwrap_or_else(PoisonError::into_inner);
+        traffic.waiting -= 1;
+        if let Some(permits) = &mut traffic.permits {
+            *permits -= 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Traffic> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
