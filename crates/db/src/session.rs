@@ -58,12 +58,12 @@ impl SessionState {
     /// all. Nothing recorded: nothing happens.
     #[inline]
     pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
-        if let Some(log) = &mut self.log {
-            if log.has_group() {
-                log.end_group(epoch.0);
-                self.wrote = epoch;
-                self.beyond_room = log.is_beyond_room();
-            }
+        if let Some(log) = &mut self.log
+            && log.has_group()
+        {
+            log.end_group(epoch.0);
+            self.wrote = epoch;
+            self.beyond_room = log.is_beyond_room();
         }
     }
 

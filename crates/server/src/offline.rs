@@ -2,11 +2,14 @@
 //! is using. They take the server's flags.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pando_db::{Database, LogError, OpenError, RecoveryError, StreamError, check, expect_database};
+use pando_db::{
+    Database, DurabilityOptions, LogError, OpenError, RecoveryError, StreamError, check,
+    expect_database,
+};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -35,6 +38,9 @@ pub enum OfflineError {
     /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The stream is bytes, and somebody would see them.
+    #[error("a dump is not for a terminal: write it to a file, as in `pando dump > FILE`")]
+    Terminal,
     /// The stream cannot be written or read.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -60,9 +66,14 @@ impl Offline {
         match self {
             Self::Check => run_check(config),
             Self::Dump => {
-                expect_database(&config.durability_options())?;
-                // What the log does not take of a start is nothing that anybody misses.
-                let _closed = with_database(config, |session| {
+                if io::stdout().is_terminal() {
+                    return Err(OfflineError::Terminal);
+                }
+                let mut durability = config.durability_options();
+                expect_database(&durability)?;
+                durability.read_only = true;
+                // There is no log to be closed.
+                let _closed = with_database(config, durability, |session| {
                     let mut out = BufWriter::new(io::stdout().lock());
                     let keys = session.dump(&mut out)?;
                     out.flush()?;
@@ -80,7 +91,7 @@ impl Offline {
                     }
                     None => Box::new(BufReader::new(io::stdin().lock())),
                 };
-                with_database(config, |session| {
+                with_database(config, config.durability_options(), |session| {
                     let keys = session.load(&mut stream)?;
                     eprintln!("{keys} keys loaded");
                     Ok(())
@@ -108,9 +119,9 @@ fn run_check(config: &Config) -> Result<(), OfflineError> {
 /// Opens the database, works, and closes it: whether everything is on disk then.
 fn with_database(
     config: &Config,
+    mut durability: DurabilityOptions,
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
 ) -> Result<Result<(), LogError>, OfflineError> {
-    let mut durability = config.durability_options();
     durability.progress = Some(progress::reporter(Arc::default()));
     let options = pando_db::Options {
         durability: Some(durability),

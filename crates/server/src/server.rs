@@ -87,7 +87,7 @@ pub struct Server {
     acceptor: Option<(AcceptorHandle, JoinHandle<()>)>,
     metrics: Option<Metrics>,
     keeper: Option<JoinHandle<()>>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<Worker>>,
     stopped: bool,
 }
 
@@ -101,6 +101,9 @@ impl Server {
         manager: &Arc<ServiceManager>,
     ) -> Result<Self, StartError> {
         let durable = config.durability != Durability::None;
+        if !durable {
+            tell_of_kept_data(&config);
+        }
         let durability = durable.then(|| pando_db::DurabilityOptions {
             progress: Some(progress::reporter(Arc::clone(manager))),
             ..config.durability_options()
@@ -229,9 +232,7 @@ impl Server {
         }
         self.metrics = None;
         self.shared.keeper.stop(&self.shared.database);
-        for worker in self.workers.drain(..) {
-            join(worker);
-        }
+        let workers: Vec<Worker> = self.workers.drain(..).filter_map(join).collect();
         if let Some(keeper) = self.keeper.take() {
             join(keeper);
         }
@@ -239,6 +240,11 @@ impl Server {
         if let Err(error) = self.shared.database.close_log() {
             self.shared
                 .fail(format!("the log could not be written to its end: {error}"));
+        }
+        // Who sees its connection closed may start the next server at once: nothing is held any
+        // more that it needs.
+        for worker in workers {
+            worker.close_connections();
         }
     }
 }
@@ -267,6 +273,15 @@ fn wait_for_log_files(database: &Database) {
     }
 }
 
+/// Says that data are there which a server without a log leaves alone.
+fn tell_of_kept_data(config: &Config) {
+    let durability = config.durability_options();
+    if pando_db::expect_database(&durability).is_ok() {
+        let directory = durability.data_directory.display();
+        warn!("durability is none: the data kept in {directory} are neither loaded nor changed");
+    }
+}
+
 /// Says what a start has found on disk.
 fn tell_of_recovery(database: &Database) {
     let Some(found) = database.recovery() else {
@@ -291,7 +306,10 @@ fn tell_of_recovery(database: &Database) {
     );
 }
 
-fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+fn spawn<R: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>, StartError> {
     std::thread::Builder::new()
         .name(name)
         .spawn(work)
@@ -299,10 +317,12 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandl
 }
 
 /// Waits for a thread. What made it panic was said when it did.
-fn join(thread: JoinHandle<()>) {
-    if thread.join().is_err() {
+fn join<R>(thread: JoinHandle<R>) -> Option<R> {
+    let result = thread.join();
+    if result.is_err() {
         warn!("a thread of the server has panicked");
     }
+    result.ok()
 }
 
 /// Raises the limit of open files for `maxclients` connections, or lowers `maxclients` to it.

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use pando_durability::checkpoint;
-use pando_durability::disk::{self, DirectoryLock, LockError};
+use pando_durability::disk::{self, DirectoryLock};
 use pando_durability::log::{LogScan, ScanOptions};
 
 use super::bytes::{Input, Malformed};
 use super::options::DurabilityOptions;
-use super::recover::{RecoveryError, found_checkpoints};
+use super::recover::{RecoveryError, found_checkpoints, refuse_parts_alone};
 use super::{identity, places, record, value};
 
 /// What was found.
@@ -62,12 +62,7 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
         findings: Vec::new(),
         sound: true,
     };
-    let _lock = match DirectoryLock::take(disk, directory) {
-        Ok(lock) => Some(lock),
-        Err(error @ LockError::Held { .. }) => return Err(error.into()),
-        // Files that may only be read can be looked at all the same.
-        Err(LockError::Io { .. }) => None,
-    };
+    let _lock = DirectoryLock::take_to_read(disk, directory)?;
     let mut identity = None;
     match identity::read(disk, directory) {
         Ok(Some(found)) => {
@@ -161,11 +156,7 @@ fn log_directories(
                 continue;
             }
         }
-        match DirectoryLock::take(disk, &path) {
-            Ok(lock) => locks.push(lock),
-            Err(error @ LockError::Held { .. }) => return Err(error.into()),
-            Err(LockError::Io { .. }) => {}
-        }
+        locks.extend(DirectoryLock::take_to_read(disk, &path)?);
         searched.push(path);
     }
     Ok((locks, searched))
@@ -175,6 +166,27 @@ fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
     let mut input = Input(bytes);
     input.fixed()?;
     value::take_value(&mut input)?.build()?;
+    Ok(())
+}
+
+/// What checkpoints have left that did not come to their end: a start removes it, if there is
+/// anything else to start from.
+fn check_unfinished(
+    options: &DurabilityOptions,
+    basis: &Basis,
+    scan: &LogScan,
+    report: &mut CheckReport,
+) -> Result<(), RecoveryError> {
+    let (disk, directory) = (&*options.disk, &options.data_directory);
+    if !basis.any {
+        refuse_parts_alone(disk, directory, scan)?;
+    }
+    for path in checkpoint::unfinished(disk, directory)? {
+        let path = path.display();
+        report.say(format!(
+            "{path}: of a checkpoint that was not completed; a start removes it"
+        ));
+    }
     Ok(())
 }
 
@@ -215,6 +227,9 @@ fn check_log(
     {
         let path = scan.segments()[0].path.display();
         report.complain(format!("{path}: it belongs to another database"));
+    }
+    if let Err(error) = check_unfinished(options, basis, &scan, report) {
+        report.complain(error.to_string());
     }
     let from = basis.from.unwrap_or(0);
     if basis.from.is_some() && scan.segments().is_empty() {

@@ -181,6 +181,9 @@ impl Database {
         kept: &mut Vec<u64>,
     ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
+        if kept.is_empty() {
+            self.begin_log(durable)?;
+        }
         let logged = durable.log.written_bytes();
         // Before it is made: afterwards it may no longer be short.
         let hurried = durable.is_short().then(|| CheckpointOptions {
@@ -241,6 +244,27 @@ impl Database {
         if let Some(durable) = &self.durable {
             durable.stopping.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Has something in the log before the first part of the first checkpoint, so that no crash
+    /// leaves parts alone (RC6); unless it is full, when a checkpoint is what makes room.
+    fn begin_log(&self, durable: &Durable) -> Result<(), CheckpointFailure> {
+        let log = &durable.log;
+        if log.statistics().segments > 0 {
+            return Ok(());
+        }
+        if log.has_open_writes() {
+            self.end_epoch();
+        }
+        let epoch = log.newest_written();
+        log.want(epoch);
+        while log.durable() < epoch && log.is_open() {
+            if durable.stopping.load(Ordering::Relaxed) {
+                return Err(CheckpointFailure::Stopped);
+            }
+            durable.wait_for_durable(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// The start epoch and the mapping (CW1).

@@ -76,7 +76,8 @@ pub(crate) struct Durable {
     last: Mutex<Option<CheckpointReport>>,
     recovery: Recovery,
     changed: Arc<Changed>,
-    _locks: Vec<DirectoryLock>,
+    /// Given back when the log is closed.
+    locks: Mutex<Vec<DirectoryLock>>,
 }
 
 /// Tells threads that the log has become durable, or its state has changed.
@@ -140,6 +141,18 @@ pub(crate) fn open(
             found_us: options.clock.monotonic_us(),
         });
     }
+    if durability.read_only {
+        found.trees.truncate(options.databases);
+        let parts = Parts {
+            epochs: found.epochs,
+            store: found.store,
+            expiry: found.expiry,
+            trees: found.trees,
+            log: None,
+            durable: None,
+        };
+        return Database::assemble(options, parts);
+    }
     let checkpoints = Some(durability.data_directory.clone());
     #[cfg(test)]
     let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
@@ -184,7 +197,7 @@ pub(crate) fn open(
         last: Mutex::new(None),
         recovery: found.recovery,
         changed,
-        _locks: found.locks,
+        locks: Mutex::new(found.locks),
         options: durability,
     };
     Database::assemble(
@@ -214,12 +227,15 @@ impl Database {
     }
 
     /// Ends the current epoch and makes everything durable that was written; nothing is written
-    /// afterwards. To be called after [`Self::close`], with no turn open.
+    /// afterwards, and others may take the directories. To be called after [`Self::close`], with no
+    /// turn open and no checkpoint being taken.
     pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
         let Some(durable) = &self.durable else {
             return Ok(());
         };
         self.end_epoch();
-        durable.log.close()
+        let closed = durable.log.close();
+        lock(&durable.locks).clear();
+        closed
     }
 }

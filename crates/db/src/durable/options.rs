@@ -52,6 +52,9 @@ pub struct DurabilityOptions {
     pub threads: bool,
     /// Threads that load and replay; default the machine's.
     pub recovery_threads: usize,
+    /// Whether the files are only read: the database that is opened is not kept, and a volume that
+    /// cannot be written will do; default false.
+    pub read_only: bool,
     /// Is told how opening goes on; default nobody.
     pub progress: Option<OnProgress>,
 }
@@ -69,6 +72,7 @@ impl DurabilityOptions {
             pending_bytes_max: limits::PENDING_LOG_BYTES_MAX,
             threads: true,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            read_only: false,
             progress: None,
         }
     }

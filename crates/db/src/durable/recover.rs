@@ -16,7 +16,8 @@
 //! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4); manifests forget what the log had |
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
-//! | part files without a manifest, an unfinished manifest | removed, and noted if that fails |
+//! | part files without a manifest, an unfinished manifest | removed once all is recovered, and noted if that fails |
+//! | these, and neither a manifest nor a log | refused, with the files (RC6) |
 //! | files of a newer or older format | refused, with the file and both formats |
 //! | files of another database | refused, with the file |
 //! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
@@ -38,13 +39,16 @@
 //!   without either, recovery refuses.
 //! - **RC5** A start writes nothing that it has found on disk, so that a client of `sync` waits
 //!   for no epoch in which nothing has changed, however full the disk is.
+//! - **RC6** No part of a checkpoint goes before recovery has succeeded without it: who has lost
+//!   manifests or the log finds it when he brings them back. A crash leaves no part alone: before
+//!   the first checkpoint, something is in the log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pando_durability::checkpoint::{self, CheckpointError, Manifest};
-use pando_durability::disk::{DirectoryLock, Disk, LockError};
+use pando_durability::disk::{self, DirectoryLock, Disk, LockError};
 use pando_durability::log::{LogCut, LogError, LogScan, ScanOptions};
 use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
@@ -106,6 +110,20 @@ pub enum RecoveryError {
         path: PathBuf,
         /// Why checkpoints were not used.
         notes: Vec<String>,
+    },
+    /// Files of checkpoints are all that is left.
+    #[error(
+        "{}: neither a manifest nor a log is left, and without them nothing can be read of {}. \
+         Bring the manifests (checkpoint-*.manifest) and the log back from a copy, or say with \
+         --log-dir where the log is; or move these files away to begin an empty database",
+        path.display(),
+        named(files)
+    )]
+    PartsAlone {
+        /// The data directory.
+        path: PathBuf,
+        /// The files.
+        files: Vec<PathBuf>,
     },
     /// The file that names the database is damaged.
     #[error(
@@ -175,6 +193,21 @@ fn described(notes: &[String]) -> String {
     text
 }
 
+/// The names of the first files of several.
+fn named(files: &[PathBuf]) -> String {
+    const NAMED_MAX: usize = 4;
+    let names = files.iter().filter_map(|path| path.file_name());
+    let names: Vec<_> = names
+        .take(NAMED_MAX)
+        .map(|it| it.to_string_lossy())
+        .collect();
+    let more = match files.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
+}
+
 /// What opening has found and done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -240,19 +273,6 @@ pub(crate) fn recover(
     let noted = recovery.notes.len();
     let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
     let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
-    // Before the log asks the disk for room.
-    for error in checkpoint::remove_unfinished(disk, directory)? {
-        recovery.notes.push(error.to_string());
-    }
-    let identity = establish_identity(disk, directory, &found)?;
-    for (manifest, about) in &found {
-        if about.identity != identity {
-            return Err(RecoveryError::Foreign {
-                path: directory.clone(),
-                start: manifest.start,
-            });
-        }
-    }
     durability.tell(Stage::Scan, 0, 1);
     let log_error = |notes: &[String]| {
         let notes = notes.to_vec();
@@ -263,11 +283,16 @@ pub(crate) fn recover(
         &searched,
         ScanOptions {
             threads: durability.recovery_threads.max(1),
-            sync: true,
+            sync: !durability.read_only,
         },
     )
     .map_err(log_error(&recovery.notes))?;
     durability.tell(Stage::Scan, 1, 1);
+    let no_log = scan.segments().is_empty();
+    if !any_checkpoint {
+        refuse_parts_alone(disk, directory, &scan)?;
+    }
+    let identity = establish_identity(durability, &found)?;
     let newest = found.iter().map(|(manifest, _)| manifest.end).max();
     let newest = newest.unwrap_or(0).max(scan.newest_epoch());
     let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
@@ -283,7 +308,6 @@ pub(crate) fn recover(
         written
     };
     let newest = newest.max(written);
-    let no_log = scan.segments().is_empty();
     let all = if no_log { found.clone() } else { Vec::new() };
 
     let mut attempts = found.into_iter().map(Some).chain([None]);
@@ -324,6 +348,11 @@ pub(crate) fn recover(
                          was written since it began is there in part or not at all"
                     ));
                 }
+                if !durability.read_only {
+                    for error in checkpoint::remove_unfinished(disk, directory)? {
+                        recovery.notes.push(error.to_string());
+                    }
+                }
                 // One that could not be used is no help later, and goes.
                 checkpoints.retain(|&checkpoint| !last && checkpoint <= start);
                 recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
@@ -360,7 +389,7 @@ fn forget_log(
     start: u64,
 ) -> Result<(), RecoveryError> {
     for (mut manifest, mut about) in all {
-        if about.written >= start {
+        if about.written >= start && !durability.read_only {
             about.written = start.saturating_sub(1);
             manifest.about = about.encode();
             checkpoint::place(&*durability.disk, &durability.data_directory, &manifest)?;
@@ -381,6 +410,10 @@ fn prepare_directories(
     };
     let mut locks = Vec::new();
     let mut take = |path: &Path| -> Result<(), RecoveryError> {
+        if durability.read_only {
+            locks.extend(DirectoryLock::take_to_read(disk, path)?);
+            return Ok(());
+        }
         disk.create_directory(path).map_err(failed(path))?;
         locks.push(DirectoryLock::take(disk, path)?);
         Ok(())
@@ -396,9 +429,13 @@ fn prepare_directories(
     }
     let (mut searched, mut now) = (vec![data.clone()], Vec::new());
     for path in configured {
+        // One that a server would begin to use has nothing to be read.
+        if durability.read_only && !disk::was_used(disk, &path).map_err(failed(&path))? {
+            continue;
+        }
         take(&path)?;
         // The lock's name is durable before the directory is noted: it is what is looked for.
-        if !before.contains(&path) {
+        if !before.contains(&path) && !durability.read_only {
             disk.sync_directory(&path).map_err(failed(&path))?;
         }
         searched.push(path.clone());
@@ -414,7 +451,7 @@ fn prepare_directories(
             now.push(path);
         }
     }
-    if now != before {
+    if now != before && !durability.read_only {
         places::write(disk, data, &now).map_err(failed(&noted))?;
     }
     Ok((locks, searched))
@@ -441,17 +478,48 @@ pub(super) fn found_checkpoints(
     Ok(found)
 }
 
-fn establish_identity(
+/// Refuses files of checkpoints, of which there is no manifest, if nothing is in the log either
+/// (RC6).
+pub(super) fn refuse_parts_alone(
     disk: &dyn Disk,
     directory: &Path,
+    scan: &LogScan,
+) -> Result<(), RecoveryError> {
+    let files = checkpoint::unfinished(disk, directory)?;
+    // A log that cannot be used is refused itself.
+    let log_is_empty = scan.cut(0, 0).is_ok_and(|cut| cut.epochs().is_empty());
+    if files.is_empty() || !log_is_empty {
+        return Ok(());
+    }
+    Err(RecoveryError::PartsAlone {
+        path: directory.to_owned(),
+        files,
+    })
+}
+
+/// The identity, which all checkpoints have to have.
+fn establish_identity(
+    durability: &DurabilityOptions,
     found: &[(Manifest, About)],
 ) -> Result<u128, RecoveryError> {
-    if let Some(identity) = identity::read(disk, directory)? {
-        return Ok(identity);
+    let (disk, directory) = (&*durability.disk, &durability.data_directory);
+    let identity = if let Some(identity) = identity::read(disk, directory)? {
+        identity
+    } else {
+        let known = found.first().map(|(_, about)| about.identity);
+        let identity = known.unwrap_or_else(|| fastrand::u128(1..));
+        if !durability.read_only {
+            identity::write(disk, directory, identity)?;
+        }
+        identity
+    };
+    let foreign = found.iter().find(|(_, about)| about.identity != identity);
+    if let Some((manifest, _)) = foreign {
+        return Err(RecoveryError::Foreign {
+            path: directory.clone(),
+            start: manifest.start,
+        });
     }
-    let known = found.first().map(|(_, about)| about.identity);
-    let identity = known.unwrap_or_else(|| fastrand::u128(1..));
-    identity::write(disk, directory, identity)?;
     Ok(identity)
 }
 

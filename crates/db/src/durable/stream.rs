@@ -43,7 +43,7 @@ pub enum StreamError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is no dump.
-    #[error("this is no dump of Pando")]
+    #[error("the input is not a dump of Pando")]
     Foreign,
     /// It is of another version of the format.
     #[error("the dump has format {got}, this version reads {expected}")]
@@ -236,12 +236,14 @@ impl Session {
     /// Writes every key of a dump into the database, in place of what is there; returns how many.
     /// What was loaded before an error stays.
     pub fn load(&mut self, input: &mut dyn Read) -> Result<u64, StreamError> {
-        let mut header = [0; 12];
-        input.read_exact(&mut header).map_err(cut_at(0))?;
-        if header[..8] != *MAGIC {
+        let mut magic = Vec::new();
+        Read::take(&mut *input, 8).read_to_end(&mut magic)?;
+        if magic != MAGIC {
             return Err(StreamError::Foreign);
         }
-        let format = u32::from_le_bytes(header[8..].try_into().expect("four bytes"));
+        let mut format = [0; 4];
+        input.read_exact(&mut format).map_err(cut_at(0))?;
+        let format = u32::from_le_bytes(format);
         if format != FORMAT {
             return Err(StreamError::Format {
                 got: format,

@@ -14,7 +14,7 @@
 //! | n | what the checkpoint's writer has to say of it, up to the end |
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::cursor::Cursor;
 use super::{CheckpointError, manifest_path, parse_name};
@@ -197,13 +197,9 @@ pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, Checkpoint
     Ok(starts.into_iter().map(read).collect())
 }
 
-/// Removes what checkpoints that did not come to their end have left: parts and manifests under
-/// construction, where there is no manifest, whole or not. None must be being taken. Returns why
-/// some of it stays.
-pub fn remove_unfinished(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<CheckpointError>, CheckpointError> {
+/// What checkpoints that did not come to their end have left: parts and manifests under
+/// construction, where there is no manifest, whole or not.
+pub fn unfinished(disk: &dyn Disk, directory: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let names = disk
         .list(directory)
         .map_err(CheckpointError::disk(directory))?;
@@ -211,13 +207,23 @@ pub fn remove_unfinished(
     let finished: BTreeSet<u64> = starts
         .filter_map(|(start, manifest)| manifest.then_some(start))
         .collect();
+    let is_left = |name: &&String| {
+        let parsed = parse_name(name);
+        parsed.is_some_and(|(start, _)| !finished.contains(&start))
+    };
+    let left = names.iter().filter(is_left);
+    Ok(left.map(|name| directory.join(name)).collect())
+}
+
+/// Removes what is [`unfinished`]. No checkpoint must be being taken. Returns why some of it stays.
+pub fn remove_unfinished(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Vec<CheckpointError>, CheckpointError> {
     let mut staying = Vec::new();
-    for name in &names {
-        if parse_name(name).is_some_and(|(start, _)| !finished.contains(&start)) {
-            let path = directory.join(name);
-            let removed = disk.remove(&path).map_err(CheckpointError::disk(&path));
-            staying.extend(removed.err());
-        }
+    for path in unfinished(disk, directory)? {
+        let removed = disk.remove(&path).map_err(CheckpointError::disk(&path));
+        staying.extend(removed.err());
     }
     Ok(staying)
 }

@@ -31,7 +31,7 @@ mod reader;
 mod writer;
 
 pub use error::CheckpointError;
-pub use manifest::{Chunk, Found, Manifest, found, remove_others, remove_unfinished};
+pub use manifest::{Chunk, Found, Manifest, found, remove_others, remove_unfinished, unfinished};
 pub use reader::{Entry, read_chunk, verify};
 pub use writer::{LargeValue, PartSummary, PartWriter, place, publish};
 

@@ -65,6 +65,24 @@ impl DirectoryLock {
         }
         Ok(Self { _file: file })
     }
+
+    /// Takes a directory whose files are only read, and perhaps can only be read: a volume that is
+    /// mounted so, a snapshot. `None`: there is no lock that a server could hold.
+    pub fn take_to_read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, LockError> {
+        match Self::take(disk, directory) {
+            Err(LockError::Io { .. }) => {}
+            taken => return taken.map(Some),
+        }
+        let path = directory.join(NAME);
+        match disk.try_lock_to_read(&path) {
+            Ok(Some(file)) => Ok(Some(Self { _file: file })),
+            Ok(None) => Err(LockError::Held {
+                directory: directory.to_owned(),
+                holder: holder(disk, &path),
+            }),
+            Err(_) => Ok(None),
+        }
+    }
 }
 
 /// Whether there is anything in a directory that a server leaves there: its lock, or files of ours.
@@ -108,6 +126,24 @@ mod tests {
         );
         drop(first);
         DirectoryLock::take(disk, directory).unwrap();
+    }
+
+    #[test]
+    fn who_only_reads_needs_no_file_and_respects_one() {
+        let (disk, directory) = (SimulatedDisk::new(), Path::new("/data"));
+        disk.create_directory(directory).unwrap();
+        disk.set_read_only(true);
+        let none = DirectoryLock::take_to_read(&disk, directory).unwrap();
+        assert!(none.is_none());
+        disk.set_read_only(false);
+        let server = DirectoryLock::take(&disk, directory).unwrap();
+        disk.set_read_only(true);
+        assert!(DirectoryLock::take(&disk, directory).is_err());
+        let held = DirectoryLock::take_to_read(&disk, directory).unwrap_err();
+        assert!(matches!(held, LockError::Held { .. }), "{held}");
+        drop(server);
+        let read = DirectoryLock::take_to_read(&disk, directory).unwrap();
+        assert!(read.is_some());
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub trait Disk: Debug + Send + Sync {
     /// Takes a file, created if need be, for this process, until what is returned is dropped;
     /// `None`: another one holds it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>>;
+
+    /// The same for a file that exists and may not be written.
+    fn try_lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+        self.try_lock(path)
+    }
 }
 
 /// One open file.

@@ -79,6 +79,12 @@ impl Disk for RealDisk {
         let locked = file.try_lock()?;
         Ok(locked.then(|| Box::new(file) as Box<dyn DiskFile>))
     }
+
+    fn try_lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+        let file = File::open(path, Access::Read)?;
+        let locked = file.try_lock()?;
+        Ok(locked.then(|| Box::new(file) as Box<dyn DiskFile>))
+    }
 }
 
 impl DiskFile for File {

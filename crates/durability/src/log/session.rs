@@ -128,9 +128,9 @@ impl LogSession {
         }
     }
 
-    /// Says when what was written since it was last handed over may be acknowledged at the earliest,
-    /// by a clock that nobody sets ([`super::Log::is_late`]). To be called before it is handed over;
-    /// the clock is read once in an epoch.
+    /// Says when what was written since the last call of [`Self::hand_over`] may be acknowledged at
+    /// the earliest, by a clock that nobody sets ([`super::Log::is_late`]). To be called before the
+    /// next one; the clock is read once in an epoch.
     #[inline]
     pub fn note_write(&self, now_us: impl FnOnce() -> u64) {
         if !self.buffer.is_empty() || !self.frames.is_empty() {

@@ -168,8 +168,8 @@ impl Worker {
     }
 
     /// Serves until the shared state says that the server stops; then sends what is left, within a
-    /// bound, and closes every connection.
-    pub(crate) fn run(mut self) {
+    /// bound. The connections are open still ([`Self::close_connections`]).
+    pub(crate) fn run(mut self) -> Self {
         let mut executed = false;
         while !self.shared.shutdown_requested() {
             let timeout = self.timeout(executed);
@@ -180,10 +180,16 @@ impl Worker {
         self.flush_all();
         self.mailbox.close();
         self.take_mail();
+        self.datagrams = None;
+        debug!(worker = self.index, "worker has ended");
+        self
+    }
+
+    /// Closes every connection of a worker that has ended.
+    pub(crate) fn close_connections(mut self) {
         for slot in 0..self.connections.slots() {
             self.close(slot, Reason::Ended);
         }
-        debug!(worker = self.index, "worker has ended");
     }
 
     /// How long to wait for events: not at all while there is work, else until the next timer. A

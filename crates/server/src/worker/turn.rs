@@ -420,7 +420,8 @@ impl Worker {
         };
         connection.client.acknowledged();
         stop_watching(slot, connection, &mut self.poller);
-        if matches!(connection.phase, Phase::Closing) {
+        // Who has asked for the server's end sees it when the server has ended.
+        if matches!(connection.phase, Phase::Closing) && !self.shared.shutdown_requested() {
             if connection.flags.read_closed || connection.stream.end_output().is_err() {
                 self.close(slot, Reason::Ended);
                 return;

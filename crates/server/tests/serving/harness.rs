@@ -149,6 +149,11 @@ impl TestServer {
         self.client().get_connection().unwrap()
     }
 
+    /// What it says to those who look after it, if the command has piped that.
+    pub(crate) fn take_stderr(&mut self) -> std::process::ChildStderr {
+        self.child.stderr.take().expect("a pipe")
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

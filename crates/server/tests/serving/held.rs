@@ -438,6 +438,7 @@ fn replies_that_wait_at_the_end_are_sent() {
             return false;
         }
         wire.expect("+OK\r\n");
+        drop(server);
         wire.expect_closed();
         true
     });

@@ -1,8 +1,10 @@
 //! What is kept on disk, as whoever starts and stops servers sees it.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+
+use pando_io::file::{Access, File};
 
 use crate::harness::{BINARY, Folder, TestServer, Wire, run_to_end};
 
@@ -109,6 +111,88 @@ fn looking_where_no_database_is_fails() {
     // But for the lock of who looked.
     let left = std::fs::read_dir(&empty).expect("a directory").count();
     assert!(left <= 1, "{left}");
+}
+
+/// Whoever sees a connection closed by SHUTDOWN may start the next server at once.
+#[test]
+fn a_server_that_shuts_down_lets_go_of_its_directory_first() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    for _ in 0..3 {
+        let server = TestServer::start(&["--durability", "interval", "--data-dir", &data]);
+        let mut wire = server.connect();
+        wire.ask(&["SET", "k", "v"], "+OK\r\n");
+        wire.send("SHUTDOWN NOSAVE\r\n");
+        wire.expect_closed();
+        let lock = File::open(&folder.path("data/pando.lock"), Access::Write);
+        assert!(lock.expect("a file").try_lock().expect("it can be locked"));
+        assert!(server.wait().success());
+    }
+}
+
+/// Data that a server without a log does not show are not lost, and it says so.
+#[test]
+fn a_server_that_keeps_nothing_says_that_it_leaves_data_alone() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    let said_of = |expected: bool| {
+        let mut command = Command::new(BINARY);
+        command.args(["--port", "0", "--bind", "127.0.0.1", "--durability", "none"]);
+        command.args(["--data-dir", &data]).stderr(Stdio::piped());
+        let mut server = TestServer::spawn(&mut command);
+        let mut stderr = server.take_stderr();
+        server.connect().ask(&["DBSIZE"], ":0\r\n");
+        server.signal("TERM");
+        assert!(server.wait().success());
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).expect("text");
+        assert_eq!(
+            said.contains("neither loaded nor changed"),
+            expected,
+            "{said}"
+        );
+        assert_eq!(said.contains(&data), expected, "{said}");
+    };
+    said_of(false);
+    let server = TestServer::start(&["--durability", "sync", "--data-dir", &data]);
+    server.connect().ask(&["SET", "k", "v"], "+OK\r\n");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    said_of(true);
+    let server = TestServer::start(&["--durability", "sync", "--data-dir", &data]);
+    server.connect().ask(&["GET", "k"], "$1\r\nv\r\n");
+}
+
+/// What is no dump is told from one that was cut, and nobody sees a dump's bytes.
+#[test]
+fn a_stream_is_a_dump_and_goes_to_a_file() {
+    let folder = Folder::new();
+    let data = text(&folder, "data");
+    for input in ["", "text", "REDIS0011 and what follows", "PANDODMP"] {
+        let path = folder.path("input");
+        std::fs::write(&path, input).expect("a file");
+        let mut load = Command::new(BINARY);
+        load.args(["load", "--data-dir", &data]);
+        let load = load.stdin(std::fs::File::open(&path).expect("a file"));
+        let output = load.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = match input {
+            "PANDODMP" => "damaged",
+            _ => "not a dump",
+        };
+        assert!(said.contains(expected), "{input}: {said}");
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let terminal = options.read(true).write(true).open("/dev/ptmx");
+    let dump = Command::new(BINARY)
+        .args(["dump", "--data-dir", &data])
+        .stdout(terminal.expect("a terminal"))
+        .output()
+        .expect("it runs");
+    assert_eq!(dump.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&dump.stderr);
+    assert!(said.contains("not for a terminal"), "{said}");
 }
 
 /// A full disk is when a dump is wanted most.

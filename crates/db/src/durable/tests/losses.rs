@@ -49,7 +49,11 @@ fn two_checkpoints(setup: &Setup) -> SimulatedDisk {
 /// Flips a bit of a file's last byte.
 fn damage(disk: &SimulatedDisk, path: &Path) {
     let bytes = disk.contents(path).expect("it is there").len() as u64;
-    assert!(disk.flip(path, bytes - 1, 0));
+    damage_at(disk, path, bytes - 1);
+}
+
+fn damage_at(disk: &SimulatedDisk, path: &Path, offset: u64) {
+    assert!(disk.flip(path, offset, 0));
 }
 
 /// Zeros in place of all frames.
@@ -192,6 +196,117 @@ fn no_empty_database_begins_where_there_were_checkpoints() {
             "{text}"
         );
         assert!(text.contains("from a copy"), "{text}");
+    }
+}
+
+/// RC6: what is left of a database whose manifests and log went stays until they are back.
+#[test]
+fn parts_alone_are_refused_and_stay() {
+    let setup = Setup::default();
+    let whole = two_checkpoints(&setup);
+    let parts = files(&whole, ".part");
+    // The identity may have gone with them, and a log may be there that has nothing.
+    for (logs, identity) in [(false, true), (false, false), (true, true)] {
+        let disk = whole.copy();
+        let mut lost = files(&disk, ".manifest");
+        if logs {
+            empty_log(&disk);
+        } else {
+            lost.extend(files(&disk, SEGMENTS));
+        }
+        if !identity {
+            lost.extend(files(&disk, "identity"));
+        }
+        for path in &lost {
+            disk.remove(path).expect("it is there");
+        }
+        let report = check(&setup.durability(&disk.restart())).expect("nobody holds it");
+        assert!(!report.sound, "{report:?}");
+        let disk = disk.restart();
+        let error = refused(&setup, &disk);
+        assert!(matches!(error, RecoveryError::PartsAlone { .. }), "{error}");
+        let text = error.to_string();
+        let name = parts[0].file_name().expect("a name").to_string_lossy();
+        assert!(text.contains(&*name) && text.contains("manifest"), "{text}");
+        assert!(report.findings.contains(&text), "{report:?}");
+        assert_eq!(files(&disk, ".part"), parts);
+        // What it says is to be done.
+        let moved = disk.restart();
+        for path in &parts {
+            moved.remove(path).expect("it is there");
+        }
+        assert!(setup.open(&moved).is_ok());
+        let disk = disk.restart();
+        for path in lost.iter().chain(&files(&whole, SEGMENTS)) {
+            disk.put(path, &whole.contents(path).expect("it is there"));
+        }
+        let mut shell = setup.open(&disk).expect("all of it is back");
+        shell.check(&[("GET k", "$6 fourth"), ("GET old", "$1 x")]);
+    }
+}
+
+/// RC6: what a checkpoint has left that was cut off goes, but not before the start has succeeded.
+#[test]
+fn parts_beside_a_log_go_with_the_first_start_that_succeeds() {
+    let setup = Setup::default();
+    let disk = two_checkpoints(&setup);
+    for path in files(&disk, ".manifest") {
+        disk.remove(&path).expect("it is there");
+    }
+    let parts = files(&disk, ".part");
+    let report = check(&setup.durability(&disk.restart())).expect("nobody holds it");
+    let left = |line: &&String| line.contains("was not completed");
+    let count = report.findings.iter().filter(left).count();
+    assert!(report.sound && count == parts.len(), "{report:?}");
+    let log = files(&disk, SEGMENTS);
+    let bytes = disk.contents(&log[0]).expect("it is there");
+    damage_at(&disk, &log[0], 20);
+    refused(&setup, &disk.restart());
+    assert_eq!(files(&disk, ".part"), parts, "the log can be brought back");
+    disk.put(&log[0], &bytes);
+    let disk = disk.restart();
+    let mut shell = setup
+        .open(&disk)
+        .expect("the log is there from its beginning");
+    shell.check(&[("GET k", "$6 fourth"), ("GET old", "$1 x")]);
+    assert_eq!(files(&disk, ".part"), Vec::<PathBuf>::new());
+}
+
+/// A snapshot, or a volume that is mounted to be read.
+#[test]
+fn files_that_can_only_be_read_are_checked_and_opened() {
+    let setup = Setup::default();
+    for lost in ["", "/identity", ".lock", "/log-directories"] {
+        let disk = two_checkpoints(&setup);
+        for path in files(&disk, lost).into_iter().filter(|_| !lost.is_empty()) {
+            disk.remove(&path).expect("it is there");
+        }
+        let disk = disk.restart();
+        disk.set_read_only(true);
+        let before = disk.files();
+        let report = check(&setup.durability(&disk)).expect("nobody holds it");
+        assert!(report.sound, "without {lost:?}: {report:?}");
+        assert!(
+            setup.open(&disk).is_err(),
+            "a server cannot keep anything there"
+        );
+        let options = Options {
+            databases: setup.databases,
+            durability: Some(DurabilityOptions {
+                read_only: true,
+                ..setup.durability(&disk)
+            }),
+            ..Options::default()
+        };
+        let shell = Shell::on_disk(options, START_MS);
+        let mut shell = shell.unwrap_or_else(|error| panic!("without {lost:?}: {error}"));
+        shell.check(&[
+            ("GET k", "$6 fourth"),
+            ("GET old", "$1 x"),
+            ("DBSIZE", ":2"),
+        ]);
+        assert!(!shell.database.is_durable());
+        assert_eq!(disk.files(), before);
     }
 }
 

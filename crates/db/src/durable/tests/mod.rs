@@ -270,6 +270,12 @@ fn checkpoint(harness: &Arc<Mutex<Harness>>, busy: bool) -> Result<(), String> {
         })),
         ..CheckpointOptions::default()
     };
+    let log = database.log().expect("there is one");
+    if log.statistics().segments == 0 && log.has_open_writes() {
+        // Its first act is to have something in the log (RC6).
+        let first = (database.epochs.current().0, picture(&database));
+        lock(harness).history.push(first);
+    }
     let taken = database.checkpoint(&options);
     let mut harness = lock(harness);
     // Its last act may have been to end an epoch: a picture of that is one of this moment.

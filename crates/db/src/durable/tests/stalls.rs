@@ -1,8 +1,8 @@
 //! What a power cut takes of what was acknowledged to clients of `interval`, on a disk that stands
 //! still, with epochs that end late and replies that are sent late.
 //!
-//! Time is simulated. The disk's writes wait until the schedule lets them go, one by one; epochs end
-//! when it says so; a reply is sent when it says so, if the database agrees, or else when its epoch
+//! Time is simulated. The disk's writes wait until the schedule lets them go, one by one; epochs
+//! end when it says so; a reply is sent when it says so, if the database agrees, or else when its epoch
 //! is durable, as workers do. What was sent and is not found after the cut was sent within
 //! [`LATE_MS`] before the last reply that tells of what was not on disk yet.
 

@@ -10,6 +10,7 @@
 //! | a sync that fails, drops what was written, and succeeds the next time | [`Fault::SyncTrap`] |
 //! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] (what [`Disk::room`] then tells) |
 //! | writes that take as long as a test wants | [`SimulatedDisk::stalls`] |
+//! | a volume that may only be read (EROFS) | [`SimulatedDisk::set_read_only`] |
 //! | writes and reads that stop early | [`SimulatedDisk::set_short_calls`] |
 //! | bits that flip at rest | [`SimulatedDisk::flip`] |
 //!
@@ -108,6 +109,7 @@ struct State {
     /// By the directory below which files count; that of the whole disk is empty.
     capacities: BTreeMap<PathBuf, u64>,
     short_calls: Option<Rng>,
+    read_only: bool,
     writes_through: bool,
     power: bool,
 }
@@ -138,6 +140,7 @@ impl SimulatedDisk {
             locked: BTreeSet::new(),
             capacities: BTreeMap::new(),
             short_calls: None,
+            read_only: false,
             writes_through: true,
             power: true,
         })
@@ -288,6 +291,11 @@ impl SimulatedDisk {
         directory.sync();
     }
 
+    /// Lets nothing be changed, as on a volume that is mounted so; or lets it again.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.state().read_only = read_only;
+    }
+
     /// What holds back its writes: nothing at first.
     pub fn stalls(&self) -> &Stalls {
         &self.stalls
@@ -347,6 +355,7 @@ impl State {
             locked: BTreeSet::new(),
             capacities: self.capacities.clone(),
             short_calls: self.short_calls.clone(),
+            read_only: self.read_only,
             writes_through: self.writes_through,
             power: true,
         }
@@ -378,7 +387,10 @@ impl State {
         }
         let failing = self.failing.filter(|(failing, _)| *failing == kind);
         let failing = failing.map(|(_, error)| Fault::Error(error));
-        let fault = self.faults.get(&self.calls.len()).copied().or(failing);
+        let refused = self.read_only && kind.changes();
+        let refused = refused.then_some(Fault::Error(ErrorKind::ReadOnlyFilesystem));
+        let fault = self.faults.get(&self.calls.len()).copied();
+        let fault = fault.or(failing).or(refused);
         self.calls.push(Call {
             kind,
             path: path.to_owned(),
@@ -495,6 +507,9 @@ impl Disk for SimulatedDisk {
         let file = {
             let mut state = self.state();
             let course = state.begin_simple(CallKind::Open, path)?;
+            if state.read_only && access != Access::Read {
+                return Err(error(ErrorKind::ReadOnlyFilesystem));
+            }
             after(&course, state.find(path)?)?
         };
         Ok(self.handle(file, access, false))
@@ -574,6 +589,9 @@ impl Disk for SimulatedDisk {
         let file = {
             let mut state = self.state();
             let course = state.begin_simple(CallKind::Lock, path)?;
+            if state.read_only {
+                return Err(error(ErrorKind::ReadOnlyFilesystem));
+            }
             let file = if let Ok(file) = state.find(path) {
                 file
             } else {
@@ -588,6 +606,19 @@ impl Disk for SimulatedDisk {
             after(&course, file)?
         };
         Ok(Some(self.handle(file, Access::Write, true)))
+    }
+
+    fn try_lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+        let file = {
+            let mut state = self.state();
+            let course = state.begin_simple(CallKind::Lock, path)?;
+            let file = state.find(path)?;
+            if !state.locked.insert(file) {
+                return Ok(None);
+            }
+            after(&course, file)?
+        };
+        Ok(Some(self.handle(file, Access::Read, true)))
     }
 }
 
