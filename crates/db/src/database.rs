@@ -28,7 +28,7 @@ use crate::acknowledge::{Acknowledgement, EpochLog};
 use crate::cursors::Cursors;
 use crate::durable::hook::record_mapping;
 use crate::durable::{self, Durable, RecoveryError};
-use crate::eviction::{Access, Eviction, Evictor};
+use crate::eviction::{Access, Eviction, Evictor, Fit};
 use crate::expiry::ExpiryIndex;
 use crate::limits;
 use crate::maintenance::Maintenance;
@@ -277,6 +277,7 @@ impl Database {
             random,
             now_us: 0,
             access: Access::default(),
+            fit: Fit::default(),
             evictor: Evictor::default(),
             observes: false,
             observed: LogEpoch(0),
@@ -531,7 +532,7 @@ impl Database {
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         let max_memory = self.max_memory();
-        max_memory > 0 && (self.options.memory)() > max_memory
+        max_memory > 0 && self.memory_in_use() > max_memory
     }
 
     /// Whether expired keys are looked for (DEBUG SET-ACTIVE-EXPIRE).

@@ -209,6 +209,19 @@ impl<'t> Keyspace<'t> {
         }
     }
 
+    /// Refuses a value of so many bytes if it can never fit.
+    #[inline]
+    pub(crate) fn check_fit(&self, bytes: usize) -> Result<(), CommandError> {
+        self.session.fit.check(self.database, 0, bytes)
+    }
+
+    /// The same of a value that was so many bytes and becomes so many, for the closure of an
+    /// update.
+    pub(crate) fn fit(&self) -> impl Fn(usize, usize) -> Result<(), CommandError> + use<'t> {
+        let (fit, database) = (self.session.fit, self.database);
+        move |before, after| fit.check(database, before, after)
+    }
+
     /// Shows the key's value (K1) and counts a hit or a miss.
     #[inline]
     pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {

@@ -168,6 +168,17 @@ pub(crate) const EVICT_HEADROOM_MAX: usize = 16 * 1024 * 1024;
 /// its way back.
 pub(crate) const EVICT_EXCESS_SHARE: usize = 32;
 
+/// The share of the limit that no value can have: what the process needs without any key, and what
+/// a value takes beside its bytes.
+pub(crate) const UNFIT_SHARE: usize = 4;
+
+/// What may always be written, however low the limit is.
+pub(crate) const FIT_BYTES_MAX_LEAST: usize = 128 * 1024;
+
+/// The share of what requests may hold that is left when one alone holds all it may: one read, and
+/// what is remembered of its arguments.
+pub(crate) const REQUEST_SLACK_SHARE: usize = 8;
+
 /// Steps of engine maintenance before the gate is passed on.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
 

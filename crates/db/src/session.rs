@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::database::Database;
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
-use crate::eviction::{Access, Evictor, Touch};
+use crate::eviction::{Access, Evictor, Fit, Touch};
 use crate::limits;
 use crate::maintenance;
 use crate::statistics::SessionCounters;
@@ -36,6 +36,8 @@ pub(crate) struct SessionState {
     pub(crate) now_us: u64,
     /// How the command in work uses values.
     pub(crate) access: Access,
+    /// How much the command in work may write.
+    pub(crate) fit: Fit,
     pub(crate) evictor: Evictor,
     /// Whether what commands see is noted, for a client of `sync` (AK4).
     pub(crate) observes: bool,

@@ -36,13 +36,18 @@ impl Transaction {
         self.bytes
     }
 
-    /// Queues a request, within the bounds of `limits.rs`.
+    /// Queues a request, within the bounds of `limits.rs` and the memory that a request may take.
     pub(crate) fn queue(
         &mut self,
         spec: &'static CommandSpec,
         request: Request<'_>,
+        request_bytes_max: usize,
     ) -> Result<(), CommandError> {
         // Asked before the request is copied: it may be large.
+        if self.bytes.saturating_add(request.bytes()) > request_bytes_max {
+            self.refused = true;
+            return Err(CommandError::OutOfMemory);
+        }
         if self.queue.len() == limits::TRANSACTION_REQUESTS_MAX
             || self.bytes + request.bytes() > limits::TRANSACTION_BYTES_MAX
         {

@@ -31,7 +31,7 @@ use crate::client::{Client, ReplyMode};
 use crate::commands::{self, Progress, Slice};
 use crate::database::Database;
 use crate::error::CommandError;
-use crate::eviction::Access;
+use crate::eviction::{Access, Fit};
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::session::SessionState;
@@ -429,7 +429,7 @@ impl<'t> Turn<'t> {
         if let Some(transaction) = &mut client.transaction
             && !runs_inside_multi(spec.id)
         {
-            transaction.queue(spec, request)?;
+            transaction.queue(spec, request, self.database.request_bytes_max())?;
             reply.simple("QUEUED");
             host.queued(client);
             return Ok(Outcome::Done);
@@ -539,13 +539,14 @@ impl<'t> Turn<'t> {
                 let command = spec.name;
                 (Some(spec), CommandError::Arity { command })
             }
+            Refusal::TooLong(spec) => (spec, CommandError::OutOfMemory),
             _ => (None, CommandError::Unresolved),
         };
         let error = self.refuse(client, spec, error);
         host.refused(spec, &error);
         match refusal {
             Refusal::Http => return Outcome::Close,
-            Refusal::WrongArity(_) => reply.error(error.text()),
+            Refusal::WrongArity(_) | Refusal::TooLong(_) => reply.error(error.text()),
             _ => reply.error(refusal.text(request)),
         }
         Outcome::Done
@@ -700,6 +701,7 @@ impl<'t> Turn<'t> {
         }
         let queue = transaction.into_queue();
         let mut outcome = Outcome::Done;
+        self.session.fit = Fit::of_transaction(self.database);
         reply.array(queue.len());
         for queued in queue {
             let request = queued.request.as_request();
@@ -718,6 +720,7 @@ impl<'t> Turn<'t> {
                 }
             }
         }
+        self.session.fit = Fit::default();
         Ok(outcome)
     }
 

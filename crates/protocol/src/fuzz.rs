@@ -21,7 +21,12 @@ const LIMITS: DecoderLimits = DecoderLimits {
     arguments_max: 40,
     bulk_bytes_max: 300,
     inline_bytes_max: 64,
+    request_bytes_max: usize::MAX,
 };
+
+/// Most memory of an unfinished request where there is a bound: some of those that [`LIMITS`] allow
+/// are above it.
+const REQUEST_BYTES_MAX: usize = 200;
 
 /// Where a stream is cut: pieces whose lengths follow from a seed.
 #[derive(Clone)]
@@ -85,7 +90,12 @@ impl RequestDecoder for Decoder {
 type Stream = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Decodes what arrives in pieces, in a buffer that unconsumed bytes now and then are moved in.
-fn receive(decoder: &mut impl RequestDecoder, data: &[u8], mut cuts: Option<Cuts>) -> Stream {
+fn receive(
+    decoder: &mut impl RequestDecoder,
+    data: &[u8],
+    mut cuts: Option<Cuts>,
+    unfinished_bytes_max: usize,
+) -> Stream {
     let (mut buffer, mut start, mut rest) = (Vec::new(), 0, data);
     let mut requests = Vec::new();
     while !rest.is_empty() {
@@ -105,10 +115,18 @@ fn receive(decoder: &mut impl RequestDecoder, data: &[u8], mut cuts: Option<Cuts
                     requests.push(request.args_from(0).map(<[u8]>::to_vec).collect());
                     from = end;
                 }
+                Ok(Decoded::TooLong { end }) => {
+                    assert_eq!(ranges.len(), first + 1);
+                    assert!(from < end && end <= buffer.len());
+                    // No request that is whole has no argument.
+                    requests.push(Vec::new());
+                    from = end;
+                }
                 Ok(Decoded::Incomplete {
                     start,
                     bytes_missing,
                 }) => {
+                    assert!(buffer.len() - start + decoder.heap_bytes() <= unfinished_bytes_max);
                     assert!(from <= start && start <= buffer.len() && bytes_missing > 0);
                     assert_eq!(ranges.len(), first);
                     break start;
@@ -132,9 +150,26 @@ fn receive(decoder: &mut impl RequestDecoder, data: &[u8], mut cuts: Option<Cuts
 fn requests_with<D: RequestDecoder>(data: &[u8], decoder: impl Fn(bool) -> D) {
     let (mut cuts, data) = Cuts::from_data(data);
     let authenticated = !cuts.random().is_multiple_of(8);
-    let whole = receive(&mut decoder(authenticated), data, None);
-    let pieces = receive(&mut decoder(authenticated), data, Some(cuts));
+    let whole = receive(&mut decoder(authenticated), data, None, usize::MAX);
+    let pieces = receive(&mut decoder(authenticated), data, Some(cuts), usize::MAX);
     assert_eq!(whole, pieces);
+}
+
+/// Requests, the decoder having a bound of those that are not complete: it holds, and all others
+/// and the error are the same as without it.
+fn bounded_requests_with<D: RequestDecoder>(data: &[u8], decoder: impl Fn(usize) -> D) {
+    let (cuts, data) = Cuts::from_data(data);
+    let (whole, error) = receive(&mut decoder(usize::MAX), data, None, usize::MAX);
+    let bound = REQUEST_BYTES_MAX;
+    let mut bounded = receive(&mut decoder(bound), data, Some(cuts), bound);
+    // One that the end of the data has cut short may be refused, too.
+    if bounded.0.len() == whole.len() + 1 {
+        assert_eq!(bounded.0.pop(), Some(Vec::new()));
+    }
+    assert_eq!((bounded.0.len(), bounded.1), (whole.len(), error));
+    for (bounded, whole) in bounded.0.iter().zip(&whole) {
+        assert!(bounded.is_empty() || bounded == whole);
+    }
 }
 
 /// Requests: the same ones however the stream is cut.
@@ -143,6 +178,12 @@ pub fn requests(data: &[u8]) {
         let mut decoder = Decoder::new(LIMITS);
         decoder.set_authenticated(authenticated);
         decoder
+    });
+    bounded_requests_with(data, |request_bytes_max| {
+        Decoder::new(DecoderLimits {
+            request_bytes_max,
+            ..LIMITS
+        })
     });
 }
 

@@ -27,6 +27,7 @@ mod sampler;
 mod server;
 mod settings;
 mod shared;
+mod shedding;
 mod signals;
 mod slowlog;
 mod statistics;

@@ -139,6 +139,9 @@ pub const MONITOR_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of monitor lines that wait for a worker before further ones are dropped.
 pub const MONITOR_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Least bound of the memory of requests before they run, however low `maxmemory` is, in bytes.
+pub const REQUESTS_BYTES_MAX_LEAST: u64 = 256 * 1024;
+
 /// Capacity of a new output buffer in bytes.
 pub const OUTPUT_BUFFER_BYTES: usize = 1024;
 

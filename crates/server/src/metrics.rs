@@ -254,6 +254,7 @@ fn connections(page: &mut Page, shared: &Shared, figures: &Figures) {
     for (reason, value) in [
         ("output limit", figures.output_limit_closes),
         ("query limit", figures.query_limit_closes),
+        ("request memory", figures.shed_closes),
         ("idle", figures.idle_closes),
     ] {
         page.sample("", &[("reason", reason)], value);

@@ -137,6 +137,10 @@ pub struct ClientRecord {
     output_capacity_bytes: AtomicUsize,
     flags: AtomicU8,
     killed: AtomicBool,
+    /// Why: its requests took too much memory.
+    shed: AtomicBool,
+    /// Bytes that its requests take before they run.
+    request_bytes: AtomicUsize,
     /// How many waits there were that CLIENT UNBLOCK may end, times two; one more during a wait
     /// that nobody has ended.
     wait: AtomicU64,
@@ -165,6 +169,8 @@ impl ClientRecord {
             output_capacity_bytes: AtomicUsize::new(0),
             flags: AtomicU8::new(0),
             killed: AtomicBool::new(false),
+            shed: AtomicBool::new(false),
+            request_bytes: AtomicUsize::new(0),
             wait: AtomicU64::new(0),
             origin,
         };
@@ -348,6 +354,30 @@ impl ClientRecord {
 
     pub(crate) fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends it because its requests take too much memory.
+    pub(crate) fn shed(&self) {
+        self.shed.store(true, Ordering::Relaxed);
+        self.kill();
+    }
+
+    /// Whether [`Self::shed`] has ended it.
+    pub(crate) fn is_shed(&self) -> bool {
+        self.shed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that its requests take before they run.
+    #[must_use]
+    pub fn request_bytes(&self) -> usize {
+        self.request_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its requests take so many bytes now; returns how many more than before.
+    pub(crate) fn set_request_bytes(&self, bytes: usize) -> isize {
+        let before = self.request_bytes.load(Ordering::Relaxed);
+        self.request_bytes.store(bytes, Ordering::Relaxed);
+        bytes.wrapping_sub(before).cast_signed()
     }
 
     /// Bytes of memory that the connection holds, by what its worker last said.

@@ -27,6 +27,7 @@ use pando_db::{Database, LogState};
 use crate::config::{Config, LogLevel};
 use crate::keeper::Keeper;
 use crate::latency::LatencyMonitor;
+use crate::limits;
 use crate::monitor::Monitors;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
@@ -86,8 +87,7 @@ impl Shared {
     #[must_use]
     pub fn new(config: Config, database: Arc<Database>) -> Arc<Self> {
         let commands = CommandIndex::new();
-        database.set_eviction_policy(config.eviction_policy);
-        database.set_max_memory(config.max_memory as usize);
+        set_memory(&database, &config);
         Arc::new(Self {
             settings: Settings::new(&config),
             registry: Registry::default(),
@@ -130,8 +130,7 @@ impl Shared {
         let mut changed = config.clone();
         change(&mut changed)?;
         self.settings.publish(&changed);
-        self.database.set_eviction_policy(changed.eviction_policy);
-        self.database.set_max_memory(changed.max_memory as usize);
+        set_memory(&self.database, &changed);
         self.slowlog.set_entries_max(changed.slowlog_entries_max);
         if changed.log_level != config.log_level
             && let Some(set) = self.log_level.get()
@@ -371,6 +370,17 @@ pub(crate) fn wall_us() -> u64 {
 fn run_id() -> String {
     let (high, middle, low) = (fastrand::u64(..), fastrand::u64(..), fastrand::u32(..));
     format!("{high:016x}{middle:016x}{low:08x}")
+}
+
+/// Tells the database of the settings that bound memory.
+fn set_memory(database: &Database, config: &Config) {
+    let requests_bytes_max = match config.requests_memory.of(config.max_memory) {
+        0 => 0,
+        bytes_max => bytes_max.max(limits::REQUESTS_BYTES_MAX_LEAST),
+    };
+    database.set_requests_bytes_max(requests_bytes_max as usize);
+    database.set_eviction_policy(config.eviction_policy);
+    database.set_max_memory(config.max_memory as usize);
 }
 
 /// Locks a mutex whose data a panic cannot leave half changed.

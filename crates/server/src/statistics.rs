@@ -171,6 +171,8 @@ pub struct WorkerStatistics {
     pub output_limit_closes: Counter,
     /// Connections closed because too much input waited.
     pub query_limit_closes: Counter,
+    /// Connections closed because requests took too much memory.
+    pub shed_closes: Counter,
     /// Connections closed because they were idle.
     pub idle_closes: Counter,
     /// Requests that broke the protocol.
@@ -197,6 +199,7 @@ impl WorkerStatistics {
             writes: Counter::default(),
             output_limit_closes: Counter::default(),
             query_limit_closes: Counter::default(),
+            shed_closes: Counter::default(),
             idle_closes: Counter::default(),
             protocol_errors: Counter::default(),
             batches: Counter::default(),
@@ -256,6 +259,7 @@ pub(crate) struct Figures {
     pub(crate) writes: u64,
     pub(crate) output_limit_closes: u64,
     pub(crate) query_limit_closes: u64,
+    pub(crate) shed_closes: u64,
     pub(crate) idle_closes: u64,
     pub(crate) protocol_errors: u64,
     pub(crate) batches: u64,
@@ -287,6 +291,7 @@ impl Figures {
         self.writes += worker.writes.get();
         self.output_limit_closes += worker.output_limit_closes.get();
         self.query_limit_closes += worker.query_limit_closes.get();
+        self.shed_closes += worker.shed_closes.get();
         self.idle_closes += worker.idle_closes.get();
         self.protocol_errors += worker.protocol_errors.get();
         self.batches += worker.batches.get();
@@ -319,6 +324,7 @@ impl Figures {
         less(&mut self.writes, base.writes);
         less(&mut self.output_limit_closes, base.output_limit_closes);
         less(&mut self.query_limit_closes, base.query_limit_closes);
+        less(&mut self.shed_closes, base.shed_closes);
         less(&mut self.idle_closes, base.idle_closes);
         less(&mut self.protocol_errors, base.protocol_errors);
         less(&mut self.batches, base.batches);

@@ -13,6 +13,7 @@
 //! | `Eviction::reserve` | maintenance | `Relaxed` | writers |
 //! | `Eviction::ceiling` | CONFIG SET, maintenance | `Relaxed` | writers |
 //! | `Eviction::pace` | see `pace` | `Relaxed` | hands |
+//! | `Eviction::requests` | see `requests` | | |
 //! | `Eviction::emptier` | see `emptying` | a mutex | the same |
 //! | `Evictor` | its session | none needed | the same |
 //!
@@ -38,6 +39,7 @@ mod ages;
 mod emptying;
 mod judge;
 mod pace;
+mod requests;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -49,10 +51,12 @@ use pando_engine::{Deadline, Hand, Key, Point, TreeId, ValueRef};
 pub(crate) use access::{Access, Touch, Tracking};
 pub(crate) use ages::Ages;
 pub use ages::{Accesses, LastAccess};
+pub(crate) use requests::Fit;
 
 use emptying::{Emptier, empty};
 use judge::{Judge, Verdict};
 use pace::Pace;
+use requests::Requests;
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
@@ -150,6 +154,7 @@ pub(crate) struct Eviction {
     ceiling: AtomicUsize,
     ages: Ages,
     pace: Pace,
+    requests: Requests,
     emptier: Mutex<Emptier>,
 }
 
@@ -227,15 +232,21 @@ impl Database {
 
     fn is_below_line(&self) -> bool {
         match self.eviction_line() {
-            Some(line) => (self.options.memory)() <= line,
+            Some(line) => (self.options.memory)() <= line || self.memory_in_use() <= line,
             None => !self.is_out_of_memory(),
         }
+    }
+
+    /// The memory in use, without what requests that are under way hold beyond their bound.
+    pub(crate) fn memory_in_use(&self) -> usize {
+        let excess = self.eviction.requests.excess_bytes();
+        (self.options.memory)().saturating_sub(excess)
     }
 
     /// Whether the memory in use comes near the limit.
     fn is_near_limit(&self) -> bool {
         let max_memory = self.max_memory();
-        (self.options.memory)() > max_memory - max_memory / limits::EVICT_EXCESS_SHARE
+        self.memory_in_use() > max_memory - max_memory / limits::EVICT_EXCESS_SHARE
     }
 
     /// Whether keys are evicted when memory is short.
@@ -260,7 +271,7 @@ impl Database {
         };
         // In this order: what comes back in between counts as evicted, not as in use.
         let reclaimable = self.store.reclaimable_bytes();
-        let used = (self.options.memory)();
+        let used = self.memory_in_use();
         used.saturating_sub(reclaimable + idle_bytes)
             .saturating_sub(line)
     }
@@ -273,7 +284,7 @@ impl Database {
             .ceiling
             .load(Ordering::Relaxed)
             .max(max_memory);
-        (self.options.memory)() > ceiling + max_memory / limits::EVICT_EXCESS_SHARE
+        self.memory_in_use() > ceiling + max_memory / limits::EVICT_EXCESS_SHARE
     }
 
     /// Whether writes that need memory are refused, what can be evicted having been.

@@ -117,6 +117,7 @@ impl Storing<'_> {
     pub(super) fn run(&self, keyspace: &mut Keyspace<'_>) -> Result<Stored, Refusal> {
         let value = Detached::new(self.data);
         let item_bytes_max = keyspace.options().item_bytes_max;
+        let item_bytes_max = item_bytes_max.min(keyspace.database.fit_bytes_max());
         let asked = self.cas.map(|token| (token, Tokens::of(keyspace)));
         let mut done = Ok(Stored::No);
         let drawn = keyspace.update(self.key, |old| {

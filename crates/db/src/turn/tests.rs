@@ -451,7 +451,8 @@ fn a_transaction_has_a_bound() {
     let spec = command::spec(CommandId::Set);
     let transaction = bench.client.transaction.as_mut().expect("just begun");
     for _ in 0..limits::TRANSACTION_REQUESTS_MAX {
-        transaction.queue(spec, request.as_request()).expect("room");
+        let request = request.as_request();
+        transaction.queue(spec, request, usize::MAX).expect("room");
     }
     bench.check(&[
         (

@@ -12,6 +12,8 @@ pub enum Refusal {
     UnknownSubcommand(&'static CommandSpec),
     /// The number of arguments does not fit.
     WrongArity(&'static CommandSpec),
+    /// It is longer than there is memory for; the command, if its name is known.
+    TooLong(Option<&'static CommandSpec>),
     /// A line of HTTP, perhaps sent by a browser that was tricked into it: log it and close the
     /// connection without an answer.
     Http,
@@ -109,6 +111,7 @@ impl Refusal {
             Refusal::WrongArity(spec) => {
                 format!("ERR wrong number of arguments for '{}' command", spec.name).into_bytes()
             }
+            Refusal::TooLong(_) => b"ERR the request is too long".to_vec(),
             Refusal::Http => b"ERR HTTP is not spoken here".to_vec(),
         }
     }

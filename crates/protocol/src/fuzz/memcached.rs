@@ -65,6 +65,9 @@ fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) 
                     requests.push(words.map(<[u8]>::to_vec).collect());
                     from = end;
                 }
+                Ok(Decoded::TooLong { .. }) => {
+                    unreachable!("an item that is too large is one without data")
+                }
                 Ok(Decoded::Incomplete {
                     start,
                     bytes_missing,

@@ -165,6 +165,8 @@ enum Flaw {
     EndsEarly,
     /// Finds another error than the whole input has.
     ChangesError,
+    /// Takes what follows a request that is too long for another one.
+    ForgetsToSkip,
 }
 
 impl RequestDecoder for Canary {
@@ -197,6 +199,10 @@ impl RequestDecoder for Canary {
                     start: input.len(),
                     bytes_missing,
                 })
+            }
+            (Flaw::ForgetsToSkip, Ok(Decoded::TooLong { .. })) => {
+                self.decoder = Decoder::new(LIMITS);
+                decoded
             }
             (Flaw::ChangesError, Err(_)) if resumed => Err(ProtocolError::TooBigInline),
             _ => decoded,
@@ -231,4 +237,21 @@ fn a_decoder_that_splits_wrongly_is_caught() {
         });
         assert!(caught, "{flaw:?}");
     }
+}
+
+#[test]
+fn a_decoder_that_does_not_skip_what_it_has_refused_is_caught() {
+    let caught = (0..500).any(|seed| {
+        let input = request_stream(&mut Rng::with_seed(seed));
+        let decoder = |request_bytes_max| Canary {
+            decoder: Decoder::new(DecoderLimits {
+                request_bytes_max,
+                ..LIMITS
+            }),
+            flaw: Flaw::ForgetsToSkip,
+            suspended: false,
+        };
+        catch_unwind(AssertUnwindSafe(|| bounded_requests_with(&input, decoder))).is_err()
+    });
+    assert!(caught);
 }

@@ -11,9 +11,15 @@
 //! stopped. No byte is looked at twice, however small the pieces: a bulk string that arrives in n
 //! reads costs n checks of its length.
 //!
+//! An unfinished request that takes more than `request_bytes_max` with what it has announced is
+//! shown as [`Decoded::TooLong`] at once. The rest of it is thrown away as it comes: it never lies
+//! in memory.
+//!
 //! States: *between requests* (`arguments_left` = 0) → *in a request* (`suspend`: some of its
 //! arguments are missing; `bulk_len` is set from an argument's header to its end) → between
-//! requests (`resume`). In both, `searched` bytes of an unfinished line are known not to end it.
+//! requests (`resume`). From *in a request* also → *skipping* (`refuse`; of the argument that has
+//! begun, `bulk_len` bytes are to come) → between requests (`skip_rest`). In all of them,
+//! `searched` bytes of an unfinished line are known not to end it.
 //!
 //! As in Redis the two bytes after a length or an argument are skipped, whatever they are.
 //!
@@ -43,6 +49,8 @@ pub struct DecoderLimits {
     pub bulk_bytes_max: usize,
     /// Longest inline request or header line in bytes, its end not included; at least 16.
     pub inline_bytes_max: usize,
+    /// Most memory of a request that is not complete, in bytes; not below `inline_bytes_max`.
+    pub request_bytes_max: usize,
 }
 
 impl Default for DecoderLimits {
@@ -51,6 +59,7 @@ impl Default for DecoderLimits {
             arguments_max: ARGUMENTS_MAX,
             bulk_bytes_max: BULK_BYTES_MAX,
             inline_bytes_max: INLINE_BYTES_MAX,
+            request_bytes_max: usize::MAX,
         }
     }
 }
@@ -63,6 +72,12 @@ pub enum Decoded {
         /// How many ranges it has appended; at least one.
         arguments: usize,
         /// Offset behind it: the next request begins here.
+        end: usize,
+    },
+    /// A request that is not complete and above `request_bytes_max`; one range was appended, of its
+    /// name, or an empty one if that has not come.
+    TooLong {
+        /// Offset behind what is consumed of it; the decoder goes on here, and skips the rest.
         end: usize,
     },
     /// More bytes are needed.
@@ -81,11 +96,14 @@ pub struct Decoder {
     limits: DecoderLimits,
     authenticated: bool,
     arguments_left: u32,
+    /// What comes of the unfinished request is thrown away.
+    skips: bool,
     /// Bytes of the unfinished request that are parsed.
     position: u32,
     /// Bytes of the unfinished line at `position` that hold no line end.
     searched: u32,
-    /// Length of the argument at `position`, when its header is parsed.
+    /// Length of the argument at `position`, when its header is parsed. Of one that is skipped:
+    /// bytes that are to come, the two behind it included.
     bulk_len: Option<u32>,
     /// Arguments of the unfinished request, relative to its start.
     arguments: Vec<ArgumentRange>,
@@ -118,6 +136,7 @@ impl Decoder {
             limits,
             authenticated: true,
             arguments_left: 0,
+            skips: false,
             position: 0,
             searched: 0,
             bulk_len: None,
@@ -129,6 +148,11 @@ impl Decoder {
     pub fn set_limits(&mut self, limits: DecoderLimits) {
         assert!(limits.inline_bytes_max >= 16);
         self.limits = limits;
+    }
+
+    /// Changes the bound of a request that is not complete; it holds at once.
+    pub fn set_request_bytes_max(&mut self, bytes_max: usize) {
+        self.limits.request_bytes_max = bytes_max.max(self.limits.inline_bytes_max);
     }
 
     /// Says whether the client is authenticated (or need not be); until then it may send only
@@ -221,7 +245,7 @@ impl Decoder {
                     len: range.len,
                 }));
                 self.suspend(start, &progress);
-                Ok(Decoded::incomplete(start, bytes_missing))
+                Ok(self.unfinished(input.len(), start, bytes_missing, arguments))
             }
             Err(error) => {
                 arguments.truncate(first);
@@ -266,10 +290,16 @@ impl Decoder {
     #[cold]
     fn resume(
         &mut self,
-        input: &[u8],
+        input: &mut [u8],
         start: usize,
         arguments: &mut Vec<ArgumentRange>,
     ) -> Result<Decoded, ProtocolError> {
+        if self.skips {
+            return match self.skip_rest(input, start)? {
+                (end, 0) => self.next(input, end, arguments),
+                (start, bytes_missing) => Ok(Decoded::incomplete(start, bytes_missing)),
+            };
+        }
         let mut parsed = std::mem::take(&mut self.arguments);
         let mut progress = Progress {
             at: start + self.position as usize,
@@ -281,7 +311,7 @@ impl Decoder {
         self.suspend(start, &progress);
         if bytes_missing > 0 {
             self.arguments = parsed;
-            return Ok(Decoded::incomplete(start, bytes_missing));
+            return Ok(self.unfinished(input.len(), start, bytes_missing, arguments));
         }
         arguments.extend(parsed.iter().map(|range| ArgumentRange {
             start: range.start + start as u32,
@@ -305,6 +335,68 @@ impl Decoder {
         self.bulk_len = progress.bulk_len;
     }
 
+    /// What is said of the request that begins at `start` and misses bytes at the `end` of the
+    /// input.
+    fn unfinished(
+        &mut self,
+        end: usize,
+        start: usize,
+        bytes_missing: usize,
+        arguments: &mut Vec<ArgumentRange>,
+    ) -> Decoded {
+        let bytes = end - start + bytes_missing + self.heap_bytes();
+        if bytes > self.limits.request_bytes_max {
+            self.refuse(start, arguments)
+        } else {
+            Decoded::incomplete(start, bytes_missing)
+        }
+    }
+
+    /// Gives up the unfinished request that begins at `start`, what has come of it included.
+    #[cold]
+    fn refuse(&mut self, start: usize, arguments: &mut Vec<ArgumentRange>) -> Decoded {
+        let parsed = std::mem::take(&mut self.arguments);
+        let name = parsed.first().map_or((0, 0), |name| (name.start, name.len));
+        arguments.push(ArgumentRange {
+            start: name.0 + start as u32,
+            len: name.1,
+        });
+        self.skips = true;
+        self.bulk_len = self.bulk_len.map(|len| len + 2);
+        let end = start + std::mem::take(&mut self.position) as usize;
+        Decoded::TooLong { end }
+    }
+
+    /// Throws away what has come of a request that is given up, from `at` on. Returns where that
+    /// ends, and how many bytes more it has at least; 0 at its end.
+    fn skip_rest(&mut self, input: &[u8], mut at: usize) -> Result<(usize, usize), ProtocolError> {
+        loop {
+            if let Some(left) = self.bulk_len {
+                let skipped = (left as usize).min(input.len() - at) as u32;
+                at += skipped as usize;
+                if skipped < left {
+                    self.bulk_len = Some(left - skipped);
+                    return Ok((at, (left - skipped) as usize));
+                }
+                self.bulk_len = None;
+                self.arguments_left -= 1;
+            }
+            if self.arguments_left == 0 {
+                self.skips = false;
+                return Ok((at, 0));
+            }
+            let mut searched = self.searched;
+            let header = self.bulk_header(&input[at..], &mut searched);
+            self.searched = searched;
+            let Some((len, header_bytes)) = header? else {
+                return Ok((at, 1));
+            };
+            self.searched = 0;
+            at += 1 + header_bytes;
+            self.bulk_len = Some(len as u32 + 2);
+        }
+    }
+
     /// Parses arguments until the request is complete (0) or bytes are missing (how many at
     /// least), and pushes their ranges, relative to `base`.
     #[inline]
@@ -315,26 +407,15 @@ impl Decoder {
         arguments: &mut Vec<ArgumentRange>,
         base: usize,
     ) -> Result<usize, ProtocolError> {
-        let bulk_bytes_max = self.bulk_bytes_max();
         while progress.arguments_left > 0 {
             let len = if let Some(len) = progress.bulk_len {
                 len as usize
             } else {
                 let line = &input[progress.at..];
-                let header = match line {
-                    [b'$', digits @ ..] => short_number(digits),
-                    _ => None,
-                };
-                let header = match header {
-                    Some(header) => Some(header),
-                    None => self.long_bulk_line(line, &mut progress.searched)?,
-                };
-                let Some((len, header_bytes)) = header else {
+                let Some((len, header_bytes)) = self.bulk_header(line, &mut progress.searched)?
+                else {
                     return Ok(1);
                 };
-                if len > bulk_bytes_max {
-                    return Err(self.bulk_too_long(len));
-                }
                 progress.at += 1 + header_bytes;
                 progress.searched = 0;
                 len
@@ -353,6 +434,28 @@ impl Decoder {
             progress.arguments_left -= 1;
         }
         Ok(0)
+    }
+
+    /// Reads an argument's header from the line that `line` begins with; `None` when the line is
+    /// not complete.
+    #[inline]
+    fn bulk_header(
+        &self,
+        line: &[u8],
+        searched: &mut u32,
+    ) -> Result<Option<Header>, ProtocolError> {
+        let header = match line {
+            [b'$', digits @ ..] => short_number(digits),
+            _ => None,
+        };
+        let header = match header {
+            Some(header) => Some(header),
+            None => self.long_bulk_line(line, searched)?,
+        };
+        match header {
+            Some((len, _)) if len > self.bulk_bytes_max() => Err(self.bulk_too_long(len)),
+            header => Ok(header),
+        }
     }
 
     /// Longest argument that may come now.

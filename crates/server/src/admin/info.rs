@@ -211,6 +211,10 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
     report.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog"]);
     report.zeros(&["mem_total_replication_buffers", "mem_clients_slaves"]);
     report.line("mem_clients_normal", figures.clients);
+    let database = &report.call.shared.database;
+    let (requests, requests_max) = (database.requests_bytes(), database.requests_bytes_max());
+    report.line("mem_requests", requests);
+    report.line("mem_requests_max", requests_max);
     report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     report.zeros(&[
         "active_defrag_running",
@@ -318,8 +322,8 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
         "expire_cycle_cpu_milliseconds",
     ]);
     report.line("evicted_keys", figures.database.evicted_keys);
+    report.line("evicted_clients", figures.shed_closes);
     report.zeros(&[
-        "evicted_clients",
         "total_eviction_exceeded_time",
         "current_eviction_exceeded_time",
     ]);

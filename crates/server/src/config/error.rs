@@ -49,6 +49,8 @@ pub enum Expected {
         /// The greatest value in bytes.
         most: u64,
     },
+    /// Bytes with a unit, or a percentage.
+    MemoryShare,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Octal permissions.
@@ -96,6 +98,9 @@ impl fmt::Display for Expected {
                 most: i64::MAX,
             } => f.write_str("an integer"),
             Self::Integer { least, most } => write!(f, "an integer from {least} to {most}"),
+            Self::MemoryShare => {
+                f.write_str("bytes, with or without a unit (b, k, kb, m, mb, g, gb), or 0% to 100%")
+            }
             Self::Memory {
                 least: 0,
                 most: u64::MAX,
@@ -138,6 +143,7 @@ impl Expected {
             Self::Integer { least, most } => {
                 format!("argument must be between {least} and {most} inclusive")
             }
+            Self::MemoryShare => "argument must be a memory or percent value".into(),
             Self::Memory { .. } if value::parse_memory(got).is_none() => {
                 "argument must be a memory value".into()
             }

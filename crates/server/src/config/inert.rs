@@ -147,11 +147,6 @@ pub(super) static INERT: &[Setting] = &[
     any("masteruser", "", Text),
     any("max-new-connections-per-cycle", "10", Integer),
     any("max-new-tls-connections-per-cycle", "1", Integer),
-    fixed(
-        "maxmemory-clients",
-        &["0"],
-        "clients as a whole have no limit of their own",
-    ),
     any("maxmemory-eviction-tenacity", "10", Integer),
     any("maxmemory-samples", "5", Integer),
     any("min-replicas-max-lag", "10", Integer),

@@ -38,8 +38,8 @@ pub(crate) use flags::{command, file, flag, read};
 pub use reference::reference;
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::{Change, Setting};
-pub use value::LogLevel;
 pub(crate) use value::print_percentile;
+pub use value::{LogLevel, MemoryShare};
 
 /// Bounds of the output that may wait for one client, in bytes; 0 is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +144,8 @@ pub struct Config {
     pub max_memory: u64,
     /// `maxmemory-policy`: which keys are removed when memory is short. Default none.
     pub eviction_policy: EvictionPolicy,
+    /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
+    pub requests_memory: MemoryShare,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
     /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
@@ -239,6 +241,7 @@ impl Default for Config {
             metrics_port: None,
             max_memory: 0,
             eviction_policy: EvictionPolicy::default(),
+            requests_memory: MemoryShare::Percent(25),
             timeout_s: 0,
             tcp_keepalive_s: 300,
             tcp_backlog: 511,

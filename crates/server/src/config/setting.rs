@@ -11,7 +11,10 @@ use super::field::{
 };
 use super::inert::{INERT, Takes};
 use super::persistence;
-use super::value::{LogLevel, parse_mode, parse_output_limits, print_output_limits, print_switch};
+use super::value::{
+    LogLevel, parse_memory_share, parse_mode, parse_output_limits, print_output_limits,
+    print_switch,
+};
 use crate::limits;
 
 /// Whether a setting can change while the server runs.
@@ -412,6 +415,22 @@ pub(crate) static SETTINGS: &[Setting] = &[
         },
     )
     .own_name("max-memory-policy")
+    .running(),
+    Setting::new(
+        "maxmemory-clients",
+        "Bytes of memory, or percent of maxmemory, that requests may take before they run: what \
+         has come of them, and what MULTI has queued. Beyond it the connections that hold most are \
+         closed, and no key is removed; a request that alone would take more than seven eighths \
+         of it is refused. 0 is no bound",
+        |config| print(config.requests_memory),
+        |config, value| {
+            let share = text(value).and_then(parse_memory_share);
+            set(
+                &mut config.requests_memory,
+                share.ok_or(Expected::MemoryShare),
+            )
+        },
+    )
     .running(),
     Setting::new(
         "timeout",

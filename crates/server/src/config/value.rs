@@ -84,6 +84,46 @@ pub(super) fn parse_memory(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// Memory of its own within that of the whole, absolute or as a share of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryShare {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many percent of `maxmemory`, at most 100.
+    Percent(u8),
+}
+
+impl MemoryShare {
+    /// The bytes that it stands for; 0 is no bound, as is a share of no bound.
+    #[must_use]
+    pub const fn of(self, max_memory: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => (max_memory as u128 * percent as u128 / 100) as u64,
+        }
+    }
+}
+
+impl std::fmt::Display for MemoryShare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// An amount of memory, or a percentage.
+pub(super) fn parse_memory_share(text: &str) -> Option<MemoryShare> {
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse().ok().filter(|percent| *percent <= 100);
+            percent.map(MemoryShare::Percent)
+        }
+        None => parse_memory(text).map(MemoryShare::Bytes),
+    }
+}
+
 /// Octal permissions.
 pub(super) fn parse_mode(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8)

@@ -22,7 +22,7 @@ use pando_protocol::{ArgumentRange, Request};
 use super::connection::Connection;
 use super::connections::Connections;
 use super::input::Input;
-use super::wire::Resolved;
+use super::wire::{Resolved, WireDecoder};
 use crate::limits;
 
 /// Where the bytes of a segment are.
@@ -147,8 +147,13 @@ impl Gathering {
         });
     }
 
-    /// Decodes the next batch; whether there is one.
-    pub(crate) fn gather(&mut self, connections: &mut Connections) -> bool {
+    /// Decodes the next batch; whether there is one. A request that is not complete takes at most
+    /// `request_bytes_max` of memory, or is refused.
+    pub(crate) fn gather(
+        &mut self,
+        connections: &mut Connections,
+        request_bytes_max: usize,
+    ) -> bool {
         self.entries.clear();
         self.ranges.clear();
         while let Some(segment) = self.segments.get_mut(self.next_segment) {
@@ -158,6 +163,7 @@ impl Gathering {
                     index: self.next_segment,
                     segment,
                     connection,
+                    request_bytes_max,
                     arena: &mut self.arena,
                     entries: &mut self.entries,
                     ranges: &mut self.ranges,
@@ -258,6 +264,7 @@ struct Decoding<'g> {
     index: usize,
     segment: &'g mut Segment,
     connection: &'g mut Connection,
+    request_bytes_max: usize,
     arena: &'g mut [u8],
     entries: &'g mut Vec<Entry>,
     ranges: &'g mut Vec<ArgumentRange>,
@@ -273,6 +280,7 @@ impl Decoding<'_> {
             index,
             segment,
             connection,
+            request_bytes_max,
             arena,
             entries,
             ranges,
@@ -287,6 +295,9 @@ impl Decoding<'_> {
             return true;
         }
         let (kept, decoder) = connection.input.kept();
+        // What MULTI has queued counts with what is to be queued.
+        let queued_bytes = connection.client.heap_bytes();
+        decoder.set_request_bytes_max(request_bytes_max.saturating_sub(queued_bytes));
         let bytes = match segment.place {
             Place::Arena { start, end } => &mut arena[start..end],
             Place::Kept => kept,
@@ -311,6 +322,18 @@ impl Decoding<'_> {
                     if !authenticated {
                         return false;
                     }
+                }
+                Ok(Decoded::TooLong { end }) => {
+                    segment.decoded = end;
+                    let request = Request::new(bytes, &ranges[first..]);
+                    entries.push(Entry {
+                        segment: index,
+                        resolved: WireDecoder::resolve_too_long(request),
+                        first: first as u32,
+                        count: 1,
+                        end,
+                        waiting: false,
+                    });
                 }
                 Ok(Decoded::Incomplete {
                     start,
@@ -343,12 +366,16 @@ fn take_waiting(
     let (requests, waiting_ranges) = connection.input.waiting();
     let mut first = ranges.len();
     ranges.extend(waiting_ranges);
-    for (count, end) in requests {
+    for (count, end, too_long) in requests {
         let arguments = &ranges[first..first + count];
         let request = Request::new(connection.input.bytes(), arguments);
         entries.push(Entry {
             segment: index,
-            resolved: connection.input.decoder.resolve(request, resolver),
+            resolved: if too_long {
+                WireDecoder::resolve_too_long(request)
+            } else {
+                connection.input.decoder.resolve(request, resolver)
+            },
             first: first as u32,
             count: count as u32,
             end,

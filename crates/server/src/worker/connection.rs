@@ -33,6 +33,7 @@ use super::wire::{WireDecoder, WireLimits};
 use crate::host::SliceTrace;
 use crate::limits;
 use crate::registry::{BufferSizes, ClientFlag, ClientRecord};
+use crate::shared::Shared;
 
 /// A long command between two slices.
 #[derive(Debug)]
@@ -214,16 +215,30 @@ impl Connection {
         output.into_iter().chain(phase).min()
     }
 
-    /// Notes in the record what its buffers hold, if they hold something or did so before.
+    /// Notes in the record what its buffers hold, and charges its requests, if they hold something
+    /// or did so before.
     #[inline]
-    pub(crate) fn note_sizes(&mut self) {
-        if self.flags.sizes_noted || !self.input.is_empty() || self.output.pending() > 0 {
-            self.note_sizes_of_some();
+    pub(crate) fn note_sizes(&mut self, shared: &Shared) {
+        if self.flags.sizes_noted
+            || !self.input.is_empty()
+            || self.output.pending() > 0
+            || self.client.queued_requests().is_some()
+        {
+            self.note_sizes_of_some(shared);
         }
     }
 
     #[cold]
-    fn note_sizes_of_some(&mut self) {
+    fn note_sizes_of_some(&mut self, shared: &Shared) {
+        let input_bytes = if self.input.is_empty() {
+            0
+        } else {
+            self.input.held_bytes()
+        };
+        let request_bytes = input_bytes + self.client.heap_bytes();
+        if request_bytes != self.record.request_bytes() {
+            shared.charge(&self.record, request_bytes);
+        }
         let (query_bytes, query_free_bytes) = self.input.sizes();
         self.record.set_buffers(BufferSizes {
             query_bytes,
@@ -231,6 +246,6 @@ impl Connection {
             output_bytes: self.output.pending(),
             output_capacity_bytes: self.output.capacity(),
         });
-        self.flags.sizes_noted = query_bytes > 0 || self.output.pending() > 0;
+        self.flags.sizes_noted = request_bytes > 0 || self.output.pending() > 0;
     }
 }

@@ -36,6 +36,8 @@ struct Waiting {
     arguments: u32,
     /// Offset behind it.
     end: usize,
+    /// The decoder has refused it.
+    too_long: bool,
 }
 
 /// See the module's header.
@@ -90,6 +92,14 @@ impl Input {
         )
     }
 
+    /// Bytes of memory that is held for what has come.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.waiting.capacity() * size_of::<Waiting>()
+            + self.ranges.capacity() * size_of::<ArgumentRange>()
+            + self.decoder.heap_bytes()
+    }
+
     /// Up to where the kept bytes are executed, and decoded.
     pub(crate) fn progress(&self) -> (usize, usize) {
         (self.executed, self.decoded)
@@ -111,9 +121,13 @@ impl Input {
     }
 
     /// Reads behind what is kept. Once the length of a long argument is known, as much as it misses
-    /// is read at once; memory grows with what arrives, not with what is announced. Returns the
-    /// number of bytes and whether there may be more.
-    pub(crate) fn append(&mut self, stream: &Stream) -> io::Result<(usize, bool)> {
+    /// is read at once; memory grows with what arrives, not with what is announced, and not beyond
+    /// `bytes_max` and a read. Returns the number of bytes and whether there may be more.
+    pub(crate) fn append(
+        &mut self,
+        stream: &Stream,
+        bytes_max: usize,
+    ) -> io::Result<(usize, bool)> {
         let wanted = self
             .bytes_missing
             .clamp(limits::READ_BYTES, limits::LARGE_READ_BYTES);
@@ -122,8 +136,9 @@ impl Input {
             let missing = self.bytes_missing.max(wanted);
             // Doubling keeps the copying linear; no more than what is missing keeps a long
             // argument's buffer from being twice as long as the argument.
-            self.bytes
-                .reserve_exact(missing.min(self.bytes.len().max(wanted)));
+            let doubled = missing.min(self.bytes.len().max(wanted));
+            let within = bytes_max.saturating_sub(self.bytes.len()).max(wanted);
+            self.bytes.reserve_exact(doubled.min(within));
         }
         let room = self.bytes.capacity() - self.bytes.len();
         let count = stream.read_append(&mut self.bytes)?;
@@ -131,25 +146,27 @@ impl Input {
         Ok((count, count == room))
     }
 
-    /// The requests that wait: each one's number of arguments and end, with the ranges of all.
+    /// The requests that wait: each one's number of arguments, its end and whether the decoder has
+    /// refused it, with the ranges of all.
     pub(crate) fn waiting(
         &self,
     ) -> (
-        impl Iterator<Item = (usize, usize)>,
+        impl Iterator<Item = (usize, usize, bool)>,
         impl Iterator<Item = ArgumentRange>,
     ) {
         let requests = self
             .waiting
             .iter()
-            .map(|request| (request.arguments as usize, request.end));
+            .map(|request| (request.arguments as usize, request.end, request.too_long));
         (requests, self.ranges.iter().copied())
     }
 
-    /// Makes a request wait that was decoded behind all that wait.
-    pub(crate) fn defer(&mut self, arguments: &[ArgumentRange], end: usize) {
+    /// Makes a request wait that was decoded behind all that wait, or refused there as `too_long`.
+    pub(crate) fn defer(&mut self, arguments: &[ArgumentRange], end: usize, too_long: bool) {
         self.waiting.push_back(Waiting {
             arguments: arguments.len() as u32,
             end,
+            too_long,
         });
         self.ranges.extend(arguments);
     }
@@ -236,7 +253,7 @@ mod tests {
         let ranges: Vec<_> = ranges.collect();
         let mut first = 0;
         requests
-            .map(|(arguments, _)| {
+            .map(|(arguments, ..)| {
                 let ranges = &ranges[first..first + arguments];
                 first += arguments;
                 let request = Request::new(input.bytes(), ranges);
@@ -261,9 +278,10 @@ mod tests {
             {
                 Decoded::Request { end, .. } if executed == 0 => (executed, decoded) = (end, end),
                 Decoded::Request { end, .. } => {
-                    input.defer(&ranges[first..], end);
+                    input.defer(&ranges[first..], end, false);
                     decoded = end;
                 }
+                Decoded::TooLong { .. } => unreachable!("there is no bound"),
                 Decoded::Incomplete {
                     start,
                     bytes_missing,
@@ -309,7 +327,7 @@ mod tests {
     fn what_is_discarded_leaves_nothing_to_execute() {
         let mut input = Input::new(WireDecoder::Resp(Decoder::default()));
         let bytes = b"PING\r\nPING\r\n";
-        input.defer(&[ArgumentRange { start: 0, len: 4 }], 6);
+        input.defer(&[ArgumentRange { start: 0, len: 4 }], 6, false);
         input.keep(bytes, 0, 6, 0);
         input.error = Some(WireError::Resp(ProtocolError::InvalidBulkLength));
         assert!(!input.is_hungry());

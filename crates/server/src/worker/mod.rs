@@ -80,6 +80,8 @@ enum Reason {
     OutputLimit,
     /// More input came without a complete request than a limit allows.
     QueryLimit,
+    /// Its requests took too much memory.
+    Shed,
     /// It did not take its last reply in time.
     Abandoned,
 }
@@ -279,7 +281,16 @@ impl Worker {
                 Message::Serve(connection) => self.take_in(*connection),
                 Message::Close(client) => {
                     if let Some(slot) = self.connections.slot_of(client) {
-                        self.close(slot, Reason::Killed);
+                        let connection = self.connections.get(slot);
+                        let is_shed = connection.is_some_and(|it| it.record.is_shed());
+                        self.close(
+                            slot,
+                            if is_shed {
+                                Reason::Shed
+                            } else {
+                                Reason::Killed
+                            },
+                        );
                     }
                 }
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
@@ -500,6 +511,8 @@ impl Worker {
             debug!(client = connection.client.id, %error, "cannot stop watching a connection");
         }
         self.shared.database.forget(&mut connection.client);
+        let request_bytes = connection.record.request_bytes();
+        self.shared.charge(&connection.record, 0);
         self.shared.disconnect(&connection.record);
         self.mailbox.disconnected();
         let statistics = self.recorder.statistics();
@@ -518,6 +531,16 @@ impl Worker {
                 warn!(
                     client,
                     address, bytes, "connection closed: too much output waits"
+                );
+            }
+            Reason::Shed => {
+                statistics.shed_closes.add(1);
+                warn!(
+                    client,
+                    address,
+                    bytes = request_bytes,
+                    "connection closed: requests that are not complete take too much memory, and \
+                     its own take most"
                 );
             }
             Reason::QueryLimit => {

@@ -40,7 +40,11 @@ impl Worker {
         self.arrived_ns = self.recorder.begin_batch();
         self.lookout.learn(self.arrived_ns - idle_from_ns);
         self.run_slices();
-        while self.gathering.gather(&mut self.connections) {
+        let request_bytes_max = self.shared.database.request_bytes_max();
+        while self
+            .gathering
+            .gather(&mut self.connections, request_bytes_max)
+        {
             self.execute_batch();
         }
         if datagrams {
@@ -98,7 +102,7 @@ impl Worker {
             self.gathering.read(slot, stream)
         } else {
             input
-                .append(stream)
+                .append(stream, self.shared.database.request_bytes_max())
                 .inspect(|_| self.gathering.add_kept(slot, input, true))
         };
         match read {
@@ -364,7 +368,7 @@ impl Worker {
             }
             if !connection.flags.touched {
                 // Otherwise it is done when the output is sent.
-                connection.note_sizes();
+                connection.note_sizes(&self.shared);
             }
             queue_up(segment.slot, connection, &mut self.queue);
         });
@@ -430,7 +434,7 @@ impl Worker {
             set_deadline(connection, &mut self.timers, due_ns);
             connection.enter(Phase::Lingering);
         }
-        connection.note_sizes();
+        connection.note_sizes(&self.shared);
         queue_up(slot, connection, &mut self.queue);
     }
 
@@ -441,7 +445,7 @@ impl Worker {
             return;
         };
         stop_watching(slot, connection, &mut self.poller);
-        connection.note_sizes();
+        connection.note_sizes(&self.shared);
         queue_up(slot, connection, &mut self.queue);
     }
 
@@ -479,7 +483,7 @@ impl Worker {
         } else if connection.crowded_since_ms == 0 {
             connection.crowded_since_ms = now_ns / 1_000_000;
         }
-        connection.note_sizes();
+        connection.note_sizes(&self.shared);
         queue_up(slot, connection, &mut self.queue);
     }
 }
@@ -500,7 +504,8 @@ fn stop_watching(slot: usize, connection: &mut Connection, poller: &mut Poller) 
 fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::ArgumentRange]) {
     let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
     if !entry.waiting && !ends {
-        connection.input.defer(ranges, entry.end);
+        let too_long = entry.resolved.is_too_long();
+        connection.input.defer(ranges, entry.end, too_long);
     }
 }
 

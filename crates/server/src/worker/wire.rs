@@ -27,6 +27,7 @@ pub(crate) enum WireDecoder {
     Memcached {
         decoder: memcached::Decoder,
         item_bytes_max: usize,
+        authenticated: bool,
         /// Nothing has come yet.
         fresh: bool,
     },
@@ -62,6 +63,7 @@ impl WireDecoder {
                 Self::Memcached {
                     decoder: memcached::Decoder::new(limits),
                     item_bytes_max,
+                    authenticated,
                     fresh: true,
                 }
             }
@@ -76,16 +78,42 @@ impl WireDecoder {
             Self::Resp(decoder) => decoder.set_authenticated(authenticated),
             Self::Memcached {
                 decoder,
-                item_bytes_max,
+                authenticated: is_authenticated,
                 ..
             } => {
                 decoder.set_authenticated(authenticated);
-                decoder.set_item_bytes_max(if authenticated {
+                *is_authenticated = authenticated;
+            }
+        }
+    }
+
+    /// Changes the most memory of a request that is not complete: a longer one is refused as soon
+    /// as its length is known, and what comes of it is thrown away.
+    #[inline]
+    pub(crate) fn set_request_bytes_max(&mut self, bytes_max: usize) {
+        match self {
+            Self::Resp(decoder) => decoder.set_request_bytes_max(bytes_max),
+            Self::Memcached {
+                decoder,
+                item_bytes_max,
+                authenticated,
+                ..
+            } => {
+                let item_bytes_max = if *authenticated {
                     *item_bytes_max
                 } else {
                     UNAUTHENTICATED_BULK_BYTES_MAX.min(*item_bytes_max)
-                });
+                };
+                decoder.set_item_bytes_max(item_bytes_max.min(bytes_max));
             }
+        }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Resp(decoder) => decoder.heap_bytes(),
+            Self::Memcached { .. } => 0,
         }
     }
 
@@ -111,6 +139,12 @@ impl WireDecoder {
                     .map_err(WireError::Memcached)
             }
         }
+    }
+
+    /// What a request asks for that it has refused as too long.
+    #[cold]
+    pub(crate) fn resolve_too_long(request: Request<'_>) -> Resolved {
+        Resolved::Resp(Err(Refusal::TooLong(command::lookup(request.arg(0)))))
     }
 
     /// What a request that it has decoded asks for.
@@ -150,6 +184,11 @@ impl WireError {
 }
 
 impl Resolved {
+    /// Whether the decoder has refused it.
+    pub(crate) fn is_too_long(self) -> bool {
+        matches!(self, Self::Resp(Err(Refusal::TooLong(_))))
+    }
+
     /// The first key of a request, to be fetched ahead. A `get` of several keys fetches its own.
     #[inline]
     pub(crate) fn key(self, request: Request<'_>) -> Option<&[u8]> {

@@ -13,4 +13,5 @@ mod kept;
 mod malformed;
 mod memcached;
 mod process;
+mod requests;
 mod waiting;

@@ -73,7 +73,8 @@ fn answer(mut stream: std::net::TcpStream, rows: &Rows, reads: &AtomicU64, fault
             let mut ranges = Vec::new();
             match decoder.next(&mut input, from, &mut ranges).unwrap() {
                 pando_protocol::resp::Decoded::Incomplete { start, .. } => break start,
-                pando_protocol::resp::Decoded::Request { end, .. } => from = end,
+                pando_protocol::resp::Decoded::Request { end, .. }
+                | pando_protocol::resp::Decoded::TooLong { end } => from = end,
             }
             let request = pando_protocol::Request::new(&input, &ranges);
             let mut reply = pando_protocol::Reply::new(&mut output, RespVersion::Resp2);

@@ -84,15 +84,20 @@ pub(super) fn bitop(
     let destination = request.arg(2);
     keyspace.check_key(destination)?;
     let mut result = Vec::new();
+    let check_fit = keyspace.fit();
     for (index, key) in request.args_from(3).enumerate() {
         keyspace.read_string(key, |source| {
             let source = source.unwrap_or(super::EMPTY);
+            // The result stands beside it, and has no holes.
+            let held = source.heap_bytes();
+            check_fit(held, held + source.len())?;
             if index == 0 {
                 result = operation.begin(source);
             } else {
                 operation.combine(&mut result, source);
             }
-        })?;
+            Ok::<_, CommandError>(())
+        })??;
     }
     let len = result.len();
     if len == 0 {

@@ -34,7 +34,14 @@ pub(super) fn copy(
         return Err(CommandError::SameObject);
     }
     keyspace.check_key(destination)?;
-    let copy = keyspace.read(source, |value| value.map(|value| value.deep_copy()));
+    let check_fit = keyspace.fit();
+    let copy = keyspace.read(source, |value| {
+        let value = value?;
+        let bytes = value.heap_bytes();
+        let fits = check_fit(bytes, 2 * bytes);
+        Some(fits.map(|()| value.deep_copy()))
+    });
+    let copy = copy.transpose()?;
     let copied = match &copy {
         None => false,
         Some(copy) => keyspace.at(index).try_update(destination, |old| {

@@ -71,12 +71,18 @@ pub(super) fn restore(
         return Err(CommandError::InvalidTtl);
     }
     keyspace.check_key(key)?;
+    let fit_bytes_max = keyspace.database.fit_bytes_max();
     let bounds = Bounds {
         value_bytes_max: keyspace.options().value_bytes_max,
         field_bytes_max: pando_engine::limits::FIELD_BYTES_MAX,
-        total_bytes_max: limits::RESTORED_BYTES_MAX,
+        total_bytes_max: limits::RESTORED_BYTES_MAX.min(fit_bytes_max),
     };
-    let decoded = dump::decode(request.arg(3), bounds)?;
+    let decoded = dump::decode(request.arg(3), bounds).map_err(|error| match error {
+        PayloadError::TooLong { bytes_max, .. } if bytes_max == fit_bytes_max => {
+            CommandError::OutOfMemory
+        }
+        error => error.into(),
+    })?;
     let now = keyspace.now() as i64;
     // As in Redis a sum beyond 64 bits wraps around and lies in the past.
     let deadline = if options.absolute {

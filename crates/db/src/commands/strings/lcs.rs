@@ -30,7 +30,11 @@ pub(super) fn lcs(
     let options = Options::parse(request)?;
     let (first, second) = (first.as_ref(), second.as_ref());
     let cells = (first.len() as u64 + 1) * (second.len() as u64 + 1);
-    if cells * 4 > keyspace.options().value_bytes_max as u64 {
+    let table_bytes_max = keyspace
+        .options()
+        .value_bytes_max
+        .min(keyspace.database.fit_bytes_max());
+    if cells * 4 > table_bytes_max as u64 {
         return Err(CommandError::LcsTooLarge);
     }
     let (first, second) = if first.is_empty() || second.is_empty() {

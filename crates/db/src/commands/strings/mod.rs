@@ -63,8 +63,15 @@ pub(super) fn execute(
 /// An argument that becomes a whole string, unless it is too long for one.
 #[inline]
 fn new_string<'a>(keyspace: &Keyspace<'_>, bytes: &'a [u8]) -> Result<Detached<'a>, CommandError> {
-    check_length(keyspace, bytes.len(), 0)?;
+    check_new(keyspace, bytes.len())?;
     Ok(Detached::new(bytes))
+}
+
+/// Refuses a string of `len` bytes that is too long for one, or can never fit.
+#[inline]
+fn check_new(keyspace: &Keyspace<'_>, len: usize) -> Result<(), CommandError> {
+    check_length(keyspace, len, 0)?;
+    keyspace.check_fit(len)
 }
 
 /// Refuses a string of `offset` bytes and `len` more, if it is too long.

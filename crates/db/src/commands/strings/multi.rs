@@ -77,7 +77,7 @@ fn check_pairs(
     }
     for index in (1..request.len()).step_by(2) {
         keyspace.check_key(request.arg(index))?;
-        super::check_length(keyspace, request.arg(index + 1).len(), 0)?;
+        super::check_new(keyspace, request.arg(index + 1).len())?;
     }
     Ok(())
 }

@@ -81,12 +81,15 @@ pub(super) fn append(
 ) -> Handled {
     let bytes = request.arg(2);
     let value_bytes_max = keyspace.options().value_bytes_max;
+    let check_fit = keyspace.fit();
     let len = keyspace.try_update(request.arg(1), |old| {
         let string = old.map_or(Ok(StringRef::Flat(b"")), string_of)?;
         let len = string.len() + bytes.len();
         if len > value_bytes_max {
             return Err(CommandError::StringTooLong);
         }
+        let held = string.heap_bytes();
+        check_fit(held, held + bytes.len())?;
         let value = match old {
             // A new string is an integer if it looks like one; a changed one never is.
             None => NewValue::new(Body::string(bytes)),

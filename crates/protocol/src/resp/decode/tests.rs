@@ -22,6 +22,12 @@ fn receive(decoder: &mut Decoder, bytes: &[u8], piece: usize) -> Outcome {
                     requests.push(request.args_from(0).map(<[u8]>::to_vec).collect());
                     from = end;
                 }
+                Ok(Decoded::TooLong { end }) => {
+                    assert_eq!(ranges.len(), first + 1);
+                    let name = Request::new(&buffer, &ranges[first..]).arg(0);
+                    requests.push(vec![b"too long".to_vec(), name.to_vec()]);
+                    from = end;
+                }
                 Ok(Decoded::Incomplete {
                     start,
                     bytes_missing,
@@ -347,4 +353,98 @@ fn a_large_count_takes_no_memory_before_its_arguments_come() {
     };
     assert_eq!(decoded, Ok(expected));
     assert!(decoder.heap_bytes() <= 16 * 1024);
+}
+
+/// The most bytes of the decoder's requests that lie in memory, and what it makes of them, of bytes
+/// that arrive in pieces.
+fn receive_bounded(bytes: &[u8], piece: usize, bytes_max: usize) -> (usize, Outcome) {
+    let mut decoder = Decoder::default();
+    decoder.limits.inline_bytes_max = 16;
+    decoder.set_request_bytes_max(bytes_max);
+    let (mut most, mut buffer, mut requests) = (0, Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        buffer.extend_from_slice(piece);
+        let (mut taken, error) = {
+            let mut from = 0;
+            let mut ranges = Vec::new();
+            let mut taken = Vec::new();
+            let error = loop {
+                let first = ranges.len();
+                match decoder.next(&mut buffer, from, &mut ranges) {
+                    Ok(Decoded::Request { end, .. }) => {
+                        let request = Request::new(&buffer, &ranges[first..]);
+                        taken.push(request.args_from(0).map(<[u8]>::to_vec).collect());
+                        from = end;
+                    }
+                    Ok(Decoded::TooLong { end }) => {
+                        let name = Request::new(&buffer, &ranges[first..]).arg(0);
+                        taken.push(vec![b"too long".to_vec(), name.to_vec()]);
+                        from = end;
+                    }
+                    Ok(Decoded::Incomplete { start, .. }) => {
+                        buffer.drain(..start);
+                        break None;
+                    }
+                    Err(error) => break Some(error),
+                }
+            };
+            (taken, error)
+        };
+        requests.append(&mut taken);
+        if error.is_some() {
+            return (most, (requests, error));
+        }
+        most = most.max(buffer.len() + decoder.heap_bytes());
+    }
+    (most, (requests, None))
+}
+
+#[test]
+fn a_request_above_the_bound_is_refused_when_that_is_known_and_never_held() {
+    let value = vec![b'v'; 5000];
+    let mut set = b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$5000\r\n".to_vec();
+    let announced = set.len();
+    set.extend_from_slice(&value);
+    set.extend_from_slice(b"\r\n$2\r\nEX\r\n");
+    let mut many = b"*1000\r\n$3\r\nDEL\r\n".to_vec();
+    for _ in 0..999 {
+        many.extend_from_slice(b"$2\r\nxy\r\n");
+    }
+    let bytes = [PING, &set, PING, &many, PING].concat();
+    let words =
+        |words: &[&str]| -> Vec<_> { words.iter().map(|it| it.as_bytes().to_vec()).collect() };
+    let expected = [
+        words(&["PING"]),
+        words(&["too long", "SET"]),
+        words(&["PING"]),
+        words(&["too long", "DEL"]),
+        words(&["PING"]),
+    ];
+    for piece in [1, 2, 3, 7, 100, 900] {
+        let (most, (requests, error)) = receive_bounded(&bytes, piece, 1000);
+        assert_eq!(
+            (&requests[..], error),
+            (&expected[..], None),
+            "pieces of {piece}"
+        );
+        assert!(most <= 1000, "{most} bytes held in pieces of {piece}");
+    }
+    // The refusal does not wait for the bytes.
+    let (_, (requests, _)) = receive_bounded(&set[..announced], 7, 1000);
+    assert_eq!(requests, expected[1..2]);
+    // The name alone may be too long, and what is skipped may be wrong.
+    let (_, outcome) = receive_bounded(b"*2\r\n$5000\r\nabc", 100, 1000);
+    assert_eq!(outcome, (vec![words(&["too long", ""])], None));
+    let wrong = [&set[..set.len() - 8], b"x\r\n"].concat();
+    let (_, (_, error)) = receive_bounded(&wrong, 100, 1000);
+    assert_eq!(error, Some(ProtocolError::ExpectedBulk { got: b'x' }));
+}
+
+#[test]
+fn a_request_up_to_the_bound_is_as_without() {
+    let bytes = [PING, b"*2\r\n$4\r\nECHO\r\n$900\r\n", &[b'x'; 900], b"\r\n"].concat();
+    for piece in [1, 7, 100, 2000] {
+        let (_, outcome) = receive_bounded(&bytes, piece, 1000);
+        assert_eq!(outcome, receive(&mut Decoder::default(), &bytes, piece));
+    }
 }
