@@ -114,6 +114,8 @@ pub struct LogStatistics {
     pub free_files: usize,
     /// Bytes handed over and not yet written.
     pub pending_bytes: usize,
+    /// Bytes of memory for what is handed over: what waits, and buffers that are kept.
+    pub buffer_bytes: usize,
     /// The newest closed epoch.
     pub closed: u64,
     /// The newest durable epoch.
@@ -344,7 +346,8 @@ impl Log {
 
     /// To be called when nothing has been written for a while: writes down that the last epoch is
     /// durable, unless that was done, so that recovery can tell damage to it from a torn tail, and
-    /// notices when a file with it is gone. One block in each log that has a segment.
+    /// notices when a file with it is gone. One block in each log that has a segment. Buffers that
+    /// are kept for sessions are freed.
     pub fn rest(&self) {
         let shared = &*self.shared;
         let mut epochs = shared.epochs.lock();
@@ -360,6 +363,9 @@ impl Log {
             }
         }
         drop(epochs);
+        for log in &shared.logs {
+            log.queue.release();
+        }
         if !shared.options.threads {
             for log in &shared.logs {
                 lock(&log.writer).flush(shared, None);
@@ -433,6 +439,7 @@ impl Log {
             segments: sealed + shared.logs.iter().filter(|log| used(log) > 0).count(),
             free_files,
             pending_bytes: shared.pending.load(Ordering::Relaxed),
+            buffer_bytes: shared.logs.iter().map(|log| log.queue.buffer_bytes()).sum(),
             closed: shared.epochs.lock().closed,
             durable: self.durable(),
         }

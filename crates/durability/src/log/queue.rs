@@ -185,6 +185,18 @@ impl Queue {
         }
     }
 
+    /// Frees the buffers that are kept for sessions.
+    pub(super) fn release(&self) {
+        let spare = std::mem::take(&mut self.lock().spare);
+        drop(spare);
+    }
+
+    /// Bytes of the buffers that are kept for sessions, and of what waits.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        let state = self.lock();
+        state.spare.iter().map(Vec::capacity).sum::<usize>() + state.bytes
+    }
+
     /// Waits until there is something that should be written now. `false`: the log has stopped.
     pub(super) fn wait(&self) -> bool {
         let state = self.lock();
@@ -374,6 +386,17 @@ mod tests {
         hand_over(&queue, 1, most + 1);
         hand_over(&queue, 1, 1);
         assert_eq!(frames(&queue), [(1, 2, most + 1), (1, 3, 1)]);
+    }
+
+    #[test]
+    fn buffers_are_kept_until_the_log_rests() {
+        let queue = Queue::new(usize::MAX, FRAME);
+        hand_over(&queue, 1, FRAME);
+        assert_eq!(queue.buffer_bytes(), FRAME);
+        frames(&queue);
+        assert!(queue.buffer_bytes() >= FRAME);
+        queue.release();
+        assert_eq!(queue.buffer_bytes(), 0);
     }
 
     #[test]

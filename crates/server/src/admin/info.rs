@@ -215,7 +215,8 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
     let (requests, requests_max) = (database.requests_bytes(), database.requests_bytes_max());
     report.line("mem_requests", requests);
     report.line("mem_requests_max", requests_max);
-    report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    report.zeros(&["mem_cluster_links"]);
+    report.line("mem_aof_buffer", figures.log);
     report.zeros(&[
         "active_defrag_running",
         "lazyfree_pending_objects",

@@ -62,6 +62,8 @@ pub(super) struct MemoryFigures {
     pub(super) peak: usize,
     pub(super) startup: usize,
     pub(super) clients: usize,
+    /// What is handed over to the log, and buffers that it keeps for more.
+    pub(super) log: usize,
     pub(super) resident: u64,
 }
 
@@ -76,13 +78,17 @@ impl MemoryFigures {
             peak: shared.sampler.memory_peak(),
             startup: shared.memory_at_start(),
             clients: clients.iter().map(|record| record.memory_bytes()).sum(),
+            log: shared
+                .database
+                .log_statistics()
+                .map_or(0, |log| log.buffer_bytes),
             resident: process::resident_bytes(),
         }
     }
 
-    /// What is not data: the server at its start, and the connections.
+    /// What is not data: the server at its start, the connections and the log's buffers.
     pub(super) fn overhead(&self) -> usize {
-        (self.startup + self.clients).min(self.used)
+        (self.startup + self.clients + self.log).min(self.used)
     }
 
     pub(super) fn dataset(&self) -> usize {
@@ -132,7 +138,7 @@ fn stats(call: &mut Call<'_, '_, '_>) -> Handled {
         ("clients.slaves", 0),
         ("clients.normal", figures.clients as u64),
         ("cluster.links", 0),
-        ("aof.buffer", 0),
+        ("aof.buffer", figures.log as u64),
         ("lua.caches", 0),
         ("functions.caches", 0),
         ("overhead.total", figures.overhead() as u64),

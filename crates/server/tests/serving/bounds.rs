@@ -1,6 +1,6 @@
 //! Greedy clients: memory stays bounded by configuration, and every other client is served.
 
-use crate::harness::{TestServer, Wire, request};
+use crate::harness::{Folder, TestServer, Wire, request};
 
 const MIB: usize = 1024 * 1024;
 
@@ -147,6 +147,49 @@ fn a_long_argument_comes_and_goes() {
     server.wait_until("the memory is returned", || {
         used_bytes(&mut wire) < before + 2 * MIB
     });
+}
+
+/// What the log's buffers took for writes goes back when it rests.
+fn an_emptied_database_takes_what_it_took_before(engine: &str) {
+    const SLACK: usize = MIB;
+    let scratch = Folder::new();
+    let directory = scratch.path("data");
+    let server = TestServer::start(&[
+        "--engine",
+        engine,
+        "--durability",
+        "interval",
+        "--data-dir",
+        directory.to_str().unwrap(),
+    ]);
+    let mut wire = server.connect();
+    wire.expect_served();
+    let before = used_bytes(&mut wire);
+    let value = [b'v'; 1000];
+    for batch in 0..100 {
+        let mut bytes = Vec::new();
+        for key in 0..200 {
+            let key = format!("key:{batch}:{key}");
+            bytes.extend(request(&[b"SET", key.as_bytes(), &value]));
+        }
+        wire.send(bytes);
+        wire.expect("+OK\r\n".repeat(200));
+    }
+    assert!(used_bytes(&mut wire) > before + 20 * MIB);
+    wire.ask(&["FLUSHALL"], "+OK\r\n");
+    server.wait_until("the memory is returned", || {
+        used_bytes(&mut wire) <= before + SLACK
+    });
+}
+
+#[test]
+fn an_emptied_tree_takes_what_it_took_before() {
+    an_emptied_database_takes_what_it_took_before("masstree");
+}
+
+#[test]
+fn an_emptied_hash_table_takes_what_it_took_before() {
+    an_emptied_database_takes_what_it_took_before("mercury");
 }
 
 #[test]
