@@ -230,7 +230,7 @@ fn a_line_without_end_ends_the_connection() {
         let mut wire = server.connect_memcached();
         ask(&mut wire, "get a|", "END|");
         wire.send_some(start);
-        wire.send_some(&"a".repeat(2_100));
+        wire.send_some("a".repeat(2_100));
         wire.expect_closed();
     }
     let mut wire = server.connect_memcached();
