@@ -5,6 +5,7 @@
 
 use pando_engine::BodyRef;
 
+use crate::dump::file::{DumpFile, Found};
 use crate::dump::{self, Bounds, Decoded, HashForm, PayloadError};
 
 const BOUNDS: Bounds = Bounds {
@@ -20,6 +21,38 @@ pub fn restore(input: &[u8]) {
     let mut sealed = input.to_vec();
     dump::seal(&mut sealed);
     check_payload(&sealed);
+}
+
+/// Takes `input` for a dump file of Redis, as it is and as the records of a file that counts. What
+/// it costs is bounded by what there is.
+pub fn dump_file(input: &[u8]) {
+    read_file(input);
+    read_file(&file_of(input));
+}
+
+/// A file of these records, with a checksum.
+fn file_of(records: &[u8]) -> Vec<u8> {
+    let mut file = [b"REDIS0012", records, b"\xff"].concat();
+    let checksum = dump::checksum(&file);
+    file.extend_from_slice(&checksum.to_le_bytes());
+    file
+}
+
+/// How many entries a file has and of what it was passed over; `None` for one that is refused.
+fn read_file(mut input: &[u8]) -> Option<(usize, Vec<&'static str>)> {
+    let bytes = input.len();
+    let mut file = DumpFile::open(b"", &mut input, BOUNDS).ok()?;
+    let (mut entries, mut passed) = (0, Vec::new());
+    loop {
+        match file.next().ok()? {
+            Found::Entry(entry) => {
+                assert!(entry.bytes <= bytes && entry.key.len() <= BOUNDS.value_bytes_max);
+                entries += 1;
+            }
+            Found::Passed(name) => passed.push(name),
+            Found::End => return Some((entries, passed)),
+        }
+    }
 }
 
 /// Takes `input` for log records: each is built and applied, or refused.
@@ -88,6 +121,94 @@ mod tests {
                 }
             }
             restore(&input);
+        }
+    }
+
+    /// Every kind of record and value, each a key of its own.
+    const RECORDS: &[&[u8]] = &[
+        b"\xfa\x01a\xc0\x07\xfb\x02\x01\xfe\x03\xf4\x01\x02\x03\xf5\x04code",
+        b"\xfc\x01\0\0\0\0\0\0\x7f\xf8\x05\xf9\x07\x00\x01k\x05hello",
+        b"\xfd\xff\xff\xff\x7f\x00\x01k\xc1\x7f\xff",
+        b"\x04\x01k\x02\xC0\x07\x01y\x01a\xC3\x09\x40\x41\x01xx\xe0\x34\x00\x01xx",
+        b"\x09\x01k\x0d\x02\x01a\x01\x021zz\x01b\x00\x00\xff",
+        b"\x10\x01k\x12\x12\0\0\0\x04\0\x81a\x02\x01\x01\x81b\x02\xdf\xff\x02\xff",
+        b"\x18\x01k\0\0\0\0\0\0\0\0\x01\x00\x01a\x01b",
+        b"\x19\x01k\0\0\0\0\0\0\0\0\
+          \x0e\x0e\0\0\0\x03\0\x81a\x02\x01\x01\x00\x01\xff",
+        b"\x18\x01k\0\0\0\0\0\0\0\0\x01\x01\x01a\x01b",
+        b"\x01\x01l\x02\x01a\xc0\x01",
+        b"\x02\x01s\x01\x01a",
+        b"\x03\x01z\x02\x01a\x031.5\x01b\xfe",
+        b"\x05\x01z\x01\x01a\0\0\0\0\0\0\xf0\x3f",
+        b"\x07\x01m\x81\0\0\0\0\0\0\0\x01\x02\x05\x01\x06\x03\0\0\0\0\
+          \x04\0\0\0\0\0\0\0\0\x05\x01s\x00",
+        b"\xf7\x09\x02\x01\x05\x01s\x00",
+        b"\x12\x01l\x01\x02\x01x",
+        b"\x14\x01s\x01x",
+        b"\x15\x01x\x01\x02id\x02lp\x01\x02\x03\x02\x03\0\0\x01\x01\x01g\x02\x03\x01\x01\
+          0123456789abcdef01234567\x01\x01\x01c0123456701234567\x010123456789abcdef",
+    ];
+
+    #[test]
+    fn every_record_is_read_or_passed_over() {
+        let records = RECORDS.concat();
+        let (entries, passed) = read_file(&file_of(&records)).expect("it is sound");
+        assert_eq!(entries, 7);
+        let expected = [
+            "library of functions",
+            "hash whose fields expire",
+            "list",
+            "set",
+            "sorted set",
+            "sorted set",
+            "module's value",
+            "list",
+            "set",
+            "stream",
+        ];
+        assert_eq!(passed, expected);
+        // The checksum is looked at, and 0 means that there is none.
+        let mut file = file_of(&records);
+        file[20] ^= 1;
+        assert_eq!(read_file(&file), None);
+        let mut file = file_of(RECORDS[3]);
+        let checksum = file.len() - 8;
+        file[checksum..].fill(0);
+        assert_eq!(read_file(&file), Some((1, Vec::new())));
+        file[checksum] = 1;
+        assert_eq!(read_file(&file), None);
+        file[checksum] = 0;
+        for end in 0..file.len() {
+            assert_eq!(read_file(&file[..end]), None, "cut at {end}");
+        }
+        for bad in [
+            &b"\x06\x01m\x01"[..],
+            b"\x1e\x01k\x01v",
+            b"\xf6\x01a",
+            b"\xf7\x09\x06",
+        ] {
+            assert_eq!(read_file(&file_of(bad)), None, "{bad:?}");
+        }
+        assert_eq!(read_file(b"REDIS0013\xff\0\0\0\0\0\0\0\0"), None);
+        assert_eq!(read_file(b"REDIS0003\xff"), Some((0, Vec::new())));
+    }
+
+    #[test]
+    fn no_file_breaks_the_reader() {
+        let seed = crate::commands::testing::seed();
+        let mut random = fastrand::Rng::with_seed(seed);
+        for round in 0..30_000 {
+            let mut input = RECORDS[round % RECORDS.len()].to_vec();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(..input.len());
+                match random.u8(..4) {
+                    0 => input[at] = random.u8(..),
+                    1 => input[at] ^= 1 << random.u8(..8),
+                    2 => input.insert(at, random.u8(..)),
+                    _ => input.truncate(at.max(1)),
+                }
+            }
+            dump_file(&input);
         }
     }
 

@@ -41,8 +41,9 @@ pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
 pub use database::{Database, OpenError};
+pub use dump::file::FileError;
 pub use durable::{
-    CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions,
+    CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions, Loaded,
     Malformed, OnProgress, Pace, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError,
     check, expect_database,
 };
@@ -51,8 +52,10 @@ pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
 pub use memcached::{ListedItem, MemcachedFigures, MemcachedHost};
 pub use options::{EngineKind, MemoryMeter, Options};
-pub use pando_durability::disk::{Disk, SimulatedDisk};
-pub use pando_durability::log::{Due, LogError, LogRoom, LogState, LogStatistics, measure_sync};
+pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
+pub use pando_durability::log::{
+    Due, LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
+};
 pub use pando_engine::LogEpoch;
 pub use session::Session;
 pub use statistics::Statistics;

@@ -20,6 +20,10 @@ pub(crate) struct SessionCounters {
     pub(crate) evicted_unread: AtomicU64,
     pub(crate) evicted_expiring: AtomicU64,
     pub(crate) commits: AtomicU64,
+    /// Writes refused before they ran, by what there was no room in.
+    pub(crate) refused_for_memory: AtomicU64,
+    pub(crate) refused_for_readers: AtomicU64,
+    pub(crate) refused_for_log: AtomicU64,
     /// What removals have left behind: see `limits::WATCH_BURIED_BYTES_MAX`.
     pub(crate) buried_bytes: AtomicU64,
     pub(crate) memcached: MemcachedCounters,
@@ -51,6 +55,12 @@ pub struct Statistics {
     pub evicted_expiring_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
+    /// Writes refused because there was no room below the limit of memory.
+    pub refused_for_memory: u64,
+    /// Writes refused because a stalled reader held back memory that was replaced.
+    pub refused_for_readers: u64,
+    /// Writes refused because the log had no room.
+    pub refused_for_log: u64,
     /// About what the removals among them have left behind, in bytes: keys, and some for each.
     pub buried_bytes: u64,
 }
@@ -69,6 +79,11 @@ impl Statistics {
             evicted_expiring_keys: sum.evicted_expiring_keys
                 + session.evicted_expiring.load(Ordering::Relaxed),
             commits: sum.commits + session.commits.load(Ordering::Relaxed),
+            refused_for_memory: sum.refused_for_memory
+                + session.refused_for_memory.load(Ordering::Relaxed),
+            refused_for_readers: sum.refused_for_readers
+                + session.refused_for_readers.load(Ordering::Relaxed),
+            refused_for_log: sum.refused_for_log + session.refused_for_log.load(Ordering::Relaxed),
             buried_bytes: sum.buried_bytes + session.buried_bytes.load(Ordering::Relaxed),
         })
     }
@@ -83,6 +98,9 @@ impl Statistics {
             evicted_unread_keys: self.evicted_unread_keys + other.evicted_unread_keys,
             evicted_expiring_keys: self.evicted_expiring_keys + other.evicted_expiring_keys,
             commits: self.commits + other.commits,
+            refused_for_memory: self.refused_for_memory + other.refused_for_memory,
+            refused_for_readers: self.refused_for_readers + other.refused_for_readers,
+            refused_for_log: self.refused_for_log + other.refused_for_log,
             buried_bytes: self.buried_bytes + other.buried_bytes,
         }
     }
@@ -99,6 +117,9 @@ impl Statistics {
             evicted_unread_keys: self.evicted_unread_keys - base.evicted_unread_keys,
             evicted_expiring_keys: self.evicted_expiring_keys - base.evicted_expiring_keys,
             commits: self.commits - base.commits,
+            refused_for_memory: self.refused_for_memory - base.refused_for_memory,
+            refused_for_readers: self.refused_for_readers - base.refused_for_readers,
+            refused_for_log: self.refused_for_log - base.refused_for_log,
             buried_bytes: self.buried_bytes - base.buried_bytes,
         }
     }

@@ -513,6 +513,7 @@ impl<'t> Turn<'t> {
         spec: Option<&'static CommandSpec>,
         error: CommandError,
     ) -> CommandError {
+        self.note_refusal(&error);
         if spec.is_some_and(|spec| spec.id == CommandId::Exec) {
             self.database.forget(client);
             return CommandError::ExecRefused {

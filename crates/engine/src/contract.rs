@@ -89,12 +89,21 @@ pub enum Pressure {
 /// One figure that an engine reports about itself.
 #[derive(Clone, Debug)]
 pub struct Gauge {
-    /// Prometheus-style name without prefix, e.g. `tombstones`.
+    /// Prometheus-style name without prefix, e.g. `tombstones`; that of a counter, which only
+    /// rises, ends in `_total`.
     pub name: &'static str,
     /// One sentence on what it counts, with its unit.
     pub help: &'static str,
     /// The figure.
     pub value: f64,
+}
+
+impl Gauge {
+    /// Whether the figure is a counter.
+    #[must_use]
+    pub fn is_counter(&self) -> bool {
+        self.name.ends_with("_total")
+    }
 }
 
 /// Called once for every commit, under the lock that orders the key's writers (E3).

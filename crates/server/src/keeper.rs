@@ -35,6 +35,7 @@ struct State {
     /// The error of the last one, if it failed.
     error: Option<String>,
     taken: u64,
+    failed: u64,
     /// Commits when the last one that was taken began.
     commits: u64,
     /// Nobody is served much longer: no rests.
@@ -51,6 +52,8 @@ pub(crate) struct KeeperFigures {
     pub(crate) error: Option<String>,
     /// How many were taken.
     pub(crate) taken: u64,
+    /// How many were begun and not taken.
+    pub(crate) failed: u64,
     /// Commits that the last one has for certain; what came while it was taken may be in it, too.
     pub(crate) commits: u64,
 }
@@ -63,6 +66,7 @@ impl Keeper {
             running_for: state.running_since.map(|since| since.elapsed()),
             error: state.error.clone(),
             taken: state.taken,
+            failed: state.failed,
             commits: state.commits,
         }
     }
@@ -162,6 +166,7 @@ impl Keeper {
                     state.error = None;
                 }
                 Err(error) => {
+                    state.failed += 1;
                     state.error = Some(error);
                     rescue.give_up();
                 }

@@ -4,6 +4,7 @@
 //! end to end (see `recorder`), in buckets that end at powers of two of a nanosecond, so that their
 //! counts are exact.
 
+mod kept;
 mod listener;
 
 #[cfg(test)]
@@ -29,8 +30,15 @@ pub(crate) fn page(shared: &Shared) -> String {
     connections(&mut page, shared, &figures);
     memory(&mut page, shared);
     keyspace(&mut page, shared, &figures);
+    kept::families(&mut page, shared);
     shared.database.gauges(&mut |gauge| {
-        page.family(&format!("pando_engine_{}", gauge.name), "gauge", gauge.help);
+        let name = format!("pando_engine_{}", gauge.name);
+        let kind = if gauge.is_counter() {
+            "counter"
+        } else {
+            "gauge"
+        };
+        page.family(&name, kind, gauge.help);
         page.sample("", &[], gauge.value);
     });
     page.text
@@ -324,6 +332,19 @@ fn keyspace(page: &mut Page, shared: &Shared, figures: &Figures) {
         ),
     ] {
         page.single(name, "counter", help, value);
+    }
+    page.family(
+        "pando_refused_writes_total",
+        "counter",
+        "Writes refused before they ran, by what there was no room in: memory, memory that a \
+         stalled reader holds back, the log.",
+    );
+    for (reason, value) in [
+        ("memory", figures.database.refused_for_memory),
+        ("stalled reader", figures.database.refused_for_readers),
+        ("log", figures.database.refused_for_log),
+    ] {
+        page.sample("", &[("reason", reason)], value);
     }
     let summaries: Vec<_> = (0..database.databases())
         .map(|index| (index.to_string(), database.summary(index)))

@@ -22,7 +22,8 @@ pub enum Offline {
     Check,
     /// Write every key to the standard output, in the portable stream.
     Dump,
-    /// Read such a stream into the database, from a file or the standard input.
+    /// Read such a stream, or a dump file of Redis, into the database, from a file or the standard
+    /// input.
     Load(Option<PathBuf>),
 }
 
@@ -55,6 +56,9 @@ pub enum OfflineError {
     /// Somebody has closed the output.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
+    /// A dump of Redis had more.
+    #[error("not everything was loaded: Pando has no such types; what was loaded is kept")]
+    Partly,
     /// What was loaded is not on disk.
     #[error("the log could not be written to its end: {0}")]
     Close(String),
@@ -91,12 +95,17 @@ impl Offline {
                     }
                     None => Box::new(BufReader::new(io::stdin().lock())),
                 };
-                with_database(config, config.durability_options(), |session| {
-                    let keys = session.load(&mut stream)?;
-                    eprintln!("{keys} keys loaded");
+                let mut partly = None;
+                let closed = with_database(config, config.durability_options(), |session| {
+                    let loaded = session.load(&mut stream)?;
+                    eprintln!("{loaded}");
+                    if !loaded.passed.is_empty() {
+                        partly = Some(OfflineError::Partly);
+                    }
                     Ok(())
-                })?
-                .map_err(|error| OfflineError::Close(error.to_string()))
+                })?;
+                closed.map_err(|error| OfflineError::Close(error.to_string()))?;
+                partly.map_or(Ok(()), Err)
             }
         }
     }

@@ -275,6 +275,14 @@ impl Shared {
         }
     }
 
+    /// When the last checkpoint was complete, in milliseconds since the Unix epoch: one that was
+    /// taken since the start, or the one that it was loaded from.
+    pub(crate) fn last_checkpoint_wall_ms(&self) -> Option<u64> {
+        let taken = self.database.last_checkpoint().map(|taken| taken.wall_ms);
+        let found = self.database.recovery();
+        taken.or_else(|| found.and_then(|found| found.checkpoint_wall_ms))
+    }
+
     /// Why the server has stopped by itself, or not everything is on disk that was acknowledged, if
     /// so.
     #[must_use]

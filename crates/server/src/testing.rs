@@ -1,6 +1,7 @@
 //! A connection without a socket, for tests of commands: lines in, replies out, through a real
 //! database, host and stopwatch.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use pando_db::{Client, Database, Outcome, Session, Turn};
@@ -67,7 +68,26 @@ impl Shell {
             without_log: true,
             ..config
         };
-        let database = Database::open(config.database_options()).unwrap();
+        let options = config.database_options();
+        Self::open(config, options)
+    }
+
+    /// The same, kept in a directory.
+    pub(crate) fn kept_in(directory: &Path) -> Self {
+        let config = Config {
+            threads: 1,
+            data_dir: directory.to_owned(),
+            ..Config::default()
+        };
+        let options = pando_db::Options {
+            durability: Some(config.durability_options()),
+            ..config.database_options()
+        };
+        Self::open(config, options)
+    }
+
+    fn open(config: Config, options: pando_db::Options) -> Self {
+        let database = Database::open(options).unwrap();
         let shared = Shared::new(config, database);
         let mailbox = Arc::new(TestMailbox::default());
         shared.attach_worker(0, Arc::<TestMailbox>::clone(&mailbox));

@@ -21,6 +21,7 @@ use pando_protocol::{Reply, Request};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 
+pub(crate) use keys::again;
 pub use keys::memory_usage;
 
 /// How far a command has come.

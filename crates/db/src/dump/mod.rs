@@ -11,7 +11,8 @@
 //! A string is a length and its bytes, or one of four encoded forms ([`rdb`]). A hash of kind 4 is
 //! a count and as many names and values, each a string; the other kinds are one string that holds
 //! the whole hash in a packed form. We write what Redis 7.0 writes: kinds 0, 4 and 16, version 10.
-//! We read every kind of hash up to that version.
+//! We read every kind of hash up to that version. Files of such values are read by [`file`], later
+//! kinds included.
 //!
 //! Invariants:
 //! - **DU1** No payload makes [`decode`] panic, allocate more than a small multiple of the payload
@@ -21,6 +22,7 @@
 //!
 //! Deliberately absent: kinds of lists, sets, sorted sets, streams and modules (a clear refusal).
 
+pub(crate) mod file;
 mod listpack;
 mod lzf;
 mod rdb;
@@ -31,6 +33,7 @@ use crc::{CRC_64_REDIS, Crc, Table};
 use pando_engine::{Body, BodyRef, HashDraft, HashRef};
 use thiserror::Error;
 
+use crate::commands::encoding;
 use rdb::Reader;
 
 /// The version of the format that Redis 7.0 writes, and the last that it reads.
@@ -52,6 +55,9 @@ mod kind {
     pub(super) const HASH_ZIPMAP: u8 = 9;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const HASH_LISTPACK: u8 = 16;
+    /// Hashes some of whose fields may have deadlines, from version 12 on.
+    pub(super) const HASH_METADATA: u8 = 24;
+    pub(super) const HASH_LISTPACK_EX: u8 = 25;
 }
 
 /// Why a payload is refused.
@@ -141,6 +147,12 @@ fn listpack_of(hash: HashRef<'_>) -> Vec<u8> {
     writer.finish()
 }
 
+/// The checksum of payloads and files.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    CHECKSUM.checksum(bytes)
+}
+
 /// Appends version and checksum.
 pub(crate) fn seal(payload: &mut Vec<u8>) {
     payload.extend_from_slice(&VERSION.to_le_bytes());
@@ -159,7 +171,12 @@ pub(crate) struct Decoded {
 
 /// The value of a payload. O(size of the value).
 pub(crate) fn decode(payload: &[u8], bounds: Bounds) -> Result<Decoded, PayloadError> {
-    let mut reader = Reader::new(open(payload)?, bounds.total_bytes_max);
+    decode_value(open(payload)?, bounds)
+}
+
+/// The value of a payload without its footer. O(size of the value).
+pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, PayloadError> {
+    let mut reader = Reader::new(value, bounds.total_bytes_max);
     let kind = reader.byte()?;
     let body = match kind {
         kind::STRING => {
@@ -171,10 +188,35 @@ pub(crate) fn decode(payload: &[u8], bounds: Bounds) -> Result<Decoded, PayloadE
         kind::HASH_ZIPMAP => packed(&mut reader, bounds, zipmap::fields)?,
         kind::HASH_ZIPLIST => packed(&mut reader, bounds, ziplist::elements)?,
         kind::HASH_LISTPACK => packed(&mut reader, bounds, listpack::elements)?,
+        kind::HASH_METADATA => timed_table(&mut reader, bounds)?,
+        kind::HASH_LISTPACK_EX => timed_listpack(&mut reader, bounds)?,
         other => return Err(unsupported(other)),
     };
-    let packed = matches!(kind, kind::HASH_ZIPLIST | kind::HASH_LISTPACK);
+    let packed = matches!(
+        kind,
+        kind::HASH_ZIPLIST | kind::HASH_LISTPACK | kind::HASH_LISTPACK_EX
+    );
     Ok(Decoded { body, packed })
+}
+
+impl Decoded {
+    /// What the value remembers of its history: Redis reads a hash into a table when it is large.
+    pub(crate) fn encoding(&self) -> u8 {
+        let BodyRef::Hash(hash) = self.body.as_ref() else {
+            return encoding::DERIVED;
+        };
+        let is_long = |length: usize| length > encoding::LISTPACK_ITEM_BYTES_MAX;
+        let converted = hash.len() > encoding::LISTPACK_ENTRIES_MAX
+            || !self.packed
+                && hash
+                    .iter()
+                    .any(|(field, value)| is_long(field.len()) || is_long(value.len()));
+        if converted {
+            encoding::HASHTABLE
+        } else {
+            encoding::DERIVED
+        }
+    }
 }
 
 /// Checks version and checksum and returns what comes before them.
@@ -201,6 +243,55 @@ fn table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, Paylo
     }
     hash.finish(reader.offset())
 }
+
+/// A hash of kind 24: 8 bytes, a count, and for each field its deadline (0: it has none), name and
+/// value.
+fn timed_table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
+    reader.skip(DEADLINE_BYTES)?;
+    let mut hash = HashBuilder::new(bounds);
+    for _ in 0..reader.length()? {
+        let offset = reader.offset();
+        if reader.length()? != 0 {
+            return Err(TIMED_FIELDS);
+        }
+        let field = reader.string()?;
+        let value = reader.string()?;
+        hash.push(&field, &value, offset)?;
+    }
+    hash.finish(reader.offset())
+}
+
+/// A hash of kind 25: 8 bytes, and a listpack of names, values and deadlines.
+fn timed_listpack(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
+    reader.skip(DEADLINE_BYTES)?;
+    let string = reader.string()?;
+    let mut hash = HashBuilder::new(bounds);
+    let (mut name, mut value): (Option<Vec<u8>>, Option<Vec<u8>>) = (None, None);
+    listpack::elements(&string, &mut |element| {
+        if name.is_none() {
+            name = Some(element.to_vec());
+        } else if value.is_none() {
+            value = Some(element.to_vec());
+        } else if element != b"0" {
+            return Err(TIMED_FIELDS);
+        } else if let (Some(name), Some(value)) = (name.take(), value.take()) {
+            hash.push(&name, &value, 0)?;
+        }
+        Ok(())
+    })?;
+    if name.is_some() {
+        let offset = string.len();
+        return Err(PayloadError::Malformed { offset });
+    }
+    hash.finish(string.len())
+}
+
+/// Bytes of the earliest deadline of a hash's fields.
+const DEADLINE_BYTES: u64 = 8;
+
+const TIMED_FIELDS: PayloadError = PayloadError::Unsupported {
+    type_name: "hash whose fields expire",
+};
 
 /// A hash packed into one string, whose strings `elements` shows in turn: name, value, name, …
 fn packed(
@@ -279,15 +370,20 @@ fn check_length(string: &[u8], bytes_max: usize) -> Result<(), PayloadError> {
 
 /// The refusal of a kind that is not read.
 fn unsupported(kind: u8) -> PayloadError {
-    let type_name = match kind {
+    let refused = type_name(kind).map(|type_name| PayloadError::Unsupported { type_name });
+    refused.unwrap_or(PayloadError::Malformed { offset: 0 })
+}
+
+/// The type of a kind that is not read.
+fn type_name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
         1 | 10 | 14 | 18 => "list",
-        2 | 11 => "set",
+        2 | 11 | 20 => "set",
         3 | 5 | 12 | 17 => "sorted set",
-        15 | 19 => "stream",
+        15 | 19 | 21 => "stream",
         6 | 7 => "module's value",
-        _ => return PayloadError::Malformed { offset: 0 },
-    };
-    PayloadError::Unsupported { type_name }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

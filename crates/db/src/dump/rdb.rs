@@ -15,8 +15,8 @@ use pando_protocol::number;
 
 use super::{PayloadError, lzf};
 
-const LENGTH_32: u8 = 0x80;
-const LENGTH_64: u8 = 0x81;
+pub(super) const LENGTH_32: u8 = 0x80;
+pub(super) const LENGTH_64: u8 = 0x81;
 const INTEGER_8: u8 = 0xC0;
 const INTEGER_16: u8 = 0xC1;
 const INTEGER_32: u8 = 0xC2;
@@ -135,6 +135,11 @@ impl<'p> Reader<'p> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], PayloadError> {
         let taken = self.take(N as u64)?;
         Ok(taken.try_into().expect("as many bytes as asked for"))
+    }
+
+    /// Passes over so many bytes.
+    pub(super) fn skip(&mut self, bytes: u64) -> Result<(), PayloadError> {
+        self.take(bytes).map(drop)
     }
 
     /// The next byte.

@@ -272,7 +272,7 @@ fn malformed_values_are_refused() {
         // Nothing; an unknown kind; a length cut off; an unknown encoding; a length with one.
         &b""[..],
         b"\x08\x03abc",
-        b"\x14\x03abc",
+        b"\x1e\x03abc",
         b"\x00\x04abc",
         b"\x00\x40",
         b"\x00\x82\0\0\0\x03abc",
@@ -319,7 +319,7 @@ fn malformed_values_are_refused() {
 
 #[test]
 fn other_types_are_named() {
-    for (kind, type_name) in [(1, "list"), (11, "set"), (17, "sorted set"), (19, "stream")] {
+    for (kind, type_name) in [(1, "list"), (20, "set"), (17, "sorted set"), (21, "stream")] {
         assert_eq!(
             read(&sealed(&[kind, 1, 1, b'a'])),
             Err(PayloadError::Unsupported { type_name })

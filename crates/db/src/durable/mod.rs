@@ -18,6 +18,7 @@
 //! | `room` | small volumes |
 //! | `check` | looking at files offline |
 //! | `stream` | the portable stream of dump and load |
+//! | `redis_file` | loading a dump file of Redis |
 
 mod about;
 pub(crate) mod bytes;
@@ -31,6 +32,7 @@ mod pace;
 mod places;
 pub(crate) mod record;
 mod recover;
+mod redis_file;
 mod replay;
 mod room;
 mod stream;
@@ -40,11 +42,12 @@ pub(crate) mod testing;
 mod tests;
 pub(crate) mod value;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use pando_durability::disk::DirectoryLock;
+use pando_durability::disk::{DirectoryLock, Room};
 use pando_durability::log::{Log, LogOptions};
 use pando_engine::TreeId;
 
@@ -54,6 +57,7 @@ pub use checkpoint::{CheckpointFailure, CheckpointOptions, CheckpointReport};
 pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
 pub use pace::Pace;
 pub use recover::{Recovery, RecoveryError};
+pub use redis_file::Loaded;
 pub use stream::StreamError;
 
 use crate::clock::Clock;
@@ -218,6 +222,24 @@ impl Database {
     #[must_use]
     pub fn log(&self) -> Option<&Arc<Log>> {
         self.durable.as_ref().map(|durable| &durable.log)
+    }
+
+    /// The directories that the database is kept in, each once, with the room of their volumes
+    /// where the disk tells it; none of a database that is kept in memory only.
+    #[must_use]
+    pub fn directories(&self) -> Vec<(PathBuf, Option<Room>)> {
+        let Some(durable) = &self.durable else {
+            return Vec::new();
+        };
+        let mut directories = vec![durable.options.data_directory.clone()];
+        directories.extend(durable.options.log_directories());
+        directories.sort_unstable();
+        directories.dedup();
+        let with_room = |directory: PathBuf| {
+            let room = durable.options.disk.room(&directory).ok();
+            (directory, room)
+        };
+        directories.into_iter().map(with_room).collect()
     }
 
     /// What opening has found on disk and done.

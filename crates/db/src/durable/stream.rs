@@ -23,7 +23,9 @@ use pando_engine::{Decision, Direction, NewValue, ValueRef, ValueVersion};
 use thiserror::Error;
 
 use super::bytes::{Input, Malformed, Sink};
+use super::redis_file::Loaded;
 use super::{record, value};
+use crate::dump::file::{self, FileError};
 use crate::error::CommandError;
 use crate::keyspace::{Keys, Keyspace};
 use crate::limits;
@@ -43,7 +45,7 @@ pub enum StreamError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is no dump.
-    #[error("the input is not a dump of Pando")]
+    #[error("the input is not a dump of Pando, nor of Redis")]
     Foreign,
     /// It is of another version of the format.
     #[error("the dump has format {got}, this version reads {expected}")]
@@ -72,6 +74,9 @@ pub enum StreamError {
     /// The log takes no writes, so that what would be loaded could not be kept.
     #[error("the log cannot be written, so that nothing more is loaded: {0}")]
     Log(String),
+    /// The dump file of Redis is not read to its end.
+    #[error(transparent)]
+    RedisFile(#[from] FileError),
     /// The database refuses a key.
     #[error(transparent)]
     Refused(#[from] CommandError),
@@ -233,11 +238,14 @@ impl Session {
         Ok(entries)
     }
 
-    /// Writes every key of a dump into the database, in place of what is there; returns how many.
-    /// What was loaded before an error stays.
-    pub fn load(&mut self, input: &mut dyn Read) -> Result<u64, StreamError> {
+    /// Writes every key of a dump into the database, in place of what is there: one of
+    /// [`Self::dump`], or a dump file of Redis. What was loaded before an error stays.
+    pub fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, StreamError> {
         let mut magic = Vec::new();
         Read::take(&mut *input, 8).read_to_end(&mut magic)?;
+        if magic.starts_with(file::MAGIC) {
+            return self.load_redis_file(&magic, input);
+        }
         if magic != MAGIC {
             return Err(StreamError::Foreign);
         }
@@ -272,7 +280,10 @@ impl Session {
                 if !pending.is_empty() || count != entries {
                     return damaged("entries are missing");
                 }
-                return Ok(entries);
+                return Ok(Loaded {
+                    keys: entries,
+                    ..Loaded::default()
+                });
             }
             pending.extend_from_slice(&payload);
             if let Some(LogState::Full { reason } | LogState::Failed { reason }) =

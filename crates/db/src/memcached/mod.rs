@@ -145,6 +145,7 @@ impl Turn<'_> {
             reply.rewind(start);
             // Words are counted before `noreply` is looked for.
             silent &= !matches!(refusal, Refusal::Line(error::ERROR));
+            self.count_refusal(&refusal);
             match refusal {
                 Refusal::Line(text) => reply.line(text),
                 // As in memcached: a key that is too long is a line that is wrong.
@@ -166,6 +167,16 @@ impl Turn<'_> {
             Outcome::Part
         } else {
             Outcome::Done
+        }
+    }
+
+    fn count_refusal(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::Line(
+                error::OUT_OF_MEMORY | error::NO_MEMORY_FOR_NUMBER | error::NO_MEMORY_FOR_NEW,
+            ) => self.note_refusal(&CommandError::OutOfMemory),
+            Refusal::Line(_) => {}
+            Refusal::Keyspace(error) => self.note_refusal(error),
         }
     }
 

@@ -525,6 +525,7 @@ fn memory_is_bounded() {
             ("delete n", "DELETED|"),
         ],
     );
+    assert_eq!(shell.database.statistics().refused_for_memory, 5);
 }
 
 /// What makes items makes room for them too.

@@ -13,8 +13,10 @@ use pando_engine::Point;
 
 use super::Turn;
 use crate::client::Client;
+use crate::error::CommandError;
 use crate::eviction::evict;
 use crate::limits::{self, ROOM_WAIT_MAX_US, ROOM_WAIT_US};
+use crate::statistics::add;
 
 /// Whether a command that needs memory may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,17 @@ impl Turn<'_> {
             return Room::Granted;
         }
         self.make_room(client)
+    }
+
+    /// Counts a refusal if it is one of a write.
+    pub(crate) fn note_refusal(&self, error: &CommandError) {
+        let counters = &self.session.counters;
+        match error {
+            CommandError::OutOfMemory => add(&counters.refused_for_memory, 1),
+            CommandError::RetiredMemory => add(&counters.refused_for_readers, 1),
+            CommandError::LogFull => add(&counters.refused_for_log, 1),
+            _ => {}
+        }
     }
 
     #[cold]

@@ -425,6 +425,7 @@ fn without_memory_nothing_is_queued() {
         ("MULTI", "+OK"),
         ("RESET", "+RESET"),
     ]);
+    assert_eq!(bench.database.statistics().refused_for_memory, 7);
     bench.database.set_max_memory(0);
     bench.check(&[("MULTI", "+OK"), ("GET k", "+QUEUED")]);
     bench.database.set_max_memory(1);

@@ -75,7 +75,7 @@ pub use scan::{Damage, LogScan, ScanOptions, ScannedSegment};
 pub use segment::LOG_FORMAT;
 pub use session::LogSession;
 use state::Shared;
-pub use state::{LogOptions, LogState};
+pub use state::{LogOptions, LogState, WriteTimes};
 pub use supply::LogRoom;
 use supply::{Supply, Task};
 pub use waves::WaveSize;
@@ -102,8 +102,10 @@ pub struct LogStatistics {
     pub written_bytes: u64,
     /// Writes, each with its sync.
     pub writes: u64,
-    /// Time they took together.
-    pub write_us: u64,
+    /// Time they took together, in nanoseconds.
+    pub write_ns: u64,
+    /// How long each took.
+    pub write_times: WriteTimes,
     /// Writes and files that failed and were replaced.
     pub failed_writes: u64,
     /// Bytes that recovery would read, until a checkpoint makes them superfluous.
@@ -433,7 +435,8 @@ impl Log {
         LogStatistics {
             written_bytes: counters.written_bytes.load(Ordering::Relaxed),
             writes: counters.writes.load(Ordering::Relaxed),
-            write_us: counters.write_us.load(Ordering::Relaxed),
+            write_ns: counters.write_ns.load(Ordering::Relaxed),
+            write_times: counters.times(),
             failed_writes: counters.failed_writes.load(Ordering::Relaxed),
             live_bytes: sealed_bytes + shared.logs.iter().map(used).sum::<u64>(),
             segments: sealed + shared.logs.iter().filter(|log| used(log) > 0).count(),

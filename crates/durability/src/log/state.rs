@@ -84,11 +84,50 @@ pub(super) struct OneLog {
     pub(super) pending: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+/// Classes of [`WriteTimes`].
+const WRITE_TIME_CLASSES: usize = 36;
+
+/// How long writes have taken, each with its sync: element `i` counts those of 2^(i-1) to 2^i - 1
+/// nanoseconds, the last one all longer ones, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteTimes([u64; WRITE_TIME_CLASSES]);
+
+impl Default for WriteTimes {
+    fn default() -> Self {
+        Self([0; WRITE_TIME_CLASSES])
+    }
+}
+
+impl WriteTimes {
+    fn class_of(nanoseconds: u64) -> usize {
+        let bits = u64::BITS - nanoseconds.leading_zeros();
+        (bits as usize).min(WRITE_TIME_CLASSES - 1)
+    }
+
+    /// Writes that took less than 2^`exponent` nanoseconds; beyond 2^34 they are not told apart.
+    #[must_use]
+    pub fn below(&self, exponent: usize) -> u64 {
+        assert!(
+            exponent < WRITE_TIME_CLASSES - 1,
+            "an exponent that is told apart"
+        );
+        self.0[..=exponent].iter().sum()
+    }
+
+    /// All writes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Counters {
     pub(super) written_bytes: AtomicU64,
     pub(super) writes: AtomicU64,
-    pub(super) write_us: AtomicU64,
+    pub(super) write_ns: AtomicU64,
+    /// See [`WriteTimes`].
+    pub(super) write_times: [AtomicU64; WRITE_TIME_CLASSES],
     pub(super) failed_writes: AtomicU64,
     /// A moving average of the time of a write with its sync, in nanoseconds.
     pub(super) recent_ns: AtomicU64,
@@ -96,17 +135,36 @@ pub(super) struct Counters {
     pub(super) settled_ns: AtomicU64,
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            written_bytes: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            write_ns: AtomicU64::new(0),
+            write_times: [const { AtomicU64::new(0) }; WRITE_TIME_CLASSES],
+            failed_writes: AtomicU64::new(0),
+            recent_ns: AtomicU64::new(0),
+            settled_ns: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Counters {
+    pub(super) fn times(&self) -> WriteTimes {
+        let count = |class: usize| self.write_times[class].load(Ordering::Relaxed);
+        WriteTimes(std::array::from_fn(count))
+    }
+
     /// A write and its sync are done.
     pub(super) fn wrote(&self, bytes: usize, took: Duration) {
         self.written_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
-        self.write_us
-            .fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        let took_ns = took.as_nanos() as u64;
+        self.write_ns.fetch_add(took_ns, Ordering::Relaxed);
+        self.write_times[WriteTimes::class_of(took_ns)].fetch_add(1, Ordering::Relaxed);
         // An update that meets another one's loses one of the two samples.
         let recent = self.recent_ns.load(Ordering::Relaxed);
-        let took_ns = took.as_nanos() as u64;
         self.recent_ns
             .store(recent - recent / 8 + took_ns / 8, Ordering::Relaxed);
         let settled = self.settled_ns.load(Ordering::Relaxed);

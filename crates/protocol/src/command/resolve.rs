@@ -118,9 +118,18 @@ impl Refusal {
 }
 
 fn unknown_command(request: Request<'_>) -> Vec<u8> {
+    let name = request.arg(0);
     let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(echo(request.arg(0), ECHO_BYTES_MAX));
-    text.extend_from_slice(if is_unbuilt(request.arg(0)) {
+    text.extend_from_slice(echo(name, ECHO_BYTES_MAX));
+    if name.eq_ignore_ascii_case(b"sync") || name.eq_ignore_ascii_case(b"psync") {
+        // redis-cli --rdb and replicas print this line.
+        text.extend_from_slice(
+            b"': there is no replication yet; for a copy of the data use `pando dump` or BGSAVE \
+              (docs/BACKUP.md)",
+        );
+        return text;
+    }
+    text.extend_from_slice(if is_unbuilt(name) {
         b"': not supported yet, with args beginning with: "
     } else {
         b"', with args beginning with: "
@@ -233,6 +242,18 @@ mod tests {
             refuse(&[b"LPush", b"k", b"v"]),
             "ERR unknown command 'LPush': not supported yet, with args beginning with: 'k' 'v' "
         );
+        for command in [&[&b"SYNC"[..]][..], &[b"psync", b"?", b"-1"]] {
+            let text = refuse(command);
+            let name = String::from_utf8_lossy(command[0]);
+            assert!(
+                text.starts_with(&format!("ERR unknown command '{name}': ")),
+                "{text}"
+            );
+            assert!(
+                text.contains("`pando dump`") && !text.contains('\n'),
+                "{text}"
+            );
+        }
         assert_eq!(
             refuse(&[b"client", b"list2"]),
             "ERR unknown subcommand 'list2'. Try CLIENT HELP."

@@ -237,8 +237,8 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
         report.line("log_state", state);
         report.line("log_written_bytes", log.written_bytes);
         report.line("log_writes", log.writes);
-        let mean_us = log.write_us.checked_div(log.writes).unwrap_or(0);
-        report.line("log_write_mean_us", mean_us);
+        let mean_ns = log.write_ns.checked_div(log.writes).unwrap_or(0);
+        report.line("log_write_mean_us", mean_ns / 1000);
         report.line("log_failed_writes", log.failed_writes);
         report.line("log_live_bytes", log.live_bytes);
         report.line("log_segments", log.segments);
@@ -280,6 +280,7 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
     report.line("rdb_saves", keeper.taken);
     report.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
     report.line("rdb_last_load_keys_loaded", found.loaded);
+    report.line("checkpoint_failures", keeper.failed);
     report.line("checkpoint_last_keys", taken.entries);
     report.line("checkpoint_last_bytes", taken.bytes);
     report.line("load_records_replayed", found.replayed);
@@ -294,6 +295,14 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
     report.line("aof_last_bgrewrite_status", "ok");
     report.line("aof_last_write_status", status(log_is_open));
     report.zeros(&["aof_last_cow_size", "module_fork_in_progress"]);
+    if let Some(log) = database.log_statistics() {
+        // As in Redis, where the base is a file of all keys, and the rest is what came since.
+        report.line("aof_current_size", taken.bytes + log.live_bytes);
+        report.line("aof_base_size", taken.bytes);
+        report.zeros(&["aof_pending_rewrite"]);
+        report.line("aof_buffer_length", log.pending_bytes);
+        report.line("aof_pending_bio_fsync", u8::from(log.closed > log.durable));
+    }
 }
 
 fn stats(report: &mut Report<'_, '_, '_, '_>) {
@@ -324,6 +333,12 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
     ]);
     report.line("evicted_keys", figures.database.evicted_keys);
     report.line("evicted_clients", figures.shed_closes);
+    report.line("refused_writes_memory", figures.database.refused_for_memory);
+    report.line(
+        "refused_writes_stalled_reader",
+        figures.database.refused_for_readers,
+    );
+    report.line("refused_writes_log", figures.database.refused_for_log);
     report.zeros(&[
         "total_eviction_exceeded_time",
         "current_eviction_exceeded_time",

@@ -53,15 +53,9 @@ pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
 
 /// See [`lastsave`], in seconds since the Unix epoch.
 pub(super) fn last_save_s(call: &Call<'_, '_, '_>) -> u64 {
-    let database = &call.shared.database;
-    let taken = database.last_checkpoint().map(|taken| taken.wall_ms);
-    let found = || {
-        database
-            .recovery()
-            .and_then(|found| found.checkpoint_wall_ms)
-    };
-    let started_ms = call.shared.started_at_us() / 1000;
-    taken.or_else(found).unwrap_or(started_ms) / 1000
+    let taken_ms = call.shared.last_checkpoint_wall_ms();
+    let started_ms = || call.shared.started_at_us() / 1000;
+    taken_ms.unwrap_or_else(started_ms) / 1000
 }
 
 /// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: as in Redis the connection closes without a

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use super::Metrics;
@@ -63,10 +64,12 @@ fn series(line: &str) -> (&str, Vec<(String, String)>, &str) {
 fn parse(text: &str) -> Parsed {
     assert!(text.ends_with('\n'), "the last line ends");
     let (mut parsed, mut family) = (Parsed::default(), String::new());
+    let mut helped = String::new();
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, help) = help.split_once(' ').expect("a help text");
             assert!(is_name(name) && !help.is_empty(), "{line}");
+            name.clone_into(&mut helped);
             continue;
         }
         if let Some(kind) = line.strip_prefix("# TYPE ") {
@@ -77,6 +80,13 @@ fn parse(text: &str) -> Parsed {
                 .insert(name.to_owned(), kind.to_owned())
                 .is_none();
             assert!(first, "a family is declared once: {line}");
+            assert_eq!(
+                name, helped,
+                "a family is explained before its type is told"
+            );
+            let is_counter = kind == "counter";
+            assert_eq!(name.ends_with("_total"), is_counter, "{line}");
+            assert!(has_base_units(name), "seconds and bytes only: {line}");
             name.clone_into(&mut family);
             continue;
         }
@@ -112,6 +122,25 @@ fn parse(text: &str) -> Parsed {
     parsed
 }
 
+fn has_base_units(name: &str) -> bool {
+    let others = [
+        "ms",
+        "us",
+        "ns",
+        "milliseconds",
+        "microseconds",
+        "nanoseconds",
+        "minutes",
+        "hours",
+        "kb",
+        "mb",
+        "kilobytes",
+        "megabytes",
+        "percent",
+    ];
+    !name.split('_').any(|word| others.contains(&word))
+}
+
 /// Buckets are cumulative, in order, and the last one holds all.
 fn check_histograms(text: &str) {
     let mut last: BTreeMap<String, (f64, f64)> = BTreeMap::new();
@@ -139,6 +168,154 @@ fn check_histograms(text: &str) {
         }
     }
     assert_eq!(last.len(), counted.len());
+}
+
+/// Each of these is a fault that a scraper, or `promtool check metrics`, takes offence at.
+#[test]
+fn faulty_pages_are_caught() {
+    let page = "# HELP a_total A.\n# TYPE a_total counter\na_total{b=\"c\"} 1\n";
+    let histogram = "# HELP h_seconds H.\n# TYPE h_seconds histogram\n\
+                     h_seconds_bucket{le=\"1\"} 2\nh_seconds_bucket{le=\"+Inf\"} 3\n\
+                     h_seconds_sum 4\nh_seconds_count 3\n";
+    let is_sound = |page: &str| std::panic::catch_unwind(|| parse(page)).is_ok();
+    assert!(is_sound(page) && is_sound(histogram));
+    for (sound, part, fault) in [
+        (page, "counter", "gauge"),
+        (page, "# HELP a_total A.\n", ""),
+        (page, "# HELP a_total", "# HELP b_total"),
+        (page, "# TYPE a_total counter\n", ""),
+        (page, "a_total{", "a{"),
+        (page, "} 1\n", "} 1\na_total{b=\"c\"} 1\n"),
+        (page, "} 1\n", "} NaN\n"),
+        (page, "} 1\n", "} 1"),
+        (page, "\"c\"", "\"\\c\""),
+        (histogram, "+Inf", "5"),
+        (histogram, "} 2", "} 4"),
+        (histogram, "count 3", "count 2"),
+        (histogram, "h_seconds_count 3\n", ""),
+        (histogram, "h_seconds", "h_ms"),
+    ] {
+        assert!(sound.contains(part));
+        assert!(!is_sound(&sound.replace(part, fault)), "{part} → {fault}");
+    }
+}
+
+/// A page of a server that is kept on disk and has taken a checkpoint.
+fn kept_page(name: &str) -> String {
+    let directory = format!("pando-metrics-{name}-{}", std::process::id());
+    let directory = std::env::temp_dir().join(directory);
+    let mut shell = Shell::kept_in(&directory);
+    for line in [
+        "SET k v",
+        "GET k",
+        "HSET h f v",
+        "PEXPIRE k 100000",
+        "NOSUCH",
+    ] {
+        shell.ask(line);
+    }
+    let shared = Arc::clone(&shell.shared);
+    std::thread::scope(|scope| {
+        let keeper = scope.spawn(|| shared.keeper.run(&shared));
+        let taken = shared.keeper.take_last();
+        shared.keeper.stop(&shared.database);
+        keeper.join().expect("the keeper ends");
+        taken.expect("a checkpoint");
+    });
+    let page = super::page(&shared);
+    shared.database.close();
+    shared.database.close_log().expect("the log is written");
+    drop((shell, shared));
+    std::fs::remove_dir_all(&directory).expect("it is ours");
+    page
+}
+
+#[test]
+fn what_is_kept_on_disk_is_told() {
+    let page = kept_page("told");
+    let parsed = parse(&page);
+    let value = |series: &str| parsed.samples[series];
+    let is = |series: &str, expected: f64| (value(series) - expected).abs() < f64::EPSILON;
+    assert!(is(r#"pando_log_state[("state", "open")]"#, 1.0));
+    assert!(is(r#"pando_log_state[("state", "full")]"#, 0.0));
+    assert!(is("pando_checkpoints_total[]", 1.0) && is("pando_checkpoint_failures_total[]", 0.0));
+    assert!(is("pando_checkpoint_last_keys[]", 2.0) && is("pando_checkpoint_last_failed[]", 0.0));
+    for series in [
+        "pando_checkpoint_last_bytes[]",
+        "pando_checkpoint_last_duration_seconds[]",
+        "pando_log_written_bytes_total[]",
+        "pando_log_sync_seconds_sum[]",
+        "pando_log_durable_epoch[]",
+    ] {
+        assert!(value(series) > 0.0, "{series}");
+    }
+    assert!(value("pando_log_sync_seconds_count[]") >= 1.0);
+    assert!(value("pando_log_open_epoch[]") > value("pando_log_durable_epoch[]"));
+    assert!(value("pando_checkpoint_last_timestamp_seconds[]") > 1.7e9);
+    let of_directories = |name: &str| -> f64 {
+        let of = |series: &&String| series.starts_with(&format!("{name}[(\"directory\""));
+        parsed
+            .samples
+            .keys()
+            .filter(of)
+            .map(|series| value(series))
+            .sum()
+    };
+    let (free, size) = (
+        of_directories("pando_directory_free_bytes"),
+        of_directories("pando_directory_size_bytes"),
+    );
+    assert!(size > 0.0 && free <= size);
+    if let Some(sound) = promtool(&["check", "metrics"], &page) {
+        assert!(sound, "promtool finds fault with the page");
+    }
+}
+
+/// Whether `promtool` is content; `None` where it is not installed.
+fn promtool(arguments: &[&str], input: &str) -> Option<bool> {
+    let spawned = Command::new("promtool")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn();
+    let Ok(mut process) = spawned else {
+        println!("skipped: promtool is not installed");
+        return None;
+    };
+    let mut stdin = process.stdin.take().expect("it was asked for");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    Some(process.wait().expect("it ends").success())
+}
+
+#[test]
+fn what_the_examples_ask_for_is_there() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring");
+    let page = parse(&kept_page("asked"));
+    let names: BTreeSet<&str> = page
+        .samples
+        .keys()
+        .filter_map(|series| series.split('[').next())
+        .chain(page.kinds.keys().map(String::as_str))
+        .collect();
+    for (file, least) in [
+        ("alerts.yml", 10),
+        ("dashboard.json", 25),
+        ("README.md", 10),
+    ] {
+        let text = std::fs::read_to_string(format!("{directory}/{file}")).expect("it is there");
+        let mut found = 0;
+        for (start, _) in text.match_indices("pando_") {
+            let is_part = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+            let name = text[start..].split(is_part).next().expect("a first part");
+            assert!(names.contains(name), "{file} asks for {name}");
+            found += 1;
+        }
+        assert!(found >= least, "{file}: {found}");
+    }
+    let rules = format!("{directory}/alerts.yml");
+    if let Some(sound) = promtool(&["check", "rules", &rules], "") {
+        assert!(sound, "promtool finds fault with the rules");
+    }
 }
 
 fn serve(shared: &Arc<Shared>) -> (Metrics, SocketAddr) {

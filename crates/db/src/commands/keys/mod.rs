@@ -89,7 +89,7 @@ pub(super) fn begin(
 
 /// The same value once more, as an update's closure needs it that may run more than once: what is
 /// flat is borrowed, what is large is handed over.
-fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
+pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
     let body = match &value.body {
         Body::Bytes(bytes) => Body::Bytes(bytes),
         Body::Owned(bytes) => Body::Bytes(bytes),

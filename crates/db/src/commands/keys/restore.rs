@@ -1,12 +1,12 @@
 //! RESTORE.
 
 use pando_engine::mark::MARK_MAX;
-use pando_engine::{Attributes, BodyRef, Deadline, Decision, NewValue};
+use pando_engine::{Attributes, Deadline, Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
 use super::again;
-use crate::commands::{Handled, Progress, encoding};
-use crate::dump::{self, Bounds, Decoded, PayloadError};
+use crate::commands::{Handled, Progress};
+use crate::dump::{self, Bounds, PayloadError};
 use crate::error::CommandError;
 use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
@@ -93,7 +93,7 @@ pub(super) fn restore(
     let is_past = ttl != 0 && deadline <= now;
     let attributes = Attributes {
         deadline: (ttl != 0).then_some(Deadline(deadline as u64)),
-        encoding: encoding_of(&decoded),
+        encoding: decoded.encoding(),
         ..Attributes::default()
     };
     let mut value = NewValue::new(decoded.body).with(attributes);
@@ -107,24 +107,6 @@ pub(super) fn restore(
     })?;
     reply.ok();
     Ok(Progress::Done)
-}
-
-/// What the value remembers of its history: Redis reads a hash into a table when it is large.
-fn encoding_of(decoded: &Decoded) -> u8 {
-    let BodyRef::Hash(hash) = decoded.body.as_ref() else {
-        return encoding::DERIVED;
-    };
-    let is_long = |length: usize| length > encoding::LISTPACK_ITEM_BYTES_MAX;
-    let converted = hash.len() > encoding::LISTPACK_ENTRIES_MAX
-        || !decoded.packed
-            && hash
-                .iter()
-                .any(|(field, value)| is_long(field.len()) || is_long(value.len()));
-    if converted {
-        encoding::HASHTABLE
-    } else {
-        encoding::DERIVED
-    }
 }
 
 impl From<PayloadError> for CommandError {

@@ -77,6 +77,7 @@ fn what_is_acknowledged_finds_room_on_a_full_disk() {
             assert!(written < 2000, "nothing was refused");
         };
         assert!(refusal.starts_with("-MISCONF"), "{refusal}");
+        assert_eq!(database.statistics().refused_for_log, 1);
         assert!(written > 10, "{written}");
         let epoch = database.epochs.current().0;
         database.end_epoch();
