@@ -18,8 +18,8 @@
 //! - **DP3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
 //!   value in line.
 //!
-//! Deliberately absent: changes in place of what a reader can see. A draft copies the block once and
-//! changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched
+//! Deliberately absent: changes in place of what a reader can see. A draft copies the block once
+//! and changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched
 //! again, so readers need no protection.
 
 use std::cmp::Ordering;

@@ -8,6 +8,7 @@
 //! and compares nothing.
 
 mod compare;
+mod dump_files;
 mod generator;
 mod listed;
 mod peer;

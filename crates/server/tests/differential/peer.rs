@@ -15,7 +15,12 @@ impl Server {
             let mut command = Command::new("redis-server");
             command.args(["--port", port, "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--daemonize", "no"]);
-            command.args(["--loglevel", "warning"]);
+            command.args([
+                "--loglevel",
+                "warning",
+                "--enable-protected-configs",
+                "local",
+            ]);
             command
         })
     }

@@ -2,8 +2,8 @@
 //! still, with epochs that end late and replies that are sent late.
 //!
 //! Time is simulated. The disk's writes wait until the schedule lets them go, one by one; epochs
-//! end when it says so; a reply is sent when it says so, if the database agrees, or else when its epoch
-//! is durable, as workers do. What was sent and is not found after the cut was sent within
+//! end when it says so; a reply is sent when it says so, if the database agrees, or else when its
+//! epoch is durable, as workers do. What was sent and is not found after the cut was sent within
 //! [`LATE_MS`] before the last reply that tells of what was not on disk yet.
 
 use std::thread::yield_now;

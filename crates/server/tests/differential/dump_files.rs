@@ -1,0 +1,140 @@
+//! What Redis writes with SAVE, `pando load` takes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pando_protocol::resp::Value;
+
+use super::peer::{Connection, Server};
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it is in nobody's way.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn kept(data: &Path) -> Server {
+    let server = Server::start(|port| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+        command
+            .args(["--port", port, "--threads", "1", "--data-dir"])
+            .arg(data);
+        command
+    });
+    server.expect("the binary under test starts")
+}
+
+fn call(connection: &mut Connection, line: &str) -> Value {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    connection.call(&words)
+}
+
+/// Values of every form that Redis has for strings and hashes, by a seed.
+fn fill(redis: &mut Connection) -> usize {
+    let mut random = fastrand::Rng::with_seed(12);
+    let keys = 500;
+    for key in 0..keys {
+        let text = |random: &mut fastrand::Rng, most: usize| match random.u8(..4) {
+            0 => random.i64(..).to_string(),
+            1 => random.i8(..).to_string(),
+            2 => "ab".repeat(random.usize(..most)),
+            _ => (0..random.usize(..most))
+                .map(|_| random.alphanumeric())
+                .collect(),
+        };
+        if random.bool() {
+            let value = text(&mut random, 3000);
+            redis.call(&[b"SET", format!("k{key}").as_bytes(), value.as_bytes()]);
+        } else {
+            // Beyond 128 fields, or 64 bytes of one, a hash is a table.
+            for field in 0..random.usize(1..200) {
+                let value = text(&mut random, 40);
+                let (key, field) = (format!("k{key}"), format!("f{field}"));
+                redis.call(&[b"HSET", key.as_bytes(), field.as_bytes(), value.as_bytes()]);
+            }
+        }
+        if random.u8(..4) == 0 {
+            call(
+                redis,
+                &format!("PEXPIREAT k{key} {}", 4_000_000_000_000_u64 + key),
+            );
+        }
+    }
+    keys as usize
+}
+
+#[test]
+fn a_file_of_redis_is_loaded() {
+    let Some(redis) = Server::redis() else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let name = format!("pando-dump-files-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
+    std::fs::create_dir(&folder.0).expect("a directory of ours");
+    let mut redis = redis.connect();
+    let keys = fill(&mut redis);
+    for line in [
+        "RPUSH list a b",
+        "SADD set a 1",
+        "ZADD zset 1 a",
+        "XADD stream * f v",
+    ] {
+        call(&mut redis, line);
+    }
+    let directory = folder.0.to_str().expect("text");
+    for line in [&*format!("CONFIG SET dir {directory}"), "SAVE"] {
+        assert_eq!(
+            call(&mut redis, line),
+            Value::Simple(b"OK".to_vec()),
+            "{line}"
+        );
+    }
+    let data = folder.0.join("data");
+    let file = std::fs::File::open(folder.0.join("dump.rdb")).expect("Redis has written it");
+    let load = Command::new(env!("CARGO_BIN_EXE_pando"))
+        .args(["load", "--data-dir"])
+        .arg(&data)
+        .stdin(Stdio::from(file))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&load.stderr);
+    assert_eq!(load.status.code(), Some(1), "{said}");
+    for part in [
+        &*format!("{keys} keys loaded"),
+        "1 × list",
+        "1 × set",
+        "1 × stream",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let pando = kept(&data);
+    let mut pando = pando.connect();
+    assert_eq!(call(&mut pando, "DBSIZE"), Value::Integer(keys as i64));
+    for key in 0..keys {
+        let kind = call(&mut redis, &format!("TYPE k{key}"));
+        let read = if kind == Value::Simple(b"hash".to_vec()) {
+            "HGETALL"
+        } else {
+            "GET"
+        };
+        for command in ["TYPE", "PEXPIRETIME", "OBJECT ENCODING", read] {
+            let line = format!("{command} k{key}");
+            let (theirs, ours) = (call(&mut redis, &line), call(&mut pando, &line));
+            assert_eq!(sorted(ours), sorted(theirs), "{line}");
+        }
+    }
+}
+
+/// Fields have no order: names with their values, sorted.
+fn sorted(reply: Value) -> Vec<String> {
+    let Value::Array(elements) = reply else {
+        return vec![format!("{reply:?}")];
+    };
+    let mut pairs: Vec<_> = elements.chunks(2).map(|pair| format!("{pair:?}")).collect();
+    pairs.sort_unstable();
+    pairs
+}
