@@ -373,6 +373,6 @@ mod tests {
         assert!(!rescue.is_due(full(), 1, after(soon - 1)));
         assert!(rescue.is_due(full(), 1, after(soon)));
         rescue.give_up();
-        assert!(!rescue.is_due(full(), 1, after(2 * soon)));
+        assert!(!rescue.is_due(full(), 1, after(soon + limits::RESCUE_AGAIN_MS)));
     }
 }
