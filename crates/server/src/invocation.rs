@@ -99,7 +99,13 @@ fn command(settings: &[&'static Setting]) -> Command {
             "dump",
             "Write every key to the standard output, for load",
         ))
-        .subcommand(offline("load", "Read such a stream into a data directory").arg(stream))
+        .subcommand(
+            offline(
+                "load",
+                "Read such a stream, or a dump file of Redis, into a data directory",
+            )
+            .arg(stream),
+        )
         .subcommand(config::memcached::command(flags()))
         .subcommand(
             Command::new("completions")
