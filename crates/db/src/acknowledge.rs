@@ -57,7 +57,7 @@ use crate::limits;
 pub enum Durability {
     /// At once; what a crash loses is not bounded.
     None,
-    /// At once; a crash loses at most the last 200 ms of what was answered.
+    /// At once; a crash loses at most 200 ms of what was answered (AK6).
     #[default]
     Interval,
     /// When everything that the reply could tell of is on disk.

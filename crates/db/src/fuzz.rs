@@ -105,12 +105,12 @@ mod tests {
         b"\x10\x12\x12\0\0\0\x04\0\x81a\x02\x01\x01\x81b\x02\xdf\xff\x02\xff",
     ];
 
-    #[test]
-    fn no_payload_breaks_restore() {
+    /// Shows these inputs to a target, each with a few bytes changed, added or cut off.
+    fn damaged(inputs: &[&[u8]], target: fn(&[u8])) {
         let seed = crate::commands::testing::seed();
         let mut random = fastrand::Rng::with_seed(seed);
         for round in 0..30_000 {
-            let mut input = SEEDS[round % SEEDS.len()].to_vec();
+            let mut input = inputs[round % inputs.len()].to_vec();
             for _ in 0..random.usize(..4) {
                 let at = random.usize(..input.len());
                 match random.u8(..4) {
@@ -120,8 +120,13 @@ mod tests {
                     _ => input.truncate(at.max(1)),
                 }
             }
-            restore(&input);
+            target(&input);
         }
+    }
+
+    #[test]
+    fn no_payload_breaks_restore() {
+        damaged(SEEDS, restore);
     }
 
     /// Every kind of record and value, each a key of its own.
@@ -195,21 +200,7 @@ mod tests {
 
     #[test]
     fn no_file_breaks_the_reader() {
-        let seed = crate::commands::testing::seed();
-        let mut random = fastrand::Rng::with_seed(seed);
-        for round in 0..30_000 {
-            let mut input = RECORDS[round % RECORDS.len()].to_vec();
-            for _ in 0..random.usize(..4) {
-                let at = random.usize(..input.len());
-                match random.u8(..4) {
-                    0 => input[at] = random.u8(..),
-                    1 => input[at] ^= 1 << random.u8(..8),
-                    2 => input.insert(at, random.u8(..)),
-                    _ => input.truncate(at.max(1)),
-                }
-            }
-            dump_file(&input);
-        }
+        damaged(RECORDS, dump_file);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) ->
     }
     let promise = match config.durability {
         Durability::Sync => "answers wait for the disk",
-        Durability::Interval => "a crash loses at most the last 200 ms",
+        Durability::Interval => "a crash loses at most 200 ms of what was acknowledged",
         Durability::None => "a crash loses what is not on disk yet",
     };
     let mut text = format!(

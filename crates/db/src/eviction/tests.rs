@@ -32,8 +32,8 @@ fn meter() -> usize {
     })
 }
 
-/// A database of an engine that holds about `keys` keys.
-fn shell(engine: EngineKind, policy: EvictionPolicy, keys: usize) -> Shell {
+/// A database of an engine, whose memory in use is what `meter` says.
+fn metered(engine: EngineKind, policy: EvictionPolicy, meter: fn() -> usize) -> Shell {
     let options = Options {
         engine,
         memory: meter,
@@ -44,6 +44,12 @@ fn shell(engine: EngineKind, policy: EvictionPolicy, keys: usize) -> Shell {
     shell.database.close();
     MEASURED.set(Arc::downgrade(&shell.database));
     shell.database.set_eviction_policy(policy);
+    shell
+}
+
+/// A database of an engine that holds about `keys` keys.
+fn shell(engine: EngineKind, policy: EvictionPolicy, keys: usize) -> Shell {
+    let shell = metered(engine, policy, meter);
     limit(&shell, keys);
     shell
 }

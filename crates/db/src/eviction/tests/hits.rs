@@ -34,16 +34,7 @@ fn held() -> usize {
 }
 
 fn cache(engine: EngineKind, policy: EvictionPolicy, bytes: usize) -> Shell {
-    let options = Options {
-        engine,
-        memory: held,
-        seed: 7,
-        ..Options::default()
-    };
-    let shell = Shell::with_options(options);
-    shell.database.close();
-    MEASURED.set(Arc::downgrade(&shell.database));
-    shell.database.set_eviction_policy(policy);
+    let shell = metered(engine, policy, held);
     shell.database.set_max_memory(bytes);
     shell
 }
