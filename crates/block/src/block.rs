@@ -3,6 +3,7 @@
 #![expect(clippy::cast_ptr_alignment, reason = "`Shape` aligns what needs it")]
 
 use std::marker::PhantomData;
+use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,8 +17,9 @@ use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
-    HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL, IS_LONG, KIND_MASK, Kind, META_OFFSET,
-    OPTIONS, Shape, is_plain, short_lengths,
+    EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL,
+    IS_LONG, KIND_MASK, Kind, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_offset,
+    is_plain, short_lengths,
 };
 
 mod build;
@@ -104,12 +106,17 @@ impl<'g> BlockRef<'g> {
     #[inline]
     fn shape(self) -> Shape {
         let meta = self.meta();
+        let extras = if meta & HAS_EXTRAS != 0 {
+            self.read(extras_offset(meta))
+        } else {
+            0
+        };
         if meta & IS_LONG != 0 {
             let (key, body) = (self.read::<u32>(12), self.read::<u32>(16));
-            return Shape::locate(meta, key as usize, body as usize);
+            return Shape::locate(meta, extras, key as usize, body as usize);
         }
         let (key_bytes, body_bytes) = short_lengths(meta);
-        Shape::locate(meta, key_bytes, body_bytes)
+        Shape::locate(meta, extras, key_bytes, body_bytes)
     }
 
     /// The lengths of key part and body of what most blocks are: short bytes without options.
@@ -251,20 +258,36 @@ impl<'g> BlockRef<'g> {
             Kind::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
             Kind::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
         };
-        let mut attributes = Attributes::default();
-        if shape.meta & HAS_DEADLINE != 0 {
-            attributes.deadline = Some(Deadline(self.read(shape.deadline_offset())));
-        }
-        if shape.meta & HAS_EXTRAS != 0 {
-            attributes.flags = self.read(shape.extras_offset());
-            attributes.encoding = self.read(shape.extras_offset() + 4);
-        }
         Some(ValueRef {
             version: self.version(),
-            attributes,
+            attributes: self.attributes(shape.meta),
             body,
             mark: AccessMark::of(self.meta_word()),
         })
+    }
+
+    fn attributes(self, meta: u32) -> Attributes {
+        let mut attributes = Attributes::default();
+        if meta & HAS_DEADLINE != 0 {
+            attributes.deadline = Some(Deadline(self.read(deadline_offset(meta))));
+        }
+        if meta & HAS_EXTRAS != 0 {
+            let mut at = extras_offset(meta);
+            let extras: u8 = self.read(at);
+            at += 1;
+            if extras & EXTRA_FLAGS != 0 {
+                attributes.flags = self.read(at);
+                at += size_of::<u32>();
+            }
+            if extras & EXTRA_ENCODING != 0 {
+                attributes.encoding = self.read(at);
+                at += 1;
+            }
+            if extras & EXTRA_TOKEN != 0 {
+                attributes.token = NonZero::new(self.read(at));
+            }
+        }
+        attributes
     }
 
     /// Begins to fetch the first `bytes` bytes.

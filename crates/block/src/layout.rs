@@ -1,12 +1,11 @@
 //! Where the parts of a block are.
 
 use pando_engine::mark::without_mark;
-use pando_engine::{Chunked, WideRow};
+use pando_engine::{Attributes, Chunked, WideRow};
 
 /// What a block without options takes beside key part and body.
 pub const HEADER_BYTES: usize = 12;
 pub(crate) const META_OFFSET: usize = 8;
-pub(crate) const EXTRAS_BYTES: usize = 5;
 /// What a block stores of an external key part.
 pub(crate) const EXTERNAL_POINTER_BYTES: usize = size_of::<*const u8>();
 
@@ -16,6 +15,12 @@ pub(crate) const HAS_EXTRAS: u32 = 1 << 4;
 pub(crate) const IS_LONG: u32 = 1 << 5;
 pub(crate) const IS_EXTERNAL: u32 = 1 << 6;
 pub(crate) const OPTIONS: u32 = HAS_DEADLINE | HAS_EXTRAS | IS_LONG | IS_EXTERNAL;
+
+/// The first byte of the extras says what else they hold, in this order. Its other bits are 0.
+pub(crate) const EXTRA_FLAGS: u8 = 1;
+pub(crate) const EXTRA_ENCODING: u8 = 1 << 1;
+pub(crate) const EXTRA_TOKEN: u8 = 1 << 2;
+
 const KEY_SHIFT: u32 = 7;
 /// Longest key part whose length is in the meta word.
 pub(crate) const KEY_SHORT_MAX: usize = 0x7f;
@@ -30,6 +35,23 @@ const _: () =
 
 const BODY_ALIGN: usize = 8;
 const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>() <= BODY_ALIGN);
+
+/// What the extras of these attributes hold; 0: there are none.
+#[inline]
+pub(crate) fn extras_of(attributes: &Attributes) -> u8 {
+    let part = |is_there: bool, bit| if is_there { bit } else { 0 };
+    part(attributes.flags != 0, EXTRA_FLAGS)
+        | part(attributes.encoding != 0, EXTRA_ENCODING)
+        | part(attributes.token.is_some(), EXTRA_TOKEN)
+}
+
+/// What extras take that hold this, their first byte included.
+pub(crate) const fn extras_bytes(extras: u8) -> usize {
+    let flags = if extras & EXTRA_FLAGS != 0 { 4 } else { 0 };
+    let encoding = if extras & EXTRA_ENCODING != 0 { 1 } else { 0 };
+    let token = if extras & EXTRA_TOKEN != 0 { 8 } else { 0 };
+    1 + flags + encoding + token
+}
 
 /// What the meta word says of lengths that it holds itself.
 #[inline]
@@ -78,6 +100,18 @@ impl Kind {
     }
 }
 
+/// Where the deadline is, if there is one.
+#[inline]
+pub(crate) const fn deadline_offset(meta: u32) -> usize {
+    HEADER_BYTES + if meta & IS_LONG != 0 { 8 } else { 0 }
+}
+
+/// Where the extras are, if there are some.
+#[inline]
+pub(crate) const fn extras_offset(meta: u32) -> usize {
+    deadline_offset(meta) + if meta & HAS_DEADLINE != 0 { 8 } else { 0 }
+}
+
 /// Where the parts of one block are.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
@@ -91,27 +125,25 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Of a block to be built; `meta` has its kind and options, but for the lengths.
-    pub(crate) fn new(mut meta: u32, key_bytes: usize, body_bytes: usize) -> Self {
+    pub(crate) fn new(mut meta: u32, extras: u8, key_bytes: usize, body_bytes: usize) -> Self {
         if key_bytes > KEY_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
             meta |= IS_LONG;
         } else {
             meta |= packed_lengths(key_bytes, body_bytes);
         }
-        Self::locate(meta, key_bytes, body_bytes)
+        Self::locate(meta, extras, key_bytes, body_bytes)
     }
 
+    /// `extras` is read of a block that has some only.
     #[inline]
-    pub(crate) fn locate(meta: u32, key_bytes: usize, body_bytes: usize) -> Self {
+    pub(crate) fn locate(meta: u32, extras: u8, key_bytes: usize, body_bytes: usize) -> Self {
         let mut key_offset = HEADER_BYTES;
         let mut stored_bytes = key_bytes;
         if meta & OPTIONS != 0 {
-            key_offset += if meta & IS_LONG != 0 { 8 } else { 0 };
-            key_offset += if meta & HAS_DEADLINE != 0 { 8 } else { 0 };
-            key_offset += if meta & HAS_EXTRAS != 0 {
-                EXTRAS_BYTES
-            } else {
-                0
-            };
+            key_offset = extras_offset(meta);
+            if meta & HAS_EXTRAS != 0 {
+                key_offset += extras_bytes(extras);
+            }
             if meta & IS_EXTERNAL != 0 {
                 stored_bytes = EXTERNAL_POINTER_BYTES;
             }
@@ -127,14 +159,6 @@ impl Shape {
             key_offset,
             body_offset,
         }
-    }
-
-    pub(crate) fn deadline_offset(self) -> usize {
-        HEADER_BYTES + if self.meta & IS_LONG != 0 { 8 } else { 0 }
-    }
-
-    pub(crate) fn extras_offset(self) -> usize {
-        self.deadline_offset() + if self.meta & HAS_DEADLINE != 0 { 8 } else { 0 }
     }
 
     pub(crate) fn bytes(self) -> usize {

@@ -8,7 +8,7 @@
 //! | 8 | 4 | meta: kind (3 bits), deadline, extras, long, external (1 bit each), length of the key part (7), of the body (12), access mark (6) |
 //! | 12 | 8 | length of the key part and of the body, 4 bytes each, when *long* |
 //! | … | 8 | deadline, when there is one |
-//! | … | 5 | flags (4) and encoding (1), when not zero |
+//! | … | 2 to 14 | extras: which of them there are (1), then flags (4), encoding (1), cas token (8) |
 //! | … | n or 8 | the key part, or a pointer to it when *external* (see [`KeyPart`]) |
 //! | … | n | the body: bytes, a packed row, or (aligned to 8) a [`Chunked`] or [`WideRow`] |
 //!

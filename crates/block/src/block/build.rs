@@ -15,8 +15,9 @@ use pando_sync::epoch::Guard;
 use super::BlockRef;
 use crate::key::{KeyPart, Part};
 use crate::layout::{
-    BODY_SHORT_MAX, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX,
-    Kind, META_OFFSET, Shape, packed_lengths,
+    BODY_SHORT_MAX, EXTRA_ENCODING, EXTRA_FLAGS, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES,
+    IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, Kind, META_OFFSET, Shape, deadline_offset, extras_of,
+    extras_offset, packed_lengths,
 };
 
 /// The body of a block to be built.
@@ -143,14 +144,14 @@ impl<'g> BlockRef<'g> {
         if attributes.deadline.is_some() {
             meta |= HAS_DEADLINE;
         }
-        let extras = attributes.flags != 0 || attributes.encoding != 0;
-        if extras {
+        let extras = extras_of(&attributes);
+        if extras != 0 {
             meta |= HAS_EXTRAS;
         }
         if key.is_external() {
             meta |= IS_EXTERNAL;
         }
-        let shape = Shape::new(meta, key.len(), body_bytes);
+        let shape = Shape::new(meta, extras, key.len(), body_bytes);
         let block = Writer(pool.allocate(shape.bytes()));
         block.put(0, version.to_bits());
         block.put(META_OFFSET, with_mark(shape.meta, mark));
@@ -159,11 +160,10 @@ impl<'g> BlockRef<'g> {
             block.put(16, shape.body_bytes as u32);
         }
         if let Some(deadline) = attributes.deadline {
-            block.put(shape.deadline_offset(), deadline.0);
+            block.put(deadline_offset(shape.meta), deadline.0);
         }
-        if extras {
-            block.put(shape.extras_offset(), attributes.flags);
-            block.put(shape.extras_offset() + 4, attributes.encoding);
+        if extras != 0 {
+            block.put_extras(extras_offset(shape.meta), extras, &attributes);
         }
         match key.0 {
             Part::External(pointer, _) => block.put(shape.key_offset, pointer),
@@ -195,6 +195,22 @@ impl Writer {
         let field = self.0.as_ptr().wrapping_add(offset).cast::<T>();
         // SAFETY: who builds the block has reserved the place; the write needs no alignment.
         unsafe { field.write_unaligned(value) };
+    }
+
+    fn put_extras(&self, mut at: usize, extras: u8, attributes: &Attributes) {
+        self.put(at, extras);
+        at += 1;
+        if extras & EXTRA_FLAGS != 0 {
+            self.put(at, attributes.flags);
+            at += size_of::<u32>();
+        }
+        if extras & EXTRA_ENCODING != 0 {
+            self.put(at, attributes.encoding);
+            at += 1;
+        }
+        if let Some(token) = attributes.token {
+            self.put(at, token);
+        }
     }
 
     /// Copies; what is short without a call, which would cost more than the copying.

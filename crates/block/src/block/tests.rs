@@ -25,11 +25,26 @@ fn every_combination_of_parts_reads_back_and_is_given_back() {
         Attributes {
             flags: 5,
             encoding: 3,
-            deadline: None,
+            ..Attributes::default()
+        },
+        Attributes {
+            flags: 5,
+            ..Attributes::default()
+        },
+        Attributes {
+            token: NonZero::new(u64::MAX),
+            ..Attributes::default()
+        },
+        Attributes {
+            flags: 5,
+            encoding: 255,
+            token: NonZero::new(1),
+            deadline: Some(Deadline(u64::MAX)),
         },
         Attributes {
             flags: 0,
             encoding: 1,
+            token: None,
             deadline: Some(Deadline(1)),
         },
     ];
@@ -58,7 +73,7 @@ fn every_combination_of_parts_reads_back_and_is_given_back() {
 
 #[test]
 fn a_plain_value_pays_for_nothing_else() {
-    assert_eq!(Shape::new(Kind::Bytes as u32, 2, 8).bytes(), 22);
+    assert_eq!(Shape::new(Kind::Bytes as u32, 0, 2, 8).bytes(), 22);
 }
 
 #[test]

@@ -277,7 +277,8 @@ pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
     })
 }
 
-/// What any bytes may do to a reader of records: nothing but an error.
+/// What any bytes may do to a reader of records: nothing but an error. Attributes that it has read
+/// are written again as they were.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     use pando_engine::{Attributes, Body, NewValue};
@@ -285,7 +286,14 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     while !input.is_empty() {
         let Ok(record) = take(&mut input) else { return };
         match record {
-            Record::Put(_, view) => {
+            Record::Put(written, view) => {
+                let value = NewValue::new(Body::Bytes(b"")).with(view.attributes);
+                let mut again = Vec::new();
+                put_write(&mut again, written.key, None, value.view(written.version));
+                match take(&mut Input(&again)) {
+                    Ok(Record::Put(_, read)) => assert_eq!(read.attributes, view.attributes),
+                    other => panic!("{other:?}"),
+                }
                 // Lengths are bounded, but a hole of 512 MiB in each of many is not worth a run.
                 if !matches!(view.content, value::Content::Pieces(1_000_000.., _)) {
                     let _ = view.build();

@@ -2,10 +2,12 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | bits 0 to 2 the type tag, 3 *listed*; 4 a deadline, 5 flags, 6 an encoding follow |
+//! | 1 | bits 0 to 2 the type tag, 3 *listed*; 4 a deadline, 5 flags, 6 an encoding, 7 *more* follow |
 //! | 8 | the deadline, if any |
 //! | 4 | the flags, if any |
 //! | 1 | the encoding, if any |
+//! | 1 | if there is *more*: bit 0 a cas token follows; the others are 0 |
+//! | 8 | the cas token, if any; not 0 |
 //! | n | the body |
 //!
 //! The body of a string is its bytes, length first; *listed* (large ones), its length and its
@@ -20,6 +22,8 @@
 //! - **DV1** What was parsed is safe to build: lengths are within the engine's bounds, pieces
 //!   within their string, names in strict order.
 
+use std::num::NonZero;
+
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
     Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
@@ -33,7 +37,10 @@ const LISTED: u8 = 1 << 3;
 const HAS_DEADLINE: u8 = 1 << 4;
 const HAS_FLAGS: u8 = 1 << 5;
 const HAS_ENCODING: u8 = 1 << 6;
-const UNKNOWN: u8 = 1 << 7;
+const HAS_MORE: u8 = 1 << 7;
+
+/// In the byte of what there is *more*.
+const HAS_TOKEN: u8 = 1;
 
 const END: u8 = 0;
 const SET: u8 = 1;
@@ -86,6 +93,7 @@ fn put_some_attributes(out: &mut impl Sink, mut meta: u8, attributes: Attributes
     } else {
         HAS_ENCODING
     };
+    meta |= attributes.token.map_or(0, |_| HAS_MORE);
     out.put(&[meta]);
     if let Some(deadline) = attributes.deadline {
         out.put(&deadline.0.to_le_bytes());
@@ -95,6 +103,10 @@ fn put_some_attributes(out: &mut impl Sink, mut meta: u8, attributes: Attributes
     }
     if attributes.encoding != 0 {
         out.put(&[attributes.encoding]);
+    }
+    if let Some(token) = attributes.token {
+        out.put(&[HAS_TOKEN]);
+        out.put(&token.get().to_le_bytes());
     }
 }
 
@@ -204,9 +216,6 @@ pub(super) fn take_change<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Ma
 
 fn take_attributes(input: &mut Input<'_>) -> Result<(Attributes, TypeTag, bool), Malformed> {
     let meta = input.byte()?;
-    if meta & UNKNOWN != 0 {
-        return malformed("a value has attributes that this version does not know");
-    }
     let tag = match meta & TAG_MASK {
         1 => TypeTag::String,
         2 => TypeTag::Hash,
@@ -221,6 +230,15 @@ fn take_attributes(input: &mut Input<'_>) -> Result<(Attributes, TypeTag, bool),
     }
     if meta & HAS_ENCODING != 0 {
         attributes.encoding = input.byte()?;
+    }
+    if meta & HAS_MORE != 0 {
+        if input.byte()? != HAS_TOKEN {
+            return malformed("a value has attributes that this version does not know");
+        }
+        attributes.token = match NonZero::new(input.fixed()?) {
+            Some(token) => Some(token),
+            None => return malformed("a cas token is 0"),
+        };
     }
     Ok((attributes, tag, meta & LISTED != 0))
 }

@@ -1,5 +1,7 @@
 //! `incr`, `decr`, `delete` and `touch`, and the arithmetic of `ma`.
 
+use std::num::NonZero;
+
 use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef};
 use pando_protocol::memcached::arguments::{self, Arithmetic, Touch};
 use pando_protocol::memcached::{Line, Reply, Verb, error, number};
@@ -27,7 +29,7 @@ pub(super) fn arithmetic(
             done = Ok(None);
             return Decision::Keep;
         };
-        match moved(old, up, delta, full) {
+        match moved(old, up, delta, full, None) {
             Ok(moved) => {
                 done = Ok(Some((moved.number, moved.is_longer)));
                 Decision::Write(moved.value)
@@ -70,12 +72,14 @@ pub(super) struct Moved {
 
 /// The item with its number moved by `delta`: upwards around the end of 64 bits, downwards to 0.
 /// As in memcached, a number that has become shorter keeps its bytes, padded with spaces, and the
-/// item its state; one that has become longer begins a new item, unless memory is `full`.
+/// item its state; one that has become longer begins a new item, unless memory is `full`. A client
+/// may have chosen its `token`.
 pub(super) fn moved(
     old: ValueRef<'_>,
     up: bool,
     delta: u64,
     full: bool,
+    token: Option<NonZero<u64>>,
 ) -> Result<Moved, &'static str> {
     let bytes = string_of(old)?.as_flat().ok_or(error::NON_NUMERIC)?;
     let number = number::stored(bytes).ok_or(error::NON_NUMERIC)?;
@@ -97,6 +101,7 @@ pub(super) fn moved(
     };
     let attributes = Attributes {
         encoding: state,
+        token,
         ..old.attributes
     };
     Ok(Moved {

@@ -119,7 +119,7 @@ fn show(
         Err(_) if among_others => return Ok(false),
         Err(text) => return Err(text),
     };
-    let cas = tokens.map(|tokens| tokens.token(value.version));
+    let cas = tokens.map(|tokens| tokens.of_value(&value));
     reply.value(key, value.attributes.flags, string.len(), cas);
     reply_data(reply, string);
     Ok(true)
@@ -146,7 +146,7 @@ pub(super) fn get_and_touch(
         let key = check(key)?;
         let found = touch(keyspace, key, expiry, |value| {
             let string = string_of(value)?;
-            Ok((value.attributes.flags, Detached::take(string)))
+            Ok((value.attributes, Detached::take(string)))
         });
         let found = match found {
             Err(Refusal::Line(error::IS_A_HASH)) if among_others => None,
@@ -156,14 +156,14 @@ pub(super) fn get_and_touch(
         // As in memcached, it is no `cmd_get`.
         let counters = keyspace.memcached_counters();
         counters.count(Figure::CmdTouch);
-        if let Some(((flags, string), version)) = found {
+        if let Some(((attributes, string), version)) = found {
             counters.count(Figure::TouchHits);
             if reply.is_over() {
                 return Err(error::REPLY_TOO_LARGE.into());
             }
             let string = string.as_ref();
-            let cas = tokens.map(|tokens| tokens.token(version));
-            reply.value(key, flags, string.len(), cas);
+            let cas = tokens.map(|tokens| tokens.token(version, attributes.token));
+            reply.value(key, attributes.flags, string.len(), cas);
             reply_data(reply, string);
         } else {
             counters.count(Figure::TouchMisses);
@@ -174,7 +174,7 @@ pub(super) fn get_and_touch(
 }
 
 /// Gives an item another expiry; `None` if there is none, else what `take` makes of it, and its
-/// version afterwards.
+/// version afterwards. A token that a client has chosen stays.
 pub(super) fn touch<R>(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],

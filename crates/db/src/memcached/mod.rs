@@ -1,12 +1,12 @@
 //! memcached's commands on the keyspace of database 0.
 //!
 //! They read and write what RESP's commands do, through the same `Keyspace::read` and `update`: an
-//! item is a string, its flags an attribute of the value, its cas token made of the value's version
-//! (see [`token`]), its expiry the deadline. So a key that was written over one protocol is read
-//! over the other. What differs from memcached follows from that:
+//! item is a string, its flags an attribute of the value, its expiry the deadline. Its cas token is
+//! made of the value's version, unless a client chose it (see [`token`]). So a key that was written
+//! over one protocol is read over the other. What differs from memcached follows from that:
 //!
 //! - Every change draws a version, that of an expiry too: `touch` and `gat` change the cas token,
-//!   unless they set the expiry that the item has.
+//!   unless they set the expiry that the item has, or a client chose it.
 //! - Deadlines are exact to the millisecond, not to the second.
 //! - A hash is no item: reading it is a `SERVER_ERROR` that says so, of several keys a miss.
 //!   Storing replaces it, `delete` removes it.

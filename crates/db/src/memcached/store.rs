@@ -1,5 +1,7 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and what `ms` shares with them.
 
+use std::num::NonZero;
+
 use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef, ValueVersion};
 use pando_protocol::memcached::arguments::Store;
 use pando_protocol::memcached::{Line, Reply, Verb, error};
@@ -30,6 +32,10 @@ pub(super) struct Storing<'r> {
     pub(super) flags: u32,
     pub(super) expiry: Expiry,
     pub(super) mode: Mode,
+    /// Where there is nothing that could be added to, an item is made that expires then.
+    pub(super) vivify: Option<Expiry>,
+    /// The token of what is stored, if the client has chosen one.
+    pub(super) token: Option<NonZero<u64>>,
     /// The token that the item must have.
     pub(super) cas: Option<u64>,
     /// An older token is let pass too, and marks the item stale.
@@ -39,8 +45,8 @@ pub(super) struct Storing<'r> {
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// With this version; `None` when it has expired at once.
-    Yes(Option<ValueVersion>),
+    /// With this version, `None` when it has expired at once, and so many bytes.
+    Yes(Option<ValueVersion>, usize),
     /// A condition of the mode does not hold.
     No,
     /// The token is another.
@@ -71,11 +77,13 @@ pub(super) fn store(
             Verb::Prepend => Mode::Prepend,
             _ => Mode::Set,
         },
+        vivify: None,
+        token: None,
         cas: store.cas,
         invalidate: false,
     };
     reply.line(match storing.run(keyspace)? {
-        Stored::Yes(_) => "STORED",
+        Stored::Yes(..) => "STORED",
         Stored::No => "NOT_STORED",
         Stored::Exists => "EXISTS",
         Stored::NotFound => "NOT_FOUND",
@@ -133,17 +141,17 @@ impl Storing<'_> {
             }
         })?;
         let done = match done? {
-            Stored::Yes(_) => Stored::Yes(drawn),
+            Stored::Yes(_, bytes) => Stored::Yes(drawn, bytes),
             other => other,
         };
         let counters = keyspace.memcached_counters();
-        if matches!(done, Stored::Yes(_)) {
+        if matches!(done, Stored::Yes(..)) {
             counters.count(Figure::TotalItems);
         }
         // As in memcached, where something is added to the item the token is not counted.
         if self.cas.is_some() && matches!(self.mode, Mode::Set | Mode::Replace) {
             counters.count(match done {
-                Stored::Yes(_) => Figure::CasHits,
+                Stored::Yes(..) => Figure::CasHits,
                 Stored::NotFound => Figure::CasMisses,
                 _ => Figure::CasBadval,
             });
@@ -162,13 +170,19 @@ impl Storing<'_> {
         let mut attributes = Attributes {
             deadline: self.expiry.deadline(),
             flags: self.flags,
+            token: self.token,
             ..Attributes::default()
         };
+        let stored = Stored::Yes(None, self.data.len());
         let Some(old) = old else {
             return match (self.mode, self.cas) {
                 // As in memcached, `add` does not ask what an absent item's token is.
                 (Mode::Set, None) | (Mode::Add, _) => {
-                    Ok((self.write(value.body(), attributes), Stored::Yes(None)))
+                    Ok((write(self.expiry, value.body(), attributes), stored))
+                }
+                (Mode::Append | Mode::Prepend, _) if let Some(expiry) = self.vivify => {
+                    attributes.deadline = expiry.deadline();
+                    Ok((write(expiry, value.body(), attributes), stored))
                 }
                 (Mode::Set | Mode::Replace, Some(_)) => kept(Stored::NotFound),
                 _ => kept(Stored::No),
@@ -180,11 +194,11 @@ impl Storing<'_> {
         // As in memcached, 0 is no token where something is added to the item.
         let adds = matches!(self.mode, Mode::Append | Mode::Prepend);
         if let Some((token, tokens)) = asked
-            && token != tokens.token(old.version)
+            && token != tokens.of_value(&old)
             && (token != 0 || !adds)
         {
             let passes = self.invalidate && !adds && token != 0;
-            if !passes || token > tokens.token(old.version) {
+            if !passes || token > tokens.of_value(&old) {
                 return kept(Stored::Exists);
             }
             // Somebody has invalidated the item since: what its reader has made is of use, for as
@@ -195,38 +209,40 @@ impl Storing<'_> {
                 attributes.encoding |= CLAIMED;
             }
             let value = NewValue::new(value.body()).with(attributes);
-            return Ok((Decision::Write(value), Stored::Yes(None)));
+            return Ok((Decision::Write(value), stored));
         }
         if matches!(self.mode, Mode::Set | Mode::Replace) {
-            return Ok((self.write(value.body(), attributes), Stored::Yes(None)));
+            return Ok((write(self.expiry, value.body(), attributes), stored));
         }
         let string = string_of(old)?;
-        if string.len() + self.data.len() > item_bytes_max {
+        let bytes = string.len() + self.data.len();
+        if bytes > item_bytes_max {
             return kept(Stored::No);
         }
         let body = if self.mode == Mode::Append {
             string.with_write(string.len(), self.data)
         } else {
-            let mut joined = Vec::with_capacity(string.len() + self.data.len());
+            let mut joined = Vec::with_capacity(bytes);
             joined.extend_from_slice(self.data);
             string.for_each_piece(0..string.len(), |piece| joined.extend_from_slice(piece));
             Body::string_owned(joined)
         };
         let attributes = Attributes {
             encoding: RAW,
+            token: self.token,
             ..old.attributes
         };
         let value = NewValue::new(body).with(attributes);
-        Ok((Decision::Write(value), Stored::Yes(None)))
+        Ok((Decision::Write(value), Stored::Yes(None, bytes)))
     }
+}
 
-    /// Stores, or removes what has expired already.
-    #[inline]
-    fn write<'d>(&self, body: Body<'d>, attributes: Attributes) -> Decision<'d> {
-        if self.expiry == Expiry::Past {
-            Decision::Remove
-        } else {
-            Decision::Write(NewValue::new(body).with(attributes))
-        }
+/// Stores, or removes what has expired already.
+#[inline]
+fn write(expiry: Expiry, body: Body<'_>, attributes: Attributes) -> Decision<'_> {
+    if expiry == Expiry::Past {
+        Decision::Remove
+    } else {
+        Decision::Write(NewValue::new(body).with(attributes))
     }
 }

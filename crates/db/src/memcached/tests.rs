@@ -1,5 +1,7 @@
 //! Commands by their answers, beside RESP's on the same keys.
 
+mod chosen;
+
 use pando_protocol::Decoded;
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb};
 

@@ -1,12 +1,14 @@
 //! cas tokens: what `gets` tells, and what `cas` and the meta flag `C` compare with.
 //!
-//! A token is the version of the value plus an offset that belongs to the tree, both of 64 bits.
-//! Versions of one (tree, key) never repeat and only grow, and so do its tokens; versions of two
-//! trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another one), and so would those of a
-//! server that a crash has robbed of its last writes. The offset is therefore drawn from the tree's
-//! number and from a number that every opening of a database draws anew: what was read from another
-//! tree, or from a server that has been started again since, matches by chance only, about once in
-//! 2^62 times. Clients of memcached expect no more of a restart: there it forgets everything.
+//! A client may choose the token of what it writes (`E`): it is kept with the value, on disk too,
+//! until the next change. Any other token is the version of the value plus an offset that belongs
+//! to the tree, both of 64 bits. Versions of one (tree, key) never repeat and only grow, and so do
+//! its tokens; versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another one),
+//! and so would those of a server that a crash has robbed of its last writes. The offset is
+//! therefore drawn from the tree's number and from a number that every opening of a database draws
+//! anew: what was read from another tree, or from a server that has been started again since,
+//! matches by chance only, about once in 2^62 times. Clients of memcached expect no more of a
+//! restart: there it forgets everything.
 //! (Epochs that begin beyond any that a crash can have lost would keep tokens over a restart, at
 //! the price of gaps which the log, its scan and every checkpoint would have to allow.)
 //!
@@ -15,7 +17,9 @@
 //! some clients' integers hold no more than. They are never told apart from versions elsewhere:
 //! this is the only place that makes them.
 
-use pando_engine::{TreeId, ValueVersion};
+use std::num::NonZero;
+
+use pando_engine::{TreeId, ValueRef, ValueVersion};
 
 use crate::keyspace::Keyspace;
 
@@ -40,10 +44,19 @@ impl Tokens {
         }
     }
 
-    /// The token of an item of this version.
+    /// The token of an item.
     #[inline]
-    pub(super) const fn token(self, version: ValueVersion) -> u64 {
-        version.to_bits().wrapping_add(self.offset)
+    pub(super) fn of_value(self, value: &ValueRef<'_>) -> u64 {
+        self.token(value.version, value.attributes.token)
+    }
+
+    /// The token of an item of this version, unless a client has `chosen` it.
+    #[inline]
+    pub(super) fn token(self, version: ValueVersion, chosen: Option<NonZero<u64>>) -> u64 {
+        match chosen {
+            Some(token) => token.get(),
+            None => version.to_bits().wrapping_add(self.offset),
+        }
     }
 }
 
@@ -63,8 +76,8 @@ mod tests {
         for seed in [0, 1, 2, u64::MAX] {
             for tree in (0..200).chain([u32::MAX]) {
                 let tokens = Tokens::new(seed, TreeId(tree));
-                assert!(met.insert(tokens.token(version)), "{seed} {tree}");
-                assert!(tokens.token(version) > 0 && tokens.token(version) >> 63 == 0);
+                assert!(met.insert(tokens.token(version, None)), "{seed} {tree}");
+                assert!(tokens.token(version, None) > 0 && tokens.token(version, None) >> 63 == 0);
             }
         }
     }
@@ -76,8 +89,8 @@ mod tests {
         let first = ValueVersion::first_of(LogEpoch(3));
         let second = ValueVersion::after(Some(first), LogEpoch(3));
         let third = ValueVersion::after(Some(second), LogEpoch((1 << 34) - 1));
-        assert!(tokens.token(first) < tokens.token(second));
-        assert!(tokens.token(second) < tokens.token(third));
-        assert!(tokens.token(third) >> 63 == 0);
+        assert!(tokens.token(first, None) < tokens.token(second, None));
+        assert!(tokens.token(second, None) < tokens.token(third, None));
+        assert!(tokens.token(third, None) >> 63 == 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Values of every form, and what updates make of them: once for the engine, once for the model.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -55,6 +56,7 @@ pub(super) enum Change {
         deadline: Option<u64>,
         flags: u32,
         encoding: u8,
+        token: u64,
     },
     /// A copy of what stands there that shares nothing with it.
     Copy,
@@ -161,11 +163,12 @@ impl<'c> Prepared<'c> {
                     deadline,
                     flags,
                     encoding,
+                    token,
                 },
                 Some(_),
             ) => {
                 let value = old.expect("matched above").hand_over();
-                Decision::Write(value.with(attributes_of(*deadline, *flags, *encoding)))
+                Decision::Write(value.with(attributes_of(*deadline, *flags, *encoding, *token)))
             }
             (Change::Copy, Some(_)) => Decision::Write(old.expect("matched above").deep_copy()),
             (Change::RemoveFields { .. } | Change::Attributes { .. } | Change::Copy, _) => {
@@ -220,11 +223,12 @@ impl<'c> Prepared<'c> {
                     deadline,
                     flags,
                     encoding,
+                    token,
                 },
                 Some(_),
             ) => {
                 let content = Arc::clone(&old.expect("matched above").content);
-                Applied::Write(content, attributes_of(*deadline, *flags, *encoding))
+                Applied::Write(content, attributes_of(*deadline, *flags, *encoding, *token))
             }
             (Change::Copy, Some(content)) => write(content.clone()),
             (
@@ -239,11 +243,12 @@ impl<'c> Prepared<'c> {
     }
 }
 
-fn attributes_of(deadline: Option<u64>, flags: u32, encoding: u8) -> Attributes {
+fn attributes_of(deadline: Option<u64>, flags: u32, encoding: u8, token: u64) -> Attributes {
     Attributes {
         deadline: deadline.map(Deadline),
         flags,
         encoding,
+        token: NonZero::new(token),
     }
 }
 
@@ -319,6 +324,11 @@ fn count() -> impl Strategy<Value = u16> {
     prop_oneof![20 => 1..8_u16, 4 => 1..100_u16, 1 => 1..500_u16]
 }
 
+/// A number that is often 0, which engines need not store.
+fn sparse() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 1 => any::<u64>()]
+}
+
 /// Any change.
 pub(super) fn change() -> impl Strategy<Value = Change> {
     let seed = any::<u8>();
@@ -334,9 +344,10 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
             Change::SetFields { first, count, length, seed }
         }),
         3 => (0..200_u16, count()).prop_map(|(first, count)| Change::RemoveFields { first, count }),
-        3 => (any::<Option<u64>>(), any::<u32>(), any::<u8>())
-            .prop_map(|(deadline, flags, encoding)| {
-                Change::Attributes { deadline, flags, encoding }
+        3 => (any::<Option<u64>>(), sparse(), sparse(), sparse())
+            .prop_map(|(deadline, flags, encoding, token)| {
+                let (flags, encoding) = (flags as u32, encoding as u8);
+                Change::Attributes { deadline, flags, encoding, token }
             }),
         1 => Just(Change::Copy),
     ]

@@ -22,6 +22,8 @@ mod row;
 mod string;
 mod wide;
 
+use std::num::NonZero;
+
 use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
@@ -55,6 +57,8 @@ pub struct Attributes {
     pub flags: u32,
     /// What OBJECT ENCODING remembers of the value's history (see `db`), 0 by default.
     pub encoding: u8,
+    /// memcached's cas token, where a client has chosen it; else it follows from the version.
+    pub token: Option<NonZero<u64>>,
 }
 
 /// A value as a reader sees it: whole and of one version (E5).

@@ -6,12 +6,13 @@
 //! | `O` | opaque | all | returned as it came |
 //! | `k` | | all | the key is returned |
 //! | `q` | | all | quiet: `EN` of `mg`, `HD` of the others are not sent |
-//! | `v` `f` `s` `c` `t` `h` `l` | | `mg`, some of `ma` | the value, client flags, size, cas token, remaining seconds, hit before, seconds since the last access |
+//! | `v` `f` `s` `c` `t` `h` `l` | | `mg`, some of `ms` and `ma` | the value, client flags, size, cas token, remaining seconds, hit before, seconds since the last access |
 //! | `u` | | `mg` | the access is not noted |
 //! | `T` | seconds | `mg ms md ma` | a new expiry |
-//! | `N` | seconds | `mg ma` | an absent item is made, with this expiry |
+//! | `N` | seconds | `mg ma`, `ms` that appends or prepends | an absent item is made, with this expiry |
 //! | `R` | seconds | `mg` | whoever asks first with less than this left is told to renew (`W`) |
 //! | `C` | cas | `ms md ma` | only if the token is still this one |
+//! | `E` | cas | all | the token of what is written; 0: as if it were not said |
 //! | `I` | | `ms md` | an older token is let pass, and the item marked stale; `md`: mark stale |
 //! | `F` | flags | `ms` | the client's flags |
 //! | `M` | mode | `ms ma` | how to store (`E A P R S`), or to count (`I + D -`) |
@@ -24,6 +25,8 @@
 //! one's, that of `F` before all others; `b` counts as one that the key is the token of), the mode,
 //! the opaque's length.
 
+use std::num::NonZero;
+
 use super::arguments::{key, length};
 use super::{KEY_BYTES_MAX, Line, Verb, base64, error, number};
 
@@ -34,7 +37,7 @@ const FLAGS_MAX: usize = 17;
 const OPAQUE_BYTES_MAX: usize = 32;
 
 /// The letters that some command knows.
-const LETTERS: &[u8] = b"bcfhklqstuvxCDFIJLMNOPRT";
+const LETTERS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 
 const INVALID: &str = "CLIENT_ERROR invalid flag";
 const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
@@ -81,6 +84,8 @@ pub struct Meta<'r> {
     has_long_opaque: bool,
     /// `C`
     pub cas: Option<u64>,
+    /// `E`, unless it is 0.
+    pub new_cas: Option<NonZero<u64>>,
     /// `F`
     pub client_flags: u32,
     /// `M`
@@ -157,6 +162,7 @@ impl<'r> Meta<'r> {
             touched_first: false,
             has_long_opaque: false,
             cas: None,
+            new_cas: None,
             client_flags: 0,
             mode: None,
             delta: 1,
@@ -245,6 +251,7 @@ impl<'r> Meta<'r> {
                 self.touched_first = self.exptime.is_some();
             }
             b'C' => self.cas = Some(number::unsigned(token).ok_or(BAD_TOKEN)?),
+            b'E' => self.new_cas = NonZero::new(number::unsigned(token).ok_or(BAD_TOKEN)?),
             b'F' => self.client_flags = number::unsigned_32(token).ok_or(error::BAD_FORMAT)?,
             b'D' => {
                 let delta = number::unsigned(token);
@@ -297,6 +304,12 @@ mod tests {
             ("mg k v v z", Some(DUPLICATE)),
             ("md Y b", Some(INVALID_OR_DUPLICATE)),
             ("mg k P L1", None),
+            ("mg k E", Some(BAD_TOKEN)),
+            ("mg k E0", None),
+            ("ms k 1 E18446744073709551615 C", Some(BAD_TOKEN)),
+            ("ms k 1 E18446744073709551616", Some(BAD_TOKEN)),
+            ("md k E", Some(INVALID_OR_DUPLICATE)),
+            ("ma k E1 E2", Some(INVALID_OR_DUPLICATE)),
             ("mg k T", Some(BAD_TOKEN)),
             ("mg k F", Some(error::BAD_FORMAT)),
             ("mg k M", Some("CLIENT_ERROR incorrect length for M token")),

@@ -5,8 +5,8 @@
 //! command say is read by the types of [`arguments`] and [`meta`], which also say the error line
 //! when they make no sense. [`Reply`] writes answers. [`datagram`] is the framing of UDP.
 //!
-//! The answers, errors included, are those of memcached 1.6.18; the server's differential test
-//! compares them byte by byte.
+//! The answers, errors included, are those of memcached 1.6.18, which the server's differential
+//! test compares byte by byte; what later versions have added follows their documentation.
 //!
 //! Deliberately absent: SASL and the binary protocol, which memcached itself has given up; `watch`,
 //! `slabs`, `lru` and `lru_crawler`, which speak of memcached's own memory.

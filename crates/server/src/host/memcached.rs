@@ -10,7 +10,7 @@ use crate::admin::{self, USER};
 use crate::slowlog;
 
 /// What `version` answers: the version whose commands these are, and whose server it is.
-pub(crate) const VERSION: &str = concat!("1.6.18-pando-", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("1.6.44-pando-", env!("CARGO_PKG_VERSION"));
 
 /// Whether a command takes no longer than its bytes ask for.
 fn is_fast(verb: Verb) -> bool {

@@ -154,7 +154,9 @@ impl<'r> Generator<'r> {
                 for flag in [
                     " c", " k", " q", " O7", " N0", " J13", " D5", " C@", " MI", " v", " t",
                 ] {
-                    if self.rng.u8(..3) == 0 {
+                    // Who makes a number and is quiet hears nothing any more: listed.
+                    let is_newer = flag == " N0" && flags.contains(" q");
+                    if self.rng.u8(..3) == 0 && !is_newer {
                         flags.push_str(flag);
                     }
                 }
@@ -229,7 +231,6 @@ impl<'r> Generator<'r> {
                 "I".into(),
                 "C@".into(),
                 "P1".into(),
-                "s".into(),
                 "h".into(),
                 format!("T{exptime}"),
                 format!("M{}", self.pick(&["E", "A", "P", "R", "S", "X", "ab"])),

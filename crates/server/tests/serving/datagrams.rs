@@ -102,7 +102,7 @@ fn every_worker_answers_on_a_port_of_its_own() {
         );
         client.ask(
             "version|",
-            &format!("VERSION 1.6.18-pando-{}|", env!("CARGO_PKG_VERSION")),
+            &format!("VERSION 1.6.44-pando-{}|", env!("CARGO_PKG_VERSION")),
         );
     }
     wire.send("stats settings\r\n");

@@ -50,6 +50,35 @@ fn a_server_that_stops_keeps_everything() {
     assert!(server.wait().success());
 }
 
+/// memcached forgets its items with its process; here the token of `E` comes back with its item,
+/// from the log and from a checkpoint, and the next change replaces it.
+#[test]
+fn a_chosen_token_survives_a_kill() {
+    for engine in ["masstree", "mercury"] {
+        let folder = Folder::new();
+        let data = text(&folder, "data");
+        let flags = ["--durability", "sync", "--data-dir", &data];
+        let flags = [&flags[..], &["--engine", engine, "--memcached-port", "0"]].concat();
+        let server = TestServer::start(&flags);
+        let mut wire = server.connect_memcached();
+        wire.send("ms saved 1 E7000 c\r\na\r\nms changed 1 E7001 c\r\nb\r\n");
+        wire.expect("HD c7000\r\nHD c7001\r\n");
+        server.connect().ask(&["SAVE"], "+OK\r\n");
+        wire.send("ms logged 1 E7002 c\r\nc\r\nappend changed 0 0 1\r\nc\r\n");
+        wire.expect("HD c7002\r\nSTORED\r\n");
+        server.signal("KILL");
+        assert!(!server.wait().success());
+        let server = TestServer::start(&flags);
+        let mut wire = server.connect_memcached();
+        wire.send("mg saved c v\r\nmg logged c v\r\n");
+        wire.expect("VA 1 c7000\r\na\r\nVA 1 c7002\r\nc\r\n");
+        wire.send("cas changed 0 0 1 7001\r\nx\r\ncas saved 0 0 1 7000\r\nx\r\n");
+        wire.expect("EXISTS\r\nSTORED\r\n");
+        wire.send("cas saved 0 0 1 7000\r\nx\r\n");
+        wire.expect("EXISTS\r\n");
+    }
+}
+
 #[test]
 fn files_are_checked_written_out_and_read_in() {
     let folder = Folder::new();

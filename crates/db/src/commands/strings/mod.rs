@@ -86,12 +86,13 @@ pub(super) fn check_length(
     }
 }
 
-/// The attributes of a string that is changed, not replaced: its deadline stays, memcached's flags
-/// say how some client has written the whole of it, which is true no more.
+/// The attributes of a string that is changed, not replaced: its deadline stays; memcached's flags
+/// and a token that a client has chosen belong to the whole that it wrote.
 pub(super) fn kept(old: Option<&ValueRef<'_>>, encoding: u8) -> Attributes {
     Attributes {
         encoding,
         flags: 0,
+        token: None,
         ..old.map(|value| value.attributes).unwrap_or_default()
     }
 }

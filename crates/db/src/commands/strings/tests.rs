@@ -1,5 +1,7 @@
 //! Replies as redis-server 7.0.15 gives them, and what a client cannot see: deadlines and flags.
 
+use std::num::NonZero;
+
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_engine::{Attributes, Body, BodyRef, Decision, NewValue, StringRef};
 use pando_protocol::RespVersion;
@@ -588,10 +590,11 @@ fn encodings_follow_from_the_last_write() {
 }
 
 #[test]
-fn every_write_resets_flags() {
+fn every_write_resets_flags_and_a_chosen_token() {
     let mut shell = shell();
     let attributes_with_flags = Attributes {
         flags: 7,
+        token: NonZero::new(7),
         ..Attributes::default()
     };
     for (line, flags) in [
@@ -618,7 +621,9 @@ fn every_write_resets_flags() {
         });
         assert!(matches!(written, Ok(Some(_))));
         shell.line(line);
-        assert_eq!(attributes(&mut shell, "k").flags, flags, "{line}");
+        let now = attributes(&mut shell, "k");
+        let token = now.token.map_or(0, NonZero::get);
+        assert_eq!((now.flags, token), (flags, u64::from(flags)), "{line}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Golden bytes; that old value and change make the new value; what records cost; broken bytes.
 
+use std::num::NonZero;
+
 use pando_engine::{Attributes, Body, Chunked, Deadline, HashDraft, NewValue};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,6 +80,7 @@ fn golden_bytes() {
         deadline: Some(Deadline(0x0a0b)),
         flags: 7,
         encoding: 2,
+        token: None,
     };
     let fields = hash([(b"f".to_vec(), b"v".to_vec())]).with(attributes);
     assert_eq!(
@@ -86,6 +89,18 @@ fn golden_bytes() {
             r"\x01\xac\x02\x05\x01\x00\x00\x00\x00\x00\x00\x03key",
             r"r\x0b\n\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02",
             r"\x08\x01\x00\x01\x00\x02\x00fv",
+        ]
+        .concat()
+    );
+    let chosen = NewValue::new(Body::Bytes(b"v")).with(Attributes {
+        token: NonZero::new(0x0c0d),
+        ..Attributes::default()
+    });
+    assert_eq!(
+        text(&record_of(None, &chosen)),
+        [
+            r"\x01\xac\x02\x05\x01\x00\x00\x00\x00\x00\x00\x03key",
+            r"\x81\x01\r\x0c\x00\x00\x00\x00\x00\x00\x01v",
         ]
         .concat()
     );
@@ -178,7 +193,7 @@ enum Edit {
     Remove(u16),
     Whole(usize, u8),
     Fields(u16, usize),
-    Attributes(Option<u64>, u32, u8),
+    Attributes(Option<u64>, u32, u8, u64),
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -193,8 +208,10 @@ fn edit() -> impl Strategy<Value = Edit> {
         4 => (0..400_u16).prop_map(Edit::Remove),
         1 => (length(), any::<u8>()).prop_map(|(length, seed)| Edit::Whole(length, seed)),
         1 => (1..400_u16, 0..50_usize).prop_map(|(count, length)| Edit::Fields(count, length)),
-        1 => (any::<Option<u64>>(), any::<u32>(), any::<u8>())
-            .prop_map(|(deadline, flags, encoding)| Edit::Attributes(deadline, flags, encoding)),
+        1 => (any::<Option<u64>>(), any::<u32>(), any::<u8>(), prop_oneof![Just(0), any::<u64>()])
+            .prop_map(|(deadline, flags, encoding, token)| {
+                Edit::Attributes(deadline, flags, encoding, token)
+            }),
     ]
 }
 
@@ -224,11 +241,12 @@ fn edited(old: &NewValue<'_>, edits: &[Edit]) -> NewValue<'static> {
             (Edit::Fields(count, length), _) => {
                 hash((0..*count).map(|number| (field(number), vec![1; *length]))).body
             }
-            (Edit::Attributes(deadline, flags, encoding), _) => {
+            (Edit::Attributes(deadline, flags, encoding, token), _) => {
                 value.attributes = Attributes {
                     deadline: deadline.map(Deadline),
                     flags: *flags,
                     encoding: *encoding,
+                    token: NonZero::new(*token),
                 };
                 continue;
             }

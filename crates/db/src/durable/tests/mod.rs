@@ -17,12 +17,13 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::{Disk, SimulatedDisk};
-use pando_engine::{BodyRef, Direction, ValueRef};
+use pando_engine::{Attributes, Body, BodyRef, Decision, Direction, NewValue, ValueRef};
 
 use super::{CheckpointOptions, DurabilityOptions};
 use crate::commands::testing::{START_MS, Shell};
@@ -184,6 +185,20 @@ impl Harness {
         }
     }
 
+    fn write_chosen(&mut self, key: &str, number: u16) {
+        let attributes = Attributes {
+            token: NonZero::new(u64::from(number) << 40),
+            flags: u32::from(number % 3),
+            ..Attributes::default()
+        };
+        let shell = self.rng.usize(..self.shells.len());
+        let mut turn = self.shells[shell].turn();
+        // Refused by a full disk, as any write is.
+        let _ = turn.keyspace(0).update(key.as_bytes(), |_| {
+            Decision::Write(NewValue::new(Body::Bytes(b"chosen")).with(attributes))
+        });
+    }
+
     /// Something that a client or the server does, never a tick.
     fn act(&mut self) {
         let key = |rng: &mut fastrand::Rng| format!("key{}", rng.u8(..6));
@@ -233,6 +248,8 @@ impl Harness {
                 return self.lines(&lines);
             }
             33 => format!("RENAME wide{} {one}", rng.u8(..2)),
+            // As memcached's clients write, with a token of their own.
+            35 => return self.write_chosen(&one, number),
             34 => {
                 // Keys that are due go.
                 self.shells[0].pass_ms(u64::from(rng.u8(..40)));

@@ -39,7 +39,7 @@ pub(in super::super) fn delete(
             outcome = Ok(Outcome::Absent);
             return Decision::Keep;
         };
-        if is_other(meta.cas, tokens.token(old.version)) {
+        if is_other(meta.cas, tokens.of_value(&old)) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
@@ -52,6 +52,10 @@ pub(in super::super) fn delete(
             return Decision::Keep;
         }
         let mut attributes = old.attributes;
+        // As in memcached, an item that is emptied only keeps its token.
+        if meta.invalidate || meta.new_cas.is_some() {
+            attributes.token = meta.new_cas;
+        }
         if meta.invalidate {
             attributes.encoding = (attributes.encoding & !CLAIMED) | STALE;
             match expiry {
@@ -123,6 +127,7 @@ pub(in super::super) fn arithmetic(
             let text = IntegerText::of_unsigned(number).as_bytes().to_vec();
             let attributes = Attributes {
                 deadline,
+                token: meta.new_cas,
                 ..Attributes::default()
             };
             return Decision::Write(NewValue::new(Body::Owned(text)).with(attributes));
@@ -131,11 +136,11 @@ pub(in super::super) fn arithmetic(
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
         // As there, 0 is no token here.
         let token = meta.cas.filter(|token| *token != 0);
-        if !is_empty && is_other(token, tokens.token(old.version)) {
+        if !is_empty && is_other(token, tokens.of_value(&old)) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
-        let mut value = match moved(old, up, meta.delta, full) {
+        let mut value = match moved(old, up, meta.delta, full, meta.new_cas) {
             Ok(moved) => {
                 (number, is_longer) = (moved.number, moved.is_longer);
                 moved.value
@@ -170,11 +175,10 @@ pub(in super::super) fn arithmetic(
     match outcome {
         Outcome::Absent => answer(reply, "NF", &meta, &Facts::default(), ""),
         Outcome::Exists => answer(reply, "EX", &meta, &Facts::default(), ""),
-        // As in memcached, who has made the item hears of it though quiet.
-        Outcome::Done if meta.quiet && !made => {}
+        Outcome::Done if meta.quiet => {}
         Outcome::Done => {
             let facts = Facts {
-                cas: Some(drawn.map_or(0, |version| tokens.token(version))),
+                cas: Some(drawn.map_or(0, |version| tokens.token(version, meta.new_cas))),
                 seconds_left: Some(seconds_left(deadline, now)),
                 ..Facts::default()
             };

@@ -6,6 +6,8 @@
 //! that the item is stale. While a pause or a full log keeps the winner from being noted, `mg`
 //! without these flags goes on and tells nobody `W`.
 
+use std::num::NonZero;
+
 use pando_engine::{
     Attributes, Body, Deadline, Decision, NewValue, StringRef, ValueRef, ValueVersion,
 };
@@ -135,7 +137,7 @@ fn facts_of(
     Facts {
         bytes: Some(string.len()),
         flags: Some(value.attributes.flags),
-        cas: Some(tokens.token(value.version)),
+        cas: Some(tokens.of_value(value)),
         seconds_left: Some(seconds_left(value.attributes.deadline, now)),
         access: accesses.map(|accesses| accesses.of(value)),
     }
@@ -159,6 +161,8 @@ struct Found {
     string: Detached<'static>,
     facts: Facts,
     state: &'static str,
+    /// The token that a client has chosen for it.
+    token: Option<NonZero<u64>>,
     /// There was none before.
     made: bool,
 }
@@ -204,12 +208,16 @@ fn change(
         };
         let won = wins(&old.attributes, deadline, meta, now);
         let state = state_of(&attributes, won);
+        if (expiry.is_some() || won) && meta.new_cas.is_some() {
+            attributes.token = meta.new_cas;
+        }
         let mut facts = facts_of(&old, string, tokens, accesses, now);
         facts.seconds_left = Some(seconds_left(attributes.deadline, now));
         found = Ok(Some(Found {
             string: Detached::take(string),
             facts,
             state,
+            token: attributes.token,
             made: false,
         }));
         if won {
@@ -227,7 +235,7 @@ fn change(
         return Ok(false);
     };
     if let Some(version) = drawn {
-        found.facts.cas = Some(tokens.token(version));
+        found.facts.cas = Some(tokens.token(version, found.token));
     }
     if found.made {
         keyspace.memcached_counters().count(Figure::TotalItems);
@@ -251,6 +259,7 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
     let attributes = Attributes {
         deadline: expiry.deadline(),
         encoding: CLAIMED,
+        token: meta.new_cas,
         ..Attributes::default()
     };
     let decision = if expiry == Expiry::Past {
@@ -272,6 +281,7 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
         string: Detached::new(&b""[..]),
         facts,
         state: " W",
+        token: meta.new_cas,
         made: true,
     };
     (decision, Some(found))
@@ -303,7 +313,7 @@ pub(in super::super) fn debug(
         reply.raw(b" la=");
         reply.number(access.idle_seconds);
         reply.raw(b" cas=");
-        reply.number(tokens.token(value.version));
+        reply.number(tokens.of_value(&value));
         reply.raw(if access.is_read {
             b" fetch=yes"
         } else {

@@ -33,20 +33,23 @@ pub(in super::super) fn set(
             Some(b'R') => Mode::Replace,
             _ => Mode::Set,
         },
+        vivify: meta.vivify.map(|exptime| Expiry::of(exptime, now)),
+        token: meta.new_cas,
         cas: meta.cas,
         invalidate: meta.invalidate,
     };
     let stored = storing.run(keyspace)?;
-    let (code, version) = match stored {
-        Stored::Yes(version) => ("HD", version),
-        Stored::No => ("NS", None),
-        Stored::Exists => ("EX", None),
-        Stored::NotFound => ("NF", None),
+    let (code, version, bytes) = match stored {
+        Stored::Yes(version, bytes) => ("HD", version, Some(bytes)),
+        Stored::No => ("NS", None, None),
+        Stored::Exists => ("EX", None, None),
+        Stored::NotFound => ("NF", None, None),
     };
     if !(meta.quiet && code == "HD") {
         let tokens = Tokens::of(keyspace);
         let facts = Facts {
-            cas: Some(version.map_or(0, |version| tokens.token(version))),
+            bytes,
+            cas: Some(version.map_or(0, |version| tokens.token(version, meta.new_cas))),
             ..Facts::default()
         };
         answer(reply, code, &meta, &facts, "");

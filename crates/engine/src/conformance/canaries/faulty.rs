@@ -303,7 +303,7 @@ impl<const FAULT: u8> FaultySession<FAULT> {
             && let Some(new) = &mut new
         {
             new.attributes = Attributes {
-                flags: 0,
+                token: None,
                 ..new.attributes
             };
         }

@@ -1,5 +1,6 @@
 //! Values whose parts must agree, read while they are replaced (E5).
 
+use std::num::NonZero;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -126,6 +127,7 @@ fn write(session: &mut impl Point, tree: crate::TreeId, form: usize) {
             deadline,
             flags: number,
             encoding: number as u8,
+            token: NonZero::new(u64::from(number)),
         };
         Decision::Write(NewValue::new(body).with(attributes))
     });
@@ -156,10 +158,13 @@ fn see(
 fn check_whole(form: usize, value: &ValueRef<'_>) -> Result<(), String> {
     let number = value.attributes.flags;
     let torn = |what: &str| format!("{:?} is torn at number {number}: {what}", FORMS[form]);
-    let Attributes {
-        deadline, encoding, ..
-    } = value.attributes;
-    if deadline != Some(Deadline(u64::from(number))) || encoding != number as u8 {
+    let expected = Attributes {
+        deadline: Some(Deadline(u64::from(number))),
+        flags: number,
+        encoding: number as u8,
+        token: NonZero::new(u64::from(number)),
+    };
+    if value.attributes != expected {
         return Err(torn("attributes"));
     }
     match (FORMS[form], value.body) {
