@@ -417,7 +417,12 @@ fn protected_mode_serves_this_machine_only() {
     let ask = "for address in 127.0.0.1 10.1.2.3; do for port in 6001 6002; do \
                exec 3<>/dev/tcp/$address/$port; \
                case \"$1\" in *$address*) printf 'set k 0 0 1\\r\\n1\\r\\n' >&3;; esac; \
-               IFS= read -r line <&3; echo \"$address $port $line\"; done; done";
+               IFS= read -r line <&3; echo \"$address $port $line\"; done; done; \
+               exec 4<>/dev/udp/10.1.2.3/6003 5<>/dev/udp/127.0.0.1/6003; \
+               for to in 4 5; do printf '\\0\\7\\0\\0\\0\\1\\0\\0mn\\r\\n' >&$to; done; \
+               take() { dd bs=2000 count=1 2>/dev/null | tr -dc A-Z; }; \
+               echo 127.0.0.1 6003 $(take <&5); \
+               read -t 0 -u 4 && echo 10.1.2.3 6003 $(take <&4) || echo 10.1.2.3 6003 silence";
     if !inside("bash", &["-c", "true"])
         .output()
         .is_ok_and(|it| it.status.success())
@@ -425,10 +430,12 @@ fn protected_mode_serves_this_machine_only() {
         println!("skipped: no network of its own, or no bash");
         return;
     }
-    // Who is refused is told so unasked.
+    // Who is refused is told so unasked, over UDP nothing. Datagrams are answered in order, so what
+    // has not been answered before the last one is not going to be.
     let run = |flags: &str, asked: &str| {
         let script = format!(
             "trap 'kill $pid' EXIT; {BINARY} --bind '*' --port 6001 --memcached-port 6002 \
+             --memcached-udp-port 6003 --memcached-udp-reply-ratio 10 \
              --threads 1 --durability none --loglevel warning {flags} > $0 & pid=$!; \
              until grep -q ^listening $0; do kill -0 $pid || exit 1; done; \
              {ask}; cat $0"
@@ -442,6 +449,8 @@ fn protected_mode_serves_this_machine_only() {
     for part in [
         "127.0.0.1 6001 -ERR",
         "127.0.0.1 6002 STORED",
+        "127.0.0.1 6003 MN",
+        "10.1.2.3 6003 silence",
         "10.1.2.3 6001 -DENIED protected mode: no password is set",
         "10.1.2.3 6002 SERVER_ERROR protected mode: no password is set",
         "\nprotected mode: no password is set, so other hosts are refused",
@@ -452,6 +461,7 @@ fn protected_mode_serves_this_machine_only() {
     let told = run("--protected-mode no", "127.0.0.1 10.1.2.3");
     assert!(told.contains("10.1.2.3 6001 -ERR"), "{told}");
     assert!(told.contains("10.1.2.3 6002 STORED"), "{told}");
+    assert!(told.contains("10.1.2.3 6003 MN"), "{told}");
     assert!(!told.contains("protected mode"), "{told}");
     let told = run("--requirepass secret", "127.0.0.1 10.1.2.3");
     assert!(told.contains("10.1.2.3 6001 -NOAUTH"), "{told}");
