@@ -3,8 +3,8 @@
 //! A client may choose the token of what it writes (`E`): it is kept with the value, on disk too,
 //! until the next change. Any other token is the version of the value plus an offset that belongs
 //! to the tree, both of 64 bits. Versions of one (tree, key) never repeat and only grow, and so do
-//! its tokens; versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another one),
-//! and so would those of a server that a crash has robbed of its last writes. The offset is
+//! its tokens; versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another
+//! one), and so would those of a server that a crash has robbed of its last writes. The offset is
 //! therefore drawn from the tree's number and from a number that every opening of a database draws
 //! anew: what was read from another tree, or from a server that has been started again since,
 //! matches by chance only, about once in 2^62 times. Clients of memcached expect no more of a
