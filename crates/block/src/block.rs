@@ -19,7 +19,7 @@ use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
     EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL,
     IS_LONG, KIND_MASK, Kind, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_offset,
-    is_plain, short_lengths,
+    is_plain, is_short, short_lengths,
 };
 
 mod build;
@@ -119,17 +119,18 @@ impl<'g> BlockRef<'g> {
         Shape::locate(meta, extras, key_bytes, body_bytes)
     }
 
-    /// The lengths of key part and body of what most blocks are: short bytes without options.
+    /// The lengths of key part and body of what most blocks are: short bytes or a small hash,
+    /// without options.
     #[inline]
-    fn plain(self) -> Option<(usize, usize)> {
+    fn short(self) -> Option<(usize, usize)> {
         let meta = self.meta();
-        is_plain(meta).then_some(short_lengths(meta))
+        is_short(meta).then_some(short_lengths(meta))
     }
 
-    /// Whether it is what most blocks are: short bytes without options.
+    /// Whether it is what most blocks are: short bytes or a small hash, without options.
     #[inline]
-    pub fn is_plain(self) -> bool {
-        is_plain(self.meta())
+    pub fn is_short(self) -> bool {
+        is_short(self.meta())
     }
 
     /// The version of the value, or of its removal.
@@ -147,7 +148,7 @@ impl<'g> BlockRef<'g> {
     /// What the block keeps of its key.
     #[inline]
     pub fn key_part(self) -> &'g [u8] {
-        if let Some((key_bytes, _)) = self.plain() {
+        if let Some((key_bytes, _)) = self.short() {
             return self.slice(HEADER_BYTES, key_bytes);
         }
         self.any_key_part()
@@ -229,8 +230,18 @@ impl<'g> BlockRef<'g> {
     pub fn value(self) -> Option<ValueRef<'g>> {
         match self.plain_parts() {
             Some((_, value)) => Some(value),
-            None => self.any_value(),
+            None => self.value_beside_plain(),
         }
+    }
+
+    /// The value of a block that is not plain.
+    #[inline]
+    fn value_beside_plain(self) -> Option<ValueRef<'g>> {
+        let Some((part, value)) = self.packed_parts() else {
+            return self.any_value();
+        };
+        prefetch_row(&part.room[part.bytes..]);
+        Some(value)
     }
 
     /// Hands the value to `read`, which is compiled for plain values alone too.
@@ -238,7 +249,7 @@ impl<'g> BlockRef<'g> {
     pub fn read_value<R>(self, read: impl FnOnce(Option<ValueRef<'g>>) -> R) -> R {
         match self.plain_parts() {
             Some((_, value)) => read(Some(value)),
-            None => read(self.any_value()),
+            None => read(self.value_beside_plain()),
         }
     }
 
@@ -251,8 +262,7 @@ impl<'g> BlockRef<'g> {
             Kind::Bytes => BodyRef::String(StringRef::Flat(flat())),
             Kind::Packed => {
                 let row = flat();
-                // A row is read here and there, beginning with what tells where.
-                prefetch_lines(row.as_ptr(), row.len().min(ROW_AHEAD_BYTES));
+                prefetch_row(row);
                 BodyRef::Hash(HashRef::Packed(row))
             }
             Kind::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
@@ -299,7 +309,7 @@ impl<'g> BlockRef<'g> {
     /// Bytes that the block takes, as far as they are its own.
     #[inline]
     pub fn bytes(self) -> usize {
-        match self.plain() {
+        match self.short() {
             Some((key_bytes, body_bytes)) => HEADER_BYTES + key_bytes + body_bytes,
             None => self.shape().bytes(),
         }
@@ -353,6 +363,12 @@ impl<'g> BlockRef<'g> {
         // SAFETY: the block lives and was allocated with this length.
         unsafe { is_emptying(self.0, self.bytes()) }
     }
+}
+
+/// Begins to fetch a small hash, which is read here and there, beginning with what tells where.
+#[inline]
+fn prefetch_row(row: &[u8]) {
+    prefetch_lines(row.as_ptr(), row.len().min(ROW_AHEAD_BYTES));
 }
 
 /// Whether two keys of one length are equal. Short ones are the rule, for which a call costs more

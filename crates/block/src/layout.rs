@@ -72,6 +72,25 @@ pub(crate) const fn is_plain(meta: u32) -> bool {
     meta & (OPTIONS | KIND_MASK) == Kind::Bytes as u32
 }
 
+/// Whether this is a plain one, or a small hash that is as short and has no options either: nothing
+/// but header, key part and bytes.
+#[inline]
+pub(crate) const fn is_short(meta: u32) -> bool {
+    const FLAT: u32 = Kind::Bytes as u32 & Kind::Packed as u32;
+    const OTHERS: u32 = KIND_MASK & !(Kind::Bytes as u32 | Kind::Packed as u32);
+    meta & (OPTIONS | OTHERS | FLAT) == FLAT
+}
+
+// No other kind is taken for one of the two.
+const _: () = {
+    let mut kind = 0;
+    while kind <= KIND_MASK {
+        let flat = kind == Kind::Bytes as u32 || kind == Kind::Packed as u32;
+        assert!(is_short(kind) == flat);
+        kind += 1;
+    }
+};
+
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -89,9 +89,9 @@ pub(crate) fn update<'d, H: CommitHook>(
     // What most writes are, in few instructions: the processor begins with the next operation while
     // this one waits for its entry, as far ahead as it can hold instructions.
     if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)
-        && entry.is_plain()
+        && entry.is_short()
         && let Some((next, new)) =
-            BlockRef::build_plain(&mut context.pool, guard, version, key.bytes, new)
+            BlockRef::build_short(&mut context.pool, guard, version, key.bytes, new)
     {
         hook.committed(key, Some(old), Some(new), version);
         bucket.replace(place, place.tagged().with_entry(next));

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, NewValue, StringRef, ValueRef, ValueVersion,
-    WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, HashRef, NewValue, StringRef, ValueRef,
+    ValueVersion, WideRow,
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
@@ -41,25 +41,27 @@ impl<'g> BlockRef<'g> {
     ) -> Self {
         if let Part::Inline(key) = key.0
             && let Some(value) = &new
-            && let Some((block, _)) = Self::build_plain(pool, guard, version, key, value)
+            && let Some((block, _)) = Self::build_short(pool, guard, version, key, value)
         {
             return block;
         }
         Self::build_any(pool, version, key, new)
     }
 
-    /// A block of what most values are, short bytes without options, and the value as its readers
-    /// see it; `None` for any other value, which is to be [built](Self::build).
+    /// A block of what most values are, short bytes or a small hash without options, and the value
+    /// as its readers see it; `None` for any other value, which is to be [built](Self::build).
     #[inline]
-    pub fn build_plain(
+    pub fn build_short(
         pool: &mut Pool,
         _: Guard<'g>,
         version: ValueVersion,
         key: &[u8],
         new: &NewValue<'_>,
     ) -> Option<(Self, ValueRef<'g>)> {
-        let Body::Bytes(bytes) = new.body else {
-            return None;
+        let (kind, bytes) = match &new.body {
+            Body::Bytes(bytes) => (Kind::Bytes, *bytes),
+            Body::Packed(row) => (Kind::Packed, row.as_bytes()),
+            _ => return None,
         };
         if new.attributes != Attributes::default()
             || key.len() > KEY_SHORT_MAX
@@ -67,7 +69,7 @@ impl<'g> BlockRef<'g> {
         {
             return None;
         }
-        let meta = Kind::Bytes as u32 | packed_lengths(key.len(), bytes.len());
+        let meta = kind as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let block = Writer(pool.allocate(body_offset + bytes.len()));
         block.put(0, version.to_bits());
@@ -75,10 +77,15 @@ impl<'g> BlockRef<'g> {
         block.copy(HEADER_BYTES, key);
         block.copy(body_offset, bytes);
         let block = Self(block.0, PhantomData);
+        let bytes = block.slice(body_offset, bytes.len());
+        let body = match kind {
+            Kind::Packed => BodyRef::Hash(HashRef::Packed(bytes)),
+            _ => BodyRef::String(StringRef::Flat(bytes)),
+        };
         let value = ValueRef {
             version,
             attributes: Attributes::default(),
-            body: BodyRef::String(StringRef::Flat(block.slice(body_offset, bytes.len()))),
+            body,
             mark: AccessMark::of(block.meta_word()),
         };
         Some((block, value))

@@ -59,7 +59,7 @@ unsafe fn reclaim<const KEEP_BODY: bool, const KEEP_KEY: bool>(
     pool: &mut Pool,
 ) {
     let block = BlockRef(pointer, PhantomData);
-    if let Some((key_bytes, body_bytes)) = block.plain() {
+    if let Some((key_bytes, body_bytes)) = block.short() {
         // SAFETY: allocated with this length by `build`; the caller vouches for the rest.
         return unsafe { pool.free(pointer, HEADER_BYTES + key_bytes + body_bytes) };
     }

@@ -1,6 +1,6 @@
 //! Blocks of every form, as they are written and read.
 
-use pando_engine::{Body, LogEpoch, NewValue};
+use pando_engine::{Body, HashDraft, LogEpoch, NewValue};
 use pando_memory::pool::{Arena, Pages};
 
 use super::*;
@@ -67,6 +67,44 @@ fn every_combination_of_parts_reads_back_and_is_given_back() {
                 unsafe { Keep::NOTHING.reclaimer()(block.0, &mut pool) };
             }
         }
+    }
+    assert_eq!(arena.usage().live_blocks, 0);
+}
+
+#[test]
+fn a_small_hash_reads_back_with_options_and_without() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    // SAFETY: every block of this test is reclaimed at the end of its turn.
+    let guard = unsafe { Guard::new() };
+    let with_deadline = Attributes {
+        deadline: Some(Deadline(99)),
+        ..Attributes::default()
+    };
+    for (attributes, value_bytes) in [
+        (Attributes::default(), 5),
+        (Attributes::default(), 4090),
+        (with_deadline, 5),
+    ] {
+        let mut draft = HashDraft::new(None);
+        draft.set(b"f", &vec![b'v'; value_bytes]);
+        let new = NewValue::new(draft.finish()).with(attributes);
+        let key_part = KeyPart::inline(b"key");
+        let block = BlockRef::build(&mut pool, guard, version(), key_part, Some(new));
+        assert_eq!(
+            block.is_short(),
+            attributes == Attributes::default() && value_bytes == 5
+        );
+        assert!(block.has_key_part(b"key") && block.plain_parts().is_none());
+        let value = block.value().unwrap();
+        assert_eq!((value.version, value.attributes), (version(), attributes));
+        let BodyRef::Hash(hash) = value.body else {
+            panic!("a hash")
+        };
+        let column = hash.get(b"f").and_then(StringRef::as_flat);
+        assert_eq!(column, Some(&vec![b'v'; value_bytes][..]));
+        // SAFETY: nobody else knows the block.
+        unsafe { Keep::NOTHING.reclaimer()(block.0, &mut pool) };
     }
     assert_eq!(arena.usage().live_blocks, 0);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::row::{self, Cell, RowRef};
+use super::row::{self, Cell, Entries, RowRef, ShortRow};
 use super::wide::{Changes, Column, Leaf};
 use super::{Body, Chunked, PackedRow, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
@@ -41,7 +41,7 @@ impl<'a> HashRef<'a> {
         match self {
             HashRef::Packed(block) => {
                 let row = RowRef::new(block);
-                row.search(field).ok().map(|index| packed_value(row, index))
+                row.search(field).ok().map(|index| in_line(row.cell(index)))
             }
             HashRef::Wide(row) => row.get(field),
         }
@@ -54,10 +54,9 @@ impl<'a> HashRef<'a> {
     pub fn get_near(self, field: &[u8], near: &mut usize) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
-                let row = RowRef::new(block);
-                let index = row.search_near(field, *near).ok()?;
+                let (index, value) = ShortRow::packed(block).get(field, *near)?;
                 *near = index;
-                Some(packed_value(row, index))
+                Some(StringRef::Flat(value))
             }
             HashRef::Wide(row) => row.get(field),
         }
@@ -96,9 +95,8 @@ impl<'a> HashRef<'a> {
     pub fn iter_from_rank(self, rank: usize) -> HashIter<'a> {
         let form = match self {
             HashRef::Packed(block) => {
-                let row = RowRef::new(block);
-                let start = row.start(rank.min(row.len()));
-                IterForm::Packed { row, start }
+                let row = ShortRow::packed(block);
+                IterForm::Packed(row, row.entries(rank))
             }
             HashRef::Wide(row) => IterForm::Wide {
                 row,
@@ -165,11 +163,6 @@ impl<'a> HashRef<'a> {
 }
 
 #[inline]
-fn packed_value(row: RowRef<'_>, index: usize) -> StringRef<'_> {
-    in_line(row.cell(index))
-}
-
-#[inline]
 fn in_line(cell: Cell<'_>) -> StringRef<'_> {
     match cell {
         Cell::Inline(bytes) => StringRef::Flat(bytes),
@@ -189,11 +182,7 @@ pub struct HashIter<'a> {
 
 #[derive(Clone)]
 enum IterForm<'a> {
-    Packed {
-        row: RowRef<'a>,
-        /// Where the next field begins.
-        start: usize,
-    },
+    Packed(ShortRow<'a>, Entries<'a>),
     Wide {
         row: &'a WideRow,
         /// The leaf of the field before `rank`, and where the next one would be in it.
@@ -207,15 +196,12 @@ impl<'a> Iterator for HashIter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rank == self.length {
-            return None;
-        }
         let item = match &mut self.form {
-            IterForm::Packed { row, start } => {
-                let (field, cell, end) = row.entry(self.rank, *start);
-                *start = end;
-                (field, in_line(cell))
+            IterForm::Packed(_, entries) => {
+                let (field, value) = entries.next()?;
+                (field, StringRef::Flat(value))
             }
+            IterForm::Wide { .. } if self.rank == self.length => return None,
             IterForm::Wide { row, leaf, index } => {
                 let current = match *leaf {
                     Some(leaf) if *index < leaf.row().len() => leaf,
@@ -233,6 +219,22 @@ impl<'a> Iterator for HashIter<'a> {
         Some(item)
     }
 
+    #[inline]
+    fn fold<A, F>(self, mut all: A, mut fold: F) -> A
+    where
+        F: FnMut(A, Self::Item) -> A,
+    {
+        // The form is asked for once.
+        if let IterForm::Packed(_, entries) = self.form {
+            let strings = entries.map(|(field, value)| (field, StringRef::Flat(value)));
+            return strings.fold(all, fold);
+        }
+        for item in self {
+            all = fold(all, item);
+        }
+        all
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let rest = self.length - self.rank;
         (rest, Some(rest))
@@ -242,7 +244,7 @@ impl<'a> Iterator for HashIter<'a> {
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         self.rank = self.rank.saturating_add(count).min(self.length);
         match &mut self.form {
-            IterForm::Packed { row, start } => *start = row.start(self.rank),
+            IterForm::Packed(row, entries) => *entries = row.entries(self.rank),
             IterForm::Wide { leaf, .. } => *leaf = None,
         }
         self.next()
@@ -401,7 +403,7 @@ impl<'o> HashDraft<'o> {
 /// The draft's own copy of a block, with room for `bytes` bytes.
 fn own<'b>(block: &'b mut Cow<'_, [u8]>, bytes: usize) -> &'b mut Vec<u8> {
     if let Cow::Borrowed(shared) = *block {
-        let mut copy = Vec::with_capacity(bytes.max(shared.len()));
+        let mut copy = row::spare(bytes.max(shared.len()));
         copy.extend_from_slice(shared);
         *block = Cow::Owned(copy);
     }

@@ -22,6 +22,7 @@
 //! and changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched
 //! again, so readers need no protection.
 
+use std::cell::Cell as StdCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -49,9 +50,37 @@ const _: () = assert!(
     FIELD_BYTES_MAX + 2 * COLUMN_FLAT_BYTES_MAX + PACKED_ROW_BYTES_MAX < LONG_OUT_OF_LINE as usize
 );
 
+/// Most bytes of a buffer that is kept: a row's, and what a vector grows by ahead of need.
+const SPARE_BYTES_MAX: usize = 2 * PACKED_ROW_BYTES_MAX;
+
+thread_local! {
+    /// The buffer of the last row that went: most rows are built, copied into an engine's block and
+    /// dropped, and the next one is about as large.
+    static SPARE: StdCell<Vec<u8>> = const { StdCell::new(Vec::new()) };
+}
+
+/// An empty buffer with room for `bytes` bytes.
+pub(super) fn spare(bytes: usize) -> Vec<u8> {
+    let mut buffer = SPARE.take();
+    buffer.clear();
+    buffer.reserve(bytes);
+    buffer
+}
+
 /// A small hash in its stored form.
 #[derive(Debug)]
 pub struct PackedRow(Vec<u8>);
+
+impl Drop for PackedRow {
+    #[inline]
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.0);
+        if (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+            // A thread that ends may have no place for it any more.
+            let _ = SPARE.try_with(|spare| spare.set(buffer));
+        }
+    }
+}
 
 impl PackedRow {
     /// Wraps a block (DP1, DP2, DP3).
@@ -93,8 +122,8 @@ impl PackedRow {
 
     /// The stored form, to be kept elsewhere.
     #[must_use]
-    pub fn into_bytes(self) -> Box<[u8]> {
-        self.0.into()
+    pub fn into_bytes(mut self) -> Box<[u8]> {
+        std::mem::take(&mut self.0).into()
     }
 
     /// The same without spare capacity.
@@ -197,60 +226,27 @@ impl<'a> RowRef<'a> {
         (0..index).filter(|index| self.end(2 * index + 1).1).count()
     }
 
-    /// Field `index`, which begins at `start`: its name, its value, and where the next one begins.
-    #[inline]
-    pub(super) fn entry(self, index: usize, start: usize) -> (&'a [u8], Cell<'a>, usize) {
-        let ((middle, _), (end, out_of_line)) = (self.end(2 * index), self.end(2 * index + 1));
-        let data = &self.block[self.data..];
-        let cell = if out_of_line {
-            Cell::OutOfLine
-        } else {
-            Cell::Inline(&data[middle..end])
-        };
-        (&data[start..middle], cell, end)
-    }
-
     /// The order of field `index` and a name.
     #[inline]
     fn compare(self, index: usize, name: Name<'_>) -> Ordering {
-        let room = &self.block[self.data + self.start(index)..];
-        let bytes = self.data + self.end(2 * index).0 - (self.block.len() - room.len());
-        prefix(room, bytes).cmp(&name.prefix).then_with(|| {
-            if bytes <= PREFIX_BYTES && name.bytes.len() <= PREFIX_BYTES {
-                // The padding of the shorter one may be what the longer one ends with.
-                return bytes.cmp(&name.bytes.len());
-            }
-            room[..bytes].cmp(name.bytes)
-        })
+        let (start, end) = (self.start(index), self.end(2 * index).0);
+        name.compare_to(&self.block[self.data + start..], end - start)
     }
 
     /// The index of `field`, or that of the first one behind it (DP1).
     #[inline]
     pub(super) fn search(self, field: &[u8]) -> Result<usize, usize> {
-        self.search_for(Name::new(field))
-    }
-
-    /// [`Self::search`], which looks at index `near` first.
-    #[inline]
-    pub(super) fn search_near(self, field: &[u8], near: usize) -> Result<usize, usize> {
         let name = Name::new(field);
-        if near < self.count && self.compare(near, name) == Ordering::Equal {
-            return Ok(near);
+        match self.short() {
+            Some(row) => row.search(name),
+            None => find(self.count, |index| self.compare(index, name)),
         }
-        self.search_for(name)
     }
 
-    fn search_for(self, name: Name<'_>) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            match self.compare(middle, name) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(middle),
-                Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
+    /// The same block, if its offsets are short: what all are but large leaves of wide rows.
+    #[inline]
+    fn short(self) -> Option<ShortRow<'a>> {
+        (self.offset_bytes == SHORT_OFFSET_BYTES).then(|| ShortRow::new(self.block, self.count))
     }
 
     /// Bytes of a block with short offsets once `field` is set. `at` is what [`Self::search`] said.
@@ -297,6 +293,117 @@ impl<'a> RowRef<'a> {
     }
 }
 
+/// A block with short offsets, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShortRow<'a> {
+    /// The two ends of each field.
+    ends: &'a [[u8; 2 * SHORT_OFFSET_BYTES]],
+    data: &'a [u8],
+}
+
+impl<'a> ShortRow<'a> {
+    #[inline]
+    fn new(block: &'a [u8], count: usize) -> Self {
+        let (ends, data) = block[HEADER_BYTES..].split_at(2 * SHORT_OFFSET_BYTES * count);
+        let ends = ends.as_chunks().0;
+        Self { ends, data }
+    }
+
+    /// The block of a packed hash (DP2, DP3).
+    #[inline]
+    pub(super) fn packed(block: &'a [u8]) -> Self {
+        let header = u16::from_le_bytes([block[0], block[1]]);
+        debug_assert_eq!(header & LONG_OFFSETS, 0);
+        Self::new(block, usize::from(header))
+    }
+
+    /// Where a field's name and its value end, of which nothing is out of line.
+    #[inline]
+    fn ends(ends: [u8; 2 * SHORT_OFFSET_BYTES]) -> (usize, usize) {
+        let raw = u32::from_le_bytes(ends);
+        (usize::from(raw as u16), (raw >> u16::BITS) as usize)
+    }
+
+    /// The order of field `index` and a name.
+    #[inline]
+    fn compare(self, index: usize, name: Name<'_>) -> Ordering {
+        let start = match index.checked_sub(1) {
+            None => 0,
+            Some(before) => Self::ends(self.ends[before]).1 & usize::from(!SHORT_OUT_OF_LINE),
+        };
+        let middle = Self::ends(self.ends[index]).0;
+        name.compare_to(&self.data[start..], middle - start)
+    }
+
+    #[inline]
+    fn search(self, name: Name<'_>) -> Result<usize, usize> {
+        find(self.ends.len(), |index| self.compare(index, name))
+    }
+
+    /// The value of a field, which is looked for at index `near` first, of a row that holds it in
+    /// line (DP3), and its index.
+    #[inline]
+    pub(super) fn get(self, field: &[u8], near: usize) -> Option<(usize, &'a [u8])> {
+        let name = Name::new(field);
+        let is_near = near < self.ends.len() && self.compare(near, name) == Ordering::Equal;
+        let index = if is_near {
+            near
+        } else {
+            self.search(name).ok()?
+        };
+        let (middle, end) = Self::ends(self.ends[index]);
+        Some((index, &self.data[middle..end]))
+    }
+
+    /// Names and values from field `index` on, none beyond the last, of a row that holds them in
+    /// line (DP3).
+    #[inline]
+    pub(super) fn entries(self, index: usize) -> Entries<'a> {
+        let (before, ends) = self.ends.split_at(index.min(self.ends.len()));
+        Entries {
+            ends: ends.iter(),
+            data: self.data,
+            start: before.last().map_or(0, |ends| Self::ends(*ends).1),
+        }
+    }
+}
+
+/// The names and values of [`ShortRow::entries`].
+#[derive(Clone, Debug)]
+pub(super) struct Entries<'a> {
+    ends: std::slice::Iter<'a, [u8; 2 * SHORT_OFFSET_BYTES]>,
+    data: &'a [u8],
+    /// Where the next name begins.
+    start: usize,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (middle, end) = ShortRow::ends(*self.ends.next()?);
+        let entry = (&self.data[self.start..middle], &self.data[middle..end]);
+        self.start = end;
+        Some(entry)
+    }
+}
+
+/// Finds by binary search what compares as equal among `count` fields, or where it would be.
+#[inline]
+fn find(count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usize> {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        match compare(middle) {
+            Ordering::Less => low = middle + 1,
+            Ordering::Equal => return Ok(middle),
+            Ordering::Greater => high = middle,
+        }
+    }
+    Err(low)
+}
+
 /// Bytes of a name that are compared at once.
 const PREFIX_BYTES: usize = size_of::<u64>();
 
@@ -312,6 +419,18 @@ impl<'n> Name<'n> {
     fn new(bytes: &'n [u8]) -> Self {
         let prefix = prefix(bytes, bytes.len());
         Self { bytes, prefix }
+    }
+
+    /// The order of another name, of `bytes` bytes that `room` begins with, and this one.
+    #[inline]
+    fn compare_to(self, room: &[u8], bytes: usize) -> Ordering {
+        prefix(room, bytes).cmp(&self.prefix).then_with(|| {
+            if bytes <= PREFIX_BYTES && self.bytes.len() <= PREFIX_BYTES {
+                // The padding of the shorter one may be what the longer one ends with.
+                return bytes.cmp(&self.bytes.len());
+            }
+            room[..bytes].cmp(self.bytes)
+        })
     }
 }
 

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES, assemble,
-    assembled_bytes, remove_from, set_in,
+    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES, ShortRow,
+    assemble, assembled_bytes, remove_from, set_in,
 };
 use crate::limits::PACKED_ROW_BYTES_MAX;
 
@@ -75,6 +75,37 @@ fn cell(value: Option<&Vec<u8>>) -> Cell<'_> {
     value.map_or(Cell::OutOfLine, |value| Cell::Inline(value))
 }
 
+type InLine<'m> = Vec<(&'m [u8], &'m [u8])>;
+
+/// The fields and values, if a packed hash could hold them.
+fn in_line(model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Option<InLine<'_>> {
+    let fields: Option<InLine<'_>> = model
+        .iter()
+        .map(|(name, value)| Some((name.as_slice(), value.as_deref()?)))
+        .collect();
+    let bytes = |(field, value): &(&[u8], &[u8])| field.len() + value.len();
+    fields.filter(|fields| fields.iter().map(bytes).sum::<usize>() <= PACKED_ROW_BYTES_MAX)
+}
+
+/// Reads a block of these fields as that of a packed hash.
+fn read_as_packed(block: &[u8], fields: &InLine<'_>) -> Result<(), TestCaseError> {
+    let row = ShortRow::packed(block);
+    for (index, (field, value)) in fields.iter().enumerate() {
+        for near in [0, index.saturating_sub(1), index, index + 1, usize::MAX] {
+            prop_assert_eq!(row.get(field, near), Some((index, *value)));
+        }
+        prop_assert!(
+            row.get(&[field, &b"\0absent"[..]].concat(), index)
+                .is_none()
+        );
+        let entries: Vec<_> = row.entries(index).collect();
+        prop_assert_eq!(&entries[..], &fields[index..]);
+    }
+    prop_assert!(row.entries(fields.len()).next().is_none());
+    prop_assert!(row.entries(usize::MAX).next().is_none());
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn rows_are_sorted_maps(
@@ -123,14 +154,14 @@ proptest! {
             prop_assert_eq!(row.field(index), field.as_slice());
             prop_assert_eq!(row.cell(index), cell(value.as_ref()));
             prop_assert_eq!(row.search(field), Ok(index));
-            for near in [0, index.saturating_sub(1), index, index + 1, usize::MAX] {
-                prop_assert_eq!(row.search_near(field, near), Ok(index));
-            }
             let longer = [field, &[0][..]].concat();
             for neighbour in [&field[..field.len().saturating_sub(1)], &longer] {
                 let expected = model.keys().position(|other| other.as_slice() == neighbour);
-                prop_assert_eq!(row.search_near(neighbour, index).ok(), expected);
+                prop_assert_eq!(row.search(neighbour).ok(), expected);
             }
+        }
+        if let Some(fields) = in_line(&model) {
+            read_as_packed(&block, &fields)?;
         }
         let fields: Vec<_> =
             model.iter().map(|(field, value)| (field.as_slice(), cell(value.as_ref()))).collect();
