@@ -8,7 +8,7 @@ use std::sync::RwLock;
 use crossbeam_skiplist::SkipMap;
 use rustc_hash::FxBuildHasher;
 
-use super::{RowWorker, Rows, sum};
+use super::{RowWorker, Rows, figure};
 
 type Block = Box<[u8]>;
 
@@ -27,16 +27,21 @@ fn replaced(row: &[u8], column: usize, value: &[u8]) -> Block {
     copy
 }
 
-/// Reads rows or their first columns; how many there were.
-fn scan<'r>(rows: impl Iterator<Item = &'r [u8]>, wanted: Option<usize>) -> usize {
-    let (found, total) = rows.fold((0, 0_u64), |(found, total), row| {
-        (
-            found + 1,
-            total.wrapping_add(sum(&row[..wanted.unwrap_or(row.len())])),
-        )
-    });
-    black_box(total);
-    found
+/// Reads all columns of a row.
+#[inline]
+fn sum(row: &[u8], column_bytes: usize) -> u64 {
+    let columns = row.chunks_exact(column_bytes);
+    columns.map(figure).fold(0, u64::wrapping_add)
+}
+
+/// Reads a row or its first column.
+#[inline]
+fn read(row: &[u8], column_bytes: usize, one_column: bool) -> u64 {
+    if one_column {
+        figure(&row[..column_bytes])
+    } else {
+        sum(row, column_bytes)
+    }
 }
 
 /// The standard library's ordered map behind a lock; updates in place.
@@ -75,14 +80,23 @@ impl RowWorker for &LockedRows {
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        self.map.read().expect(SOUND).get(key).map(|row| sum(row))
+        self.map
+            .read()
+            .expect(SOUND)
+            .get(key)
+            .map(|row| sum(row, self.column_bytes))
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
         let map = self.map.read().expect(SOUND);
         let rows = map.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
-        let wanted = one_column.then_some(self.column_bytes);
-        Some(scan(rows.take(limit).map(|(_, row)| &**row), wanted))
+        let (mut found, mut total) = (0, 0_u64);
+        for (_, row) in rows.take(limit) {
+            total = total.wrapping_add(read(row, self.column_bytes, one_column));
+            found += 1;
+        }
+        black_box(total);
+        Some(found)
     }
 }
 
@@ -121,18 +135,17 @@ impl RowWorker for &SkipRows {
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
         let entry = self.map.get(key)?;
-        Some(sum(&entry.value().read().expect(SOUND)))
+        Some(sum(&entry.value().read().expect(SOUND), self.column_bytes))
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
         let rows = self
             .map
             .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
-        let wanted = one_column.then_some(self.column_bytes);
         let (mut found, mut total) = (0, 0);
         for entry in rows.take(limit) {
             let row = entry.value().read().expect(SOUND);
-            total = u64::wrapping_add(total, sum(&row[..wanted.unwrap_or(row.len())]));
+            total = u64::wrapping_add(total, read(&row, self.column_bytes, one_column));
             found += 1;
         }
         black_box(total);
@@ -143,14 +156,16 @@ impl RowWorker for &SkipRows {
 /// `dashmap`; updates in place.
 pub(super) struct DashRows {
     map: dashmap::DashMap<Block, Block, FxBuildHasher>,
+    column_bytes: usize,
 }
 
 impl Rows for DashRows {
     type Worker<'t> = &'t DashRows;
 
-    fn new(_: usize, _: usize) -> Self {
+    fn new(_: usize, column_bytes: usize) -> Self {
         Self {
             map: dashmap::DashMap::default(),
+            column_bytes,
         }
     }
 
@@ -171,21 +186,23 @@ impl RowWorker for &DashRows {
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        self.map.get(key).map(|row| sum(&row))
+        self.map.get(key).map(|row| sum(&row, self.column_bytes))
     }
 }
 
 /// `papaya`: an update replaces the row.
 pub(super) struct PapayaRows {
     map: papaya::HashMap<Block, Block, FxBuildHasher>,
+    column_bytes: usize,
 }
 
 impl Rows for PapayaRows {
     type Worker<'t> = &'t PapayaRows;
 
-    fn new(_: usize, _: usize) -> Self {
+    fn new(_: usize, column_bytes: usize) -> Self {
         Self {
             map: papaya::HashMap::default(),
+            column_bytes,
         }
     }
 
@@ -205,21 +222,24 @@ impl RowWorker for &PapayaRows {
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        self.map.pin().get(key).map(|row| sum(row))
+        let map = self.map.pin();
+        map.get(key).map(|row| sum(row, self.column_bytes))
     }
 }
 
 /// The hash map of `scc`; updates in place.
 pub(super) struct SccRows {
     map: scc::HashMap<Block, Block, FxBuildHasher>,
+    column_bytes: usize,
 }
 
 impl Rows for SccRows {
     type Worker<'t> = &'t SccRows;
 
-    fn new(_: usize, _: usize) -> Self {
+    fn new(_: usize, column_bytes: usize) -> Self {
         Self {
             map: scc::HashMap::default(),
+            column_bytes,
         }
     }
 
@@ -238,6 +258,7 @@ impl RowWorker for &SccRows {
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        self.map.read_sync(key, |_, row| sum(row))
+        let column_bytes = self.column_bytes;
+        self.map.read_sync(key, |_, row| sum(row, column_bytes))
     }
 }

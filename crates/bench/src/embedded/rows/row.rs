@@ -8,7 +8,7 @@ use pando_engine::{
     NoHook, Ordered, Point, StringRef, TreeId, ValueRef,
 };
 
-use super::{RowWorker, Rows, sum};
+use super::{RowWorker, Rows, figure};
 use crate::workload::column_name;
 
 /// One tree of an engine.
@@ -107,7 +107,7 @@ fn hash(value: ValueRef<'_>) -> Option<HashRef<'_>> {
 }
 
 fn sum_of(column: Option<StringRef<'_>>) -> u64 {
-    column.and_then(StringRef::as_flat).map_or(0, sum)
+    column.and_then(StringRef::as_flat).map_or(0, figure)
 }
 
 fn sum_of_row(value: ValueRef<'_>) -> u64 {

@@ -7,8 +7,9 @@ const ORDERED: [&str; 3] = ["pando-masstree", "btree-lock", "crossbeam-skiplist"
 const HASHED: [&str; 4] = ["pando-mercury", "dashmap", "papaya", "scc-hash"];
 
 const METHOD: &str = "Our engine finds columns by name, as the server's hashes do; a peer has \
-                      one block per row and finds columns by number, which is less work. Hash \
-                      maps cannot run the workloads with scans.";
+                      one block per row and finds columns by number, which is less work; all but \
+                      papaya change it in place under a lock. Who reads a row takes its columns \
+                      one by one. Hash maps cannot run the workloads with scans.";
 
 fn cells(sizes: &Sizes, workload: &str, place: &str, more: &str) -> Vec<Cell> {
     let Sizes { rows, threads, .. } = *sizes;
