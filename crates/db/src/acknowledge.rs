@@ -44,10 +44,9 @@ use std::time::{Duration, Instant};
 
 use pando_durability::log::{Due, Log, LogState, LogStatistics, SealedEpoch};
 use pando_engine::{EpochClock, LogEpoch};
-use pando_sync::Gates;
+use pando_sync::{Gates, lock};
 
 use crate::clock::{Clock, Milliseconds};
-use crate::database::lock;
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
 use crate::limits;

@@ -19,8 +19,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use pando_engine::TreeId;
+use pando_sync::lock;
 
-use crate::database::lock;
 use crate::error::CommandError;
 use crate::limits;
 

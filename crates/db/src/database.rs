@@ -17,11 +17,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pando_durability::log::{LogState, LogStatistics};
 use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
-use pando_sync::Gates;
+use pando_sync::{Gates, lock};
 use thiserror::Error;
 
 use crate::acknowledge::{Acknowledgement, EpochLog};
@@ -623,10 +623,6 @@ fn check(
             expected,
         })
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -27,10 +27,9 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use pando_engine::{Deadline, Key, TreeId};
-use pando_sync::Padded;
+use pando_sync::{Padded, lock};
 
 use crate::clock::Milliseconds;
-use crate::database::lock;
 
 const SHARDS: usize = 64;
 

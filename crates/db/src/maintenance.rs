@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use pando_durability::log::Due;
 use pando_engine::{LogEpoch, Point};
+use pando_sync::lock;
 
 use crate::acknowledge::EpochLog;
-use crate::database::{Database, OpenError, lock};
+use crate::database::{Database, OpenError};
 use crate::eviction::{evict_ahead, tidy};
 use crate::limits;
 use crate::session::SessionState;

@@ -34,9 +34,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use pando_engine::{EpochClock, Key, LogEpoch, Point, Probe, ValueVersion};
+use pando_sync::lock;
 
 use crate::clock::Milliseconds;
-use crate::database::{Database, lock};
+use crate::database::Database;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::session::SessionState;

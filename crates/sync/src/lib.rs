@@ -7,6 +7,7 @@ pub mod counters;
 mod directory;
 pub mod epoch;
 mod gate;
+mod lock;
 mod padded;
 pub mod prefetch;
 pub mod shim;
@@ -15,4 +16,5 @@ pub mod version_lock;
 
 pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
+pub use lock::lock;
 pub use padded::Padded;

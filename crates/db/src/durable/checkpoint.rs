@@ -40,6 +40,7 @@ use pando_durability::checkpoint::{
 };
 use pando_durability::log::{LogError, LogState};
 use pando_engine::{Direction, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
+use pando_sync::lock;
 use thiserror::Error;
 
 use super::about::About;
@@ -49,7 +50,7 @@ use super::pace::{Duty, Pace, Written};
 use super::testing::{Fault, is};
 use super::{Durable, record, value};
 use crate::clock::Milliseconds;
-use crate::database::{Database, lock};
+use crate::database::Database;
 use crate::limits;
 use crate::session::SessionState;
 use crate::store::{Listing, StoreSession};

@@ -50,6 +50,7 @@ use std::time::Duration;
 use pando_durability::disk::{DirectoryLock, Room};
 use pando_durability::log::{Log, LogOptions};
 use pando_engine::TreeId;
+use pando_sync::lock;
 
 pub use bytes::Malformed;
 pub use check::{CheckReport, check, expect_database};
@@ -61,7 +62,7 @@ pub use redis_file::Loaded;
 pub use stream::StreamError;
 
 use crate::clock::Clock;
-use crate::database::{Database, OpenError, Parts, lock};
+use crate::database::{Database, OpenError, Parts};
 use crate::options::Options;
 
 /// The part of a database that is about its files.

@@ -28,13 +28,13 @@ use std::sync::{Arc, Mutex};
 
 use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
 use pando_engine::{Key, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion};
+use pando_sync::lock;
 
 use super::bytes::{Input, Malformed, malformed};
 use super::options::{DurabilityOptions, Stage};
 use super::record::{self, Record, Written};
 use super::recover::RecoveryError;
 use super::value::ValueView;
-use crate::database::lock;
 use crate::expiry::ExpiryIndex;
 use crate::limits;
 use crate::store::{Store, StoreSession};

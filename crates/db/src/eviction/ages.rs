@@ -29,10 +29,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_engine::{LogEpoch, ValueRef};
+use pando_sync::lock;
 
 use super::access::{Tracking, class_of_mark};
 use crate::clock::Milliseconds;
-use crate::database::lock;
 
 /// The last class; see the module's header.
 pub(super) const CLASS_MAX: u8 = 20;

@@ -57,9 +57,10 @@ mod tests;
 mod waves;
 mod writer;
 
+use pando_sync::lock;
 use pando_sync::shim::unmodelled::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -178,7 +179,7 @@ impl Log {
     }
 
     fn start_threads(&self) -> Result<(), LogError> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = lock(&self.threads);
         let mut start = |name: String, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name).spawn(run);
             thread
@@ -500,10 +501,6 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_logger(shared: &Shared, log: usize) {
