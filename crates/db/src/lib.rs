@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod background;
 mod client;
 mod clock;
 mod commands;
@@ -18,6 +19,7 @@ mod cursors;
 mod database;
 mod dump;
 mod durable;
+mod encoding;
 mod error;
 mod eviction;
 mod expiry;
@@ -27,36 +29,47 @@ pub mod fuzz;
 mod keyspace;
 pub mod limits;
 mod maintenance;
+mod mapping;
 mod memcached;
+mod memory;
+mod open;
 mod options;
+mod pause;
+mod persistence;
 mod session;
+mod session_state;
 mod statistics;
 mod store;
 mod transaction;
+mod trees;
 mod turn;
 mod watch;
+mod watchers;
 
 pub use acknowledge::{Durability, EpochLog, Sealed};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::{Progress, Slice, memory_usage};
-pub use database::{Database, OpenError};
+pub use database::Database;
 pub use dump::file::FileError;
 pub use durable::{
-    CheckReport, CheckpointFailure, CheckpointOptions, CheckpointReport, DurabilityOptions, Loaded,
-    Malformed, OnProgress, Pace, Recovery, RecoveryError, RecoveryProgress, Stage, StreamError,
-    check, expect_database,
+    CheckpointReport, DurabilityOptions, Malformed, OnProgress, Recovery, RecoveryProgress, Stage,
 };
 pub use error::CommandError;
-pub use eviction::{Accesses, EvictionPolicy, LastAccess};
 pub use keyspace::Keyspace;
-pub use memcached::{ListedItem, MemcachedFigures, MemcachedHost};
+pub use memcached::{ListedItem, MemcachedHost};
+pub use memory::{Accesses, EvictionPolicy, LastAccess};
+pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
 pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     Due, LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
 pub use pando_engine::LogEpoch;
+pub use persistence::{
+    CheckReport, CheckpointFailure, CheckpointOptions, Loaded, Pace, RecoveryError, StreamError,
+    check, expect_database,
+};
 pub use session::Session;
-pub use statistics::Statistics;
+pub use statistics::{MemcachedFigures, Statistics};
 pub use turn::{Host, HostProgress, Outcome, SlicedCommand, Turn};

@@ -5,83 +5,35 @@
 //! all gates never meets half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
 //! `limits::MAINTAIN_STEPS_MAX`) and the gate is passed on between slices.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pando_durability::log::Due;
 use pando_engine::{LogEpoch, Point};
-use pando_sync::lock;
 
 use crate::acknowledge::EpochLog;
-use crate::database::{Database, OpenError};
+use crate::background::{Background, Stop};
+use crate::database::Database;
 use crate::eviction::{evict_ahead, tidy};
 use crate::limits;
-use crate::session::SessionState;
+use crate::session_state::SessionState;
 use crate::turn::Turn;
 
-/// The running threads; dropping it stops and joins them.
-#[derive(Debug)]
-pub(crate) struct Maintenance {
-    stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Stop {
-    requested: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stop {
-    /// Waits for up to `limit`; whether the thread shall end.
-    fn wait(&self, limit: Duration) -> bool {
-        let requested = lock(&self.requested);
-        let waited = self
-            .changed
-            .wait_timeout_while(requested, limit, |requested| !*requested);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+/// Starts the threads; `session` is the maintenance thread's.
+pub(crate) fn start(
+    database: &Arc<Database>,
+    session: SessionState,
+) -> std::io::Result<Background> {
+    let log = database.acknowledgement.log().map(Arc::clone);
+    // A `Session` would keep the database alive: the thread owns the session's state only.
+    let database = Arc::downgrade(database);
+    let mut threads = Background::default();
+    if let Some(log) = log {
+        let database = Weak::clone(&database);
+        threads.spawn("epochs", move |stop| end_epochs(&database, &*log, stop))?;
     }
-}
-
-impl Maintenance {
-    pub(crate) fn start(database: &Arc<Database>) -> Result<Self, OpenError> {
-        let stop = Arc::new(Stop::default());
-        // A `Session` would keep the database alive: the thread owns the session's state only.
-        let session = database.open_session()?;
-        let log = database.acknowledgement.log().map(Arc::clone);
-        let database = Arc::downgrade(database);
-        let mut threads = Self {
-            stop: Arc::clone(&stop),
-            threads: Vec::with_capacity(2),
-        };
-        if let Some(log) = log {
-            let (database, stop) = (Weak::clone(&database), Arc::clone(&stop));
-            let run = move || end_epochs(&database, &*log, &stop);
-            threads.spawn("epochs", run)?;
-        }
-        threads.spawn("maintenance", move || run(&database, session, &stop))?;
-        Ok(threads)
-    }
-
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
-        self.threads.push(thread);
-        Ok(())
-    }
-}
-
-impl Drop for Maintenance {
-    fn drop(&mut self) {
-        *lock(&self.stop.requested) = true;
-        self.stop.changed.notify_all();
-        for thread in self.threads.drain(..) {
-            if thread.thread().id() != std::thread::current().id() {
-                // A panic there has been printed; there is nobody else to tell.
-                let _ = thread.join();
-            }
-        }
-    }
+    threads.spawn("maintenance", move |stop| run(&database, session, stop))?;
+    Ok(threads)
 }
 
 /// Ends epochs: when somebody waits for the disk, and from time to time when something was written.
@@ -197,7 +149,7 @@ impl Database {
         }
         self.adjust_eviction();
         let now = self.options.clock.now_us() / 1000;
-        self.ages().tick(self.epochs.current(), now);
+        self.memory.ages.tick(self.epochs.current(), now);
         self.allow_decay(now);
         let buried_bytes = self.statistics().buried_bytes;
         let most = self.watch_buried_bytes_max();
@@ -206,18 +158,6 @@ impl Database {
         // must find the tombstone, to know what to wait for (AK4).
         let durable = LogEpoch(self.durable() + 1);
         self.epochs.set_horizon(horizon.min(durable));
-    }
-
-    /// Ends the log epoch, and writes what it has in the log.
-    pub(crate) fn end_epoch(&self) {
-        let now = self.options.clock.now_us() / 1000;
-        self.acknowledgement.tick(&self.gates, now).flush();
-    }
-
-    /// Whether what nobody has asked for may be written: no pause forbids writes, and the log takes
-    /// them.
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
     }
 }
 

@@ -31,10 +31,10 @@ use crate::client::{Client, ReplyMode};
 use crate::commands::{self, Progress, Slice};
 use crate::database::Database;
 use crate::error::CommandError;
-use crate::eviction::{Access, Fit};
 use crate::keyspace::Keyspace;
 use crate::limits;
-use crate::session::SessionState;
+use crate::memory::{Access, Fit};
+use crate::session_state::SessionState;
 use crate::transaction::Transaction;
 
 pub(crate) use self::room::Room;
@@ -702,7 +702,7 @@ impl<'t> Turn<'t> {
         }
         let queue = transaction.into_queue();
         let mut outcome = Outcome::Done;
-        self.session.fit = Fit::of_transaction(self.database);
+        self.session.fit = Fit::of_transaction(&self.database.memory);
         reply.array(queue.len());
         for queued in queue {
             let request = queued.request.as_request();

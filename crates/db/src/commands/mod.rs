@@ -5,7 +5,7 @@
 
 mod bitmaps;
 pub(crate) mod detached;
-pub(crate) mod encoding;
+
 pub(crate) mod extended;
 mod hashes;
 mod keys;

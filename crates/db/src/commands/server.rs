@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::mapping;
 
 /// Runs a command of this family.
 pub(super) fn execute(
@@ -100,7 +101,7 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     let databases = keyspace.databases();
     let (first, second) = (within(databases, first)?, within(databases, second)?);
     let database = keyspace.database;
-    database.swap_trees(keyspace.session, first, second);
+    mapping::swap(database, keyspace.session, first, second);
     keyspace.observe_all();
     reply.ok();
     Ok(Progress::Done)
@@ -125,7 +126,7 @@ fn flush(
     };
     let database = keyspace.database;
     for index in indexes {
-        database.replace_tree(keyspace.session, index);
+        mapping::replace(database, keyspace.session, index);
     }
     keyspace.observe_all();
     reply.ok();

@@ -33,7 +33,7 @@ use crc::{CRC_64_REDIS, Crc, Table};
 use pando_engine::{Body, BodyRef, HashDraft, HashRef};
 use thiserror::Error;
 
-use crate::commands::encoding;
+use crate::encoding;
 use rdb::Reader;
 
 /// The version of the format that Redis 7.0 writes, and the last that it reads.

@@ -1,4 +1,4 @@
-//! What the keyspace keeps on disk: records of the log, checkpoints, recovery.
+//! What a database that is kept on disk carries along, and what a commit leaves in the log.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -7,94 +7,116 @@
 //! | `value` | values and changes of values |
 //! | `record` | log records |
 //! | `hook` | what a commit writes into its session's log |
-//! | `identity` | which database the files belong to |
-//! | `places` | where logs have been |
-//! | `about` | what a checkpoint says of itself |
-//! | `checkpoint` | taking a checkpoint while the database is being served |
-//! | `pace` | how fast it goes |
-//! | `recover` | from what is found on disk to a database |
-//! | `load` | a checkpoint's entries into an engine |
-//! | `replay` | the log on top of a checkpoint |
-//! | `room` | small volumes |
-//! | `check` | looking at files offline |
-//! | `stream` | the portable stream of dump and load |
-//! | `redis_file` | loading a dump file of Redis |
+//!
+//! Deliberately absent: whatever opens, checkpoints or recovers a database (`persistence`).
 
-mod about;
 pub(crate) mod bytes;
-mod check;
-mod checkpoint;
 pub(crate) mod hook;
-mod identity;
-mod load;
-mod options;
-mod pace;
-mod places;
+pub(crate) mod options;
 pub(crate) mod record;
-mod recover;
-mod redis_file;
-mod replay;
-mod room;
-mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
 pub(crate) mod value;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use pando_durability::disk::{DirectoryLock, Room};
-use pando_durability::log::{Log, LogOptions};
+use pando_durability::disk::DirectoryLock;
+use pando_durability::log::Log;
 use pando_engine::TreeId;
 use pando_sync::lock;
 
 pub use bytes::Malformed;
-pub use check::{CheckReport, check, expect_database};
-pub use checkpoint::{CheckpointFailure, CheckpointOptions, CheckpointReport};
 pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
-pub use pace::Pace;
-pub use recover::{Recovery, RecoveryError};
-pub use redis_file::Loaded;
-pub use stream::StreamError;
 
-use crate::clock::Clock;
-use crate::database::{Database, OpenError, Parts};
-use crate::options::Options;
+use crate::clock::Milliseconds;
+
+/// What opening has found and done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The start epoch of the checkpoint that was used.
+    pub checkpoint: Option<u64>,
+    /// When that was complete, in milliseconds since the Unix epoch.
+    pub checkpoint_wall_ms: Option<u64>,
+    /// Entries loaded from it.
+    pub loaded: u64,
+    /// Bytes of its files.
+    pub loaded_bytes: u64,
+    /// Records replayed from the log.
+    pub replayed: u64,
+    /// Bytes of the log that were read.
+    pub replayed_bytes: u64,
+    /// Up to which epoch the log counted.
+    pub cutoff: u64,
+    /// Epochs of the torn tail, which do not count.
+    pub torn: Vec<u64>,
+    /// Microseconds that loading and replaying took.
+    pub load_us: u64,
+    /// See `load_us`.
+    pub replay_us: u64,
+    /// What was wrong and could be got round.
+    pub notes: Vec<String>,
+}
+
+/// A checkpoint that was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// What was written before this epoch is in it.
+    pub start: u64,
+    /// Nothing written after this epoch is in it.
+    pub end: u64,
+    /// When it was complete, in milliseconds since the Unix epoch.
+    pub wall_ms: Milliseconds,
+    /// Keys.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// Log segments that became free.
+    pub recycled: usize,
+}
 
 /// The part of a database that is about its files.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) options: DurabilityOptions,
     pub(crate) log: Arc<Log>,
-    identity: u128,
+    pub(crate) identity: u128,
     /// How often the mapping of database numbers has changed; under all gates.
     pub(crate) mapping_changes: AtomicU64,
     /// Trees of databases beyond the configured number, kept for a later configuration.
     pub(crate) hidden_trees: Vec<TreeId>,
     /// The start epochs of the checkpoints that are kept, newest first; held while one is taken.
-    checkpoints: Mutex<Vec<u64>>,
-    stopping: AtomicBool,
-    last: Mutex<Option<CheckpointReport>>,
-    recovery: Recovery,
-    changed: Arc<Changed>,
+    pub(crate) checkpoints: Mutex<Vec<u64>>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) last: Mutex<Option<CheckpointReport>>,
+    pub(crate) recovery: Recovery,
+    pub(crate) changed: Arc<Changed>,
     /// Given back when the log is closed.
-    locks: Mutex<Vec<DirectoryLock>>,
+    pub(crate) locks: Mutex<Vec<DirectoryLock>>,
 }
 
 /// Tells threads that the log has become durable, or its state has changed.
 #[derive(Debug, Default)]
-struct Changed {
+pub(crate) struct Changed {
     times: Mutex<u64>,
     condition: Condvar,
 }
 
+impl Changed {
+    /// Wakes those who wait.
+    pub(crate) fn tell(&self) {
+        *lock(&self.times) += 1;
+        self.condition.notify_all();
+    }
+}
+
 impl Durable {
     /// Waits for another epoch to become durable, or for this long.
-    fn wait_for_durable(&self, limit: Duration) {
+    pub(crate) fn wait_for_durable(&self, limit: Duration) {
         let times = lock(&self.changed.times);
         let before = *times;
         let waited = self
@@ -102,163 +124,5 @@ impl Durable {
             .condition
             .wait_timeout_while(times, limit, |times| *times == before);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// A clock that is never behind what was found on disk. While it is ahead of the machine's it goes
-/// on from there, a little slower, so that deadlines pass and the two meet some day.
-struct FlooredClock {
-    clock: Arc<dyn Clock>,
-    floor_us: u64,
-    /// When the floor was found, by the clock that nobody sets.
-    found_us: u64,
-}
-
-impl FlooredClock {
-    /// One part in so many is how much slower it goes.
-    const SLOWNESS: u64 = 16;
-}
-
-impl Clock for FlooredClock {
-    fn now_us(&self) -> u64 {
-        let elapsed_us = self.clock.monotonic_us().saturating_sub(self.found_us);
-        let slow_us = elapsed_us - elapsed_us / Self::SLOWNESS;
-        let from_floor_us = self.floor_us.saturating_add(slow_us);
-        self.clock.now_us().max(from_floor_us)
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.clock.monotonic_us()
-    }
-}
-
-/// Opens a database that is kept on disk: recovers what is there, then goes on writing.
-pub(crate) fn open(
-    mut options: Options,
-    durability: DurabilityOptions,
-) -> Result<Arc<Database>, OpenError> {
-    let mut found = recover::recover(&options, &durability).map_err(Box::new)?;
-    let floor_us = found.wall_ms.saturating_mul(1000);
-    if options.clock.now_us() < floor_us {
-        options.clock = Arc::new(FlooredClock {
-            clock: Arc::clone(&options.clock),
-            floor_us,
-            found_us: options.clock.monotonic_us(),
-        });
-    }
-    if durability.read_only {
-        found.trees.truncate(options.databases);
-        let parts = Parts {
-            epochs: found.epochs,
-            store: found.store,
-            expiry: found.expiry,
-            trees: found.trees,
-            log: None,
-            durable: None,
-        };
-        return Database::assemble(options, parts);
-    }
-    let checkpoints = Some(durability.data_directory.clone());
-    #[cfg(test)]
-    let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
-    let log_options = LogOptions {
-        directories: durability.log_directories(),
-        logs: durability.logs,
-        segment_bytes: durability.fitting_segment_bytes(),
-        identity: found.identity,
-        pending_bytes_max: durability.pending_bytes_max,
-        checkpoints,
-        checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
-        threads: durability.threads,
-    };
-    let log = Log::open(log_options, Arc::clone(&durability.disk), &found.cut)
-        .map_err(|error| RecoveryError::Log {
-            error,
-            notes: found.recovery.notes.clone(),
-        })
-        .map_err(Box::new)?;
-    let changed = Arc::new(Changed::default());
-    let wakes = Arc::clone(&changed);
-    log.on_durable(Box::new(move |_| {
-        *lock(&wakes.times) += 1;
-        wakes.condition.notify_all();
-    }));
-    // Whatever the mapping is now, the log says it: a later start may know another number of
-    // databases (RC5).
-    if found.mapping_grown {
-        let mut session = log.session(0);
-        hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
-        session.end_group(found.epochs.current().0);
-        session.hand_over();
-    }
-    found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);
-    let durable = Durable {
-        log: Arc::clone(&log),
-        identity: found.identity,
-        mapping_changes: AtomicU64::new(found.changes),
-        hidden_trees: found.trees.split_off(options.databases),
-        checkpoints: Mutex::new(found.checkpoints),
-        stopping: AtomicBool::new(false),
-        last: Mutex::new(None),
-        recovery: found.recovery,
-        changed,
-        locks: Mutex::new(found.locks),
-        options: durability,
-    };
-    Database::assemble(
-        options,
-        Parts {
-            epochs: found.epochs,
-            store: found.store,
-            expiry: found.expiry,
-            trees: found.trees,
-            log: Some(log),
-            durable: Some(durable),
-        },
-    )
-}
-
-impl Database {
-    /// The log, of a database that is kept on disk.
-    #[must_use]
-    pub fn log(&self) -> Option<&Arc<Log>> {
-        self.durable.as_ref().map(|durable| &durable.log)
-    }
-
-    /// The directories that the database is kept in, each once, with the room of their volumes
-    /// where the disk tells it; none of a database that is kept in memory only.
-    #[must_use]
-    pub fn directories(&self) -> Vec<(PathBuf, Option<Room>)> {
-        let Some(durable) = &self.durable else {
-            return Vec::new();
-        };
-        let mut directories = vec![durable.options.data_directory.clone()];
-        directories.extend(durable.options.log_directories());
-        directories.sort_unstable();
-        directories.dedup();
-        let with_room = |directory: PathBuf| {
-            let room = durable.options.disk.room(&directory).ok();
-            (directory, room)
-        };
-        directories.into_iter().map(with_room).collect()
-    }
-
-    /// What opening has found on disk and done.
-    #[must_use]
-    pub fn recovery(&self) -> Option<&Recovery> {
-        self.durable.as_ref().map(|durable| &durable.recovery)
-    }
-
-    /// Ends the current epoch and makes everything durable that was written; nothing is written
-    /// afterwards, and others may take the directories. To be called after [`Self::close`], with no
-    /// turn open and no checkpoint being taken.
-    pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
-        let Some(durable) = &self.durable else {
-            return Ok(());
-        };
-        self.end_epoch();
-        let closed = durable.log.close();
-        lock(&durable.locks).clear();
-        closed
     }
 }

@@ -14,36 +14,25 @@ use pando_engine::{Hand, Key, Point, TreeId};
 
 use crate::database::Database;
 use crate::limits;
-use crate::session::SessionState;
+use crate::memory::Emptier;
+use crate::session_state::SessionState;
 
-/// How far the hand has come.
-#[derive(Debug, Default)]
-pub(crate) struct Emptier {
-    /// Memory is being emptied, as far as this hand knows.
-    active: bool,
-    /// The database that the hand is in.
-    index: usize,
-    hand: Hand,
-}
-
-impl Emptier {
-    /// The tree that the hand is in, or the next one that holds keys.
-    fn tree(&mut self, database: &Database) -> Option<TreeId> {
-        let mut indexes = self.index..database.databases();
-        let index = indexes.find(|index| database.store.len(database.tree(*index)) > 0)?;
-        if index != self.index {
-            self.index = index;
-            self.hand = Hand::default();
-        }
-        Some(database.tree(index))
+/// The tree that the hand is in, or the next one that holds keys.
+fn next_tree(emptier: &mut Emptier, database: &Database) -> Option<TreeId> {
+    let mut indexes = emptier.index..database.databases();
+    let index = indexes.find(|index| database.store.len(database.tree(*index)) > 0)?;
+    if index != emptier.index {
+        emptier.index = index;
+        emptier.hand = Hand::default();
     }
+    Some(database.tree(index))
 }
 
 /// Passes up to `limits::EMPTY_STEPS_MAX` values, or a few more; returns how many. `short`: memory
 /// is short (EV1). The caller holds a gate.
 pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool) -> usize {
     // Another session does it.
-    let Ok(mut emptier) = database.eviction.emptier.try_lock() else {
+    let Ok(mut emptier) = database.memory.emptier.try_lock() else {
         return 0;
     };
     if !session.store.begin_emptying(short) {
@@ -58,7 +47,7 @@ pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool
     }
     let (mut steps, mut found) = (0, Vec::new());
     while steps < limits::EMPTY_STEPS_MAX {
-        let Some(tree) = emptier.tree(database) else {
+        let Some(tree) = next_tree(&mut emptier, database) else {
             session.store.end_emptying();
             emptier.active = false;
             break;

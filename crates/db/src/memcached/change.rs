@@ -7,11 +7,11 @@ use pando_protocol::memcached::arguments::{self, Arithmetic, Touch};
 use pando_protocol::memcached::{Line, Reply, Verb, error, number};
 use pando_protocol::number::IntegerText;
 
-use super::counters::Figure;
 use super::item::{Expiry, string_of};
 use super::{Handled, get};
-use crate::commands::encoding::STATE;
+use crate::encoding::STATE;
 use crate::keyspace::Keyspace;
+use crate::statistics::Figure;
 
 /// `incr key delta` and `decr`.
 pub(super) fn arithmetic(

@@ -8,13 +8,13 @@
 use pando_engine::{Decision, ValueVersion};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, error};
 
-use super::counters::Figure;
 use super::item::{Expiry, reply_data, string_of};
 use super::token::Tokens;
 use super::{Handled, Refusal};
 use crate::commands::detached::Detached;
 use crate::keyspace::Keyspace;
 use crate::limits::WARM_KEYS_MAX;
+use crate::statistics::Figure;
 
 /// `get key…` and `gets`: what there is, straight from the engine; keys in groups whose descents
 /// are interleaved. A bad key refuses all of it; one of a hash among others is a miss.

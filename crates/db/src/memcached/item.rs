@@ -8,7 +8,7 @@ use pando_engine::{Attributes, Deadline, StringRef, ValueRef};
 use pando_protocol::memcached::{Reply, error};
 
 use crate::clock::Milliseconds;
-use crate::commands::encoding::{CLAIMED, STALE};
+use crate::encoding::{CLAIMED, STALE};
 
 /// More seconds than this are a time, not a span.
 const SPAN_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;

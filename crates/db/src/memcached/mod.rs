@@ -19,7 +19,6 @@
 //! which is seen whole.
 
 mod change;
-mod counters;
 mod get;
 mod item;
 mod list;
@@ -29,14 +28,13 @@ mod token;
 
 use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
 
-pub(crate) use counters::{Figure, MemcachedCounters};
-
-pub use counters::MemcachedFigures;
 pub use list::ListedItem;
 
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::mapping;
+use crate::statistics::Figure;
 use crate::turn::{Outcome, Room, Turn};
 
 /// What the commands ask of the server that embeds the database, and tell it.
@@ -281,7 +279,7 @@ impl Turn<'_> {
         self.hold_all();
         let mut keyspace = self.keyspace(index);
         let database = keyspace.database;
-        database.replace_tree(keyspace.session, index);
+        mapping::replace(database, keyspace.session, index);
         keyspace.observe_all();
         Ok(())
     }

@@ -6,13 +6,13 @@ use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef, ValueVersion}
 use pando_protocol::memcached::arguments::Store;
 use pando_protocol::memcached::{Line, Reply, Verb, error};
 
-use super::counters::Figure;
 use super::item::{Expiry, is_claimed, string_of};
 use super::token::Tokens;
 use super::{Handled, Refusal};
 use crate::commands::detached::Detached;
-use crate::commands::encoding::{CLAIMED, RAW, STALE};
+use crate::encoding::{CLAIMED, RAW, STALE};
 use crate::keyspace::Keyspace;
+use crate::statistics::Figure;
 
 /// On what condition and where something is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Storing<'_> {
     pub(super) fn run(&self, keyspace: &mut Keyspace<'_>) -> Result<Stored, Refusal> {
         let value = Detached::new(self.data);
         let item_bytes_max = keyspace.options().item_bytes_max;
-        let item_bytes_max = item_bytes_max.min(keyspace.database.fit_bytes_max());
+        let item_bytes_max = item_bytes_max.min(keyspace.database.memory.fit_bytes_max());
         let asked = self.cas.map(|token| (token, Tokens::of(keyspace)));
         let mut done = Ok(Stored::No);
         let drawn = keyspace.update(self.key, |old| {

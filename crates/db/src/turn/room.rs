@@ -95,7 +95,7 @@ impl Turn<'_> {
             }
         }
         self.hold_own();
-        if database.is_beyond_ceiling() {
+        if database.memory.is_beyond_ceiling() {
             Room::Later(0)
         } else {
             Room::Granted

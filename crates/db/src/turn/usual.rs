@@ -16,8 +16,8 @@ use super::{Held, Host, Outcome, Turn};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
 use crate::commands::{self, Handled, Progress, concerns_host};
-use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
+use crate::memory::Tracking;
 
 impl Turn<'_> {
     /// Whether the request may go the short way.

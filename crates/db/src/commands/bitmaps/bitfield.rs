@@ -7,7 +7,8 @@ use pando_protocol::{Reply, Request, number};
 
 use super::draft::Draft;
 use super::{EMPTY, check_length, kept, parse_offset};
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 

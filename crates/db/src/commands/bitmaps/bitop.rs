@@ -5,7 +5,8 @@ use pando_protocol::{Reply, Request};
 
 use super::kept;
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 

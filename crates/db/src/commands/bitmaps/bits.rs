@@ -4,7 +4,8 @@ use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
 use super::{EMPTY, byte_at, kept, parse_offset};
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 

@@ -4,8 +4,8 @@ use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_protocol::RespVersion;
 
 use crate::Options;
-use crate::commands::encoding;
 use crate::commands::testing::Shell;
+use crate::encoding;
 use crate::limits::SLICE_BYTES_MAX;
 
 /// A shell on a database with a hash at `h`.

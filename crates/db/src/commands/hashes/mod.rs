@@ -25,8 +25,9 @@ use pando_engine::{Attributes, Decision, HashDraft, HashRef, NewValue, ValueRef,
 use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request};
 
+use super::Handled;
 use super::detached::Detached;
-use super::{Handled, encoding};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 

@@ -10,9 +10,9 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
 
 use crate::commands::detached::reply_bulk;
-use crate::commands::encoding::HASHTABLE;
 use crate::commands::{Handled, Progress};
 use crate::cursors;
+use crate::encoding::HASHTABLE;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 

@@ -7,8 +7,8 @@ use pando_protocol::{Reply, Request};
 
 use super::{check_field, replace, set_field};
 use crate::commands::detached::Detached;
-use crate::commands::encoding::is_long;
 use crate::commands::{Handled, Progress};
+use crate::encoding::is_long;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 

@@ -7,8 +7,8 @@ use pando_engine::{Attributes, Body, BodyRef, Deadline, Decision, NewValue, Valu
 use pando_protocol::RespVersion;
 
 use crate::Options;
-use crate::commands::encoding::{HASHTABLE, LISTPACK_ENTRIES_MAX, LISTPACK_ITEM_BYTES_MAX};
 use crate::commands::testing::{START_MS, Shell, seed};
+use crate::encoding::{HASHTABLE, LISTPACK_ENTRIES_MAX, LISTPACK_ITEM_BYTES_MAX};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 

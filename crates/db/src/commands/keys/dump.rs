@@ -2,8 +2,9 @@
 
 use pando_protocol::{Reply, Request};
 
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
 use crate::dump::{self, HashForm};
+use crate::encoding;
 use crate::keyspace::Keyspace;
 
 /// The value in the format of Redis' files, or null. O(size).

@@ -8,9 +8,9 @@ use super::again;
 use crate::commands::{Handled, Progress};
 use crate::dump::{self, Bounds, PayloadError};
 use crate::error::CommandError;
-use crate::eviction::Tracking;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::memory::Tracking;
 
 /// The options behind the payload.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,7 @@ pub(super) fn restore(
         return Err(CommandError::InvalidTtl);
     }
     keyspace.check_key(key)?;
-    let fit_bytes_max = keyspace.database.fit_bytes_max();
+    let fit_bytes_max = keyspace.database.memory.fit_bytes_max();
     let bounds = Bounds {
         value_bytes_max: keyspace.options().value_bytes_max,
         field_bytes_max: pando_engine::limits::FIELD_BYTES_MAX,

@@ -4,8 +4,8 @@ mod scanning;
 
 use pando_engine::{Attributes, BodyRef, Decision, HashDraft, NewValue};
 
-use crate::commands::encoding;
 use crate::commands::testing::{START_MS, Shell};
+use crate::encoding;
 use crate::limits;
 use crate::{Client, EvictionPolicy};
 

@@ -6,7 +6,8 @@ use pando_protocol::{Reply, Request, number};
 
 use super::kept;
 use crate::commands::extended::Extended;
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 

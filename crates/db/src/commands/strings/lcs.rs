@@ -33,7 +33,7 @@ pub(super) fn lcs(
     let table_bytes_max = keyspace
         .options()
         .value_bytes_max
-        .min(keyspace.database.fit_bytes_max());
+        .min(keyspace.database.memory.fit_bytes_max());
     if cells * 4 > table_bytes_max as u64 {
         return Err(CommandError::LcsTooLarge);
     }

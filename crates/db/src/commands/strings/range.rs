@@ -7,7 +7,8 @@ use pando_protocol::{Reply, Request, number};
 
 use super::{check_length, kept};
 use crate::commands::detached::reply_bulk_range;
-use crate::commands::{Handled, Progress, encoding};
+use crate::commands::{Handled, Progress};
+use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 

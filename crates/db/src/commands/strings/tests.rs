@@ -7,8 +7,8 @@ use pando_engine::{Attributes, Body, BodyRef, Decision, NewValue, StringRef};
 use pando_protocol::RespVersion;
 
 use crate::Options;
-use crate::commands::encoding;
 use crate::commands::testing::{START_MS, Shell};
+use crate::encoding;
 
 /// A shell on a database with a hash at `h`.
 fn shell() -> Shell {

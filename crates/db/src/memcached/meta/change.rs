@@ -7,12 +7,12 @@ use pando_protocol::number::IntegerText;
 
 use super::super::Handled;
 use super::super::change::moved;
-use super::super::counters::Figure;
 use super::super::item::{Expiry, seconds_left, string_of};
 use super::super::token::Tokens;
 use super::{Facts, answer};
-use crate::commands::encoding::{CLAIMED, STALE};
+use crate::encoding::{CLAIMED, STALE};
 use crate::keyspace::Keyspace;
+use crate::statistics::Figure;
 
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

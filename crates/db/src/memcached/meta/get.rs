@@ -14,16 +14,16 @@ use pando_engine::{
 use pando_protocol::memcached::meta::{self, KeyBuffer, Meta};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb};
 
-use super::super::counters::Figure;
 use super::super::item::{Expiry, is_claimed, is_stale, reply_data, seconds_left, string_of};
 use super::super::token::Tokens;
 use super::super::{Handled, Refusal};
 use super::{Facts, answer};
 use crate::clock::Milliseconds;
 use crate::commands::detached::Detached;
-use crate::commands::encoding::CLAIMED;
-use crate::eviction::{Accesses, LastAccess};
+use crate::encoding::CLAIMED;
 use crate::keyspace::Keyspace;
+use crate::memory::{Accesses, LastAccess};
+use crate::statistics::Figure;
 
 /// What a look at the item came to.
 enum Look {

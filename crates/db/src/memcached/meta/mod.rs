@@ -12,7 +12,7 @@ mod set;
 use pando_protocol::memcached::meta::Meta;
 use pando_protocol::memcached::{Line, Reply};
 
-use crate::eviction::LastAccess;
+use crate::memory::LastAccess;
 
 pub(super) use change::{arithmetic, delete};
 pub(super) use get::{debug, get};

@@ -1,0 +1,83 @@
+//! The log as the database's users see it: what is durable, who waits for it.
+
+use pando_durability::log::{LogState, LogStatistics};
+use pando_engine::LogEpoch;
+
+use super::Database;
+
+impl Database {
+    /// The last log epoch that is on disk with all before it, [`Client::awaits`](crate::Client)
+    /// being compared with it; everything is, as it were, without a log.
+    #[must_use]
+    #[inline]
+    pub fn durable(&self) -> u64 {
+        self.acknowledgement.durable().0
+    }
+
+    /// Whether a reply may be sent now that tells a client of `interval` that something was written
+    /// in `epoch` ([`Client::unacknowledged`](crate::Client::unacknowledged)): it is on disk, or
+    /// nothing is missing there that anybody could have been told of long ago (AK6). If not, the
+    /// reply waits for the epoch, as if the client awaited it.
+    #[must_use]
+    pub fn may_acknowledge(&self, epoch: u64) -> bool {
+        let Some(log) = self.acknowledgement.log() else {
+            return true;
+        };
+        !log.is_late(self.options.clock.monotonic_us()) || log.durable().0 >= epoch
+    }
+
+    /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not
+    /// wait, unless the disk has lately been so quick that this thread does best to write what is
+    /// missing ([`pando_durability::limits::QUICK_WRITE_US_MAX`]).
+    pub fn want_durable(&self, epoch: u64) -> bool {
+        let clock = &*self.options.clock;
+        self.acknowledgement
+            .want(LogEpoch(epoch), &self.gates, clock)
+    }
+
+    /// What a write to the log, with its sync, has lately taken, in nanoseconds; 0 without a log.
+    #[must_use]
+    pub fn write_ns(&self) -> u64 {
+        let log = self.acknowledgement.log();
+        log.map_or(0, |log| log.write_ns())
+    }
+
+    /// Calls `wake` with [`Self::durable`] whenever that has grown; once, before anybody waits. It
+    /// does not wait.
+    pub fn on_durable(&self, wake: impl Fn(u64) + Send + Sync + 'static) {
+        if let Some(log) = self.acknowledgement.log() {
+            log.on_durable(Box::new(move |epoch| wake(epoch.0)));
+        }
+    }
+
+    /// Whether the log can be written; `None` without one.
+    #[must_use]
+    pub fn log_state(&self) -> Option<LogState> {
+        self.acknowledgement.log().map(|log| log.state())
+    }
+
+    /// What the log has done and holds; `None` without one.
+    #[must_use]
+    pub fn log_statistics(&self) -> Option<LogStatistics> {
+        self.acknowledgement.log().map(|log| log.statistics())
+    }
+
+    /// What went wrong with the log and was survived since the last call, for an operator.
+    #[must_use]
+    pub fn take_log_notes(&self) -> Vec<String> {
+        let log = self.acknowledgement.log();
+        log.map(|log| log.take_notes()).unwrap_or_default()
+    }
+
+    /// Whether replies can wait for the disk: there is a log.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.acknowledgement.log().is_some()
+    }
+
+    /// Ends the log epoch, and writes what it has in the log.
+    pub(crate) fn end_epoch(&self) {
+        let now = self.options.clock.now_us() / 1000;
+        self.acknowledgement.tick(&self.gates, now).flush();
+    }
+}

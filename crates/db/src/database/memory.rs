@@ -1,0 +1,148 @@
+//! The limit of memory as the database's users see it, and whether anything may be evicted.
+
+use super::Database;
+use crate::clock::Milliseconds;
+use crate::limits;
+use crate::memory::{Accesses, EvictionPolicy};
+
+impl Database {
+    /// Bytes of memory beyond which keys are evicted or writes refused; 0 is no limit.
+    #[must_use]
+    pub fn max_memory(&self) -> usize {
+        self.memory.bytes_max()
+    }
+
+    /// Sets [`Self::max_memory`].
+    pub fn set_max_memory(&self, bytes: usize) {
+        self.memory.set_bytes_max(bytes);
+    }
+
+    /// Which keys are removed when memory is short.
+    #[must_use]
+    pub fn eviction_policy(&self) -> EvictionPolicy {
+        self.memory.policy()
+    }
+
+    /// Sets [`Self::eviction_policy`]. Marks of another meaning take some time to adjust.
+    pub fn set_eviction_policy(&self, policy: EvictionPolicy) {
+        self.memory.set_policy(policy);
+    }
+
+    /// Whether more memory is in use than allowed: writes that need some are refused if no key can
+    /// be evicted.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.memory.is_exceeded()
+    }
+
+    /// Notes that requests which are under way take `more` bytes of memory than before, and returns
+    /// what they take. What is given back was taken (RQ1).
+    pub fn charge_requests(&self, more: isize) -> usize {
+        self.memory.requests.charge(more)
+    }
+
+    /// Bytes that requests which are under way take.
+    #[must_use]
+    pub fn requests_bytes(&self) -> usize {
+        self.memory.requests.bytes()
+    }
+
+    /// The bound of [`Self::requests_bytes`]: what is held beyond it is no reason to evict keys. 0
+    /// is none.
+    #[must_use]
+    pub fn requests_bytes_max(&self) -> usize {
+        self.memory.requests.bytes_max()
+    }
+
+    /// Sets [`Self::requests_bytes_max`].
+    pub fn set_requests_bytes_max(&self, bytes_max: usize) {
+        self.memory.requests.set_bytes_max(bytes_max);
+    }
+
+    /// Bytes of memory that one request may take before it runs (RQ2).
+    #[must_use]
+    #[inline]
+    pub fn request_bytes_max(&self) -> usize {
+        self.memory.request_bytes_max()
+    }
+
+    /// What tells when values were used last.
+    pub(crate) fn accesses(&self, now_ms: Milliseconds) -> Accesses<'_> {
+        self.memory.accesses(now_ms)
+    }
+
+    /// Lets marks go down as time passes, once an epoch.
+    pub(crate) fn allow_decay(&self, now_ms: Milliseconds) {
+        self.memory.pace.tick(self.keys(), now_ms);
+    }
+
+    /// The bytes that eviction keeps the memory in use below; `None` when nothing is evicted (EV3).
+    fn eviction_line(&self) -> Option<usize> {
+        self.memory.line().filter(|_| self.takes_writes())
+    }
+
+    /// Whether a command that needs memory may run without more ado.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.memory.bytes_max() == 0 || self.is_below_line()
+    }
+
+    fn is_below_line(&self) -> bool {
+        match self.eviction_line() {
+            Some(line) => self.memory.is_below(line),
+            None => !self.is_out_of_memory(),
+        }
+    }
+
+    /// Whether keys are evicted when memory is short.
+    pub(crate) fn evicts(&self) -> bool {
+        self.eviction_line().is_some()
+    }
+
+    /// Whether keys are to be evicted.
+    pub(crate) fn is_short(&self) -> bool {
+        self.excess_beside(0) > 0
+    }
+
+    /// Whether keys are to be evicted even if all memory could be used that is free here and there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.excess_beside(self.store.idle_bytes()) > 0
+    }
+
+    /// Bytes that are to be evicted, `idle_bytes` being none of them.
+    fn excess_beside(&self, idle_bytes: usize) -> usize {
+        let Some(line) = self.eviction_line() else {
+            return 0;
+        };
+        // In this order: what comes back in between counts as evicted, not as in use.
+        let reclaimable = self.store.reclaimable_bytes();
+        let used = self.memory.in_use();
+        used.saturating_sub(reclaimable + idle_bytes)
+            .saturating_sub(line)
+    }
+
+    /// Whether writes that need memory are refused, what can be evicted having been.
+    pub(crate) fn refuses_writes(&self) -> bool {
+        if self.evicts() {
+            self.memory.is_beyond_ceiling()
+        } else {
+            self.is_out_of_memory()
+        }
+    }
+
+    /// Keeps the reserve and the ceiling up to date, once an epoch.
+    pub(crate) fn adjust_eviction(&self) {
+        let reclaimable = self.evicts().then(|| self.store.reclaimable_bytes());
+        self.memory.adjust(reclaimable);
+    }
+
+    /// Bytes of tombstones that WATCH may hold back: less when there is a bound of memory.
+    pub(crate) fn watch_buried_bytes_max(&self) -> u64 {
+        let most = match (self.eviction_line(), self.max_memory()) {
+            (Some(line), _) => line / 128,
+            (None, 0) => return limits::WATCH_BURIED_BYTES_MAX,
+            (None, max_memory) => max_memory / 16,
+        };
+        limits::WATCH_BURIED_BYTES_MAX.min(most as u64)
+    }
+}

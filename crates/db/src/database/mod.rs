@@ -1,0 +1,296 @@
+//! The database: an engine, the mapping of database numbers to trees, gates, and what all sessions
+//! share beside them.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `free_gates` | sessions opening and closing | its mutex | the same |
+//! | `active_expire` | DEBUG | `Relaxed` | the expirer |
+//! | `flush_at_ms` | `flush_all`, the maintenance thread | `Relaxed` | the maintenance thread |
+//!
+//! The other fields keep their own tables. What works on the keys stands above this module, from
+//! `keyspace` on; what is here needs no key.
+//!
+//! Invariants:
+//! - **B1** The mapping changes only under all gates, so it stands still for whoever holds one.
+//! - **B2** A session's gate index is its own from opening to drop.
+
+mod log;
+mod memory;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
+use pando_sync::{Gates, lock};
+
+use crate::acknowledge::{Acknowledgement, EpochLog};
+use crate::background::Background;
+use crate::cursors::Cursors;
+use crate::durable::Durable;
+use crate::expiry::ExpiryIndex;
+use crate::memory::{Access, Evictor, Fit, MemoryLimit};
+use crate::options::Options;
+use crate::pause::Pause;
+use crate::session_state::SessionState;
+use crate::statistics::{Counters, MemcachedFigures, Statistics};
+use crate::store::Store;
+use crate::trees::Trees;
+use crate::watchers::{WatchHorizon, Watchers};
+
+/// What a database is made of.
+pub(crate) struct Parts {
+    pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) store: Store,
+    pub(crate) expiry: ExpiryIndex,
+    /// One for each database.
+    pub(crate) trees: Vec<TreeId>,
+    pub(crate) log: Option<Arc<dyn EpochLog>>,
+    pub(crate) durable: Option<Durable>,
+}
+
+/// An open database; share it as `Arc<Database>` and open a [`Session`](crate::Session) per thread.
+pub struct Database {
+    pub(crate) options: Options,
+    pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) acknowledgement: Acknowledgement,
+    pub(crate) store: Store,
+    pub(crate) trees: Trees,
+    pub(crate) gates: Gates,
+    pub(crate) expiry: ExpiryIndex,
+    /// What a database on disk has beside its log.
+    pub(crate) durable: Option<Durable>,
+    pub(crate) cursors: Cursors,
+    pub(crate) memory: MemoryLimit,
+    pub(crate) watchers: Watchers,
+    pub(crate) watch_horizon: WatchHorizon,
+    pub(crate) pause: Pause,
+    pub(crate) counters: Counters,
+    free_gates: Mutex<Vec<usize>>,
+    active_expire: AtomicBool,
+    /// When database 0 is emptied; 0 is never.
+    flush_at_ms: AtomicU64,
+    opened_ms: u64,
+    background: Mutex<Background>,
+}
+
+impl Database {
+    /// Makes a database of its parts; its background threads are [`Self::run_in_background`]'s.
+    pub(crate) fn assemble(options: Options, parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            gates: Gates::new(options.sessions_max),
+            free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
+            cursors: Cursors::new(options.seed),
+            memory: MemoryLimit::new(options.memory),
+            opened_ms: options.clock.now_us() / 1000,
+            options,
+            acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
+            epochs: parts.epochs,
+            store: parts.store,
+            trees: Trees::new(parts.trees),
+            expiry: parts.expiry,
+            durable: parts.durable,
+            watchers: Watchers::default(),
+            watch_horizon: WatchHorizon::default(),
+            pause: Pause::default(),
+            counters: Counters::default(),
+            active_expire: AtomicBool::new(true),
+            flush_at_ms: AtomicU64::new(0),
+            background: Mutex::default(),
+        })
+    }
+
+    /// Has these threads end with [`Self::close`], or with the database.
+    pub(crate) fn run_in_background(&self, threads: Background) {
+        *lock(&self.background) = threads;
+    }
+
+    /// Stops the background threads and waits for their end; the caller has no turn open, since
+    /// they may be waiting for a gate. Sessions go on working; their owners call
+    /// [`Session::maintain`](crate::Session::maintain) from time to time. What is written to a
+    /// database on disk is not made durable any more before [`Self::close_log`].
+    pub fn close(&self) {
+        let threads = std::mem::take(&mut *lock(&self.background));
+        drop(threads);
+    }
+
+    /// What a session owns, without a share of the database. [`Self::close_session`] takes it back.
+    pub(crate) fn open_session(&self) -> Result<SessionState, SessionLimit> {
+        let store = self.store.session()?;
+        let limit = SessionLimit {
+            sessions_max: self.options.sessions_max,
+        };
+        let gate = lock(&self.free_gates).pop().ok_or(limit)?;
+        self.gates.open(gate);
+        let random = fastrand::Rng::with_seed(self.options.seed.wrapping_add(gate as u64));
+        Ok(SessionState {
+            store,
+            log: self
+                .durable
+                .as_ref()
+                .map(|durable| durable.log.session(gate)),
+            gate,
+            counters: self.counters.open(),
+            random,
+            now_us: 0,
+            access: Access::default(),
+            fit: Fit::default(),
+            evictor: Evictor::default(),
+            observes: false,
+            observed: LogEpoch(0),
+            wrote: LogEpoch(0),
+            beyond_room: false,
+        })
+    }
+
+    /// Takes back the gate of a session that ends, and keeps what it has counted (B2).
+    pub(crate) fn close_session(&self, session: &SessionState) {
+        self.counters.close(&session.counters);
+        lock(&self.free_gates).push(session.gate);
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many databases there are.
+    #[must_use]
+    pub fn databases(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// The tree of database `index` (B1).
+    pub(crate) fn tree(&self, index: usize) -> TreeId {
+        self.trees.get(index)
+    }
+
+    /// The trees of all databases, those included that the configuration does not show (B1).
+    pub(crate) fn mapping(&self) -> Vec<TreeId> {
+        let hidden = self
+            .durable
+            .iter()
+            .flat_map(|durable| &durable.hidden_trees);
+        self.trees.iter().chain(hidden.copied()).collect()
+    }
+
+    /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.
+    #[must_use]
+    pub fn summary(&self, index: usize) -> (u64, u64, u64) {
+        let tree = self.tree(index);
+        let (expiring, mean) = self
+            .expiry
+            .tree_summary(tree, self.options.clock.now_us() / 1000);
+        (self.store.len(tree), expiring, mean)
+    }
+
+    /// Keys of all databases.
+    pub(crate) fn keys(&self) -> u64 {
+        self.trees.iter().map(|tree| self.store.len(tree)).sum()
+    }
+
+    /// Keys that have a deadline, in all databases.
+    #[must_use]
+    pub fn expiring_keys(&self) -> u64 {
+        self.expiry.len()
+    }
+
+    /// Counters of all sessions, those that have ended included.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.counters.statistics()
+    }
+
+    /// A count that goes up whenever keys are read or written. O(sessions).
+    pub(crate) fn served(&self) -> u64 {
+        let Statistics {
+            keyspace_hits,
+            keyspace_misses,
+            commits,
+            ..
+        } = self.statistics();
+        keyspace_hits + keyspace_misses + commits
+    }
+
+    /// What memcached commands have done since the start, or since [`Self::reset_memcached`].
+    #[must_use]
+    pub fn memcached_figures(&self) -> MemcachedFigures {
+        self.counters.memcached()
+    }
+
+    /// Counts memcached commands from 0 again (`stats reset`).
+    pub fn reset_memcached(&self) {
+        self.counters.reset_memcached();
+    }
+
+    /// Empties database 0 at a time in milliseconds since the Unix epoch (`flush_all`), instead of
+    /// at the time that was said before; 0 is never.
+    pub(crate) fn flush_at(&self, milliseconds: u64) {
+        self.flush_at_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub(crate) fn opened_ms(&self) -> u64 {
+        self.opened_ms
+    }
+
+    /// Whether it is time for that; then it is not any more.
+    pub(crate) fn take_due_flush(&self) -> bool {
+        let at_ms = self.flush_at_ms.load(Ordering::Relaxed);
+        at_ms != 0
+            && at_ms <= self.options.clock.now_us() / 1000
+            && self
+                .flush_at_ms
+                .compare_exchange(at_ms, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Reports the engine's figures.
+    pub fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
+        self.store.gauges(report);
+    }
+
+    /// Whether expired keys are looked for (DEBUG SET-ACTIVE-EXPIRE).
+    #[must_use]
+    pub fn active_expire(&self) -> bool {
+        self.active_expire.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`Self::active_expire`].
+    pub fn set_active_expire(&self, active: bool) {
+        self.active_expire.store(active, Ordering::Relaxed);
+    }
+
+    /// Holds commands back until `until_us` on the database's clock: all of them, or those that
+    /// write (CLIENT PAUSE). A pause that is longer or stricter than this one stays so.
+    pub fn pause(&self, until_us: u64, all: bool) {
+        self.pause.begin(self.options.clock.now_us(), until_us, all);
+    }
+
+    /// Ends the pause (CLIENT UNPAUSE).
+    pub fn unpause(&self) {
+        self.pause.end();
+    }
+
+    /// Until when a command waits, in microseconds, if it does.
+    #[must_use]
+    #[inline]
+    pub fn paused_until(&self, writes: bool) -> Option<u64> {
+        self.pause.until(writes, &*self.options.clock)
+    }
+
+    /// Whether what nobody has asked for may be written: no pause forbids writes, and the log takes
+    /// them.
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! Listing keys, in their order where the engine keeps one.
+
+use std::ops::{Bound, ControlFlow};
+
+use pando_engine::{Direction, Point, TreeId, ValueRef};
+
+use super::{Keyspace, is_expired};
+use crate::clock::Milliseconds;
+use crate::error::CommandError;
+use crate::options::EngineKind;
+use crate::store::{Listing, OrderedSession, WalkingSession};
+
+impl Keyspace<'_> {
+    /// The keys of this database, by what its engine can list them with.
+    pub fn keys(&mut self) -> Keys<'_> {
+        let (tree, now) = (self.tree, self.now());
+        self.observe_all();
+        match self.session.store.listing() {
+            Listing::Ordered(session) => Keys::Ordered(OrderedKeys { session, tree, now }),
+            Listing::Walking(session) => Keys::Walking(WalkingKeys { session, tree, now }),
+        }
+    }
+
+    /// The keys of this database in their order, or the error that names the engines that keep one.
+    pub fn ordered_keys(&mut self) -> Result<OrderedKeys<'_>, CommandError> {
+        let engine = self.options().engine;
+        match self.keys() {
+            Keys::Ordered(keys) => Ok(keys),
+            Keys::Walking(_) => Err(CommandError::Unordered {
+                engine: engine.name(),
+                ordered: EngineKind::ordered_names(),
+            }),
+        }
+    }
+
+    /// Shows some key picked at random, expired ones as `None` values, to `read`.
+    pub fn sample<R>(
+        &mut self,
+        read: impl FnOnce(Option<(&[u8], Option<ValueRef<'_>>)>) -> R,
+    ) -> R {
+        let (random, now) = (self.random(), self.now());
+        self.observe_all();
+        self.session.store.sample(self.tree, random, |found| {
+            read(found.map(|(key, value)| {
+                (
+                    key,
+                    Some(value).filter(|value| !is_expired(&value.attributes, now)),
+                )
+            }))
+        })
+    }
+}
+
+/// The keys of a database.
+#[derive(Debug)]
+pub enum Keys<'k> {
+    /// In their order.
+    Ordered(OrderedKeys<'k>),
+    /// In none.
+    Walking(WalkingKeys<'k>),
+}
+
+/// The keys of a database on an engine that keeps them in order.
+#[derive(Debug)]
+pub struct OrderedKeys<'k> {
+    session: OrderedSession<'k>,
+    tree: TreeId,
+    now: Milliseconds,
+}
+
+/// The keys of a database on an engine that does not.
+#[derive(Debug)]
+pub struct WalkingKeys<'k> {
+    session: WalkingSession<'k>,
+    tree: TreeId,
+    now: Milliseconds,
+}
+
+impl Keys<'_> {
+    /// Shows entries from the beginning, whatever that is, until `visit` breaks; expired ones too
+    /// (they are `None`). Counts neither hits nor misses.
+    pub fn each(&mut self, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>) {
+        match self {
+            Self::Ordered(keys) => keys.scan_all(Bound::Unbounded, Direction::Forward, visit),
+            Self::Walking(keys) => {
+                let (mut cursor, mut flow) = (0, ControlFlow::Continue(()));
+                loop {
+                    cursor = keys.step(cursor, |key, value| {
+                        if flow.is_continue() {
+                            flow = visit(key, value);
+                        }
+                    });
+                    if cursor == 0 || flow.is_break() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl OrderedKeys<'_> {
+    /// Shows the entries from `from` on in key order until `visit` breaks, expired ones too, and
+    /// removed ones that are remembered (they are `None`), so that a caller can bound its work by
+    /// entries looked at. Counts neither hits nor misses.
+    pub fn scan_all(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        let now = self.now;
+        let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+        self.session
+            .scan_all(self.tree, from, direction, |key, value| {
+                visit(key, value.filter(is_live))
+            });
+    }
+}
+
+impl WalkingKeys<'_> {
+    /// Shows some entries, expired ones too (they are `None`), and returns the cursor to go on
+    /// from, 0 at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
+    pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
+        let now = self.now;
+        self.session.walk(self.tree, cursor, |key, value| {
+            visit(
+                key,
+                Some(value).filter(|value| !is_expired(&value.attributes, now)),
+            );
+        })
+    }
+}

@@ -1,0 +1,357 @@
+//! The selected database as a command sees it: keys that have not expired, one clock reading.
+//!
+//! Reading is here, the one write path in `update`, listing in `keys`.
+//!
+//! Invariants:
+//! - **K1** A value whose deadline has passed is shown to no read and to no update's closure; an
+//!   update that keeps such a key removes it instead.
+//! - **K2** Every write goes through [`Keyspace::update`] (the one write path): it counts the
+//!   commit and brings the expiry index up to date before it returns.
+
+mod keys;
+mod update;
+
+use std::sync::atomic::Ordering;
+
+use pando_engine::{
+    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, StringRef, TreeId, ValueRef,
+    ValueVersion,
+};
+
+pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
+
+use crate::clock::Milliseconds;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::memory::Accesses;
+use crate::options::Options;
+use crate::session_state::SessionState;
+use crate::statistics::{MemcachedCounters, SessionCounters, add};
+
+/// One database, for the time of one command.
+#[derive(Debug)]
+pub struct Keyspace<'t> {
+    pub(crate) database: &'t Database,
+    pub(crate) session: &'t mut SessionState,
+    pub(crate) index: usize,
+    pub(crate) tree: TreeId,
+}
+
+/// Whether a value is past its deadline.
+#[inline]
+pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
+    attributes
+        .deadline
+        .is_some_and(|deadline| deadline.0 <= now)
+}
+
+impl SessionCounters {
+    /// Whether a value is to be shown (K1); one past its deadline is counted.
+    #[inline]
+    fn shows(&self, value: &ValueRef<'_>, now: Milliseconds) -> bool {
+        let expired = is_expired(&value.attributes, now);
+        if expired {
+            add(&self.expired_met, 1);
+        }
+        !expired
+    }
+}
+
+impl<'t> Keyspace<'t> {
+    pub(crate) fn new(database: &'t Database, session: &'t mut SessionState, index: usize) -> Self {
+        let tree = database.tree(index);
+        Self {
+            database,
+            session,
+            index,
+            tree,
+        }
+    }
+
+    /// The number of this database.
+    #[must_use]
+    pub fn database_index(&self) -> usize {
+        self.index
+    }
+
+    /// The same session on another database. `index` is within [`Self::databases`].
+    pub fn at(&mut self, index: usize) -> Keyspace<'_> {
+        Keyspace::new(self.database, self.session, index)
+    }
+
+    /// How many databases there are.
+    #[must_use]
+    pub fn databases(&self) -> usize {
+        self.database.databases()
+    }
+
+    /// The settings that the database was opened with.
+    #[must_use]
+    pub fn options(&self) -> &'t Options {
+        &self.database.options
+    }
+
+    /// The time of this turn.
+    #[must_use]
+    pub fn now(&self) -> Milliseconds {
+        self.session.now_us / 1000
+    }
+
+    /// The time of this turn in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.session.now_us
+    }
+
+    /// A random number of this session's generator.
+    pub fn random(&mut self) -> u64 {
+        self.session.random.u64(..)
+    }
+
+    /// A random number below `bound`, which is not 0.
+    pub fn random_below(&mut self, bound: usize) -> usize {
+        self.session.random.usize(..bound)
+    }
+
+    /// Keys in this database, those included that have expired and are not removed yet.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.database.store.len(self.tree)
+    }
+
+    /// Whether [`Self::len`] is 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Refuses a key that is too long for a write.
+    pub fn check_key(&self, key: &[u8]) -> Result<(), CommandError> {
+        let key_bytes_max = self.database.options.key_bytes_max;
+        if key.len() <= key_bytes_max {
+            Ok(())
+        } else {
+            Err(CommandError::KeyTooLong {
+                key_bytes: key.len(),
+                key_bytes_max,
+            })
+        }
+    }
+
+    /// Refuses a value of so many bytes if it can never fit.
+    #[inline]
+    pub(crate) fn check_fit(&self, bytes: usize) -> Result<(), CommandError> {
+        self.session.fit.check(&self.database.memory, 0, bytes)
+    }
+
+    /// The same of a value that was so many bytes and becomes so many, for the closure of an
+    /// update.
+    pub(crate) fn fit(&self) -> impl Fn(usize, usize) -> Result<(), CommandError> + use<'t> {
+        let (fit, database) = (self.session.fit, self.database);
+        move |before, after| fit.check(&database.memory, before, after)
+    }
+
+    /// Shows the key's value (K1) and counts a hit or a miss.
+    #[inline]
+    pub fn read<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        let touch = self.session.touch(&self.database.memory.ages);
+        let (result, hit) = self.look(key, |value| {
+            let result = read(value);
+            // Afterwards: the reader may ask when the value was used before.
+            if let Some(value) = &value {
+                touch.note(value);
+            }
+            (result, value.is_some())
+        });
+        self.count_read(hit);
+        result
+    }
+
+    /// The command in work leaves access marks as they are, as with CLIENT NO-TOUCH.
+    pub(crate) fn leave_marks(&mut self) {
+        self.session.access.quiet = true;
+    }
+
+    /// Counts a hit or a miss: what [`Self::read`] does, for an update that also reads.
+    #[inline]
+    pub fn count_read(&self, hit: bool) {
+        let counters = &self.session.counters;
+        let counter = if hit {
+            &counters.hits
+        } else {
+            &counters.misses
+        };
+        add(counter, 1);
+    }
+
+    /// Shows the key's value (K1) and counts nothing.
+    #[inline]
+    pub fn look<R>(&mut self, key: &[u8], read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        if key.len() > pando_engine::limits::KEY_BYTES_MAX {
+            return read(None);
+        }
+        if self.session.observes {
+            return self.look_and_observe(key, read);
+        }
+        let now = self.now();
+        let counters = &self.session.counters;
+        self.session.store.get(Key::new(self.tree, key), |value| {
+            read(value.filter(|value| counters.shows(value, now)))
+        })
+    }
+
+    /// [`Self::look`] for a client of `sync`, apart so that others do not pay for it.
+    #[cold]
+    fn look_and_observe<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        let now = self.now();
+        let key = Key::new(self.tree, key);
+        let mut seen = None;
+        let counters = &self.session.counters;
+        let result = self.session.store.get(key, |value| {
+            seen = value.as_ref().map(|value| value.version);
+            read(value.filter(|value| counters.shows(value, now)))
+        });
+        self.observe_key(key, seen);
+        result
+    }
+
+    /// Notes what a reply may tell of a key: the version that stood there, expired or not, or the
+    /// tombstone of what did (AK4).
+    #[cold]
+    fn observe_key(&mut self, key: Key<'_>, seen: Option<ValueVersion>) {
+        let version = seen.or_else(|| match self.session.store.probe(key) {
+            // Something newer than what was missed is at least as late.
+            Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
+            // A tombstone goes only when its epoch is on disk; that of a removal by a command under
+            // all gates is older than its group (AK2).
+            Probe::Absent => {
+                let straddle = self.database.acknowledgement.straddle();
+                self.session.observe(straddle);
+                None
+            }
+        });
+        if let Some(version) = version {
+            self.session.observe(version.epoch());
+        }
+        self.session
+            .observe(self.database.trees.changed_in(self.index));
+    }
+
+    /// Notes that a reply may tell of anything that was ever written (AK4).
+    #[inline]
+    pub(crate) fn observe_all(&mut self) {
+        let current = self.database.epochs.current();
+        self.session.observe(current);
+    }
+
+    /// Shows the string at the key; a hash is [`CommandError::WrongType`].
+    #[inline]
+    pub fn read_string<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<StringRef<'_>>) -> R,
+    ) -> Result<R, CommandError> {
+        self.read(key, |value| Ok(read(value.map(string_of).transpose()?)))
+    }
+
+    /// Shows the hash at the key; a string is [`CommandError::WrongType`].
+    #[inline]
+    pub fn read_hash<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<HashRef<'_>>) -> R,
+    ) -> Result<R, CommandError> {
+        self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
+    }
+
+    /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys in turn (K1), their descents
+    /// interleaved, and counts hits and misses.
+    pub fn read_many(&mut self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        if self.session.observes {
+            for (index, key) in keys.iter().enumerate() {
+                self.read(key, |value| read(index, value));
+            }
+            return;
+        }
+        let now = self.now();
+        let mut found = 0;
+        let mut batch = [const { Key::new(TreeId(0), b"") }; crate::limits::WARM_KEYS_MAX];
+        for (slot, bytes) in batch.iter_mut().zip(keys) {
+            *slot = Key::new(self.tree, bytes);
+        }
+        let batch = &batch[..keys.len()];
+        let (session, ages) = (&mut *self.session, &self.database.memory.ages);
+        session.store.get_many(batch, |index, value| {
+            let value = value.filter(|value| session.counters.shows(value, now));
+            found += u64::from(value.is_some());
+            read(index, value);
+            if let Some(value) = &value {
+                session.access.touch(ages, &mut session.random).note(value);
+            }
+        });
+        let counters = &self.session.counters;
+        add(&counters.hits, found);
+        add(&counters.misses, keys.len() as u64 - found);
+    }
+
+    /// What this session has counted of memcached commands.
+    #[inline]
+    pub(crate) fn memcached_counters(&self) -> &MemcachedCounters {
+        &self.session.counters.memcached
+    }
+
+    /// How often commands of this session have met a key past its deadline.
+    pub(crate) fn expired_met(&self) -> u64 {
+        self.session.counters.expired_met.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes that need memory are refused; `Turn::room` was asked before.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
+    }
+
+    /// What tells when a value was used last: OBJECT IDLETIME, and memcached's `h`, `l` and `la`. A
+    /// closure of [`Self::read`] and of [`Self::update`] is told of the time before its own use.
+    #[must_use]
+    pub fn accesses(&self) -> Accesses<'t> {
+        self.database.accesses(self.now())
+    }
+
+    /// Whether the key is there; counts a hit or a miss.
+    pub fn exists(&mut self, key: &[u8]) -> bool {
+        self.read(key, |value| value.is_some())
+    }
+
+    /// Fetches `keys` into the cache ahead of their use, their descents interleaved.
+    pub fn warm(&mut self, keys: &[&[u8]]) {
+        if keys.len() > 1 {
+            let tree = self.tree;
+            let storable = |key: &&&[u8]| key.len() <= pando_engine::limits::KEY_BYTES_MAX;
+            let keys = keys.iter().filter(storable);
+            let keys: Vec<_> = keys.map(|bytes| Key::new(tree, bytes)).collect();
+            self.session.store.warm(&keys);
+        }
+    }
+}
+
+/// The string of a value, or the error of a command that wants one.
+#[inline]
+pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandError> {
+    match value.body {
+        BodyRef::String(string) => Ok(string),
+        BodyRef::Hash(_) => Err(CommandError::WrongType),
+    }
+}
+
+/// The hash of a value, or the error of a command that wants one.
+#[inline]
+pub(crate) fn hash_of(value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
+    match value.body {
+        BodyRef::Hash(hash) => Ok(hash),
+        BodyRef::String(_) => Err(CommandError::WrongType),
+    }
+}

@@ -1,0 +1,251 @@
+//! The one write path (K2).
+
+use pando_durability::log::LogSession;
+use pando_engine::{CommitHook, Deadline, Decision, Key, Point, TreeId, ValueRef, ValueVersion};
+
+use super::{Keyspace, is_expired};
+use crate::clock::Milliseconds;
+use crate::durable::hook::Recorder;
+use crate::error::CommandError;
+use crate::limits;
+use crate::statistics::add;
+
+/// What a commit did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Committed {
+    Written,
+    Removed,
+}
+
+/// What the engine told about the commit of one update.
+#[derive(Default)]
+struct Effects {
+    committed: Option<Committed>,
+    deadline_changed: bool,
+    replaced: Option<Deadline>,
+    now: Milliseconds,
+    expired: bool,
+    /// The access mark of what was removed or has expired.
+    old_mark: u8,
+}
+
+/// Notes what an update commits, and writes its log record.
+struct Hook<'l> {
+    effects: Effects,
+    recorder: Recorder<'l>,
+}
+
+impl<'l> Hook<'l> {
+    #[inline]
+    fn new(now: Milliseconds, log: Option<&'l mut LogSession>) -> Self {
+        Self {
+            effects: Effects {
+                now,
+                ..Effects::default()
+            },
+            recorder: Recorder::new(log),
+        }
+    }
+
+    /// After the update.
+    #[inline]
+    fn finish(self, key: Key<'_>) -> Effects {
+        self.recorder.finish(key);
+        self.effects
+    }
+}
+
+impl CommitHook for Hook<'_> {
+    #[inline]
+    fn committed(
+        &mut self,
+        key: Key<'_>,
+        old: Option<ValueRef<'_>>,
+        new: Option<ValueRef<'_>>,
+        version: ValueVersion,
+    ) {
+        self.recorder.committed(key, old, new, version);
+        let effects = &mut self.effects;
+        let replaced = old.and_then(|value| value.attributes.deadline);
+        let deadline = new.and_then(|value| value.attributes.deadline);
+        effects.committed = Some(if new.is_some() {
+            Committed::Written
+        } else {
+            Committed::Removed
+        });
+        effects.deadline_changed = replaced != deadline;
+        effects.replaced = replaced;
+        effects.expired = replaced.is_some_and(|at| at.0 <= effects.now);
+        if new.is_none() || effects.expired {
+            effects.old_mark = old.map_or(0, |value| value.mark.get());
+        }
+    }
+}
+
+impl Keyspace<'_> {
+    /// The one write primitive (K1, K2): `decide` is shown the value and says what becomes of it.
+    /// It is pure and may run more than once. Returns the version drawn, if anything changed.
+    pub fn update<'d>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, CommandError> {
+        self.check_key(key)?;
+        let key = Key::new(self.tree, key);
+        let now = self.now();
+        let (observes, touch) = (
+            self.session.observes,
+            self.session.touch(&self.database.memory.ages),
+        );
+        let mut hook = Hook::new(now, self.session.log.as_mut());
+        let mut seen = None;
+        let version = self.session.store.update(key, &mut hook, |old| {
+            if observes {
+                seen = old.as_ref().map(|old| old.version);
+            }
+            match old {
+                Some(value) if is_expired(&value.attributes, now) => match decide(None) {
+                    Decision::Keep => Decision::Remove,
+                    decision => touch.decided(decision, None),
+                },
+                old => touch.decided(decide(old), old.as_ref()),
+            }
+        });
+        let effects = hook.finish(key);
+        #[cfg(test)]
+        self.split_group(key);
+        self.settle(key, &effects);
+        if effects.expired {
+            add(&self.session.counters.expired_met, 1);
+        }
+        if observes {
+            self.observe_key(key, version.or(seen));
+        }
+        Ok(version)
+    }
+
+    /// [`Self::update`] for a closure that can refuse, and that computes a result beside its
+    /// decision; a refusal keeps the key.
+    pub fn try_update<'d, R>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Result<(Decision<'d>, R), CommandError>,
+    ) -> Result<R, CommandError> {
+        let mut result = None;
+        self.update(key, |old| match decide(old) {
+            Ok((decision, value)) => {
+                result = Some(Ok(value));
+                decision
+            }
+            Err(error) => {
+                result = Some(Err(error));
+                Decision::Keep
+            }
+        })?;
+        result.expect("an update runs its closure")
+    }
+
+    /// Removes the key; whether it was there.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let mut there = false;
+        let removed = self.update(key, |old| {
+            there = old.is_some();
+            if there {
+                Decision::Remove
+            } else {
+                Decision::Keep
+            }
+        });
+        removed.is_ok() && there
+    }
+
+    /// A planted bug: the epoch ends in the middle of a transaction.
+    #[cfg(test)]
+    fn split_group(&mut self, key: Key<'_>) {
+        use crate::durable::testing::{Fault, is};
+        if is(Fault::GroupSplit) && key.bytes.starts_with(b"account") {
+            let epoch = self.database.epochs.current();
+            self.session.end_group(epoch);
+            self.session.hand_over(&*self.database.options.clock);
+            self.database.epochs.tick();
+            let log = self.database.log().expect("there is a log");
+            log.close_epoch(epoch.0, self.now());
+        }
+    }
+
+    /// What follows a commit: counters and the expiry index.
+    #[inline]
+    fn settle(&mut self, key: Key<'_>, effects: &Effects) {
+        let Some(committed) = effects.committed else {
+            return;
+        };
+        add(&self.session.counters.commits, 1);
+        if committed == Committed::Removed {
+            let bytes = key.bytes.len() + limits::TOMBSTONE_BYTES;
+            add(&self.session.counters.buried_bytes, bytes as u64);
+        }
+        if effects.expired {
+            add(&self.session.counters.expired, 1);
+            if self.is_unread(effects) {
+                add(&self.session.counters.expired_unread, 1);
+            }
+        }
+        if effects.deadline_changed {
+            let store = &mut self.session.store;
+            self.database.expiry.reconcile(key, effects.replaced, || {
+                store.get(key, |value| {
+                    value.and_then(|value| value.attributes.deadline)
+                })
+            });
+        }
+    }
+
+    /// Removes the key if its deadline has passed, the expirer's update (X2); whether it did.
+    pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
+        self.remove_if(tree, key, |_| false).expired
+    }
+
+    /// Removes the key if its deadline has passed or if it `may_go`, the evictor's update; whether
+    /// it did.
+    pub(crate) fn evict(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        may_go: impl Fn(&ValueRef<'_>) -> bool,
+    ) -> bool {
+        let effects = self.remove_if(tree, key, may_go);
+        if effects.committed.is_some() && !effects.expired {
+            add(&self.session.counters.evicted, 1);
+            if effects.replaced.is_some() {
+                add(&self.session.counters.evicted_expiring, 1);
+            }
+            if self.is_unread(&effects) {
+                add(&self.session.counters.evicted_unread, 1);
+            }
+        }
+        effects.committed.is_some()
+    }
+
+    /// Whether what was removed is known not to have been read since it was written.
+    fn is_unread(&self, effects: &Effects) -> bool {
+        self.session.access.tracking.is_unread(effects.old_mark)
+    }
+
+    fn remove_if(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        may_go: impl Fn(&ValueRef<'_>) -> bool,
+    ) -> Effects {
+        let now = self.now();
+        let key = Key::new(tree, key);
+        let mut hook = Hook::new(now, self.session.log.as_mut());
+        self.session.store.update(key, &mut hook, |old| match old {
+            Some(value) if is_expired(&value.attributes, now) || may_go(&value) => Decision::Remove,
+            _ => Decision::Keep,
+        });
+        let effects = hook.finish(key);
+        self.settle(key, &effects);
+        effects
+    }
+}

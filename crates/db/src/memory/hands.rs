@@ -1,0 +1,43 @@
+//! Where the hands stand that sweep through the keys when memory is short.
+
+use std::collections::VecDeque;
+
+use pando_engine::{Deadline, Hand, TreeId};
+
+use super::EvictionPolicy;
+use super::judge::Judge;
+use crate::expiry::ExpiryHand;
+
+/// A key that may be evicted, if it still is what it was.
+#[derive(Debug)]
+pub(crate) struct Victim {
+    pub(crate) tree: TreeId,
+    pub(crate) key: Box<[u8]>,
+    /// It was not used since if its mark is at most this.
+    pub(crate) mark_max: u8,
+    /// The deadline that it must have.
+    pub(crate) deadline: Option<Deadline>,
+}
+
+/// What one session remembers of its evictions; `eviction` works on it.
+#[derive(Debug, Default)]
+pub(crate) struct Evictor {
+    /// The database that the hand is in.
+    pub(crate) index: usize,
+    pub(crate) hand: Hand,
+    pub(crate) expiry_hand: ExpiryHand,
+    pub(crate) judge: Judge,
+    pub(crate) victims: VecDeque<Victim>,
+    /// The policy that chose them.
+    pub(crate) policy: EvictionPolicy,
+}
+
+/// How far the hand has come that empties memory; `eviction` works on it.
+#[derive(Debug, Default)]
+pub(crate) struct Emptier {
+    /// Memory is being emptied, as far as this hand knows.
+    pub(crate) active: bool,
+    /// The database that the hand is in.
+    pub(crate) index: usize,
+    pub(crate) hand: Hand,
+}

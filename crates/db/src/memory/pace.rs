@@ -1,0 +1,90 @@
+//! How fast marks of [`super::Tracking::Often`] go down: no faster than one step a minute.
+//!
+//! Hands lower marks as memory is turned over (`judge`), so that a cache forgets at the pace at
+//! which it works and not at all while nothing is evicted. Where it is turned over in seconds, as
+//! by a flood of keys that come once, that would forget what is used every few seconds. So each
+//! step down takes a *decay*, and in a minute there are as many decays as keys: on average a mark
+//! goes down by one step, as Redis' counters do.
+//!
+//! | field | writer | ordering | reader |
+//! |---|---|---|---|
+//! | `left` | maintenance adds, hands take | `Relaxed` | hands |
+//! | `ticked_ms` | maintenance | `Relaxed` | the same |
+//!
+//! `Relaxed` is enough: nothing is read because of a count. Two sessions that do the work of
+//! maintenance at once may allow the same time twice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::Milliseconds;
+
+/// The time in which there are as many decays as keys.
+const DECAY_MS: u64 = 60_000;
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Decays that are left, each [`DECAY_MS`].
+    left: AtomicU64,
+    ticked_ms: AtomicU64,
+}
+
+impl Pace {
+    /// Adds the decays of the time that has passed, of so many keys. No more are kept than of a
+    /// minute, so that a rest is not made up for.
+    pub(crate) fn tick(&self, keys: u64, now_ms: Milliseconds) {
+        let before = self.ticked_ms.swap(now_ms, Ordering::Relaxed);
+        let passed_ms = now_ms.saturating_sub(before).min(DECAY_MS);
+        let most = keys.saturating_mul(DECAY_MS);
+        let add = |left: u64| {
+            Some(
+                left.saturating_add(keys.saturating_mul(passed_ms))
+                    .min(most),
+            )
+        };
+        let _ = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Takes a decay, if one is left.
+    pub(super) fn take(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(DECAY_MS);
+        self.left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .is_ok()
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_decays(count: u64) -> Self {
+        Self {
+            left: AtomicU64::new(count * DECAY_MS),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(pace: &Pace) -> usize {
+        std::iter::from_fn(|| pace.take().then_some(())).count()
+    }
+
+    #[test]
+    fn a_minute_has_as_many_decays_as_keys() {
+        let pace = Pace::default();
+        pace.tick(0, 1_000_000);
+        assert_eq!(taken(&pace), 0);
+        // However often it ticks.
+        for tick in 1..=1200 {
+            pace.tick(7, 1_000_000 + tick * 50);
+        }
+        assert_eq!(taken(&pace), 7);
+        // A long rest is one minute, and keys that are gone take theirs along.
+        pace.tick(100, 9_000_000);
+        pace.tick(30, 9_000_000);
+        assert_eq!(taken(&pace), 30);
+    }
+}

@@ -1,0 +1,251 @@
+//! Opening a database: options, recovery, background threads.
+
+use std::sync::Arc;
+
+use pando_engine::{EpochClock, LogEpoch, SessionLimit};
+use thiserror::Error;
+
+use crate::acknowledge::EpochLog;
+use crate::database::{Database, Parts};
+use crate::expiry::ExpiryIndex;
+use crate::options::Options;
+use crate::persistence::{self, RecoveryError};
+use crate::store::Store;
+use crate::{limits, maintenance};
+
+/// Why a database cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// An option is outside its range.
+    #[error("{option} is {got}, expected {expected}")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// What was given.
+        got: usize,
+        /// The range.
+        expected: &'static str,
+    },
+    /// What is on disk cannot be recovered.
+    #[error(transparent)]
+    Recovery(#[from] Box<RecoveryError>),
+    /// The background thread could not be started.
+    #[error("cannot start the maintenance thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// No session is left for the background thread.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+}
+
+/// Refuses options that are out of their range.
+fn check_options(options: &Options) -> Result<(), OpenError> {
+    check(
+        "databases",
+        options.databases,
+        1,
+        limits::DATABASES_MAX,
+        "1 to 1024",
+    )?;
+    let sessions_max = pando_engine::limits::SESSIONS_MAX;
+    check(
+        "sessions_max",
+        options.sessions_max,
+        2,
+        sessions_max,
+        "2 to 1024",
+    )?;
+    let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
+    check(
+        "key_bytes_max",
+        options.key_bytes_max,
+        1,
+        key_bytes_max,
+        "1 to 65536",
+    )?;
+    check(
+        "retired_bytes_max",
+        options.retired_bytes_max,
+        limits::RETIRED_BYTES_MAX_LEAST,
+        isize::MAX as usize,
+        "at least 65536",
+    )?;
+    Ok(())
+}
+
+impl Database {
+    /// Opens an empty database and starts its maintenance thread, which ticks the log epoch, purges
+    /// tombstones and removes expired keys until [`Self::close`].
+    ///
+    /// One that is kept on disk ([`Options::durability`]) is recovered first.
+    pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        match options.durability.clone() {
+            None => Self::open_with(options, None),
+            Some(durability) => {
+                check_options(&options)?;
+                let (options, parts) = persistence::open(options, durability)?;
+                Self::begin(options, parts)
+            }
+        }
+    }
+
+    /// As [`Self::open`], with what makes epochs durable: the log, or a test's stand-in.
+    pub fn open_with(
+        options: Options,
+        log: Option<Arc<dyn EpochLog>>,
+    ) -> Result<Arc<Self>, OpenError> {
+        check_options(&options)?;
+        let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let store = Store::open(&options, Arc::clone(&epochs));
+        let trees = (0..options.databases)
+            .map(|_| store.create_tree())
+            .collect();
+        let parts = Parts {
+            epochs,
+            store,
+            expiry: ExpiryIndex::new(),
+            trees,
+            log,
+            durable: None,
+        };
+        Self::begin(options, parts)
+    }
+
+    fn begin(options: Options, parts: Parts) -> Result<Arc<Self>, OpenError> {
+        let database = Self::assemble(options, parts);
+        let session = database.open_session()?;
+        database.run_in_background(maintenance::start(&database, session)?);
+        Ok(database)
+    }
+}
+
+fn check(
+    option: &'static str,
+    got: usize,
+    least: usize,
+    most: usize,
+    expected: &'static str,
+) -> Result<(), OpenError> {
+    if (least..=most).contains(&got) {
+        Ok(())
+    } else {
+        Err(OpenError::Option {
+            option,
+            got,
+            expected,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::Shell;
+
+    fn open(change: impl FnOnce(&mut Options)) -> Result<Arc<Database>, OpenError> {
+        let mut options = Options::default();
+        change(&mut options);
+        Database::open(options)
+    }
+
+    #[test]
+    fn options_outside_their_range_are_refused() {
+        let refusals = [
+            open(|options| options.databases = 0),
+            open(|options| options.databases = limits::DATABASES_MAX + 1),
+            open(|options| options.sessions_max = 1),
+            open(|options| options.sessions_max = pando_engine::limits::SESSIONS_MAX + 1),
+            open(|options| options.key_bytes_max = 0),
+            open(|options| options.key_bytes_max = pando_engine::limits::KEY_BYTES_MAX + 1),
+            open(|options| options.retired_bytes_max = limits::RETIRED_BYTES_MAX_LEAST - 1),
+            open(|options| options.retired_bytes_max = usize::MAX),
+        ];
+        let named: Vec<_> = refusals
+            .into_iter()
+            .map(|refusal| match refusal {
+                Err(OpenError::Option { option, .. }) => option,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            "databases",
+            "sessions_max",
+            "key_bytes_max",
+            "retired_bytes_max",
+        ];
+        assert!(
+            named
+                .chunks(2)
+                .zip(expected)
+                .all(|(pair, name)| pair == [name, name])
+        );
+    }
+
+    /// B2, and that a session which ends leaves its counts.
+    #[test]
+    fn sessions_are_bounded_and_come_back() {
+        let database = open(|options| options.sessions_max = 3).expect("the options are valid");
+        // One is the maintenance thread's.
+        let first = database.session().expect("a session is free");
+        let second = database.session().expect("a session is free");
+        assert_ne!(first.gate(), second.gate());
+        assert!(database.session().is_err());
+        let gate = first.gate();
+        drop(first);
+        let mut third = database.session().expect("a session has come back");
+        assert_eq!(third.gate(), gate);
+        third.turn().keyspace(0).exists(b"k");
+        drop(third);
+        assert_eq!(database.statistics().keyspace_misses, 1);
+    }
+
+    /// Tree numbers are not used twice, and an engine may keep a little of each.
+    #[test]
+    fn an_empty_database_keeps_its_tree() {
+        let mut shell = Shell::new();
+        let trees = |shell: &Shell| [0, 1].map(|index| shell.database.tree(index));
+        let before = trees(&shell);
+        shell.check(&[("FLUSHALL", "+OK"), ("FLUSHDB", "+OK")]);
+        assert_eq!(trees(&shell), before);
+        shell.check(&[("SET k 1", "+OK"), ("FLUSHALL", "+OK"), ("DBSIZE", ":0")]);
+        assert!(trees(&shell)[0] != before[0] && trees(&shell)[1] == before[1]);
+    }
+
+    #[test]
+    fn a_pause_grows_and_ends() {
+        let shell = Shell::new();
+        let database = &shell.database;
+        let now_us = database.options.clock.now_us();
+        let until = |milliseconds: u64| now_us + milliseconds * 1000;
+        database.pause(until(10), true);
+        database.pause(until(20), false);
+        assert_eq!(database.paused_until(false), Some(until(20)));
+        database.pause(until(5), false);
+        assert_eq!(database.paused_until(true), Some(until(20)));
+        shell.pass_ms(20);
+        assert_eq!(database.paused_until(true), None);
+        // The end is forgotten, strictness included.
+        database.pause(until(30), false);
+        assert_eq!(database.paused_until(false), None);
+        assert_eq!(database.paused_until(true), Some(until(30)));
+        database.pause(u64::MAX, false);
+        assert_eq!(database.paused_until(true), Some(u64::MAX >> 1));
+        database.unpause();
+        assert_eq!(database.paused_until(true), None);
+    }
+
+    /// Two pauses at a time: the stricter and the longer one both count.
+    #[test]
+    fn concurrent_pauses_merge() {
+        let shell = Shell::new();
+        let database = &shell.database;
+        let until_us = database.options.clock.now_us() + 1000;
+        for _ in 0..200 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| database.pause(until_us, true));
+                scope.spawn(|| database.pause(until_us + 1, false));
+            });
+            assert_eq!(database.paused_until(false), Some(until_us + 1));
+            database.unpause();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! CLIENT PAUSE: until when commands are held back, and which.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `Pause` | CLIENT PAUSE, whoever meets its end | `Relaxed` | every command |
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::Clock;
+
+/// The microsecond at which a pause ends, times two, plus one if all commands are held back; 0 is
+/// no pause.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(AtomicU64);
+
+impl Pause {
+    /// Holds back all commands, or those that write, until `until_us`. A pause that is longer or
+    /// stricter than this one stays so.
+    pub(crate) fn begin(&self, now_us: u64, until_us: u64, all: bool) {
+        let until_us = until_us.min(u64::MAX >> 1);
+        let merge = |pause| {
+            let (old_until_us, old_all) = match split(pause) {
+                (old_until_us, old_all) if old_until_us > now_us => (old_until_us, old_all),
+                _ => (0, false),
+            };
+            Some(until_us.max(old_until_us) << 1 | u64::from(all || old_all))
+        };
+        // It cannot fail: every pause merges.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Until when a command waits, if it does.
+    #[inline]
+    pub(crate) fn until(&self, writes: bool, clock: &dyn Clock) -> Option<u64> {
+        let pause = self.0.load(Ordering::Relaxed);
+        if pause == 0 {
+            return None;
+        }
+        self.check(pause, writes, clock)
+    }
+
+    #[cold]
+    fn check(&self, pause: u64, writes: bool, clock: &dyn Clock) -> Option<u64> {
+        let (until_us, all) = split(pause);
+        if clock.now_us() < until_us {
+            return (writes || all).then_some(until_us);
+        }
+        // Forgotten, so that later commands need not read the clock; a new pause stays.
+        let _ = self
+            .0
+            .compare_exchange(pause, 0, Ordering::Relaxed, Ordering::Relaxed);
+        None
+    }
+}
+
+/// The end of a pause, and whether it is one of all commands.
+fn split(pause: u64) -> (u64, bool) {
+    (pause >> 1, pause & 1 == 1)
+}

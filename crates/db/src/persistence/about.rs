@@ -1,0 +1,79 @@
+//! What a checkpoint's manifest says beside its chunks.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 16 | the identity of the database |
+//! | number | the newest durable epoch that had anything in the log when the checkpoint ended |
+//! | number | how often the mapping of database numbers had changed |
+//! | numbers | how many databases, then the tree of each |
+
+use pando_engine::TreeId;
+
+use crate::durable::bytes::{Input, Malformed, Sink, malformed};
+use crate::limits;
+
+/// See the module's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) identity: u128,
+    pub(crate) written: u64,
+    pub(crate) changes: u64,
+    pub(crate) trees: Vec<TreeId>,
+}
+
+impl About {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = self.identity.to_le_bytes().to_vec();
+        out.number(self.written);
+        out.number(self.changes);
+        out.number(self.trees.len() as u64);
+        self.trees
+            .iter()
+            .for_each(|tree| out.number(u64::from(tree.0)));
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Input(bytes);
+        let identity = input.take(16)?.try_into().expect("sixteen bytes");
+        let (written, changes) = (input.number()?, input.number()?);
+        let count = input.length(limits::DATABASES_MAX)?;
+        let mut trees = Vec::new();
+        for _ in 0..count {
+            trees.push(TreeId(input.length(u32::MAX as usize - 1)? as u32));
+        }
+        if !input.is_empty() {
+            return malformed("a manifest says more than this version knows");
+        }
+        Ok(Self {
+            identity: u128::from_le_bytes(identity),
+            written,
+            changes,
+            trees,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let about = About {
+            identity: 0x0102,
+            written: 300,
+            changes: 4,
+            trees: vec![TreeId(9), TreeId(1)],
+        };
+        let bytes = about.encode();
+        assert_eq!(
+            bytes.escape_ascii().to_string(),
+            [r"\x02\x01", &r"\x00".repeat(14), r"\xac\x02\x04\x02\t\x01"].concat()
+        );
+        assert_eq!(About::decode(&bytes), Ok(about));
+        for cut in 0..bytes.len() {
+            assert!(About::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

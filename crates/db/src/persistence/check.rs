@@ -1,0 +1,280 @@
+//! Looking at the files of a database offline: what is there, and whether it is whole.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use pando_durability::checkpoint;
+use pando_durability::disk::{self, DirectoryLock};
+use pando_durability::log::{LogScan, ScanOptions};
+
+use super::recover::{RecoveryError, found_checkpoints, refuse_parts_alone};
+use super::{identity, places};
+use crate::durable::bytes::{Input, Malformed};
+use crate::durable::options::DurabilityOptions;
+use crate::durable::{record, value};
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Sentences, one for each thing that was looked at.
+    pub findings: Vec<String>,
+    /// Whether a server would start from these files without a loss.
+    pub sound: bool,
+}
+
+impl CheckReport {
+    fn say(&mut self, finding: String) {
+        self.findings.push(finding);
+    }
+
+    fn complain(&mut self, finding: String) {
+        self.sound = false;
+        self.findings.push(finding);
+    }
+}
+
+/// Refuses a data directory that shows nothing of a database: no identity, no checkpoint, no log.
+/// For whoever only reads: [`crate::Database::open`] would begin one there.
+pub fn expect_database(options: &DurabilityOptions) -> Result<(), RecoveryError> {
+    let path = options.data_directory.clone();
+    let names = match options.disk.list(&path) {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(RecoveryError::Disk { path, error }),
+    };
+    let shows = |name: &String| {
+        let name = name.as_str();
+        name == identity::NAME || name.starts_with("checkpoint-") || name.starts_with("log-0")
+    };
+    if names.iter().any(shows) {
+        Ok(())
+    } else {
+        Err(RecoveryError::NoDatabase { path })
+    }
+}
+
+/// Reads every file of a database: each block's checksum, each value, each record. Changes nothing.
+/// Refuses directories that a server is using, and those without a database.
+pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> {
+    let disk = &*options.disk;
+    let directory = &options.data_directory;
+    let mut report = CheckReport {
+        findings: Vec::new(),
+        sound: true,
+    };
+    let _lock = DirectoryLock::take_to_read(disk, directory)?;
+    let mut identity = None;
+    match identity::read(disk, directory) {
+        Ok(Some(found)) => {
+            report.say(format!("database {found:032x}"));
+            identity = Some(found);
+        }
+        Ok(None) => report.say("no identity: the directory holds no database, or it went".into()),
+        Err(failure) => report.complain(RecoveryError::from(failure).to_string()),
+    }
+    let (_log_locks, searched) = log_directories(options, &mut report)?;
+    expect_database(options)?;
+    let mut notes = Vec::new();
+    let found = found_checkpoints(disk, directory, &mut notes)?;
+    let mut basis = Basis {
+        from: None,
+        written: 0,
+        any: !found.is_empty() || !notes.is_empty(),
+    };
+    for note in notes {
+        report.complain(note);
+    }
+    for (manifest, about) in &found {
+        let start = manifest.start;
+        basis.written = basis.written.max(about.written);
+        if *identity.get_or_insert(about.identity) != about.identity {
+            let path = directory.clone();
+            report.complain(RecoveryError::Foreign { path, start }.to_string());
+        }
+        let mut values = 0_u64;
+        let checked = checkpoint::verify(disk, directory, manifest, |_, entry| {
+            values += 1;
+            check_entry(entry.value).map_err(|error| error.what)
+        });
+        match checked {
+            Ok(()) => {
+                let (bytes, end) = (manifest.bytes(), manifest.end);
+                report.say(format!(
+                    "checkpoint {start}: epochs up to {start} to {end}, {values} keys, \
+                     {bytes} bytes, whole"
+                ));
+                basis.from = basis.from.or(Some(start));
+            }
+            Err(error) => report.complain(error.to_string()),
+        }
+    }
+    check_log(options, &searched, &basis, identity, &mut report);
+    Ok(report)
+}
+
+/// What recovery would put the log upon.
+struct Basis {
+    /// The start of the newest whole checkpoint.
+    from: Option<u64>,
+    /// The newest epoch that a whole manifest knows to have been durable.
+    written: u64,
+    /// Whether there are checkpoints, whole or not.
+    any: bool,
+}
+
+/// The directories that may hold parts of the log, and that a server has been in.
+fn log_directories(
+    options: &DurabilityOptions,
+    report: &mut CheckReport,
+) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
+    let (disk, data) = (&*options.disk, &options.data_directory);
+    let (mut searched, mut locks) = (vec![data.clone()], Vec::new());
+    let noted = places::path(data);
+    let before = places::read(disk, data).unwrap_or_else(|error| {
+        report.complain(format!("{}: {error}", noted.display()));
+        Vec::new()
+    });
+    let mut known = places::configured(options);
+    let (there, missing) = places::sort(disk, &before, &known).unwrap_or_else(|(path, error)| {
+        report.complain(format!("{}: {error}", path.display()));
+        (before, Vec::new())
+    });
+    for path in missing {
+        let noted = noted.clone();
+        report.complain(RecoveryError::LogDirectory { path, noted }.to_string());
+    }
+    let others = there.into_iter().filter(|path| !known.contains(path));
+    let others: Vec<_> = others.collect();
+    known.extend(others);
+    for path in known {
+        match disk::was_used(disk, &path) {
+            Ok(true) => {}
+            // A server would begin to use it.
+            Ok(false) => continue,
+            Err(error) => {
+                report.complain(format!("{}: {error}", path.display()));
+                continue;
+            }
+        }
+        locks.extend(DirectoryLock::take_to_read(disk, &path)?);
+        searched.push(path);
+    }
+    Ok((locks, searched))
+}
+
+fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
+    let mut input = Input(bytes);
+    input.fixed()?;
+    value::take_value(&mut input)?.build()?;
+    Ok(())
+}
+
+/// What checkpoints have left that did not come to their end: a start removes it, if there is
+/// anything else to start from.
+fn check_unfinished(
+    options: &DurabilityOptions,
+    basis: &Basis,
+    scan: &LogScan,
+    report: &mut CheckReport,
+) -> Result<(), RecoveryError> {
+    let (disk, directory) = (&*options.disk, &options.data_directory);
+    if !basis.any {
+        refuse_parts_alone(disk, directory, scan)?;
+    }
+    for path in checkpoint::unfinished(disk, directory)? {
+        let path = path.display();
+        report.say(format!(
+            "{path}: of a checkpoint that was not completed; a start removes it"
+        ));
+    }
+    Ok(())
+}
+
+fn check_log(
+    options: &DurabilityOptions,
+    searched: &[PathBuf],
+    basis: &Basis,
+    identity: Option<u128>,
+    report: &mut CheckReport,
+) {
+    let scan = ScanOptions {
+        threads: options.recovery_threads.max(1),
+        sync: false,
+    };
+    let scan = match LogScan::read(&options.disk, searched, scan) {
+        Ok(scan) => scan,
+        Err(error) => {
+            report.complain(error.to_string());
+            return;
+        }
+    };
+    for segment in scan.segments() {
+        let mut line = format!(
+            "{}: log {}, {} frames up to epoch {}",
+            segment.path.display(),
+            segment.log,
+            segment.frames,
+            segment.last_epoch
+        );
+        for damage in &segment.damage {
+            // A gap may be a torn tail: whether it matters, the cut below says.
+            let _ = write!(line, ", a gap at offset {}", damage.offset);
+        }
+        report.say(line);
+    }
+    if let (Some(found), Some(identity)) = (scan.identity(), identity)
+        && found != identity
+    {
+        let path = scan.segments()[0].path.display();
+        report.complain(format!("{path}: it belongs to another database"));
+    }
+    if let Err(error) = check_unfinished(options, basis, &scan, report) {
+        report.complain(error.to_string());
+    }
+    let from = basis.from.unwrap_or(0);
+    if basis.from.is_some() && scan.segments().is_empty() {
+        report.complain(format!(
+            "there is no log: what was written since epoch {from} is there in part or not at all"
+        ));
+        return;
+    }
+    let cut = match scan.cut(from, basis.written) {
+        Ok(cut) => cut,
+        Err(error) => {
+            report.complain(error.to_string());
+            return;
+        }
+    };
+    if basis.from.is_none() && basis.any && cut.epochs().is_empty() {
+        let (path, notes) = (options.data_directory.clone(), Vec::new());
+        report.complain(RecoveryError::NoCheckpoint { path, notes }.to_string());
+    }
+    let mut records = 0_u64;
+    for mut log in cut.logs() {
+        loop {
+            let group = match log.next_group() {
+                Ok(Some(group)) => group,
+                Ok(None) => break,
+                Err(error) => {
+                    report.complain(error.to_string());
+                    return;
+                }
+            };
+            let mut input = Input(group.records);
+            while !input.is_empty() {
+                if let Err(error) = record::take(&mut input) {
+                    let (path, offset) = (group.path.display(), group.offset);
+                    report.complain(format!("{path} at offset {offset}: {error}"));
+                    break;
+                }
+                records += 1;
+            }
+        }
+    }
+    let (cutoff, torn) = (cut.cutoff(), cut.torn().len());
+    report.say(format!(
+        "the log counts up to epoch {cutoff}: {records} records from epoch {from} on; {torn} \
+         epochs at its end are torn and were not acknowledged as durable"
+    ));
+}

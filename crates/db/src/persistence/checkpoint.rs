@@ -1,0 +1,637 @@
+//! Taking a checkpoint while the database is being served.
+//!
+//! ```text
+//! begin (all gates: start epoch, mapping) ─► scan (threads, slices) ─► settle (all gates: end
+//!   epoch; it is closed and durable) ─► manifest ─► older checkpoints and log segments go
+//! ```
+//! The trees are cut into chunks along their own shape; threads take the next chunk when they are
+//! done with one. An engine without key order is one chunk per tree, walked by its cursor. A slice
+//! of a scan is a turn of its own, bounded in entries and bytes; it fills a block buffer, which is
+//! written when the turn is over. A large value is handed over to the writer by its root, O(1), and
+//! written piece by piece outside the turn.
+//!
+//! Between slices a thread rests as its pace asks ([`super::pace`]). A chunk that grows while it is
+//! scanned is not cut again: memory is bounded by the buffer and a slice, whatever its length. So
+//! that it does not grow for ever ahead of a thread that rests, rests end when more entries than
+//! there were at the beginning have been written.
+//!
+//! Invariants:
+//! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
+//!   scan begins; the mapping is that of this moment.
+//! - **CW2** The end epoch is taken under all gates after the scan, so no group of a later epoch is
+//!   in the checkpoint, and it is durable in the log before the manifest counts; but for a log that
+//!   is full and has no segment, when nothing was written from the start epoch on. Such a
+//!   checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of the log;
+//!   it says that all that is in it was durable, so that none falls back behind it unnoticed.
+//! - **CW3** Log segments go only below the start of the oldest checkpoint that stays: the older of
+//!   two, or the only one, where the volume has no room for both and the log ([`super::room`]).
+//! - **CW4** No disk is waited for in a turn.
+//!
+//! Deliberately absent: a picture of one moment. Recovery replays the log over the checkpoint.
+
+use std::ops::Bound;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pando_durability::checkpoint::{
+    self, CheckpointError, LargeValue, Manifest, PartSummary, PartWriter,
+};
+use pando_durability::log::{LogError, LogState};
+use pando_engine::{Direction, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
+use pando_sync::lock;
+use thiserror::Error;
+
+use super::about::About;
+use super::pace::{Duty, Pace, Written};
+use crate::database::Database;
+use crate::durable::bytes::Sink;
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
+use crate::durable::{CheckpointReport, Durable, record, value};
+use crate::limits;
+use crate::session_state::SessionState;
+use crate::store::{Listing, StoreSession};
+use crate::turn::Turn;
+
+/// How a checkpoint is taken; each field says its default.
+#[derive(Clone)]
+pub struct CheckpointOptions {
+    /// Threads that scan and write; default 1.
+    pub threads: usize,
+    /// How fast it goes while requests are served.
+    pub pace: Pace,
+    /// Is told how many entries have been written, and of about how many; default nobody.
+    pub progress: Option<Arc<dyn Fn(u64, u64) + Send + Sync>>,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            pace: Pace::default(),
+            progress: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for CheckpointOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckpointOptions")
+            .field("threads", &self.threads)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no checkpoint.
+#[derive(Debug, Error)]
+pub enum CheckpointFailure {
+    /// The database is kept in memory only.
+    #[error("nothing is kept on disk: there is no --data-dir")]
+    NotDurable,
+    /// Another one is being taken.
+    #[error("a checkpoint is being taken already")]
+    Busy,
+    /// The database is being closed.
+    #[error("the checkpoint was given up")]
+    Stopped,
+    /// No session is free for a thread.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+    /// The files cannot be written.
+    #[error(transparent)]
+    Files(#[from] CheckpointError),
+    /// The log cannot make the end epoch durable, or segments cannot be recycled.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// A range of keys of one tree.
+struct Range {
+    tree: TreeId,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+}
+
+/// What the threads of one checkpoint share.
+struct Work<'a> {
+    database: &'a Database,
+    durable: &'a Durable,
+    options: &'a CheckpointOptions,
+    start: u64,
+    ranges: Vec<Range>,
+    next: AtomicUsize,
+    entries: AtomicU64,
+    /// Bytes that all threads have written.
+    flushed: AtomicU64,
+    total: u64,
+    /// One of the threads has failed, or all are to stop.
+    stop: AtomicBool,
+    began: Instant,
+    written: Written,
+}
+
+impl Database {
+    /// Writes all trees to a checkpoint while the database is being served, and lets older ones and
+    /// log segments go that are not needed any more. Waits for disks; the caller has no turn open.
+    pub fn checkpoint(
+        &self,
+        options: &CheckpointOptions,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
+        let durable = self.durable.as_ref().ok_or(CheckpointFailure::NotDurable)?;
+        let Ok(mut kept) = durable.checkpoints.try_lock() else {
+            return Err(CheckpointFailure::Busy);
+        };
+        let taken = self.take_checkpoint(durable, options, &mut kept);
+        if taken.is_err() {
+            // A disk that was too full for it has the room again. What cannot be removed goes with
+            // the next one that is taken, or at the next start.
+            let files = &durable.options;
+            let _ = checkpoint::remove_unfinished(&*files.disk, &files.data_directory);
+        }
+        durable.log.spend_on_checkpoint(0);
+        taken
+    }
+
+    fn take_checkpoint(
+        &self,
+        durable: &Durable,
+        options: &CheckpointOptions,
+        kept: &mut Vec<u64>,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
+        let began = Instant::now();
+        if kept.is_empty() {
+            self.begin_log(durable)?;
+        }
+        let logged = durable.log.written_bytes();
+        // Before it is made: afterwards it may no longer be short.
+        let hurried = durable.is_short().then(|| CheckpointOptions {
+            pace: Pace::FULL,
+            ..options.clone()
+        });
+        let options = hurried.as_ref().unwrap_or(options);
+        let freed = durable.make_room(kept)?;
+        let (start, mut about) = self.begin_checkpoint(durable);
+        #[cfg(test)]
+        let start = start
+            + if is(Fault::CheckpointStartsLate) {
+                2
+            } else {
+                0
+            };
+        let work = self.divide(durable, options, start, &about.trees)?;
+        let parts = work.run()?;
+        let (end, written) = self.settle_checkpoint(durable, &work)?;
+        about.written = written;
+        let now = self.options.clock.now_us() / 1000;
+        let options = &durable.options;
+        let manifest = checkpoint::publish(
+            &*options.disk,
+            &options.data_directory,
+            (start, end),
+            now,
+            parts,
+            &about.encode(),
+        )?;
+        durable.log.expect_checkpoint(manifest.bytes(), logged);
+        durable.log.spend_on_checkpoint(0);
+        let recycled = freed + retire(durable, &manifest, kept)?;
+        let report = CheckpointReport {
+            start,
+            end,
+            wall_ms: now,
+            entries: manifest.entries(),
+            bytes: manifest.bytes(),
+            took_us: began.elapsed().as_micros() as u64,
+            recycled,
+        };
+        *lock(&durable.last) = Some(report);
+        Ok(report)
+    }
+
+    /// The last checkpoint that was taken since the database was opened.
+    #[must_use]
+    pub fn last_checkpoint(&self) -> Option<CheckpointReport> {
+        self.durable
+            .as_ref()
+            .and_then(|durable| *lock(&durable.last))
+    }
+
+    /// Asks a checkpoint that is being taken to be given up, and every later one: the database is
+    /// about to be closed.
+    pub fn stop_checkpoint(&self) {
+        if let Some(durable) = &self.durable {
+            durable.stopping.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Has something in the log before the first part of the first checkpoint, so that no crash
+    /// leaves parts alone (RC6); unless it is full, when a checkpoint is what makes room.
+    fn begin_log(&self, durable: &Durable) -> Result<(), CheckpointFailure> {
+        let log = &durable.log;
+        if log.statistics().segments > 0 {
+            return Ok(());
+        }
+        if log.has_open_writes() {
+            self.end_epoch();
+        }
+        let epoch = log.newest_written();
+        log.want(epoch);
+        while log.durable() < epoch && log.is_open() {
+            if durable.stopping.load(Ordering::Relaxed) {
+                return Err(CheckpointFailure::Stopped);
+            }
+            durable.wait_for_durable(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// The start epoch and the mapping (CW1).
+    fn begin_checkpoint(&self, durable: &Durable) -> (u64, About) {
+        if !durable.log.is_open() {
+            // So that nothing belongs to the start epoch, if nothing more is written (CW2).
+            self.end_epoch();
+        }
+        let gates = self.gates.enter_all();
+        let start = self.epochs.current().0;
+        let about = About {
+            identity: durable.identity,
+            written: 0,
+            changes: durable.mapping_changes.load(Ordering::Relaxed),
+            trees: self.mapping(),
+        };
+        drop(gates);
+        (start, about)
+    }
+
+    /// Cuts the trees into ranges.
+    fn divide<'a>(
+        &'a self,
+        durable: &'a Durable,
+        options: &'a CheckpointOptions,
+        start: u64,
+        trees: &[TreeId],
+    ) -> Result<Work<'a>, CheckpointFailure> {
+        let mut state = self.open_session()?;
+        let mut ranges = Vec::new();
+        let mut total = 0;
+        for tree in trees {
+            let keys = self.store.len(*tree);
+            total += keys;
+            let parts = (keys / limits::CHECKPOINT_RANGE_KEYS + 1) as usize;
+            let parts = parts.min(limits::CHECKPOINT_RANGES_MAX);
+            let mut turn = Turn::begin(self, &mut state);
+            let cuts = turn.session_mut().store.boundaries(*tree, parts);
+            drop(turn);
+            let froms = [None].into_iter().chain(cuts.iter().cloned().map(Some));
+            let tos = cuts.iter().cloned().map(Some).chain([None]);
+            ranges.extend(froms.zip(tos).map(|(from, to)| Range {
+                tree: *tree,
+                from,
+                to,
+            }));
+        }
+        self.close_session(&state);
+        Ok(Work {
+            database: self,
+            durable,
+            options,
+            start,
+            ranges,
+            next: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            total,
+            stop: AtomicBool::new(false),
+            began: Instant::now(),
+            written: Written::default(),
+        })
+    }
+
+    /// Takes the end epoch and waits until it is durable (CW2). Returns it, and the newest epoch
+    /// that has anything in the log and is durable, with the log or with this checkpoint.
+    fn settle_checkpoint(
+        &self,
+        durable: &Durable,
+        work: &Work<'_>,
+    ) -> Result<(u64, u64), CheckpointFailure> {
+        let log = &durable.log;
+        let gates = self.gates.enter_all();
+        let end = self.epochs.current().0;
+        let still = !log.has_writes_since(work.start);
+        let newest = log.newest_written();
+        drop(gates);
+        #[cfg(test)]
+        if is(Fault::CheckpointNotAwaited) {
+            return Ok((end, log.durable_written()));
+        }
+        #[cfg(test)]
+        let (still, newest) = (
+            still || is(Fault::CheckpointHeldStill),
+            if is(Fault::StillnessForgotten) {
+                log.durable_written()
+            } else {
+                newest
+            },
+        );
+        if end == self.epochs.current().0 {
+            self.end_epoch();
+        }
+        log.want(end);
+        let mut left_alone = None;
+        while log.durable() < end {
+            match log.state() {
+                LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
+                // A checkpoint is what makes room: it must not be given up while it can succeed.
+                LogState::Full { .. } if still && !log.has_reserve() => return Ok((end, newest)),
+                LogState::Full { reason } if !log.has_reserve() => {
+                    // All parts are written: what was kept for more of them is the log's.
+                    log.spend_on_checkpoint(u64::MAX);
+                    let since = left_alone.get_or_insert_with(Instant::now);
+                    let patience = Duration::from_millis(limits::SETTLE_PATIENCE_MS);
+                    if !durable.options.threads || since.elapsed() >= patience {
+                        return Err(LogError::Full(reason).into());
+                    }
+                    durable.wait_for_durable(Duration::from_millis(20));
+                }
+                _ if work.is_stopped() => return Err(CheckpointFailure::Stopped),
+                _ => durable.wait_for_durable(Duration::from_millis(20)),
+            }
+        }
+        // Durable, and not empty: later than the end perhaps, which does no harm.
+        Ok((end, log.durable_written()))
+    }
+}
+
+/// Lets go of what the two newest checkpoints do not need (CW3); returns how many segments.
+fn retire(
+    durable: &Durable,
+    manifest: &Manifest,
+    kept: &mut Vec<u64>,
+) -> Result<usize, CheckpointFailure> {
+    let options = &durable.options;
+    kept.insert(0, manifest.start);
+    kept.truncate(limits::CHECKPOINTS_KEPT);
+    checkpoint::remove_others(&*options.disk, &options.data_directory, kept)?;
+    let mut recycled = 0;
+    // Of fewer, the log alone stands in for the older one.
+    if let Some(&oldest) = kept.get(limits::CHECKPOINTS_KEPT - 1) {
+        recycled = durable.log.recycle_below(oldest)?;
+    }
+    Ok(recycled + durable.make_room(kept)?)
+}
+
+impl Work<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.durable.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Scans and writes everything.
+    fn run(&self) -> Result<Vec<PartSummary>, CheckpointFailure> {
+        let threads = self.options.threads.clamp(1, self.ranges.len().max(1)) as u32;
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .map(|part| scope.spawn(move || self.run_part(part)))
+                .collect();
+            let mut results = vec![self.run_part(0)];
+            for other in others {
+                results.push(other.join().expect("a writing thread does not panic"));
+            }
+            results.into_iter().collect()
+        })
+    }
+
+    fn run_part(&self, part: u32) -> Result<PartSummary, CheckpointFailure> {
+        let mut state = self.database.open_session()?;
+        let result = self.write_part(part, &mut state);
+        self.database.close_session(&state);
+        if result.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn write_part(
+        &self,
+        part: u32,
+        state: &mut SessionState,
+    ) -> Result<PartSummary, CheckpointFailure> {
+        let options = &self.durable.options;
+        let directory = &options.data_directory;
+        let mut writer = PartWriter::create(&*options.disk, directory, self.start, part)?;
+        let mut duty = Duty::new(self.options.pace, self.database.served());
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(range) = self.ranges.get(index) else {
+                return Ok(writer.finish()?);
+            };
+            let sorted = matches!(state.store.listing(), Listing::Ordered(_));
+            writer.begin_chunk(range.tree.0, sorted);
+            self.write_range(range, state, &mut writer, &mut duty)?;
+            writer.end_chunk();
+        }
+    }
+
+    fn write_range(
+        &self,
+        range: &Range,
+        state: &mut SessionState,
+        writer: &mut PartWriter,
+        duty: &mut Duty,
+    ) -> Result<(), CheckpointFailure> {
+        let mut position = Position::of(range);
+        let mut written = writer.bytes();
+        loop {
+            let (began, flushed) = (Instant::now(), writer.flushed());
+            let mut slice = Slice::new(range, writer);
+            let mut turn = Turn::begin(self.database, state);
+            let next = slice.take(&mut turn.session_mut().store, &position);
+            drop(turn);
+            let Slice { entries, large, .. } = slice;
+            // CW4: what follows waits for the disk.
+            for (key, version, value) in large {
+                write_large(writer, &key, version, &value)?;
+            }
+            if writer.is_full() {
+                writer.flush()?;
+            }
+            self.spend(writer.flushed() - flushed);
+            self.tell(entries);
+            if self.is_stopped() {
+                return Err(CheckpointFailure::Stopped);
+            }
+            self.rest(duty, began, writer.bytes() - written);
+            written = writer.bytes();
+            match next {
+                Some(next) => position = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// So many bytes more need not be kept free.
+    fn spend(&self, bytes: u64) {
+        if bytes > 0 {
+            let flushed = self.flushed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            self.durable.log.spend_on_checkpoint(flushed);
+        }
+    }
+
+    fn tell(&self, entries: u64) {
+        let written = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
+        if let Some(progress) = &self.options.progress {
+            progress(written, self.total.max(written));
+        }
+    }
+
+    /// Rests after a slice that began at `began` and wrote so many bytes. No turn is open.
+    fn rest(&self, duty: &mut Duty, began: Instant, bytes: u64) {
+        if !self.durable.log.is_open() {
+            // Writers wait for its end.
+            return;
+        }
+        // What came since the beginning is not waited for.
+        let outgrown = self.entries.load(Ordering::Relaxed) > self.total;
+        if duty.rests() && !outgrown {
+            let rest = duty.worked(began.elapsed(), self.database.served());
+            if !rest.is_zero() {
+                let resting = Instant::now();
+                std::thread::sleep(rest);
+                duty.rested(resting.elapsed());
+            }
+        }
+        let pace = self.options.pace;
+        let wait = self.written.add(pace, bytes, self.began.elapsed());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+    }
+}
+
+/// Where a range is gone on with.
+enum Position {
+    /// An engine with order: at this key or behind it.
+    Key(Bound<Vec<u8>>),
+    /// One without: at this cursor.
+    Cursor(u64),
+}
+
+impl Position {
+    fn of(range: &Range) -> Self {
+        Self::Key(range.from.clone().map_or(Bound::Unbounded, Bound::Included))
+    }
+}
+
+/// What one turn of a scan takes.
+struct Slice<'s> {
+    to: Option<&'s [u8]>,
+    writer: &'s mut PartWriter,
+    scratch: Vec<u8>,
+    /// Entries taken, and steps beside them: what is passed over and empty buckets cost something
+    /// too.
+    entries: u64,
+    steps: u64,
+    tree: TreeId,
+    large: Vec<(Vec<u8>, ValueVersion, NewValue<'static>)>,
+}
+
+impl<'s> Slice<'s> {
+    fn new(range: &'s Range, writer: &'s mut PartWriter) -> Self {
+        Self {
+            to: range.to.as_deref(),
+            writer,
+            scratch: Vec::new(),
+            entries: 0,
+            steps: 0,
+            tree: range.tree,
+            large: Vec::new(),
+        }
+    }
+
+    /// Takes entries from `position` on; returns where to go on, unless the range has ended.
+    fn take(&mut self, store: &mut StoreSession, position: &Position) -> Option<Position> {
+        let tree = self.tree;
+        match store.listing() {
+            Listing::Ordered(mut session) => {
+                let from = match position {
+                    Position::Key(from) => from.as_ref().map(Vec::as_slice),
+                    Position::Cursor(_) => unreachable!("the engine keeps its keys in order"),
+                };
+                let mut last = None;
+                session.scan_all(tree, from, Direction::Forward, |key, value| {
+                    if self.to.is_some_and(|to| key >= to) {
+                        return ControlFlow::Break(());
+                    }
+                    match value {
+                        Some(value) => self.visit(key, value),
+                        None => self.steps += 1,
+                    }
+                    if self.is_full() {
+                        last = Some(key.to_vec());
+                        return ControlFlow::Break(());
+                    }
+                    ControlFlow::Continue(())
+                });
+                last.map(|last| Position::Key(Bound::Excluded(last)))
+            }
+            Listing::Walking(mut session) => {
+                let mut cursor = match position {
+                    Position::Cursor(cursor) => *cursor,
+                    Position::Key(_) => 0,
+                };
+                loop {
+                    cursor = session.walk(tree, cursor, |key, value| self.visit(key, value));
+                    if cursor == 0 {
+                        return None;
+                    }
+                    self.steps += 1;
+                    if self.is_full() {
+                        return Some(Position::Cursor(cursor));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let worked = self.entries.max(self.steps) >= limits::SLICE_ENTRIES_MAX as u64;
+        worked || self.writer.is_full() || !self.large.is_empty()
+    }
+
+    fn visit(&mut self, key: &[u8], value: ValueRef<'_>) {
+        self.entries += 1;
+        if record::is_small(value) {
+            self.scratch.clear();
+            self.scratch.put(&value.version.to_bits().to_le_bytes());
+            value::put_value(&mut self.scratch, value);
+            self.writer.entry(key, &self.scratch);
+        } else {
+            self.large
+                .push((key.to_vec(), value.version, value.hand_over()));
+        }
+    }
+}
+
+/// A large value goes to the writer as it is encoded.
+struct LargeSink<'a, 'p>(&'a mut LargeValue<'p>);
+
+impl Sink for LargeSink<'_, '_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+}
+
+fn write_large(
+    writer: &mut PartWriter,
+    key: &[u8],
+    version: ValueVersion,
+    new: &NewValue<'_>,
+) -> Result<(), CheckpointError> {
+    writer.large_entry(key, |large| {
+        large.write(&version.to_bits().to_le_bytes());
+        value::put_value(&mut LargeSink(large), new.view(version));
+        Ok(())
+    })
+}

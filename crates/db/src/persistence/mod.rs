@@ -1,0 +1,207 @@
+//! Opening a database on disk, checkpoints, recovery, and files that leave it.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `identity` | which database the files belong to |
+//! | `places` | where logs have been |
+//! | `about` | what a checkpoint says of itself |
+//! | `checkpoint` | taking a checkpoint while the database is being served |
+//! | `pace` | how fast it goes |
+//! | `recover` | from what is found on disk to a database |
+//! | `load` | a checkpoint's entries into an engine |
+//! | `replay` | the log on top of a checkpoint |
+//! | `room` | small volumes |
+//! | `check` | looking at files offline |
+//! | `stream` | the portable stream of dump and load |
+//! | `redis_file` | loading a dump file of Redis |
+
+mod about;
+mod check;
+mod checkpoint;
+mod identity;
+mod load;
+mod pace;
+mod places;
+mod recover;
+mod redis_file;
+mod replay;
+mod room;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use pando_durability::disk::Room;
+use pando_durability::log::{Log, LogOptions};
+use pando_sync::lock;
+
+pub use check::{CheckReport, check, expect_database};
+pub use checkpoint::{CheckpointFailure, CheckpointOptions};
+pub use pace::Pace;
+pub use recover::RecoveryError;
+pub use redis_file::Loaded;
+pub use stream::StreamError;
+
+use crate::clock::Clock;
+use crate::database::{Database, Parts};
+#[cfg(test)]
+use crate::durable::testing;
+use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook};
+use crate::options::Options;
+
+/// A clock that is never behind what was found on disk. While it is ahead of the machine's it goes
+/// on from there, a little slower, so that deadlines pass and the two meet some day.
+struct FlooredClock {
+    clock: Arc<dyn Clock>,
+    floor_us: u64,
+    /// When the floor was found, by the clock that nobody sets.
+    found_us: u64,
+}
+
+impl FlooredClock {
+    /// One part in so many is how much slower it goes.
+    const SLOWNESS: u64 = 16;
+}
+
+impl Clock for FlooredClock {
+    fn now_us(&self) -> u64 {
+        let elapsed_us = self.clock.monotonic_us().saturating_sub(self.found_us);
+        let slow_us = elapsed_us - elapsed_us / Self::SLOWNESS;
+        let from_floor_us = self.floor_us.saturating_add(slow_us);
+        self.clock.now_us().max(from_floor_us)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+}
+
+/// Recovers a database that is kept on disk, and opens its log to go on writing.
+pub(crate) fn open(
+    mut options: Options,
+    durability: DurabilityOptions,
+) -> Result<(Options, Parts), Box<RecoveryError>> {
+    let mut found = recover::recover(&options, &durability)?;
+    let floor_us = found.wall_ms.saturating_mul(1000);
+    if options.clock.now_us() < floor_us {
+        options.clock = Arc::new(FlooredClock {
+            clock: Arc::clone(&options.clock),
+            floor_us,
+            found_us: options.clock.monotonic_us(),
+        });
+    }
+    if durability.read_only {
+        found.trees.truncate(options.databases);
+        let parts = Parts {
+            epochs: found.epochs,
+            store: found.store,
+            expiry: found.expiry,
+            trees: found.trees,
+            log: None,
+            durable: None,
+        };
+        return Ok((options, parts));
+    }
+    let checkpoints = Some(durability.data_directory.clone());
+    #[cfg(test)]
+    let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
+    let log_options = LogOptions {
+        directories: durability.log_directories(),
+        logs: durability.logs,
+        segment_bytes: durability.fitting_segment_bytes(),
+        identity: found.identity,
+        pending_bytes_max: durability.pending_bytes_max,
+        checkpoints,
+        checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
+        threads: durability.threads,
+    };
+    let log =
+        Log::open(log_options, Arc::clone(&durability.disk), &found.cut).map_err(|error| {
+            RecoveryError::Log {
+                error,
+                notes: found.recovery.notes.clone(),
+            }
+        })?;
+    let changed = Arc::new(Changed::default());
+    let wakes = Arc::clone(&changed);
+    log.on_durable(Box::new(move |_| wakes.tell()));
+    // Whatever the mapping is now, the log says it: a later start may know another number of
+    // databases (RC5).
+    if found.mapping_grown {
+        let mut session = log.session(0);
+        hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+        session.end_group(found.epochs.current().0);
+        session.hand_over();
+    }
+    found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);
+    let durable = Durable {
+        log: Arc::clone(&log),
+        identity: found.identity,
+        mapping_changes: AtomicU64::new(found.changes),
+        hidden_trees: found.trees.split_off(options.databases),
+        checkpoints: Mutex::new(found.checkpoints),
+        stopping: AtomicBool::new(false),
+        last: Mutex::new(None),
+        recovery: found.recovery,
+        changed,
+        locks: Mutex::new(found.locks),
+        options: durability,
+    };
+    let parts = Parts {
+        epochs: found.epochs,
+        store: found.store,
+        expiry: found.expiry,
+        trees: found.trees,
+        log: Some(log),
+        durable: Some(durable),
+    };
+    Ok((options, parts))
+}
+
+impl Database {
+    /// The log, of a database that is kept on disk.
+    #[must_use]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.durable.as_ref().map(|durable| &durable.log)
+    }
+
+    /// The directories that the database is kept in, each once, with the room of their volumes
+    /// where the disk tells it; none of a database that is kept in memory only.
+    #[must_use]
+    pub fn directories(&self) -> Vec<(PathBuf, Option<Room>)> {
+        let Some(durable) = &self.durable else {
+            return Vec::new();
+        };
+        let mut directories = vec![durable.options.data_directory.clone()];
+        directories.extend(durable.options.log_directories());
+        directories.sort_unstable();
+        directories.dedup();
+        let with_room = |directory: PathBuf| {
+            let room = durable.options.disk.room(&directory).ok();
+            (directory, room)
+        };
+        directories.into_iter().map(with_room).collect()
+    }
+
+    /// What opening has found on disk and done.
+    #[must_use]
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.durable.as_ref().map(|durable| &durable.recovery)
+    }
+
+    /// Ends the current epoch and makes everything durable that was written; nothing is written
+    /// afterwards, and others may take the directories. To be called after [`Self::close`], with no
+    /// turn open and no checkpoint being taken.
+    pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
+        let Some(durable) = &self.durable else {
+            return Ok(());
+        };
+        self.end_epoch();
+        let closed = durable.log.close();
+        lock(&durable.locks).clear();
+        closed
+    }
+}

@@ -1,0 +1,578 @@
+//! Recovery: the newest checkpoint that is whole, and the log on top of it, before anybody is
+//! served.
+//!
+//! | found on disk | what is done |
+//! |---|---|
+//! | nothing | an empty database begins |
+//! | a directory that another server holds | refused |
+//! | no `identity.pando` beside checkpoints | it is made anew from the newest manifest |
+//! | a damaged `identity.pando` | refused, with the file |
+//! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
+//! | an older checkpoint too | kept, for the next case |
+//! | a damaged checkpoint | noted; the older one is used, up to the end of the newer one at least |
+//! | a file of a checkpoint that cannot be read | as if it were damaged |
+//! | another file or directory that cannot be read | refused, with its path; a free file is passed over |
+//! | a checkpoint whose end the log does not reach | refused: what it says was durable went |
+//! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4); manifests forget what the log had |
+//! | no usable checkpoint, the log from its beginning | replayed alone |
+//! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
+//! | part files without a manifest, an unfinished manifest | removed once all is recovered, and noted if that fails |
+//! | these, and neither a manifest nor a log | refused, with the files (RC6) |
+//! | files of a newer or older format | refused, with the file and both formats |
+//! | files of another database | refused, with the file |
+//! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
+//! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
+//! | a record that cannot be read, a change without predecessor | refused, with file and offset |
+//! | a directory of logs that the configuration names no more | looked at ([`super::places`]) |
+//! | a directory where a log was, without any file of a server | refused: is its disk mounted? |
+//! | a log or directory more or fewer than configured | read; new ones are used from now on |
+//! | records of databases beyond the configured number | kept, not shown |
+//! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
+//!
+//! Invariants:
+//! - **RC1** Epochs begin above everything that was seen on disk, what does not count included.
+//! - **RC2** A checkpoint that turns out to be damaged leaves nothing behind: the next attempt
+//!   begins with an empty engine.
+//! - **RC3** Nothing is shown before all is done.
+//! - **RC4** Where there was a checkpoint, no empty database begins: without a log, the newest
+//!   whole checkpoint is all there is, for whoever follows the advice to remove a damaged log;
+//!   without either, recovery refuses.
+//! - **RC5** A start writes nothing that it has found on disk, so that a client of `sync` waits
+//!   for no epoch in which nothing has changed, however full the disk is.
+//! - **RC6** No part of a checkpoint goes before recovery has succeeded without it: who has lost
+//!   manifests or the log finds it when he brings them back. A crash leaves no part alone: before
+//!   the first checkpoint, something is in the log.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use pando_durability::checkpoint::{self, CheckpointError, Manifest};
+use pando_durability::disk::{self, DirectoryLock, Disk, LockError};
+use pando_durability::log::{LogCut, LogError, LogScan, ScanOptions};
+use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
+use thiserror::Error;
+
+use super::about::About;
+use super::identity::{self, Failure};
+use super::load::Loader;
+use super::places;
+use super::replay::{Restorer, Trees, replay};
+use crate::durable::Recovery;
+use crate::durable::options::{DurabilityOptions, Stage};
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
+use crate::expiry::ExpiryIndex;
+use crate::options::Options;
+use crate::store::Store;
+
+/// Why a database on disk cannot be opened.
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    /// A directory is somebody else's, or cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The disk refused.
+    #[error("{}: {error}", path.display())]
+    Disk {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: std::io::Error,
+    },
+    /// There is no database to look at.
+    #[error("{}: there is no database here", path.display())]
+    NoDatabase {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// Nothing of a log is left in a directory that had one.
+    #[error(
+        "{}: a log of this database was kept here, and nothing of it is here now. Is its disk \
+         mounted? To go on without what it held, remove the line of this directory from {}",
+        path.display(),
+        noted.display()
+    )]
+    LogDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// The file that names it.
+        noted: PathBuf,
+    },
+    /// There were checkpoints, and neither one of them nor the log can be used.
+    #[error(
+        "{}: no checkpoint can be used, and the log does not begin at the beginning{}. Restore the \
+         directory from a copy, or begin in an empty one",
+        path.display(),
+        described(notes)
+    )]
+    NoCheckpoint {
+        /// The data directory.
+        path: PathBuf,
+        /// Why checkpoints were not used.
+        notes: Vec<String>,
+    },
+    /// Files of checkpoints are all that is left.
+    #[error(
+        "{}: neither a manifest nor a log is left, and without them nothing can be read of {}. \
+         Bring the manifests (checkpoint-*.manifest) and the log back from a copy, or say with \
+         --log-dir where the log is; or move these files away to begin an empty database",
+        path.display(),
+        named(files)
+    )]
+    PartsAlone {
+        /// The data directory.
+        path: PathBuf,
+        /// The files.
+        files: Vec<PathBuf>,
+    },
+    /// The file that names the database is damaged.
+    #[error(
+        "{}: the identity of the database cannot be read; remove the file to have it made anew \
+         from the newest checkpoint",
+        path.display()
+    )]
+    Identity {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A checkpoint is of another database.
+    #[error("{}: the checkpoint of epoch {start} belongs to another database", path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Which checkpoint.
+        start: u64,
+    },
+    /// The log is damaged or does not reach back.
+    #[error("{error}{}", described(notes))]
+    Log {
+        /// What is wrong with it.
+        error: LogError,
+        /// Why checkpoints were not used.
+        notes: Vec<String>,
+    },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A record was written by a defective or other version, or one before it is missing.
+    #[error(
+        "{}: the group at offset {offset}, of epoch {epoch}, cannot be replayed: {what}. Keep the \
+         files and report this; a copy of the directory, or the older checkpoint, may be whole",
+        path.display()
+    )]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// The group's epoch.
+        epoch: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A thread could not get a session of the engine.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+}
+
+impl From<Failure> for RecoveryError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Disk(path, error) => Self::Disk { path, error },
+            Failure::Damaged(path) => Self::Identity { path },
+        }
+    }
+}
+
+fn described(notes: &[String]) -> String {
+    let mut text = String::new();
+    for note in notes {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    text
+}
+
+/// The names of the first files of several.
+fn named(files: &[PathBuf]) -> String {
+    const NAMED_MAX: usize = 4;
+    let names = files.iter().filter_map(|path| path.file_name());
+    let names: Vec<_> = names
+        .take(NAMED_MAX)
+        .map(|it| it.to_string_lossy())
+        .collect();
+    let more = match files.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
+}
+
+/// A database as it was found, to be served.
+pub(crate) struct Recovered {
+    pub(crate) epochs: Arc<EpochClock>,
+    pub(crate) store: Store,
+    pub(crate) expiry: ExpiryIndex,
+    pub(crate) trees: Vec<TreeId>,
+    pub(crate) changes: u64,
+    /// Whether databases were added to the mapping, which the log does not know yet.
+    pub(crate) mapping_grown: bool,
+    pub(crate) identity: u128,
+    pub(crate) cut: LogCut,
+    /// The clock is not behind this.
+    pub(crate) wall_ms: u64,
+    /// The checkpoints that may be needed again, newest first.
+    pub(crate) checkpoints: Vec<u64>,
+    pub(crate) locks: Vec<DirectoryLock>,
+    pub(crate) recovery: Recovery,
+}
+
+/// A checkpoint to try, or none.
+struct Candidate {
+    manifest: Option<(Manifest, About)>,
+    cut: LogCut,
+}
+
+/// Recovers what is on disk.
+pub(crate) fn recover(
+    options: &Options,
+    durability: &DurabilityOptions,
+) -> Result<Recovered, RecoveryError> {
+    let mut recovery = Recovery::default();
+    let (locks, searched) = prepare_directories(durability)?;
+    let disk = &*durability.disk;
+    let directory = &durability.data_directory;
+    let noted = recovery.notes.len();
+    let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
+    let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
+    durability.tell(Stage::Scan, 0, 1);
+    let log_error = |notes: &[String]| {
+        let notes = notes.to_vec();
+        move |error| RecoveryError::Log { error, notes }
+    };
+    let scan = LogScan::read(
+        &durability.disk,
+        &searched,
+        ScanOptions {
+            threads: durability.recovery_threads.max(1),
+            sync: !durability.read_only,
+        },
+    )
+    .map_err(log_error(&recovery.notes))?;
+    durability.tell(Stage::Scan, 1, 1);
+    let no_log = scan.segments().is_empty();
+    if !any_checkpoint {
+        refuse_parts_alone(disk, directory, &scan)?;
+    }
+    let identity = establish_identity(durability, &found)?;
+    let newest = found.iter().map(|(manifest, _)| manifest.end).max();
+    let newest = newest.unwrap_or(0).max(scan.newest_epoch());
+    let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
+    let wall_ms = wall_ms.unwrap_or(0).max(scan.newest_wall_ms());
+    let mut checkpoints: Vec<u64> = found.iter().map(|(manifest, _)| manifest.start).collect();
+    // Whatever checkpoint is used, what any of them knows to have been durable has to be there.
+    let written = found.iter().map(|(_, about)| about.written).max();
+    let written = written.unwrap_or(0);
+    #[cfg(test)]
+    let written = if is(Fault::NewerManifestForgotten) {
+        0
+    } else {
+        written
+    };
+    let newest = newest.max(written);
+    let all = if no_log { found.clone() } else { Vec::new() };
+
+    let mut attempts = found.into_iter().map(Some).chain([None]);
+    loop {
+        let manifest = attempts.next().expect("the last attempt returns");
+        let start = manifest.as_ref().map_or(0, |(manifest, _)| manifest.start);
+        let cut = if no_log && manifest.is_some() {
+            // A new log begins, behind this checkpoint and no older one (RC4).
+            scan.cut(start, start.saturating_sub(1))
+        } else {
+            scan.cut(start, written)
+        };
+        // An older checkpoint needs all that this one needs of the log, and more.
+        let cut = cut.map_err(log_error(&recovery.notes))?;
+        if manifest.is_none() && any_checkpoint && cut.epochs().is_empty() {
+            return Err(RecoveryError::NoCheckpoint {
+                path: directory.clone(),
+                notes: recovery.notes,
+            });
+        }
+        // RC1. A new engine for every attempt (RC2).
+        let epochs = Arc::new(EpochClock::starting_at(LogEpoch(newest + 1)));
+        let attempt = Attempt {
+            store: Store::open(options, Arc::clone(&epochs)),
+            expiry: ExpiryIndex::new(),
+            durability,
+        };
+        let last = manifest.is_none();
+        let candidate = Candidate { manifest, cut };
+        match attempt.run(&candidate, options.databases, &mut recovery) {
+            Ok(trees) => {
+                recovery.cutoff = candidate.cut.cutoff();
+                if no_log && !last {
+                    forget_log(durability, all, start)?;
+                    recovery.cutoff = newest;
+                    recovery.notes.push(format!(
+                        "there is no log: the checkpoint of epoch {start} alone is used, and what \
+                         was written since it began is there in part or not at all"
+                    ));
+                }
+                if !durability.read_only {
+                    for error in checkpoint::remove_unfinished(disk, directory)? {
+                        recovery.notes.push(error.to_string());
+                    }
+                }
+                // One that could not be used is no help later, and goes.
+                checkpoints.retain(|&checkpoint| !last && checkpoint <= start);
+                recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
+                let (trees, changes, mapping_grown) = trees.into_parts();
+                return Ok(Recovered {
+                    epochs,
+                    store: attempt.store,
+                    expiry: attempt.expiry,
+                    trees,
+                    changes,
+                    mapping_grown,
+                    identity,
+                    cut: candidate.cut,
+                    wall_ms,
+                    checkpoints,
+                    locks,
+                    recovery,
+                });
+            }
+            Err(RecoveryError::Checkpoint(error)) if !last => {
+                recovery.notes.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// There is no log behind the checkpoint that is used: what any of them knows to have been durable
+/// since it began is given up, before a new log begins that cannot have it. A crash at any time
+/// leaves what this start has found, or a log that is whole.
+fn forget_log(
+    durability: &DurabilityOptions,
+    all: Vec<(Manifest, About)>,
+    start: u64,
+) -> Result<(), RecoveryError> {
+    for (mut manifest, mut about) in all {
+        if about.written >= start && !durability.read_only {
+            about.written = start.saturating_sub(1);
+            manifest.about = about.encode();
+            checkpoint::place(&*durability.disk, &durability.data_directory, &manifest)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the directories, and takes them for this process; returns those too that may hold parts of
+/// the log: where it is written now, where it was, and the data directory.
+fn prepare_directories(
+    durability: &DurabilityOptions,
+) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
+    let (disk, data) = (&*durability.disk, &durability.data_directory);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| RecoveryError::Disk { path, error }
+    };
+    let mut locks = Vec::new();
+    let mut take = |path: &Path| -> Result<(), RecoveryError> {
+        if durability.read_only {
+            locks.extend(DirectoryLock::take_to_read(disk, path)?);
+            return Ok(());
+        }
+        disk.create_directory(path).map_err(failed(path))?;
+        locks.push(DirectoryLock::take(disk, path)?);
+        Ok(())
+    };
+    take(data)?;
+    let noted = places::path(data);
+    let before = places::read(disk, data).map_err(failed(&noted))?;
+    let configured = places::configured(durability);
+    let (there, missing) = places::sort(disk, &before, &configured)
+        .map_err(|(path, error)| RecoveryError::Disk { path, error })?;
+    if let Some(path) = missing.into_iter().next() {
+        return Err(RecoveryError::LogDirectory { path, noted });
+    }
+    let (mut searched, mut now) = (vec![data.clone()], Vec::new());
+    for path in configured {
+        // One that a server would begin to use has nothing to be read.
+        if durability.read_only && !disk::was_used(disk, &path).map_err(failed(&path))? {
+            continue;
+        }
+        take(&path)?;
+        // The lock's name is durable before the directory is noted: it is what is looked for.
+        if !before.contains(&path) && !durability.read_only {
+            disk.sync_directory(&path).map_err(failed(&path))?;
+        }
+        searched.push(path.clone());
+        now.push(path);
+    }
+    for path in there {
+        if now.contains(&path) || path == places::absolute(data) {
+            continue;
+        }
+        if places::has_log(disk, &path).map_err(failed(&path))? {
+            take(&path)?;
+            searched.push(path.clone());
+            now.push(path);
+        }
+    }
+    if now != before && !durability.read_only {
+        places::write(disk, data, &now).map_err(failed(&noted))?;
+    }
+    Ok((locks, searched))
+}
+
+/// The checkpoints whose manifests are whole, newest first.
+pub(super) fn found_checkpoints(
+    disk: &dyn Disk,
+    directory: &Path,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(Manifest, About)>, RecoveryError> {
+    let mut found = Vec::new();
+    for (start, manifest) in checkpoint::found(disk, directory)? {
+        match manifest {
+            Ok(manifest) => match About::decode(&manifest.about) {
+                Ok(about) => found.push((manifest, about)),
+                Err(error) => notes.push(format!("checkpoint {start}: {error}")),
+            },
+            // Another version's files are not damage: falling back would lose what it wrote.
+            Err(error @ CheckpointError::Format { .. }) => return Err(error.into()),
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses files of checkpoints, of which there is no manifest, if nothing is in the log either
+/// (RC6).
+pub(super) fn refuse_parts_alone(
+    disk: &dyn Disk,
+    directory: &Path,
+    scan: &LogScan,
+) -> Result<(), RecoveryError> {
+    let files = checkpoint::unfinished(disk, directory)?;
+    // A log that cannot be used is refused itself.
+    let log_is_empty = scan.cut(0, 0).is_ok_and(|cut| cut.epochs().is_empty());
+    if files.is_empty() || !log_is_empty {
+        return Ok(());
+    }
+    Err(RecoveryError::PartsAlone {
+        path: directory.to_owned(),
+        files,
+    })
+}
+
+/// The identity, which all checkpoints have to have.
+fn establish_identity(
+    durability: &DurabilityOptions,
+    found: &[(Manifest, About)],
+) -> Result<u128, RecoveryError> {
+    let (disk, directory) = (&*durability.disk, &durability.data_directory);
+    let identity = if let Some(identity) = identity::read(disk, directory)? {
+        identity
+    } else {
+        let known = found.first().map(|(_, about)| about.identity);
+        let identity = known.unwrap_or_else(|| fastrand::u128(1..));
+        if !durability.read_only {
+            identity::write(disk, directory, identity)?;
+        }
+        identity
+    };
+    let foreign = found.iter().find(|(_, about)| about.identity != identity);
+    if let Some((manifest, _)) = foreign {
+        return Err(RecoveryError::Foreign {
+            path: directory.clone(),
+            start: manifest.start,
+        });
+    }
+    Ok(identity)
+}
+
+/// One attempt to bring a database up, in an engine of its own.
+struct Attempt<'a> {
+    store: Store,
+    expiry: ExpiryIndex,
+    durability: &'a DurabilityOptions,
+}
+
+impl Attempt<'_> {
+    fn run(
+        &self,
+        candidate: &Candidate,
+        databases: usize,
+        recovery: &mut Recovery,
+    ) -> Result<Trees, RecoveryError> {
+        let mut trees = Trees::default();
+        let mut fuzzy_until = 0;
+        let started = std::time::Instant::now();
+        if let Some((manifest, about)) = &candidate.manifest {
+            trees.map(&self.store, about.changes, about.trees.clone());
+            fuzzy_until = manifest.end;
+            self.load(manifest)?;
+            recovery.checkpoint = Some(manifest.start);
+            recovery.checkpoint_wall_ms = Some(manifest.wall_ms);
+            recovery.loaded = manifest.entries();
+            recovery.loaded_bytes = manifest.bytes();
+        }
+        recovery.load_us = started.elapsed().as_micros() as u64;
+        let started = std::time::Instant::now();
+        let replayed = replay(
+            &self.store,
+            &self.expiry,
+            self.durability,
+            &candidate.cut,
+            fuzzy_until,
+            &mut trees,
+        )?;
+        recovery.replayed = replayed;
+        recovery.replayed_bytes = candidate.cut.bytes();
+        recovery.replay_us = started.elapsed().as_micros() as u64;
+        trees.settle(&self.store, &self.expiry, databases);
+        Ok(trees)
+    }
+
+    /// Loads a checkpoint, its chunks spread over threads that take another when they are done.
+    fn load(&self, manifest: &Manifest) -> Result<(), RecoveryError> {
+        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let threads = self.durability.recovery_threads;
+        let threads = threads.clamp(1, manifest.chunks.len().max(1));
+        let work = || -> Result<(), RecoveryError> {
+            let mut loader = Loader::new(Restorer::new(&self.store, &self.expiry)?);
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(chunk) = manifest.chunks.get(index) else {
+                    return Ok(());
+                };
+                let tree = TreeId(chunk.tree);
+                self.store.restore_tree(tree);
+                checkpoint::read_chunk(
+                    &*self.durability.disk,
+                    &self.durability.data_directory,
+                    manifest,
+                    chunk,
+                    &mut |entry| loader.take(tree, chunk.sorted, entry),
+                )?;
+                loader.tidy();
+                let done = done.fetch_add(chunk.bytes, Ordering::Relaxed) + chunk.bytes;
+                self.durability.tell(Stage::Load, done, manifest.bytes());
+            }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut result = work();
+            for other in others {
+                let ended = other.join().expect("a loading thread does not panic");
+                result = result.and(ended);
+            }
+            result
+        })
+    }
+}

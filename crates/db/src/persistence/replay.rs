@@ -1,0 +1,542 @@
+//! Replaying the log: wave by wave in the order of epochs, each key's records in the order of
+//! versions.
+//!
+//! A wave is a range of epochs (the log's [`pando_durability::log::WaveSize`]). All threads read
+//! its pieces, whatever log they are of, and sort the records by the hash of their keys into
+//! partitions. When all are read, all threads put partitions back, each in the order of versions.
+//! So all records of a key meet in one partition, no thread waits for another but at the end of
+//! either step, and a wave is all that has to be held in memory.
+//!
+//! A checkpoint is a fuzzy picture: it may hold a key as it was at any moment from its start to its
+//! end. So up to the end's epoch, a record that is not newer than what stands there is passed over,
+//! and a change of a key that is not there is passed over too, if a removal or a whole value of the
+//! key follows by then: the key was removed before the checkpoint came by. Behind the end, a change
+//! that finds no predecessor is corruption.
+//!
+//! Invariants:
+//! - **RP1** Records of one key are put back in the order of their versions.
+//! - **RP2** A change is applied to the version that it names, and to nothing else.
+//! - **RP3** A tree that has left the mapping is dropped after all records before it were put back;
+//!   its number does not come again.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
+use pando_engine::{Key, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion};
+use pando_sync::lock;
+
+use super::recover::RecoveryError;
+use crate::durable::bytes::{Input, Malformed, malformed};
+use crate::durable::options::{DurabilityOptions, Stage};
+use crate::durable::record::{self, Record, Written};
+use crate::durable::value::ValueView;
+use crate::expiry::ExpiryIndex;
+use crate::limits;
+use crate::store::{Store, StoreSession};
+
+const NO_PREDECESSOR: &str = "the value that a change belongs to is not there";
+
+/// The mapping of database numbers while it is recovered, and the trees that have left it.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    mapped: Vec<TreeId>,
+    changes: u64,
+    /// Whether it has trees that are not on disk.
+    grown: bool,
+    known: HashSet<TreeId>,
+    dropped: HashSet<TreeId>,
+}
+
+impl Trees {
+    /// The mapping as of its change number `changes`; returns the trees that have left it.
+    pub(super) fn map(&mut self, store: &Store, changes: u64, trees: Vec<TreeId>) -> Vec<TreeId> {
+        if changes < self.changes || (changes == self.changes && !self.mapped.is_empty()) {
+            return Vec::new();
+        }
+        for tree in &trees {
+            self.know(store, *tree);
+        }
+        let mut left = std::mem::replace(&mut self.mapped, trees);
+        left.retain(|tree| !self.mapped.contains(tree));
+        self.changes = changes;
+        left
+    }
+
+    /// Takes note of the mappings and trees of a wave; returns the trees that have left the
+    /// mapping, whose records count no more when this wave is put back (RP3).
+    fn meet(&mut self, store: &Store, wave: &mut Wave) -> Vec<TreeId> {
+        let mut mappings = Vec::new();
+        for piece in &mut wave.pieces {
+            mappings.append(&mut piece.mappings);
+            for tree in &piece.trees {
+                self.know(store, *tree);
+            }
+        }
+        mappings.sort_unstable_by_key(|(changes, _)| *changes);
+        let mappings = mappings.into_iter();
+        let left: Vec<TreeId> = mappings
+            .flat_map(|(changes, trees)| self.map(store, changes, trees))
+            .collect();
+        self.dropped.extend(&left);
+        left
+    }
+
+    /// Makes a tree that was not met before.
+    fn know(&mut self, store: &Store, tree: TreeId) {
+        if self.known.insert(tree) {
+            store.restore_tree(tree);
+        }
+    }
+
+    /// Drops what no database leads to, and makes trees for databases that have none.
+    pub(super) fn settle(&mut self, store: &Store, expiry: &ExpiryIndex, databases: usize) {
+        for tree in &self.known {
+            if !self.mapped.contains(tree) && !self.dropped.contains(tree) {
+                store.drop_tree(*tree);
+                expiry.drop_tree(*tree);
+            }
+        }
+        while self.mapped.len() < databases {
+            self.mapped.push(store.create_tree());
+            self.changes += 1;
+            self.grown = true;
+        }
+    }
+
+    /// The trees by database number, how often the mapping has changed, and whether it has become
+    /// another one than that on disk.
+    pub(super) fn into_parts(self) -> (Vec<TreeId>, u64, bool) {
+        (self.mapped, self.changes, self.grown)
+    }
+}
+
+/// Puts values back and keeps the expiry index.
+pub(super) struct Restorer<'a> {
+    session: StoreSession,
+    expiry: &'a ExpiryIndex,
+}
+
+impl<'a> Restorer<'a> {
+    pub(super) fn new(store: &Store, expiry: &'a ExpiryIndex) -> Result<Self, SessionLimit> {
+        let session = store.session()?;
+        Ok(Self { session, expiry })
+    }
+
+    /// Puts values of one tree back whose keys ascend and were not there before.
+    pub(super) fn load(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        let mut deadlines = Vec::new();
+        for restored in &*run {
+            if let Some(deadline) = restored.value.attributes.deadline {
+                deadlines.push((Key::new(tree, restored.key), deadline));
+            }
+        }
+        self.session.restore_run(tree, run);
+        for (key, deadline) in deadlines {
+            self.expiry.reconcile(key, None, || Some(deadline));
+        }
+    }
+
+    /// Puts back what is newer than what stands at the key.
+    pub(super) fn put(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>) {
+        let replaced = match self.session.probe(key) {
+            Probe::Present { deadline, .. } => deadline,
+            Probe::Absent | Probe::Removed(_) => None,
+        };
+        let deadline = value.as_ref().and_then(|value| value.attributes.deadline);
+        let restored = self.session.restore(key, version, value);
+        if restored && replaced != deadline {
+            self.expiry.reconcile(key, replaced, || deadline);
+        }
+    }
+
+    /// Gives the memory of replaced values back.
+    pub(super) fn tidy(&mut self) {
+        self.session.maintain(0);
+    }
+}
+
+/// One thread's state.
+struct Worker<'a> {
+    #[cfg(test)]
+    fault: crate::durable::testing::Fault,
+    restorer: Restorer<'a>,
+    fuzzy_until: u64,
+}
+
+/// Keys with a change that found nothing, up to the end of the checkpoint, and the first one.
+type Orphans = HashMap<(TreeId, Box<[u8]>), Origin>;
+
+impl Worker<'_> {
+    /// Puts back what a record says (RP2).
+    fn apply(
+        &mut self,
+        record: &Record<'_>,
+        origin: &Origin,
+        orphans: &mut Orphans,
+    ) -> Result<(), Malformed> {
+        match *record {
+            Record::Put(written, view) => {
+                adopt(orphans, written.key);
+                self.restorer
+                    .put(written.key, written.version, Some(view.build()?));
+            }
+            Record::Remove(written) => {
+                adopt(orphans, written.key);
+                self.restorer.put(written.key, written.version, None);
+            }
+            Record::Change {
+                written,
+                predecessor,
+                change,
+            } => match self.restorer.session.probe(written.key) {
+                #[cfg(test)]
+                Probe::Present { version, .. }
+                    if version < written.version
+                        && self.fault == crate::durable::testing::Fault::PredecessorUnchecked =>
+                {
+                    self.change(written, change)?;
+                }
+                Probe::Present { version, .. } | Probe::Removed(version)
+                    if version >= written.version => {}
+                Probe::Present { version, .. } if version == predecessor => {
+                    self.change(written, change)?;
+                }
+                #[cfg(test)]
+                Probe::Absent if self.fault == crate::durable::testing::Fault::OrphansRefused => {
+                    return malformed(NO_PREDECESSOR);
+                }
+                Probe::Absent if origin.epoch <= self.fuzzy_until => {
+                    let key = (written.key.tree, written.key.bytes.into());
+                    orphans.entry(key).or_insert_with(|| origin.clone());
+                }
+                _ => return malformed(NO_PREDECESSOR),
+            },
+            Record::Mapping { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Changes what stands at a key.
+    fn change(&mut self, written: Written<'_>, change: ValueView<'_>) -> Result<(), Malformed> {
+        let new = self.restorer.session.get(written.key, |old| match old {
+            Some(old) => change.apply(old),
+            None => malformed(NO_PREDECESSOR),
+        })?;
+        self.restorer.put(written.key, written.version, Some(new));
+        Ok(())
+    }
+
+    /// Puts a partition of a wave back.
+    fn put_back(&mut self, wave: &Wave, partition: &mut Partition) -> Result<(), RecoveryError> {
+        let mut items: Vec<(u32, Item)> = Vec::new();
+        for (index, piece) in wave.pieces.iter().enumerate() {
+            let list = piece.lists[partition.index].iter();
+            items.extend(list.map(|item| (index as u32, *item)));
+        }
+        // RP1, since waves come in the order of epochs.
+        items.sort_unstable_by_key(|(_, item)| item.version);
+        #[cfg(test)]
+        if self.fault == crate::durable::testing::Fault::WaveBackwards {
+            items.reverse();
+        }
+        for items in items.chunks(limits::REPLAY_WARM_RECORDS) {
+            let mut records = Vec::with_capacity(items.len());
+            for (index, item) in items {
+                let piece = &wave.pieces[*index as usize];
+                let origin = &piece.origins[item.origin as usize];
+                let mut input = Input(&piece.bytes[item.at..item.end]);
+                let record = record::take(&mut input).map_err(|error| refused(origin, error))?;
+                records.push((record, origin));
+            }
+            let keys = records.iter().filter_map(|(record, _)| record.written());
+            let keys: Vec<_> = keys.map(|written| written.key).collect();
+            self.restorer.session.warm(&keys);
+            for (record, origin) in &records {
+                self.apply(record, origin, &mut partition.orphans)
+                    .map_err(|error| refused(origin, error))?;
+            }
+        }
+        self.restorer.tidy();
+        Ok(())
+    }
+}
+
+/// The key has a value or a removal of its own.
+fn adopt(orphans: &mut Orphans, key: Key<'_>) {
+    if !orphans.is_empty() {
+        orphans.remove(&(key.tree, key.bytes.into()));
+    }
+}
+
+/// Where a group was read, for messages.
+#[derive(Clone)]
+struct Origin {
+    path: Arc<Path>,
+    offset: u64,
+    epoch: u64,
+}
+
+impl Origin {
+    fn is_of(&self, group: &Group<'_>) -> bool {
+        self.offset == group.offset && self.epoch == group.epoch && *self.path == *group.path
+    }
+}
+
+/// A record of a piece.
+#[derive(Clone, Copy)]
+struct Item {
+    version: ValueVersion,
+    at: usize,
+    end: usize,
+    origin: u32,
+}
+
+/// A piece of a wave, as it was read.
+struct Piece {
+    bytes: Vec<u8>,
+    origins: Vec<Origin>,
+    /// A list of records for each partition.
+    lists: Vec<Vec<Item>>,
+    /// The trees that records are of.
+    trees: HashSet<TreeId>,
+    mappings: Vec<(u64, Vec<TreeId>)>,
+}
+
+/// A wave, as it was read.
+struct Wave {
+    pieces: Vec<Piece>,
+}
+
+/// What stays of a partition from wave to wave.
+struct Partition {
+    index: usize,
+    orphans: Orphans,
+}
+
+/// How pieces are read.
+struct Reading<'a> {
+    partitions: usize,
+    hasher: &'a RandomState,
+    dropped: &'a HashSet<TreeId>,
+}
+
+impl Reading<'_> {
+    fn read(&self, mut log: LogReader) -> Result<Piece, RecoveryError> {
+        let mut piece = Piece {
+            bytes: Vec::new(),
+            origins: Vec::new(),
+            lists: vec![Vec::new(); self.partitions],
+            trees: HashSet::new(),
+            mappings: Vec::new(),
+        };
+        let log_error = |error| RecoveryError::Log {
+            error,
+            notes: Vec::new(),
+        };
+        while let Some(group) = log.next_group().map_err(log_error)? {
+            self.take(&mut piece, group)?;
+        }
+        Ok(piece)
+    }
+
+    /// Sorts a group's records into the piece's lists.
+    fn take(&self, piece: &mut Piece, group: Group<'_>) -> Result<(), RecoveryError> {
+        let last = piece.origins.last();
+        if !last.is_some_and(|last| last.is_of(&group)) {
+            let path = match last {
+                Some(last) if *last.path == *group.path => Arc::clone(&last.path),
+                _ => Arc::from(group.path),
+            };
+            piece.origins.push(Origin {
+                path,
+                offset: group.offset,
+                epoch: group.epoch,
+            });
+        }
+        let origin = piece.origins.len() - 1;
+        piece.bytes.extend_from_slice(group.records);
+        let end = piece.bytes.len();
+        let mut input = Input(group.records);
+        while !input.is_empty() {
+            let at = end - input.0.len();
+            let record =
+                record::take(&mut input).map_err(|error| refused(&piece.origins[origin], error))?;
+            if let Record::Mapping { changes, trees } = record {
+                piece.mappings.push((changes, trees));
+                continue;
+            }
+            let Written { key, version } = record.written().expect("not a mapping");
+            if self.dropped.contains(&key.tree) {
+                continue;
+            }
+            piece.trees.insert(key.tree);
+            let partition = self.hasher.hash_one((key.tree, key.bytes)) as usize;
+            piece.lists[partition % self.partitions].push(Item {
+                version,
+                at,
+                end: end - input.0.len(),
+                origin: origin as u32,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn refused(origin: &Origin, error: Malformed) -> RecoveryError {
+    RecoveryError::Record {
+        path: origin.path.to_path_buf(),
+        offset: origin.offset,
+        epoch: origin.epoch,
+        what: error.what,
+    }
+}
+
+/// Runs `work` on all of `states` at once, each in a thread of its own.
+fn at_once<S: Send, T: Send>(
+    states: &mut [S],
+    work: impl Fn(&mut S) -> Result<T, RecoveryError> + Sync,
+) -> Result<Vec<T>, RecoveryError> {
+    let (first, others) = states
+        .split_first_mut()
+        .expect("there is a thread at least");
+    let work = &work;
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter_mut()
+            .map(|state| scope.spawn(move || work(state)))
+            .collect();
+        let mut results = vec![work(first)];
+        for other in others {
+            results.push(other.join().expect("a replaying thread does not panic"));
+        }
+        results.into_iter().collect()
+    })
+}
+
+/// One replay.
+struct Replay<'a> {
+    workers: Vec<Worker<'a>>,
+    partitions: Vec<Mutex<Partition>>,
+    hasher: RandomState,
+}
+
+impl<'a> Replay<'a> {
+    fn new(
+        store: &Store,
+        expiry: &'a ExpiryIndex,
+        threads: usize,
+        fuzzy_until: u64,
+    ) -> Result<Self, RecoveryError> {
+        let worker = |_| {
+            Ok(Worker {
+                #[cfg(test)]
+                fault: crate::durable::testing::fault(),
+                restorer: Restorer::new(store, expiry)?,
+                fuzzy_until,
+            })
+        };
+        let partition = |index| {
+            Mutex::new(Partition {
+                index,
+                orphans: Orphans::new(),
+            })
+        };
+        Ok(Self {
+            workers: (0..threads)
+                .map(worker)
+                .collect::<Result<_, SessionLimit>>()?,
+            partitions: (0..threads * limits::REPLAY_PARTITIONS)
+                .map(partition)
+                .collect(),
+            hasher: RandomState::new(),
+        })
+    }
+
+    fn read(
+        &mut self,
+        pieces: Vec<LogReader>,
+        dropped: &HashSet<TreeId>,
+    ) -> Result<Wave, RecoveryError> {
+        let pieces = Mutex::new(pieces.into_iter());
+        let reading = Reading {
+            partitions: self.partitions.len(),
+            hasher: &self.hasher,
+            dropped,
+        };
+        let read = at_once(&mut self.workers, |_| {
+            let mut read = Vec::new();
+            loop {
+                let piece = lock(&pieces).next();
+                let Some(piece) = piece else {
+                    return Ok(read);
+                };
+                read.push(reading.read(piece)?);
+            }
+        })?;
+        Ok(Wave {
+            pieces: read.into_iter().flatten().collect(),
+        })
+    }
+
+    fn put_back(&mut self, wave: &Wave) -> Result<(), RecoveryError> {
+        let (next, partitions) = (AtomicUsize::new(0), &self.partitions);
+        at_once(&mut self.workers, |worker| {
+            while let Some(partition) = partitions.get(next.fetch_add(1, Ordering::Relaxed)) {
+                worker.put_back(wave, &mut lock(partition))?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Replays the log; returns how many records there were.
+pub(super) fn replay(
+    store: &Store,
+    expiry: &ExpiryIndex,
+    durability: &DurabilityOptions,
+    cut: &LogCut,
+    fuzzy_until: u64,
+    trees: &mut Trees,
+) -> Result<u64, RecoveryError> {
+    let threads = durability.recovery_threads.max(1);
+    let mut replay = Replay::new(store, expiry, threads, fuzzy_until)?;
+    let size = WaveSize {
+        wave_bytes: (limits::REPLAY_WAVE_BYTES * threads) as u64,
+        piece_bytes: limits::REPLAY_PIECE_BYTES as u64,
+    };
+    let (mut records, mut done) = (0, 0);
+    for pieces in cut.waves(size) {
+        let bytes: u64 = pieces.iter().map(LogReader::bytes).sum();
+        let mut wave = replay.read(pieces, &trees.dropped)?;
+        let left = trees.meet(store, &mut wave);
+        replay.put_back(&wave)?;
+        for tree in left {
+            store.drop_tree(tree);
+            expiry.drop_tree(tree);
+        }
+        let lists = wave.pieces.iter().flat_map(|piece| &piece.lists);
+        records += lists.map(|list| list.len() as u64).sum::<u64>();
+        done += bytes;
+        durability.tell(Stage::Replay, done.min(cut.bytes()), cut.bytes());
+    }
+    let orphans = replay.partitions.into_iter().flat_map(|partition| {
+        let partition = partition.into_inner();
+        partition.expect("no thread has panicked").orphans
+    });
+    let mut orphans = orphans.filter(|((tree, _), _)| trees.mapped.contains(tree));
+    match orphans.next() {
+        Some((_, origin)) => Err(refused(
+            &origin,
+            Malformed {
+                what: NO_PREDECESSOR,
+            },
+        )),
+        None => Ok(records),
+    }
+}

@@ -1,0 +1,68 @@
+//! The mapping of database numbers to trees.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//!
+//! It changes only under all gates (B1), whose mutexes order the `Relaxed` accesses.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use pando_engine::{LogEpoch, TreeId};
+
+/// What stands behind each database number (B1).
+#[derive(Debug)]
+pub(crate) struct Trees {
+    slots: Box<[Slot]>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tree: AtomicU32,
+    /// The epoch of the last change of its tree; 0 before the first.
+    changed_in: AtomicU64,
+}
+
+impl Trees {
+    /// The tree of each database.
+    pub(crate) fn new(trees: impl IntoIterator<Item = TreeId>) -> Self {
+        let slot = |tree: TreeId| Slot {
+            tree: AtomicU32::new(tree.0),
+            changed_in: AtomicU64::new(0),
+        };
+        Self {
+            slots: trees.into_iter().map(slot).collect(),
+        }
+    }
+
+    /// How many databases there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The tree of database `index` (B1).
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> TreeId {
+        TreeId(self.slots[index].tree.load(Ordering::Relaxed))
+    }
+
+    /// The trees of all databases, in order (B1).
+    pub(crate) fn iter(&self) -> impl Iterator<Item = TreeId> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// The epoch in which database `index` was given its tree, 0 if that was at the start (B1):
+    /// what is seen in it is undone if a crash loses that epoch.
+    pub(crate) fn changed_in(&self, index: usize) -> LogEpoch {
+        LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
+    }
+
+    /// Gives database `index` another tree, in this epoch; returns the one that it had. The caller
+    /// holds all gates (B1).
+    pub(crate) fn set(&self, index: usize, tree: TreeId, epoch: LogEpoch) -> TreeId {
+        let slot = &self.slots[index];
+        slot.changed_in.store(epoch.0, Ordering::Relaxed);
+        TreeId(slot.tree.swap(tree.0, Ordering::Relaxed))
+    }
+}

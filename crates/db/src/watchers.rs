@@ -1,0 +1,220 @@
+//! What all sessions share of WATCH: who watches which keys, and how far the tombstone horizon may
+//! move. What it means is told in `watch`.
+//!
+//! | field | writer | lock | reader |
+//! |---|---|---|---|
+//! | `Watchers::clients` | a client's first WATCH | its mutex | who changes trees |
+//! | `WatchHorizon::state` | WATCH of an absent key; maintenance | its mutex | the same |
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, Weak};
+
+use pando_engine::{EpochClock, LogEpoch, ValueVersion};
+use pando_sync::lock;
+
+use crate::limits;
+
+/// What stood at a key when it was watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen {
+    /// A live value of this version.
+    Live(ValueVersion),
+    /// A value past its deadline that could not be removed: no write was allowed (CLIENT PAUSE).
+    Expired(ValueVersion),
+    /// Nothing, or a tombstone of this version, in this epoch.
+    Absent {
+        tombstone: Option<ValueVersion>,
+        epoch: LogEpoch,
+    },
+}
+
+/// What one client watches, as others see it.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) databases: BTreeMap<usize, HashMap<Box<[u8]>, Seen>>,
+    /// A change of trees has met a key that has changed.
+    pub(crate) broken: bool,
+}
+
+/// All clients that have ever watched a key and are still there.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    clients: Mutex<Vec<Weak<Mutex<Watched>>>>,
+}
+
+impl Watchers {
+    /// How many clients it remembers, those included that are gone.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.clients).len()
+    }
+
+    pub(crate) fn enter(&self) -> Arc<Mutex<Watched>> {
+        let shared = Arc::default();
+        let mut clients = lock(&self.clients);
+        if clients.len() == clients.capacity() {
+            // Before the list grows: so it holds no more than twice those that were there at once.
+            clients.retain(|client| client.strong_count() > 0);
+        }
+        clients.push(Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Shows the watches of every client on the databases `indexes`, unless they are broken, to
+    /// `judge`, which says whether the key has changed.
+    pub(crate) fn each(
+        &self,
+        indexes: &[usize],
+        mut judge: impl FnMut(usize, &[u8], &mut Seen) -> bool,
+    ) {
+        for client in lock(&self.clients).iter().filter_map(Weak::upgrade) {
+            let Watched { databases, broken } = &mut *lock(&client);
+            for index in indexes {
+                let watches = databases.get_mut(index).into_iter().flatten();
+                for (key, seen) in watches {
+                    *broken = *broken || judge(*index, key, seen);
+                }
+            }
+        }
+    }
+}
+
+/// The epochs of all watches on absent keys.
+#[derive(Debug, Default)]
+pub(crate) struct WatchHorizon {
+    state: Mutex<HorizonState>,
+}
+
+#[derive(Debug, Default)]
+struct HorizonState {
+    /// How many watches hold each epoch.
+    held: BTreeMap<LogEpoch, usize>,
+    /// Epochs from the horizon on, with the round of maintenance in which each was noted and the
+    /// bytes that removals had left behind by then.
+    epochs: VecDeque<(LogEpoch, u64, u64)>,
+    /// Rounds of maintenance, by which patience is measured: epochs may be short.
+    rounds: u64,
+}
+
+impl WatchHorizon {
+    /// Whether anybody holds it back.
+    #[cfg(test)]
+    pub(crate) fn is_held(&self) -> bool {
+        !lock(&self.state).held.is_empty()
+    }
+
+    /// Holds the horizon at the current epoch, which it returns.
+    pub(crate) fn hold(&self, clock: &EpochClock) -> LogEpoch {
+        let mut state = lock(&self.state);
+        // Read inside the lock: `advance` cannot pass this epoch before it is entered.
+        let epoch = clock.current();
+        *state.held.entry(epoch).or_default() += 1;
+        epoch
+    }
+
+    /// Ends a hold; one that W2 has ended may be gone.
+    pub(crate) fn release(&self, epoch: LogEpoch) {
+        let mut state = lock(&self.state);
+        if let Some(count) = state.held.get_mut(&epoch) {
+            *count -= 1;
+            if *count == 0 {
+                state.held.remove(&epoch);
+            }
+        }
+    }
+
+    /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
+    /// that W2 still allows to be, else to the current one. `buried_bytes` is what removals
+    /// have left behind so far, `most` of which a WATCH may hold back.
+    pub(crate) fn advance(&self, clock: &EpochClock, buried_bytes: u64, most: u64) -> LogEpoch {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let current = clock.current();
+        state.rounds += 1;
+        state
+            .epochs
+            .push_back((current, state.rounds, buried_bytes));
+        let oldest = state.rounds.saturating_sub(limits::WATCH_AGE_MAX_ROUNDS);
+        let is_over = |round, before| round < oldest || buried_bytes.saturating_sub(before) > most;
+        let mut least = LogEpoch(0);
+        while let Some(&(epoch, round, before)) = state.epochs.front()
+            && is_over(round, before)
+        {
+            state.epochs.pop_front();
+            least = LogEpoch(epoch.0 + 1);
+        }
+        state.held = state.held.split_off(&least);
+        let horizon = state.held.keys().next().copied().unwrap_or(current);
+        while state
+            .epochs
+            .front()
+            .is_some_and(|(epoch, ..)| *epoch < horizon)
+        {
+            state.epochs.pop_front();
+        }
+        horizon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick(clock: &EpochClock, horizon: &WatchHorizon, buried_bytes: u64) -> LogEpoch {
+        clock.tick();
+        horizon.advance(clock, buried_bytes, limits::WATCH_BURIED_BYTES_MAX)
+    }
+
+    #[test]
+    fn the_horizon_stays_at_the_oldest_watch() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(2));
+        let first = horizon.hold(&clock);
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(2));
+        let second = horizon.hold(&clock);
+        horizon.release(first);
+        assert_eq!(tick(&clock, &horizon, 0), second);
+        horizon.release(second);
+        assert_eq!(tick(&clock, &horizon, 0), LogEpoch(5));
+    }
+
+    /// W2, and that a client that never comes back leaves nothing.
+    #[test]
+    fn the_horizon_leaves_old_watches_behind() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        let epoch = horizon.hold(&clock);
+        for _ in 1..limits::WATCH_AGE_MAX_ROUNDS {
+            assert_eq!(tick(&clock, &horizon, 0), epoch);
+        }
+        for _ in 0..3 {
+            tick(&clock, &horizon, 0);
+        }
+        assert_eq!(tick(&clock, &horizon, 0), clock.current());
+        let state = lock(&horizon.state);
+        assert_eq!((state.held.len(), state.epochs.len()), (0, 1));
+        drop(state);
+        horizon.release(epoch);
+    }
+
+    #[test]
+    fn the_horizon_waits_for_so_many_bytes() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        tick(&clock, &horizon, 0);
+        let old = horizon.hold(&clock);
+        tick(&clock, &horizon, 100);
+        let young = horizon.hold(&clock);
+        let most = limits::WATCH_BURIED_BYTES_MAX;
+        assert_eq!(tick(&clock, &horizon, most), old);
+        assert_eq!(tick(&clock, &horizon, most + 1), young);
+        assert_eq!(tick(&clock, &horizon, most + 101), LogEpoch(6));
+    }
+}
