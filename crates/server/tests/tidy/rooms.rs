@@ -72,7 +72,7 @@ fn findings(sources: &[Source], architecture: &str) -> Vec<Finding> {
 
 #[test]
 fn modules_of_db_name_only_what_stands_below_them() {
-    assert_none(&findings(sources(), &file("ARCHITECTURE.md")));
+    assert_none(&findings(sources(), file("ARCHITECTURE.md")));
 }
 
 #[test]
