@@ -6,7 +6,7 @@
 //!
 //! A cursor belongs to the database, not to a connection: it may be used from any connection, more
 //! than once, until [`limits::CURSORS_MAX`] later ones (or [`limits::CURSOR_BYTES_MAX`] of their
-//! keys) have been given out. One that is not known, or was given out for another tree or hash, is
+//! keys) have been given out. One that is not known, or was given out for another view or hash, is
 //! refused: answering as if the scan were complete would hide keys.
 //!
 //! Invariants:
@@ -18,11 +18,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use pando_engine::TreeId;
 use pando_sync::lock;
 
 use crate::error::CommandError;
 use crate::limits;
+use crate::view::View;
 
 /// Cursors have this many bits: some clients keep them in a double.
 const CURSOR_BITS: u32 = 53;
@@ -31,10 +31,10 @@ const CURSOR_BITS: u32 = 53;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// Behind a key.
-    Key { tree: TreeId, key: Box<[u8]> },
+    Key { view: View, key: Box<[u8]> },
     /// Behind a field of a hash.
     Field {
-        tree: TreeId,
+        view: View,
         key: Box<[u8]>,
         field: Box<[u8]>,
     },
@@ -95,41 +95,41 @@ impl Cursors {
         }
     }
 
-    /// A cursor, never 0, from which a scan of `tree` goes on behind `key`.
-    pub(crate) fn pause_behind_key(&self, tree: TreeId, key: &[u8]) -> u64 {
+    /// A cursor, never 0, from which a scan of `view` goes on behind `key`.
+    pub(crate) fn pause_behind_key(&self, view: View, key: &[u8]) -> u64 {
         lock(&self.table).insert(Place::Key {
-            tree,
+            view,
             key: key.into(),
         })
     }
 
-    /// The key behind which a scan of `tree` goes on at `cursor`.
-    pub(crate) fn key_of(&self, cursor: u64, tree: TreeId) -> Result<Box<[u8]>, CommandError> {
+    /// The key behind which a scan of `view` goes on at `cursor`.
+    pub(crate) fn key_of(&self, cursor: u64, view: View) -> Result<Box<[u8]>, CommandError> {
         match lock(&self.table).places.get(&cursor) {
-            Some(Place::Key { tree: of, key }) if *of == tree => Ok(key.clone()),
+            Some(Place::Key { view: of, key }) if *of == view => Ok(key.clone()),
             _ => Err(CommandError::UnknownCursor),
         }
     }
 
     /// A cursor, never 0, from which a scan of the hash at `key` goes on behind `field`.
-    pub(crate) fn pause_behind_field(&self, tree: TreeId, key: &[u8], field: &[u8]) -> u64 {
+    pub(crate) fn pause_behind_field(&self, view: View, key: &[u8], field: &[u8]) -> u64 {
         let (key, field) = (key.into(), field.into());
-        lock(&self.table).insert(Place::Field { tree, key, field })
+        lock(&self.table).insert(Place::Field { view, key, field })
     }
 
     /// The field behind which a scan of the hash at `key` goes on at `cursor`.
     pub(crate) fn field_of(
         &self,
         cursor: u64,
-        tree: TreeId,
+        view: View,
         key: &[u8],
     ) -> Result<Box<[u8]>, CommandError> {
         match lock(&self.table).places.get(&cursor) {
             Some(Place::Field {
-                tree: of,
+                view: of,
                 key: at,
                 field,
-            }) if *of == tree && **at == *key => Ok(field.clone()),
+            }) if *of == view && **at == *key => Ok(field.clone()),
             _ => Err(CommandError::UnknownCursor),
         }
     }
@@ -160,19 +160,21 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use pando_engine::TreeId;
+
     use super::*;
 
-    const TREE: TreeId = TreeId(3);
+    const VIEW: View = View::present(TreeId(3));
 
     #[test]
     fn a_cursor_can_be_used_again_and_names_one_place() {
         let cursors = Cursors::new(7);
-        let first = cursors.pause_behind_key(TREE, b"a");
-        let second = cursors.pause_behind_key(TREE, b"b");
+        let first = cursors.pause_behind_key(VIEW, b"a");
+        let second = cursors.pause_behind_key(VIEW, b"b");
         assert_ne!(first, second);
         for _ in 0..2 {
-            assert_eq!(cursors.key_of(first, TREE).as_deref(), Ok(&b"a"[..]));
-            assert_eq!(cursors.key_of(second, TREE).as_deref(), Ok(&b"b"[..]));
+            assert_eq!(cursors.key_of(first, VIEW).as_deref(), Ok(&b"a"[..]));
+            assert_eq!(cursors.key_of(second, VIEW).as_deref(), Ok(&b"b"[..]));
         }
     }
 
@@ -203,28 +205,31 @@ mod tests {
     #[test]
     fn a_cursor_of_another_tree_hash_or_kind_is_unknown() {
         let cursors = Cursors::new(7);
-        let key = cursors.pause_behind_key(TREE, b"h");
-        let field = cursors.pause_behind_field(TREE, b"h", b"f");
+        let key = cursors.pause_behind_key(VIEW, b"h");
+        let field = cursors.pause_behind_field(VIEW, b"h", b"f");
         assert_eq!(
-            cursors.field_of(field, TREE, b"h").as_deref(),
+            cursors.field_of(field, VIEW, b"h").as_deref(),
             Ok(&b"f"[..])
         );
         let unknown = Err(CommandError::UnknownCursor);
-        assert_eq!(cursors.key_of(key, TreeId(4)), unknown);
-        assert_eq!(cursors.key_of(field, TREE), unknown);
-        assert_eq!(cursors.field_of(key, TREE, b"h"), unknown);
-        assert_eq!(cursors.field_of(field, TREE, b"i"), unknown);
-        assert_eq!(cursors.field_of(field, TreeId(4), b"h"), unknown);
+        assert_eq!(cursors.key_of(key, View::present(TreeId(4))), unknown);
+        assert_eq!(cursors.key_of(field, VIEW), unknown);
+        assert_eq!(cursors.field_of(key, VIEW, b"h"), unknown);
+        assert_eq!(cursors.field_of(field, VIEW, b"i"), unknown);
+        assert_eq!(
+            cursors.field_of(field, View::present(TreeId(4)), b"h"),
+            unknown
+        );
     }
 
     #[test]
     fn the_oldest_are_forgotten_first() {
         let cursors = Cursors::new(7);
         let all: Vec<u64> = (0..limits::CURSORS_MAX as u32 + 2)
-            .map(|index| cursors.pause_behind_key(TREE, &index.to_be_bytes()))
+            .map(|index| cursors.pause_behind_key(VIEW, &index.to_be_bytes()))
             .collect();
         assert!(!all.contains(&0));
-        let known = |cursor| cursors.key_of(cursor, TREE).is_ok();
+        let known = |cursor| cursors.key_of(cursor, VIEW).is_ok();
         assert_eq!(
             all.iter().filter(|cursor| known(**cursor)).count(),
             limits::CURSORS_MAX
@@ -236,13 +241,13 @@ mod tests {
     fn long_keys_are_bounded_by_their_bytes() {
         let cursors = Cursors::new(7);
         let key = vec![0; pando_engine::limits::KEY_BYTES_MAX];
-        let first = cursors.pause_behind_key(TREE, &key);
+        let first = cursors.pause_behind_key(VIEW, &key);
         for _ in 0..limits::CURSOR_BYTES_MAX / key.len() {
             assert!(lock(&cursors.table).bytes <= limits::CURSOR_BYTES_MAX);
-            cursors.pause_behind_key(TREE, &key);
+            cursors.pause_behind_key(VIEW, &key);
         }
         assert_eq!(
-            cursors.key_of(first, TREE),
+            cursors.key_of(first, VIEW),
             Err(CommandError::UnknownCursor)
         );
         let table = lock(&cursors.table);

@@ -43,6 +43,7 @@ mod store;
 mod transaction;
 mod trees;
 mod turn;
+mod view;
 mod watch;
 mod watchers;
 

@@ -2,22 +2,23 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use pando_engine::{Direction, Point, TreeId, ValueRef};
+use pando_engine::{Direction, Point, ValueRef};
 
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
 use crate::error::CommandError;
 use crate::options::EngineKind;
 use crate::store::{Listing, OrderedSession, WalkingSession};
+use crate::view::View;
 
 impl Keyspace<'_> {
     /// The keys of this database, by what its engine can list them with.
     pub fn keys(&mut self) -> Keys<'_> {
-        let (tree, now) = (self.tree, self.now());
+        let (view, now) = (self.view, self.now());
         self.observe_all();
         match self.session.store.listing() {
-            Listing::Ordered(session) => Keys::Ordered(OrderedKeys { session, tree, now }),
-            Listing::Walking(session) => Keys::Walking(WalkingKeys { session, tree, now }),
+            Listing::Ordered(session) => Keys::Ordered(OrderedKeys { session, view, now }),
+            Listing::Walking(session) => Keys::Walking(WalkingKeys { session, view, now }),
         }
     }
 
@@ -40,14 +41,16 @@ impl Keyspace<'_> {
     ) -> R {
         let (random, now) = (self.random(), self.now());
         self.observe_all();
-        self.session.store.sample(self.tree, random, |found| {
-            read(found.map(|(key, value)| {
-                (
-                    key,
-                    Some(value).filter(|value| !is_expired(&value.attributes, now)),
-                )
-            }))
-        })
+        self.session
+            .store
+            .sample(self.view.tree(), random, |found| {
+                read(found.map(|(key, value)| {
+                    (
+                        key,
+                        Some(value).filter(|value| !is_expired(&value.attributes, now)),
+                    )
+                }))
+            })
     }
 }
 
@@ -64,7 +67,7 @@ pub enum Keys<'k> {
 #[derive(Debug)]
 pub struct OrderedKeys<'k> {
     session: OrderedSession<'k>,
-    tree: TreeId,
+    view: View,
     now: Milliseconds,
 }
 
@@ -72,7 +75,7 @@ pub struct OrderedKeys<'k> {
 #[derive(Debug)]
 pub struct WalkingKeys<'k> {
     session: WalkingSession<'k>,
-    tree: TreeId,
+    view: View,
     now: Milliseconds,
 }
 
@@ -112,7 +115,7 @@ impl OrderedKeys<'_> {
         let now = self.now;
         let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
         self.session
-            .scan_all(self.tree, from, direction, |key, value| {
+            .scan_all(self.view.tree(), from, direction, |key, value| {
                 visit(key, value.filter(is_live))
             });
     }
@@ -123,7 +126,7 @@ impl WalkingKeys<'_> {
     /// from, 0 at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
     pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
         let now = self.now;
-        self.session.walk(self.tree, cursor, |key, value| {
+        self.session.walk(self.view.tree(), cursor, |key, value| {
             visit(
                 key,
                 Some(value).filter(|value| !is_expired(&value.attributes, now)),

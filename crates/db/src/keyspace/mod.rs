@@ -27,6 +27,7 @@ use crate::memory::Accesses;
 use crate::options::Options;
 use crate::session_state::SessionState;
 use crate::statistics::{MemcachedCounters, SessionCounters, add};
+use crate::view::View;
 
 /// One database, for the time of one command.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub struct Keyspace<'t> {
     pub(crate) database: &'t Database,
     pub(crate) session: &'t mut SessionState,
     pub(crate) index: usize,
-    pub(crate) tree: TreeId,
+    pub(crate) view: View,
 }
 
 /// Whether a value is past its deadline.
@@ -59,12 +60,11 @@ impl SessionCounters {
 
 impl<'t> Keyspace<'t> {
     pub(crate) fn new(database: &'t Database, session: &'t mut SessionState, index: usize) -> Self {
-        let tree = database.tree(index);
         Self {
+            view: View::present(database.tree(index)),
             database,
             session,
             index,
-            tree,
         }
     }
 
@@ -94,7 +94,7 @@ impl<'t> Keyspace<'t> {
     /// The time of this turn.
     #[must_use]
     pub fn now(&self) -> Milliseconds {
-        self.session.now_us / 1000
+        self.view.now(self.session.now_us)
     }
 
     /// The time of this turn in microseconds since the Unix epoch.
@@ -116,7 +116,7 @@ impl<'t> Keyspace<'t> {
     /// Keys in this database, those included that have expired and are not removed yet.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.database.store.len(self.tree)
+        self.database.store.len(self.view.tree())
     }
 
     /// Whether [`Self::len`] is 0.
@@ -195,7 +195,7 @@ impl<'t> Keyspace<'t> {
         }
         let now = self.now();
         let counters = &self.session.counters;
-        self.session.store.get(Key::new(self.tree, key), |value| {
+        self.session.store.get(self.view.key(key), |value| {
             read(value.filter(|value| counters.shows(value, now)))
         })
     }
@@ -208,7 +208,7 @@ impl<'t> Keyspace<'t> {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
         let now = self.now();
-        let key = Key::new(self.tree, key);
+        let key = self.view.key(key);
         let mut seen = None;
         let counters = &self.session.counters;
         let result = self.session.store.get(key, |value| {
@@ -281,7 +281,7 @@ impl<'t> Keyspace<'t> {
         let mut found = 0;
         let mut batch = [const { Key::new(TreeId(0), b"") }; crate::limits::WARM_KEYS_MAX];
         for (slot, bytes) in batch.iter_mut().zip(keys) {
-            *slot = Key::new(self.tree, bytes);
+            *slot = self.view.key(bytes);
         }
         let batch = &batch[..keys.len()];
         let (session, ages) = (&mut *self.session, &self.database.memory.ages);
@@ -329,10 +329,10 @@ impl<'t> Keyspace<'t> {
     /// Fetches `keys` into the cache ahead of their use, their descents interleaved.
     pub fn warm(&mut self, keys: &[&[u8]]) {
         if keys.len() > 1 {
-            let tree = self.tree;
+            let view = self.view;
             let storable = |key: &&&[u8]| key.len() <= pando_engine::limits::KEY_BYTES_MAX;
             let keys = keys.iter().filter(storable);
-            let keys: Vec<_> = keys.map(|bytes| Key::new(tree, bytes)).collect();
+            let keys: Vec<_> = keys.map(|bytes| view.key(bytes)).collect();
             self.session.store.warm(&keys);
         }
     }

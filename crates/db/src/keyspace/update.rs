@@ -91,7 +91,7 @@ impl Keyspace<'_> {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, CommandError> {
         self.check_key(key)?;
-        let key = Key::new(self.tree, key);
+        let key = self.view.key(key);
         let now = self.now();
         let (observes, touch) = (
             self.session.observes,

@@ -33,7 +33,7 @@ impl Tokens {
     /// Those of the keyspace's tree, as long as the caller holds a gate.
     #[inline]
     pub(super) fn of(keyspace: &Keyspace<'_>) -> Self {
-        Self::new(keyspace.options().seed, keyspace.tree)
+        Self::new(keyspace.options().seed, keyspace.view.tree())
     }
 
     #[inline]

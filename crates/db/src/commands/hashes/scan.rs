@@ -27,7 +27,7 @@ pub(super) fn scan(
 ) -> Handled {
     let key = request.arg(1);
     let cursor = cursors::parse(request.arg(2))?;
-    let (cursors, tree) = (&keyspace.database.cursors, keyspace.tree);
+    let (cursors, view) = (&keyspace.database.cursors, keyspace.view);
     let bytes_max = keyspace.options().reply_bytes_max;
     keyspace.read(key, |value| {
         let Some(value) = value else {
@@ -42,11 +42,11 @@ pub(super) fn scan(
         if value.attributes.encoding == HASHTABLE {
             let behind = match cursor {
                 0 => None,
-                cursor => Some(cursors.field_of(cursor, tree, key)?),
+                cursor => Some(cursors.field_of(cursor, view, key)?),
             };
             walk.advance(hash, &options, behind.as_deref(), options.count, bytes_max);
             if let Some(last) = walk.paused_behind {
-                next = cursors.pause_behind_field(tree, key, last);
+                next = cursors.pause_behind_field(view, key, last);
             }
         } else {
             walk.advance(hash, &options, None, usize::MAX, usize::MAX);

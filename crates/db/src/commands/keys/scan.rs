@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::ops::{Bound, ControlFlow};
 
-use pando_engine::{Direction, TreeId, ValueRef};
+use pando_engine::{Direction, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion, number, pattern};
 
 use super::type_name;
@@ -22,6 +22,7 @@ use crate::cursors;
 use crate::error::CommandError;
 use crate::keyspace::{Keys, Keyspace, OrderedKeys, WalkingKeys};
 use crate::limits;
+use crate::view::View;
 
 /// Entries that a SCAN without COUNT looks at.
 const COUNT: usize = 10;
@@ -68,7 +69,7 @@ enum Place {
 /// A walk and what it has found.
 #[derive(Debug)]
 struct Walk {
-    tree: TreeId,
+    view: View,
     filter: Filter,
     place: Place,
     /// The keys found so far, where an engine may show one twice and that matters.
@@ -90,7 +91,7 @@ enum End {
 impl Walk {
     fn new(keyspace: &Keyspace<'_>, filter: Filter, place: Place) -> Self {
         Self {
-            tree: keyspace.tree,
+            view: keyspace.view,
             filter,
             place,
             shown: None,
@@ -106,7 +107,7 @@ impl Walk {
         entries_max: usize,
         bytes_max: usize,
     ) -> End {
-        keyspace.tree = self.tree;
+        keyspace.view = self.view;
         match keyspace.keys() {
             Keys::Ordered(keys) => self.advance_in_order(keys, entries_max, bytes_max),
             Keys::Walking(keys) => self.advance_by_cursor(keys, entries_max, bytes_max),
@@ -220,7 +221,7 @@ impl Slice for Scan {
             Place::Start => 0,
             Place::Behind(behind) => {
                 let cursors = &keyspace.database.cursors;
-                cursors.pause_behind_key(self.walk.tree, behind)
+                cursors.pause_behind_key(self.walk.view, behind)
             }
             Place::Cursor(cursor) => *cursor,
         };
@@ -256,7 +257,7 @@ pub(super) fn scan(
     let place = match cursor {
         0 => Place::Start,
         cursor if keyspace.options().engine.is_ordered() => {
-            Place::Behind(keyspace.database.cursors.key_of(cursor, keyspace.tree)?)
+            Place::Behind(keyspace.database.cursors.key_of(cursor, keyspace.view)?)
         }
         cursor => Place::Cursor(cursor),
     };

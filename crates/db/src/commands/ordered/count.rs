@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pando_engine::{Direction, TreeId};
+use pando_engine::Direction;
 use pando_protocol::{Reply, Request};
 
 use super::bounds::Span;
@@ -10,11 +10,12 @@ use super::only_limit;
 use crate::commands::{Handled, Slice, keys};
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::view::View;
 
 /// KCOUNT at work.
 #[derive(Debug)]
 struct Count {
-    tree: TreeId,
+    view: View,
     span: Span,
     limit: usize,
     counted: usize,
@@ -22,7 +23,7 @@ struct Count {
 
 impl Slice for Count {
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
-        keyspace.tree = self.tree;
+        keyspace.view = self.view;
         let Self {
             span,
             limit,
@@ -69,7 +70,7 @@ pub(super) fn count(
     let limit = only_limit(request)?;
     let span = Span::between(request.arg(1), request.arg(2), Direction::Forward)?;
     let work = Count {
-        tree: keyspace.tree,
+        view: keyspace.view,
         span,
         limit,
         counted: 0,

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, TreeId, ValueRef};
+use pando_engine::{BodyRef, Direction, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion};
 
 use super::bounds::{Edge, Span};
@@ -19,6 +19,7 @@ use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::view::View;
 
 /// What is shown of an entry.
 #[derive(Debug)]
@@ -230,7 +231,7 @@ fn portion(
     reply: &mut Reply<'_>,
 ) -> Progress {
     let mut search = Search {
-        tree: keyspace.tree,
+        view: keyspace.view,
         span,
         limit: options.limit,
         shape: options.shape,
@@ -247,7 +248,7 @@ fn portion(
 /// The search for a portion: where its first item is not found yet.
 #[derive(Debug)]
 struct Search<'r> {
-    tree: TreeId,
+    view: View,
     span: Span,
     limit: usize,
     shape: Shape<'r>,
@@ -306,7 +307,7 @@ impl Search<'_> {
 
 impl Slice for Search<'static> {
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
-        keyspace.tree = self.tree;
+        keyspace.view = self.view;
         Search::step(self, keyspace, reply)
     }
 }

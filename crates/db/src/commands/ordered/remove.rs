@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use pando_engine::{Direction, TreeId};
+use pando_engine::Direction;
 use pando_protocol::{Reply, Request};
 
 use super::bounds::Span;
@@ -10,11 +10,12 @@ use super::{only_limit, write_next};
 use crate::commands::{Handled, Slice, keys};
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::view::View;
 
 /// KRANGEDEL at work.
 #[derive(Debug)]
 struct Remove {
-    tree: TreeId,
+    view: View,
     span: Span,
     /// Keys that may still be removed.
     limit: usize,
@@ -80,7 +81,7 @@ impl Remove {
 
 impl Slice for Remove {
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
-        keyspace.tree = self.tree;
+        keyspace.view = self.view;
         let found = if self.span.is_empty() {
             Found::default()
         } else {
@@ -116,7 +117,7 @@ pub(super) fn remove(
     let limit = only_limit(request)?;
     let span = Span::between(request.arg(1), request.arg(2), Direction::Forward)?;
     let work = Remove {
-        tree: keyspace.tree,
+        view: keyspace.view,
         span,
         limit,
         removed: 0,

@@ -259,7 +259,7 @@ impl Harness {
                 for (database, key) in due.into_keys() {
                     let mut turn = self.shells[0].turn();
                     let mut keyspace = turn.keyspace(database);
-                    let tree = keyspace.tree;
+                    let tree = keyspace.view.tree();
                     keyspace.expire(tree, &key);
                 }
                 return;
