@@ -1,4 +1,4 @@
-//! The differences from Redis that are meant, each with its reason. README lists the same.
+//! The differences from Redis that are meant, each with its reason. `docs/REDIS.md` lists the same.
 
 use pando_protocol::resp::Value;
 
