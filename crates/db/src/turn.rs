@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Turn::begin ── own gate ──► execute ─► execute ─► … ─► drop
-//!                    ▲           │ a command of `needs_all_gates`
+//!                    ▲           │ a command of `Gates::All`    
 //!                    │           ▼
 //!                    └──── all gates (kept for consecutive such commands)
 //! ```
@@ -12,8 +12,9 @@
 //! that has held its gates for long while others wait for them.
 //!
 //! Invariants:
-//! - **T1** A command runs under the own gate or under all gates, pinned; one of the host that may
-//!   wait for a disk begins under nothing and takes a gate when it asks for a keyspace.
+//! - **T1** A command runs under the own gate or under all gates, pinned; which
+//!   one its entry in the command table says. One of `Gates::None` begins under nothing: the host's
+//!   take a gate when they ask for a keyspace, EXEC takes all when it is sure to run.
 //! - **T2** No gate and no pin is held between the letting go of one and the taking of the other,
 //!   nor after the turn is dropped.
 //! - **T3** The clock is read after a gate was taken, so that a command which has waited for gates
@@ -22,13 +23,15 @@
 //!   (`finish`), under the gates that the command ran under (AK2).
 
 use pando_engine::{LogEpoch, Point};
-use pando_protocol::command::{CommandId, CommandSpec, Flag, Refusal};
+use pando_protocol::command::{
+    CommandId, CommandSpec, ConnectionCommand, Flag, Gates, HostCommand, Refusal, Rule,
+};
 use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
 
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Progress, Slice};
+use crate::commands::{self, Handled, Progress, Slice};
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -39,13 +42,10 @@ use crate::transaction::Transaction;
 
 pub(crate) use self::room::Room;
 
-use self::kinds::{ignores_pause, needs_all_gates, runs_inside_multi, waits_for_disk};
-use self::pressure::only_removes;
 use self::usual::{answer, is_quiet};
 
 mod await_disk;
 mod give_way;
-mod kinds;
 mod pressure;
 mod room;
 mod usual;
@@ -53,13 +53,13 @@ mod usual;
 /// What embeds the database: it runs the commands that concern connections and the server, and is
 /// told of every command.
 pub trait Host {
-    /// Runs a command that the database does not know (CLIENT, CONFIG, INFO, …). The caller has
-    /// checked arity and authentication. `turn` may be used to reach the keyspace.
+    /// Runs a command that is the host's (CLIENT, CONFIG, INFO, …). The caller has checked arity
+    /// and authentication. `turn` may be used to reach the keyspace.
     fn execute(
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        id: CommandId,
+        command: HostCommand,
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError>;
@@ -354,11 +354,12 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Outcome {
-        match resolved {
-            Ok(spec) if self.is_usual(client, spec) => {
-                self.run_usual(client, spec, request, reply, host)
-            }
-            _ => self.execute_any(client, resolved, request, reply, host),
+        if let Ok(spec) = resolved
+            && let Some(command) = self.usual(client, spec)
+        {
+            self.run_usual(client, (spec, command), request, reply, host)
+        } else {
+            self.execute_any(client, resolved, request, reply, host)
         }
     }
 
@@ -413,36 +414,30 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Result<Outcome, CommandError> {
         let writes = spec.flags.has(Flag::Write)
-            || (spec.id == CommandId::Exec
-                && client.transaction.as_ref().is_some_and(Transaction::writes));
+            || (is_exec(spec) && client.transaction.as_ref().is_some_and(Transaction::writes));
         if let Some(until) = self.admit(client, spec, writes)? {
             return Ok(Outcome::Paused(until));
         }
-        if !ignores_pause(spec.id)
+        if !spec.rules.has(Rule::IgnoresPause)
             && let Some(until) = self.database.paused_until(writes)
         {
             return Ok(Outcome::Paused(until));
         }
-        if writes && let Some(until) = self.hold_back(client, spec.id)? {
+        if writes && let Some(until) = self.hold_back(client, spec)? {
             return Ok(Outcome::Paused(until));
         }
         if let Some(transaction) = &mut client.transaction
-            && !runs_inside_multi(spec.id)
+            && !spec.rules.has(Rule::Unqueued)
         {
             transaction.queue(spec, request, self.database.request_bytes_max())?;
             reply.simple("QUEUED");
             host.queued(client);
             return Ok(Outcome::Done);
         }
-        if spec.id == CommandId::Exec {
-            return Ok(self.exec(client, spec, request, reply, host));
-        }
-        if needs_all_gates(spec.id) {
-            self.hold_all();
-        } else if waits_for_disk(spec.id) {
-            self.let_go();
-        } else {
-            self.hold_own();
+        match spec.gates {
+            Gates::Own => self.hold_own(),
+            Gates::All => self.hold_all(),
+            Gates::None => self.let_go(),
         }
         let progress = self.run(client, spec, request, reply, host);
         Ok(self.outcome(client, spec, progress))
@@ -458,13 +453,16 @@ impl<'t> Turn<'t> {
                 timeout_ms,
             },
             Progress::AwaitHost(number) => Outcome::AwaitHost(number),
-            Progress::Slices(work) => Outcome::Slices(SlicedCommand {
-                database: client.database,
-                spec,
-                work,
-                silent: client.reply_mode != ReplyMode::On,
-                observed: LogEpoch(0),
-            }),
+            Progress::Slices(work) => {
+                debug_assert!(spec.rules.has(Rule::Sliced), "{}", spec.name);
+                Outcome::Slices(SlicedCommand {
+                    database: client.database,
+                    spec,
+                    work,
+                    silent: client.reply_mode != ReplyMode::On,
+                    observed: LogEpoch(0),
+                })
+            }
         }
     }
 
@@ -483,11 +481,10 @@ impl<'t> Turn<'t> {
             return Err(CommandError::NotInTransaction);
         }
         // A queue takes memory, whatever it holds.
-        let needs_memory = match (&client.transaction, spec.id) {
-            (None, _) => spec.flags.has(Flag::DenyOom),
-            (Some(_), CommandId::Discard | CommandId::Quit | CommandId::Reset) => false,
-            (Some(transaction), CommandId::Exec) => transaction.needs_memory(),
-            (Some(_), _) => true,
+        let needs_memory = match &client.transaction {
+            None => spec.flags.has(Flag::DenyOom),
+            Some(transaction) if is_exec(spec) => transaction.needs_memory(),
+            Some(_) => !spec.rules.has(Rule::EndsTransaction),
         };
         if needs_memory {
             match self.room(client) {
@@ -497,7 +494,7 @@ impl<'t> Turn<'t> {
             }
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
-            let removes = client.transaction.is_none() && only_removes(spec.id);
+            let removes = client.transaction.is_none() && spec.rules.has(Rule::OnlyRemoves);
             if !removes || !self.database.acknowledgement.accepts_removals() {
                 return Err(CommandError::LogFull);
             }
@@ -514,7 +511,7 @@ impl<'t> Turn<'t> {
         error: CommandError,
     ) -> CommandError {
         self.note_refusal(&error);
-        if spec.is_some_and(|spec| spec.id == CommandId::Exec) {
+        if spec.is_some_and(is_exec) {
             self.database.forget(client);
             return CommandError::ExecRefused {
                 reason: Box::new(error),
@@ -577,17 +574,29 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Result<Progress, CommandError> {
         match spec.id {
-            CommandId::Multi => self.multi(client, reply),
-            CommandId::Discard => self.discard(client, reply),
-            CommandId::Watch => self.watch(client, request, reply),
-            CommandId::Unwatch => {
-                client.watches.clear(self.database);
-                reply.ok();
-                Ok(Progress::Done)
+            CommandId::Keyspace(command) => {
+                let is_whole = matches!(self.held, Held::All { .. });
+                debug_assert!(is_whole || spec.gates == Gates::Own, "{} (T1)", spec.name);
+                self.session.access.quiet = is_quiet(client, spec);
+                let mut keyspace = self.keyspace(client.database);
+                commands::execute(command, &mut keyspace, request, reply)
             }
-            CommandId::Select => commands::server::select(self.database, client, request, reply),
-            id if commands::concerns_host(id) => {
-                Ok(match host.execute(self, client, id, request, reply)? {
+            CommandId::Connection(command) => match command {
+                ConnectionCommand::Discard => self.discard(client, reply),
+                ConnectionCommand::Exec => self.exec(client, reply, host),
+                ConnectionCommand::Multi => self.multi(client, reply),
+                ConnectionCommand::Select => {
+                    commands::databases::select(self.database, client, request, reply)
+                }
+                ConnectionCommand::Unwatch => {
+                    client.watches.clear(self.database);
+                    reply.ok();
+                    Ok(Progress::Done)
+                }
+                ConnectionCommand::Watch => self.watch(client, request, reply),
+            },
+            CommandId::Host(command) => {
+                Ok(match host.execute(self, client, command, request, reply)? {
                     HostProgress::Done => Progress::Done,
                     HostProgress::Close => Progress::Close,
                     HostProgress::Sleep(milliseconds) => Progress::Sleep(milliseconds),
@@ -596,11 +605,6 @@ impl<'t> Turn<'t> {
                     }
                     HostProgress::AwaitHost(number) => Progress::AwaitHost(number),
                 })
-            }
-            id => {
-                self.session.access.quiet = is_quiet(client, id);
-                let mut keyspace = self.keyspace(client.database);
-                commands::execute(id, &mut keyspace, request, reply)
             }
         }
     }
@@ -653,33 +657,14 @@ impl<'t> Turn<'t> {
         Ok(Progress::Done)
     }
 
-    /// EXEC, as one command among those that it runs.
+    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
+    /// that cannot run takes no gate.
     fn exec(
         &mut self,
         client: &mut Client,
-        spec: &'static CommandSpec,
-        request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Outcome {
-        host.starting(client, spec, request);
-        let result = self.run_transaction(client, reply, host);
-        if let Err(error) = &result {
-            reply.error(error.text());
-        }
-        // The replies inside were counted with their commands.
-        host.finished(client, spec, request, 0, result.as_ref().err());
-        result.unwrap_or(Outcome::Done)
-    }
-
-    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
-    /// that cannot run takes no gate.
-    fn run_transaction(
-        &mut self,
-        client: &mut Client,
-        reply: &mut Reply<'_>,
-        host: &mut impl Host,
-    ) -> Result<Outcome, CommandError> {
+    ) -> Handled {
         let transaction = client
             .transaction
             .take()
@@ -698,10 +683,10 @@ impl<'t> Turn<'t> {
         client.watches.clear(self.database);
         if broken {
             reply.null_array();
-            return Ok(Outcome::Done);
+            return Ok(Progress::Done);
         }
         let queue = transaction.into_queue();
-        let mut outcome = Outcome::Done;
+        let mut progress = Progress::Done;
         self.session.fit = Fit::of_transaction(&self.database.memory);
         reply.array(queue.len());
         for queued in queue {
@@ -710,7 +695,7 @@ impl<'t> Turn<'t> {
             self.renew_pin(queued.spec);
             match self.run(client, queued.spec, request, reply, host) {
                 Progress::Done => {}
-                Progress::Close => outcome = Outcome::Close,
+                Progress::Close => progress = Progress::Close,
                 // Inside a transaction nothing waits.
                 Progress::Sleep(_) | Progress::AwaitDurable { .. } | Progress::AwaitHost(_) => {
                     reply.ok();
@@ -722,7 +707,7 @@ impl<'t> Turn<'t> {
             }
         }
         self.session.fit = Fit::default();
-        Ok(outcome)
+        Ok(progress)
     }
 
     /// Runs the next slice of a long command of `client`; whether its reply is complete now.
@@ -766,6 +751,11 @@ impl<'t> Turn<'t> {
         acknowledgement.log().is_some()
             && acknowledgement.durable() >= self.database.epochs.current()
     }
+}
+
+/// Whether the command is EXEC, which is all that its transaction is.
+fn is_exec(spec: &CommandSpec) -> bool {
+    matches!(spec.id, CommandId::Connection(ConnectionCommand::Exec))
 }
 
 impl Drop for Turn<'_> {

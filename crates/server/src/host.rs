@@ -17,7 +17,7 @@ mod memcached;
 pub(crate) use memcached::VERSION as MEMCACHED_VERSION;
 
 use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
-use pando_protocol::command::{Category, CommandId, CommandSpec, Flag};
+use pando_protocol::command::{Category, CommandSpec, ConnectionCommand, Flag, HostCommand};
 use pando_protocol::{Reply, Request};
 
 use crate::admin::{self, AdminError};
@@ -194,7 +194,7 @@ impl Host for WorkerHost<'_> {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        id: CommandId,
+        command: HostCommand,
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {
@@ -208,7 +208,7 @@ impl Host for WorkerHost<'_> {
             request,
             reply,
         };
-        match admin::execute(id, &mut call) {
+        match admin::execute(command, &mut call) {
             Ok(progress) => {
                 if let HostProgress::Sleep(milliseconds) = progress {
                     self.slept_ms = milliseconds;
@@ -230,7 +230,7 @@ impl Host for WorkerHost<'_> {
         let command = self.shared.commands.of(spec);
         self.record.set_last_command(command);
         let timing = self.recorder.begin(spec, request, &self.shared.settings);
-        if spec.id == CommandId::Exec {
+        if is_exec(spec) {
             self.outer = Some((command, timing));
         } else {
             (self.command, self.timing) = (command, timing);
@@ -251,7 +251,7 @@ impl Host for WorkerHost<'_> {
         error: Option<&CommandError>,
     ) {
         let (command, timing) = match self.outer {
-            Some(outer) if spec.id == CommandId::Exec => {
+            Some(outer) if is_exec(spec) => {
                 self.outer = None;
                 self.record.set_last_command(outer.0);
                 outer
@@ -286,4 +286,10 @@ impl Host for WorkerHost<'_> {
         }
         self.recorder.statistics().record_error(&error.to_string());
     }
+}
+
+/// Whether the command runs others, which are counted by themselves.
+#[inline]
+fn is_exec(spec: &CommandSpec) -> bool {
+    spec.id == ConnectionCommand::Exec.id()
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pando_protocol::Request;
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{CommandId, CommandSpec, Flag, HostCommand};
 
 use crate::config::Setting;
 use crate::shared::lock;
@@ -89,12 +89,12 @@ pub(crate) const REDACTED: &[u8] = b"(redacted)";
 pub(crate) fn redacted(request: Request<'_>, index: usize) -> bool {
     let command = pando_protocol::command::lookup(request.arg(0)).map(|spec| spec.id);
     match command {
-        Some(CommandId::Auth) => index > 0,
-        Some(CommandId::Hello) => (2..index)
+        Some(CommandId::Host(HostCommand::Auth)) => index > 0,
+        Some(CommandId::Host(HostCommand::Hello)) => (2..index)
             .rev()
             .take(2)
             .any(|before| request.is(before, "AUTH")),
-        Some(CommandId::Config) => {
+        Some(CommandId::Host(HostCommand::Config)) => {
             index >= 3
                 && index % 2 == 1
                 && request.is(1, "SET")

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_protocol::Request;
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{CommandSpec, Flag, Rule};
 
 use crate::limits;
 use crate::settings::Settings;
@@ -156,11 +156,7 @@ impl WorkerRecorder {
         request: Request<'_>,
         settings: &Settings,
     ) -> Timing {
-        let is_fast = spec.flags.has(Flag::Fast)
-            || matches!(
-                spec.id,
-                CommandId::Set | CommandId::Setex | CommandId::Psetex
-            );
+        let is_fast = spec.flags.has(Flag::Fast) || spec.rules.has(Rule::BriefWhenSmall);
         self.begin_of(is_fast, request.span_bytes(), settings)
     }
 
@@ -285,14 +281,14 @@ impl WorkerRecorder {
 #[cfg(test)]
 mod tests {
     use pando_protocol::RequestBuffer;
-    use pando_protocol::command::{self, CommandId};
+    use pando_protocol::command::{self, KeyCommand, StringCommand};
 
     use super::*;
     use crate::config::Config;
     use crate::testing::Shell;
 
-    const GET: u16 = CommandId::Get as u16;
-    const KEYS: u16 = CommandId::Keys as u16;
+    const GET: u16 = StringCommand::Get.id().number() as u16;
+    const KEYS: u16 = KeyCommand::Keys.id().number() as u16;
 
     fn nanoseconds(shell: &Shell, number: u16) -> u64 {
         shell.shared.figures().commands[usize::from(number)].nanoseconds
@@ -306,32 +302,25 @@ mod tests {
             .map_or(0, crate::histogram::Counts::total)
     }
 
-    fn timing(shell: &mut Shell, id: CommandId, arguments: &[Vec<u8>]) -> Timing {
+    fn timing(shell: &mut Shell, arguments: &[Vec<u8>]) -> Timing {
         let request = RequestBuffer::from_args(arguments);
+        let spec = command::lookup(&arguments[0]).expect("it is in the table");
         let settings = &shell.shared.settings;
-        shell
-            .recorder
-            .begin(command::spec(id), request.as_request(), settings)
+        shell.recorder.begin(spec, request.as_request(), settings)
     }
 
     #[test]
     fn only_what_may_be_slow_is_timed_by_itself() {
         let mut shell = Shell::new(Config::default());
         let get = [b"GET".to_vec(), b"k".to_vec()];
-        assert_eq!(timing(&mut shell, CommandId::Get, &get), Timing::Untimed);
+        assert_eq!(timing(&mut shell, &get), Timing::Untimed);
         let big = [
             b"SET".to_vec(),
             b"k".to_vec(),
             vec![0; limits::UNTIMED_BYTES_MAX],
         ];
-        for (id, arguments) in [
-            (CommandId::Keys, &[b"KEYS".to_vec(), b"*".to_vec()][..]),
-            (CommandId::Set, &big),
-        ] {
-            assert!(matches!(
-                timing(&mut shell, id, arguments),
-                Timing::Since(_)
-            ));
+        for arguments in [&[b"KEYS".to_vec(), b"*".to_vec()][..], &big] {
+            assert!(matches!(timing(&mut shell, arguments), Timing::Since(_)));
         }
         for (setting, timed) in [
             ("slowlog-log-slower-than 0", true),
@@ -341,7 +330,7 @@ mod tests {
             ("latency-monitor-threshold 1", true),
         ] {
             shell.ask(&format!("CONFIG SET {setting}"));
-            let timing = timing(&mut shell, CommandId::Get, &get);
+            let timing = timing(&mut shell, &get);
             assert_eq!(matches!(timing, Timing::Since(_)), timed, "{setting}");
         }
     }

@@ -83,7 +83,7 @@ const _: () = assert!(MEMCACHED.len() == Verb::ALL.len() + 1);
 #[derive(Debug)]
 pub struct CommandIndex {
     specs: Vec<&'static CommandSpec>,
-    /// By [`command::CommandId`]: the number of a container's first subcommand.
+    /// By [`CommandSpec::number`]: the number of a container's first subcommand.
     first_subcommands: Vec<u16>,
 }
 
@@ -105,13 +105,14 @@ impl CommandIndex {
     /// The number of a command or subcommand.
     #[inline]
     pub(crate) fn of(&self, spec: &'static CommandSpec) -> u16 {
-        let container = command::spec(spec.id);
+        let number = spec.number();
+        let container = self.specs[usize::from(number)];
         if std::ptr::eq(container, spec) {
-            return spec.id as u16;
+            return u16::from(number);
         }
         let mut subcommands = container.subcommands.iter();
         let place = subcommands.position(|subcommand| std::ptr::eq(subcommand, spec));
-        self.first_subcommands[spec.id as usize] + place.unwrap_or_default() as u16
+        self.first_subcommands[usize::from(number)] + place.unwrap_or_default() as u16
     }
 
     /// The number of a memcached command.

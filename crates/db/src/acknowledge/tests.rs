@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use pando_protocol::command::{CommandId, CommandSpec, resolve};
+use pando_protocol::command::{CommandSpec, HostCommand, resolve};
 use pando_protocol::{Reply, Request, RequestBuffer};
 
 use super::*;
@@ -308,7 +308,7 @@ impl Host for Gatekeeper {
         &mut self,
         _: &mut Turn<'_>,
         _: &mut Client,
-        _: CommandId,
+        _: HostCommand,
         _: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {

@@ -4,18 +4,18 @@
 //! returns an error before it has changed anything; the error's text becomes the reply.
 
 mod bitmaps;
+pub(crate) mod databases;
 pub(crate) mod detached;
 
 pub(crate) mod extended;
 mod hashes;
 mod keys;
 mod ordered;
-pub(crate) mod server;
 mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use pando_protocol::command::CommandId;
+use pando_protocol::command::KeyspaceCommand;
 use pando_protocol::{Reply, Request};
 
 use crate::error::CommandError;
@@ -54,122 +54,21 @@ pub trait Slice: Send + std::fmt::Debug {
 /// What a handler returns.
 pub(crate) type Handled = Result<Progress, CommandError>;
 
-/// Whether the command is the host's (connections, configuration, statistics).
-pub(crate) fn concerns_host(id: CommandId) -> bool {
-    use CommandId as C;
-    matches!(
-        id,
-        C::Auth
-            | C::Client
-            | C::Hello
-            | C::Quit
-            | C::Reset
-            | C::Acl
-            | C::Bgsave
-            | C::Bgrewriteaof
-            | C::Cluster
-            | C::Config
-            | C::Debug
-            | C::Function
-            | C::Info
-            | C::Lastsave
-            | C::Latency
-            | C::Memory
-            | C::Module
-            | C::Monitor
-            | C::Replicaof
-            | C::Role
-            | C::Save
-            | C::Shutdown
-            | C::Slaveof
-            | C::Slowlog
-            | C::Wait
-            | C::Waitaof
-    )
-}
-
 /// Runs a command on the keyspace.
 #[inline]
 pub(crate) fn execute(
-    id: CommandId,
+    command: KeyspaceCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    use CommandId as C;
-    match id {
-        C::Append
-        | C::Decr
-        | C::Decrby
-        | C::Get
-        | C::Getdel
-        | C::Getex
-        | C::Getrange
-        | C::Getset
-        | C::Incr
-        | C::Incrby
-        | C::Incrbyfloat
-        | C::Lcs
-        | C::Mget
-        | C::Mset
-        | C::Msetnx
-        | C::Psetex
-        | C::Set
-        | C::Setex
-        | C::Setnx
-        | C::Setrange
-        | C::Strlen
-        | C::Substr => strings::execute(id, keyspace, request, reply),
-        C::Bitcount
-        | C::Bitfield
-        | C::BitfieldRo
-        | C::Bitop
-        | C::Bitpos
-        | C::Getbit
-        | C::Setbit => bitmaps::execute(id, keyspace, request, reply),
-        C::Copy
-        | C::Del
-        | C::Dump
-        | C::Exists
-        | C::Expire
-        | C::Expireat
-        | C::Expiretime
-        | C::Keys
-        | C::Move
-        | C::Object
-        | C::Persist
-        | C::Pexpire
-        | C::Pexpireat
-        | C::Pexpiretime
-        | C::Pttl
-        | C::Randomkey
-        | C::Rename
-        | C::Renamenx
-        | C::Restore
-        | C::Scan
-        | C::Touch
-        | C::Ttl
-        | C::Type
-        | C::Unlink => keys::execute(id, keyspace, request, reply),
-        C::Hdel
-        | C::Hexists
-        | C::Hget
-        | C::Hgetall
-        | C::Hincrby
-        | C::Hincrbyfloat
-        | C::Hkeys
-        | C::Hlen
-        | C::Hmget
-        | C::Hmset
-        | C::Hrandfield
-        | C::Hscan
-        | C::Hset
-        | C::Hsetnx
-        | C::Hstrlen
-        | C::Hvals => hashes::execute(id, keyspace, request, reply),
-        C::Kcount | C::Kprefix | C::Krange | C::Krangedel => {
-            ordered::execute(id, keyspace, request, reply)
-        }
-        id => server::execute(id, keyspace, request, reply),
+    use KeyspaceCommand as K;
+    match command {
+        K::String(command) => strings::execute(command, keyspace, request, reply),
+        K::Hash(command) => hashes::execute(command, keyspace, request, reply),
+        K::Key(command) => keys::execute(command, keyspace, request, reply),
+        K::Bitmap(command) => bitmaps::execute(command, keyspace, request, reply),
+        K::Ordered(command) => ordered::execute(command, keyspace, request, reply),
+        K::Database(command) => databases::execute(command, keyspace, request, reply),
     }
 }

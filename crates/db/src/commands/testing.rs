@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_engine::{Body, Decision, NewValue, ValueRef};
-use pando_protocol::command::{self, CommandId, CommandSpec};
+use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
 
 use crate::clock::{Clock, Milliseconds};
@@ -53,7 +53,7 @@ impl Host for NoHost {
         &mut self,
         _: &mut Turn<'_>,
         _: &mut Client,
-        _: CommandId,
+        _: HostCommand,
         _: Request<'_>,
         _: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {

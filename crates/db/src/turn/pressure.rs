@@ -16,7 +16,7 @@
 //! Deliberately absent: the search for the reader that stalls.
 
 use pando_engine::{Point, Pressure};
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{CommandSpec, Flag, Rule};
 
 use super::Turn;
 use crate::client::Client;
@@ -48,9 +48,9 @@ impl Turn<'_> {
     pub(super) fn hold_back(
         &self,
         client: &mut Client,
-        id: CommandId,
+        spec: &CommandSpec,
     ) -> Result<Option<u64>, CommandError> {
-        self.hold_back_unless(client, only_removes(id))
+        self.hold_back_unless(client, spec.rules.has(Rule::OnlyRemoves))
     }
 
     /// [`Self::hold_back`] for commands that are not RESP's.
@@ -72,15 +72,4 @@ impl Turn<'_> {
             Pressure::Refuse => Err(CommandError::RetiredMemory),
         }
     }
-}
-
-pub(super) fn only_removes(id: CommandId) -> bool {
-    matches!(
-        id,
-        CommandId::Del
-            | CommandId::Unlink
-            | CommandId::Krangedel
-            | CommandId::Flushdb
-            | CommandId::Flushall
-    )
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use pando_protocol::command::StringCommand;
 use pando_protocol::{RequestBuffer, command};
 
 use super::*;
@@ -48,32 +49,32 @@ impl Host for TestHost {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        id: CommandId,
+        id: HostCommand,
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {
         match id {
-            CommandId::Quit => {
+            HostCommand::Quit => {
                 reply.ok();
                 return Ok(HostProgress::Close);
             }
-            CommandId::Reset => {
+            HostCommand::Reset => {
                 turn.reset(client);
                 reply.simple("RESET");
             }
-            CommandId::Debug => return Ok(HostProgress::Sleep(7)),
-            CommandId::Config => {
+            HostCommand::Debug => return Ok(HostProgress::Sleep(7)),
+            HostCommand::Config => {
                 let before = held(turn);
                 turn.keyspace(0);
                 reply.simple(&format!("{before} then {}", held(turn)));
             }
-            CommandId::Client if request.is(2, "ON") => {
+            HostCommand::Client if request.is(2, "ON") => {
                 client.reply_mode = ReplyMode::On;
                 reply.ok();
             }
-            CommandId::Client if request.is(2, "OFF") => client.reply_mode = ReplyMode::Off,
-            CommandId::Client if request.is(2, "SKIP") => client.reply_mode = ReplyMode::SkipNext,
-            CommandId::Client => reply.simple(held(turn)),
+            HostCommand::Client if request.is(2, "OFF") => client.reply_mode = ReplyMode::Off,
+            HostCommand::Client if request.is(2, "SKIP") => client.reply_mode = ReplyMode::SkipNext,
+            HostCommand::Client => reply.simple(held(turn)),
             _ => return Err(CommandError::NoHost),
         }
         Ok(HostProgress::Done)
@@ -449,7 +450,7 @@ fn a_transaction_has_a_bound() {
     let mut bench = Bench::new();
     bench.line("MULTI");
     let request = RequestBuffer::from_args(["SET", "k", "v"]);
-    let spec = command::spec(CommandId::Set);
+    let spec = command::spec(StringCommand::Set.id());
     let transaction = bench.client.transaction.as_mut().expect("just begun");
     for _ in 0..limits::TRANSACTION_REQUESTS_MAX {
         let request = request.as_request();
@@ -663,7 +664,7 @@ impl Host for Gauging {
         &mut self,
         _: &mut Turn<'_>,
         _: &mut Client,
-        _: CommandId,
+        _: HostCommand,
         _: Request<'_>,
         _: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {

@@ -8,22 +8,24 @@
 //! Deliberately absent: refusals, transactions, gates, replies that wait for the disk.
 
 use pando_engine::{LogEpoch, Pressure};
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{CommandId, CommandSpec, Flag, Gates, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
-use super::kinds::{needs_all_gates, only_asks, waits_for_disk};
-use super::{Held, Host, Outcome, Turn};
+use super::{Held, Host, Outcome, Turn, is_exec};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Handled, Progress, concerns_host};
+use crate::commands::{self, Handled, Progress};
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
 
 impl Turn<'_> {
-    /// Whether the request may go the short way.
+    /// The command, if its request may go the short way.
     #[inline]
-    pub(super) fn is_usual(&self, client: &Client, spec: &CommandSpec) -> bool {
-        runs_on_keyspace(spec.id)
+    pub(super) fn usual(&self, client: &Client, spec: &CommandSpec) -> Option<KeyspaceCommand> {
+        let CommandId::Keyspace(command) = spec.id else {
+            return None;
+        };
+        let is_usual = spec.gates == Gates::Own
             && matches!(self.held, Held::Own { .. })
             && client.authenticated
             && client.transaction.is_none()
@@ -32,7 +34,8 @@ impl Turn<'_> {
             && self.database.paused_until(true).is_none()
             && (!spec.flags.has(Flag::DenyOom)
                 || self.database.has_room() && client.waits_since_us == 0)
-            && (!spec.flags.has(Flag::Write) || self.takes_write(client))
+            && (!spec.flags.has(Flag::Write) || self.takes_write(client));
+        is_usual.then_some(command)
     }
 
     /// Whether nothing is wrong with writes: the log is open, no reader stalls.
@@ -43,12 +46,12 @@ impl Turn<'_> {
             && self.database.acknowledgement.accepts_writes()
     }
 
-    /// Runs a request of which [`Self::is_usual`] holds.
+    /// Runs a request whose command [`Self::usual`] has named.
     #[inline]
     pub(super) fn run_usual(
         &mut self,
         client: &mut Client,
-        spec: &'static CommandSpec,
+        (spec, command): (&'static CommandSpec, KeyspaceCommand),
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
@@ -56,12 +59,12 @@ impl Turn<'_> {
         self.session.observes = false;
         self.session.wrote = LogEpoch(0);
         if self.session.access.tracking != Tracking::Nothing {
-            self.session.access.quiet = is_quiet(client, spec.id);
+            self.session.access.quiet = is_quiet(client, spec);
         }
         host.starting(client, spec, request);
         let start = reply.position();
         let mut keyspace = Keyspace::new(self.database, self.session, client.database);
-        let result = commands::execute(spec.id, &mut keyspace, request, reply);
+        let result = commands::execute(command, &mut keyspace, request, reply);
         let outcome = if let Ok(Progress::Done) = result {
             let reply_bytes = reply.position() - start;
             host.finished(client, spec, request, reply_bytes, None);
@@ -95,27 +98,17 @@ pub(super) fn answer(
         reply.rewind(start);
         reply.error(error.text());
     }
-    let reply_bytes = reply.position() - start;
+    // The replies inside an EXEC were counted with their commands.
+    let reply_bytes = if is_exec(spec) {
+        0
+    } else {
+        reply.position() - start
+    };
     host.finished(client, spec, request, reply_bytes, result.as_ref().err());
     result.unwrap_or(Progress::Done)
 }
 
 /// Whether what the command reads does not count as used.
-pub(super) fn is_quiet(client: &Client, id: CommandId) -> bool {
-    id != CommandId::Touch && (client.no_touch || only_asks(id))
-}
-
-/// Whether the command is one of `commands::execute` and runs under the own gate.
-#[inline]
-fn runs_on_keyspace(id: CommandId) -> bool {
-    let apart = matches!(
-        id,
-        CommandId::Discard
-            | CommandId::Exec
-            | CommandId::Multi
-            | CommandId::Select
-            | CommandId::Unwatch
-            | CommandId::Watch
-    );
-    !(apart || concerns_host(id) || needs_all_gates(id) || waits_for_disk(id))
+pub(super) fn is_quiet(client: &Client, spec: &CommandSpec) -> bool {
+    spec.rules.has(Rule::Quiet) || client.no_touch && !spec.rules.has(Rule::CountsUse)
 }

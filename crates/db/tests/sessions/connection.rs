@@ -7,7 +7,7 @@ use pando_db::{
     Client, Clock, CommandError, Database, EngineKind, Host, HostProgress, Options, Outcome,
     Session, SlicedCommand, Turn,
 };
-use pando_protocol::command::{self, CommandId, CommandSpec};
+use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
 
 /// When the clock starts, in milliseconds since the Unix epoch.
@@ -96,11 +96,11 @@ impl Host for TestHost {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        id: CommandId,
+        id: HostCommand,
         _: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<HostProgress, CommandError> {
-        if id != CommandId::Reset {
+        if id != HostCommand::Reset {
             return Err(CommandError::NoHost);
         }
         turn.reset(client);

@@ -4,7 +4,7 @@
 //! the table, which Redis leaves open.
 
 use super::{
-    Argument, Category, CommandSpec, KeySpec, Refusal, all, key_uses, keys, lookup, resolve,
+    Argument, Category, CommandSpec, KeySpec, Refusal, Rule, all, key_uses, keys, lookup, resolve,
 };
 use crate::{Reply, Request, pattern};
 
@@ -148,7 +148,7 @@ fn docs(request: Request<'_>, reply: &mut Reply<'_>) {
 }
 
 fn document(spec: &CommandSpec, reply: &mut Reply<'_>) {
-    let is_system = spec.is_system();
+    let is_system = spec.rules.has(Rule::ForTests);
     let lines = 4
         + usize::from(is_system || spec.deprecated.is_some())
         + if spec.deprecated.is_some() { 2 } else { 0 }

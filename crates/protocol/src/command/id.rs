@@ -1,129 +1,107 @@
-//! One identifier per command; containers (CLIENT, CONFIG, …) have one for all subcommands.
+//! Identifiers of commands, by who runs them and by family; containers (CLIENT, CONFIG, …) have one
+//! for all subcommands.
+//!
+//! | [`CommandId`] | who runs it |
+//! |---|---|
+//! | `Keyspace` | a handler of its family, on the keyspace of the client's database |
+//! | `Connection` | the turn itself: it changes what the database keeps of a connection |
+//! | `Host` | whatever embeds the database |
+//!
+//! Whoever runs commands matches a family's enum without a catch-all arm, so a command without a
+//! handler does not compile. The families stand in `table/`, beside what is said of their commands.
+
+use super::table::{
+    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand, KeyCommand,
+    OrderedCommand, StringCommand,
+};
 
 /// Names a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "each variant is the command of its name")]
 pub enum CommandId {
-    // connection
-    Auth,
-    Client,
-    Echo,
-    Hello,
-    Ping,
-    Quit,
-    Reset,
-    Select,
-    // server
-    Acl,
-    Bgsave,
-    Cluster,
-    Command,
-    Config,
-    Dbsize,
-    Debug,
-    Flushall,
-    Flushdb,
-    Function,
-    Info,
-    Lastsave,
-    Latency,
-    Memory,
-    Module,
-    Monitor,
-    Replicaof,
-    Role,
-    Save,
-    Shutdown,
-    Slaveof,
-    Slowlog,
-    Swapdb,
-    Time,
-    Wait,
-    Waitaof,
-    Bgrewriteaof,
-    // transactions
-    Discard,
-    Exec,
-    Multi,
-    Unwatch,
-    Watch,
-    // strings
-    Append,
-    Decr,
-    Decrby,
-    Get,
-    Getdel,
-    Getex,
-    Getrange,
-    Getset,
-    Incr,
-    Incrby,
-    Incrbyfloat,
-    Lcs,
-    Mget,
-    Mset,
-    Msetnx,
-    Psetex,
-    Set,
-    Setex,
-    Setnx,
-    Setrange,
-    Strlen,
-    Substr,
-    // bitmaps
-    Bitcount,
-    Bitfield,
-    BitfieldRo,
-    Bitop,
-    Bitpos,
-    Getbit,
-    Setbit,
-    // keys
-    Copy,
-    Del,
-    Dump,
-    Exists,
-    Expire,
-    Expireat,
-    Expiretime,
-    Keys,
-    Move,
-    Object,
-    Persist,
-    Pexpire,
-    Pexpireat,
-    Pexpiretime,
-    Pttl,
-    Randomkey,
-    Rename,
-    Renamenx,
-    Restore,
-    Scan,
-    Touch,
-    Ttl,
-    Type,
-    Unlink,
-    // hashes
-    Hdel,
-    Hexists,
-    Hget,
-    Hgetall,
-    Hincrby,
-    Hincrbyfloat,
-    Hkeys,
-    Hlen,
-    Hmget,
-    Hmset,
-    Hrandfield,
-    Hscan,
-    Hset,
-    Hsetnx,
-    Hstrlen,
-    Hvals,
-    // ordered
-    Kcount,
-    Kprefix,
-    Krange,
-    Krangedel,
+    /// Runs on the keyspace.
+    Keyspace(KeyspaceCommand),
+    /// Runs on what the database keeps of a connection.
+    Connection(ConnectionCommand),
+    /// Is the host's.
+    Host(HostCommand),
 }
+
+/// Names a command on the keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each variant is the family of its name")]
+pub enum KeyspaceCommand {
+    String(StringCommand),
+    Hash(HashCommand),
+    Key(KeyCommand),
+    Bitmap(BitmapCommand),
+    Ordered(OrderedCommand),
+    Database(DatabaseCommand),
+}
+
+impl CommandId {
+    /// How many there are.
+    pub(super) const COUNT: usize = (FIRST_ORDERED + OrderedCommand::COUNT) as usize;
+
+    /// Its place in [`super::all`].
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        use KeyspaceCommand as K;
+        match self {
+            Self::Connection(command) => command as u8,
+            Self::Host(command) => FIRST_HOST + command as u8,
+            Self::Keyspace(K::Database(command)) => FIRST_DATABASE + command as u8,
+            Self::Keyspace(K::String(command)) => FIRST_STRING + command as u8,
+            Self::Keyspace(K::Bitmap(command)) => FIRST_BITMAP + command as u8,
+            Self::Keyspace(K::Key(command)) => FIRST_KEY + command as u8,
+            Self::Keyspace(K::Hash(command)) => FIRST_HASH + command as u8,
+            Self::Keyspace(K::Ordered(command)) => FIRST_ORDERED + command as u8,
+        }
+    }
+}
+
+const FIRST_HOST: u8 = ConnectionCommand::COUNT;
+const FIRST_DATABASE: u8 = FIRST_HOST + HostCommand::COUNT;
+const FIRST_STRING: u8 = FIRST_DATABASE + DatabaseCommand::COUNT;
+const FIRST_BITMAP: u8 = FIRST_STRING + StringCommand::COUNT;
+const FIRST_KEY: u8 = FIRST_BITMAP + BitmapCommand::COUNT;
+const FIRST_HASH: u8 = FIRST_KEY + KeyCommand::COUNT;
+const FIRST_ORDERED: u8 = FIRST_HASH + HashCommand::COUNT;
+
+/// Declares a family: its commands in the order of its table, and where it stands in [`CommandId`].
+macro_rules! family {
+    ($(#[$meta:meta])* $name:ident in Keyspace($family:ident) { $($command:ident,)+ }) => {
+        $crate::command::id::family!(@declare $(#[$meta])* $name { $($command,)+ } |command| {
+            let command = $crate::command::KeyspaceCommand::$family(command);
+            $crate::command::CommandId::Keyspace(command)
+        });
+    };
+    ($(#[$meta:meta])* $name:ident in $runner:ident { $($command:ident,)+ }) => {
+        $crate::command::id::family!(@declare $(#[$meta])* $name { $($command,)+ } |command| {
+            $crate::command::CommandId::$runner(command)
+        });
+    };
+    (@declare
+        $(#[$meta:meta])* $name:ident { $($command:ident,)+ } |$self:ident| $id:block
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[allow(missing_docs, reason = "each variant is the command of its name")]
+        pub enum $name {
+            $($command,)+
+        }
+
+        impl $name {
+            /// How many commands the family has.
+            pub(in crate::command) const COUNT: u8 = [$($name::$command,)+].len() as u8;
+
+            /// The command's identifier.
+            #[must_use]
+            pub const fn id(self) -> $crate::command::CommandId {
+                let $self = self;
+                $id
+            }
+        }
+    };
+}
+pub(super) use family;

@@ -11,7 +11,7 @@ use super::table::FAMILIES;
 use super::{CommandId, CommandSpec};
 
 /// Number of commands.
-const COUNT: usize = count();
+const COUNT: usize = CommandId::COUNT;
 
 /// Slots of the hash table; a power of two, so many that a multiplier is found after a few trials.
 const SLOTS: usize = 4096;
@@ -87,15 +87,6 @@ const fn lower(word: u64) -> u64 {
     word | (upper >> 2)
 }
 
-const fn count() -> usize {
-    let (mut count, mut family) = (0, 0);
-    while family < FAMILIES.len() {
-        count += FAMILIES[family].len();
-        family += 1;
-    }
-    count
-}
-
 const fn find_multiplier() -> u64 {
     let mut candidate: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut taken_in = [0; SLOTS];
@@ -119,7 +110,7 @@ const fn find_multiplier() -> u64 {
     panic!("no multiplier keeps the names apart: more slots are needed");
 }
 
-/// All commands, at the place that their identifier says.
+/// All commands, each at its number, and none that contradicts itself ([`super::execution`]).
 static COMMANDS: [&CommandSpec; COUNT] = {
     let mut commands = [&FAMILIES[0][0]; COUNT];
     let (mut next, mut family) = (0, 0);
@@ -128,14 +119,16 @@ static COMMANDS: [&CommandSpec; COUNT] = {
         while member < FAMILIES[family].len() {
             commands[next] = &FAMILIES[family][member];
             assert!(
-                commands[next].id as usize == next,
-                "the families list their commands in the order of CommandId"
+                commands[next].number() as usize == next,
+                "each family's table has its commands in the order of their enum"
             );
+            commands[next].check();
             next += 1;
             member += 1;
         }
         family += 1;
     }
+    assert!(next == COUNT, "each command has its entry");
     commands
 };
 
@@ -177,7 +170,7 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
 #[must_use]
 #[inline]
 pub fn spec(id: CommandId) -> &'static CommandSpec {
-    COMMANDS[id as usize]
+    COMMANDS[usize::from(id.number())]
 }
 
 /// All commands, in the order of their identifiers; subcommands stand in their containers.

@@ -6,7 +6,7 @@
 use std::slice;
 
 use super::spec::words;
-use super::{CommandId, CommandSpec};
+use super::{BitmapCommand, CommandId, CommandSpec, KeyspaceCommand, StringCommand};
 use crate::Request;
 
 /// What a command may do to a key as a whole.
@@ -213,13 +213,14 @@ pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item 
 /// What the options of this request leave of its specification's access and effects; `None` is all
 /// of it.
 fn vary(id: CommandId, request: Request<'_>) -> Option<(KeyAccess, KeyEffects)> {
+    use KeyspaceCommand as K;
     match id {
-        CommandId::Set => {
+        CommandId::Keyspace(K::String(StringCommand::Set)) => {
             let reads = (3..request.len()).any(|index| request.is(index, "GET"));
             let update = KeyEffects::of(&[KeyEffect::Update]);
             (!reads).then_some((KeyAccess::Overwrite, update))
         }
-        CommandId::Bitfield => {
+        CommandId::Keyspace(K::Bitmap(BitmapCommand::Bitfield)) => {
             let access = KeyEffects::of(&[KeyEffect::Access]);
             (!bitfield_writes(request)).then_some((KeyAccess::ReadOnly, access))
         }

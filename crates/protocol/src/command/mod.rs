@@ -5,6 +5,7 @@
 
 mod answer;
 mod argument;
+mod execution;
 mod id;
 mod index;
 mod keys;
@@ -17,7 +18,8 @@ mod unbuilt;
 
 pub use answer::answer;
 pub use argument::{Argument, ArgumentKind};
-pub use id::CommandId;
+pub use execution::{Gates, Rule, Rules};
+pub use id::{CommandId, KeyspaceCommand};
 pub use index::{all, lookup, spec};
 pub use keys::{
     KeyAccess, KeyEffect, KeyEffects, KeySpec, KeyUse, Keys, first_key, key_uses, keys,
@@ -25,4 +27,8 @@ pub use keys::{
 pub use reference::reference;
 pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};
+pub use table::{
+    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand, KeyCommand,
+    OrderedCommand, StringCommand,
+};
 pub use unbuilt::is_unbuilt;

@@ -66,12 +66,13 @@ pub fn reference() -> String {
 
 fn write_page(page: &mut String) -> fmt::Result {
     for (group, title, introduction) in CHAPTERS {
-        let commands = all().filter(|spec| spec.group == group);
+        let mut commands: Vec<_> = all().filter(|spec| spec.group == group).collect();
+        commands.sort_by_key(|spec| spec.name);
         writeln!(page, "\n## {title}\n")?;
         if !introduction.is_empty() {
             writeln!(page, "{introduction}")?;
         }
-        for spec in commands.clone() {
+        for spec in &commands {
             let name = title_of(spec);
             writeln!(page, "- [{name}](#{}): {}", anchor(&name), spec.summary)?;
         }

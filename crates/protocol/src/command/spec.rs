@@ -7,6 +7,7 @@
 
 use super::CommandId;
 use super::argument::Argument;
+use super::execution::{Gates, Rule, Rules};
 use super::keys::KeySpec;
 
 /// Declares an enum of words and the set type over it.
@@ -229,6 +230,8 @@ pub struct Change {
 pub struct CommandSpec {
     /// Its identifier; a subcommand has its container's.
     pub id: CommandId,
+    /// See [`Self::number()`].
+    pub(super) number: u8,
     /// Its name in lower case; of a subcommand with its container's: `client|list`.
     pub name: &'static str,
     /// Number of arguments, the name (and the subcommand's) included; negative: at least so many.
@@ -239,6 +242,12 @@ pub struct CommandSpec {
     pub categories: Categories,
     /// Where its keys stand.
     pub keys: &'static [KeySpec],
+    /// The gates that it runs under.
+    pub gates: Gates,
+    /// What else a turn must know before it runs it.
+    pub rules: Rules,
+    /// Of a write to several keys that does not run under all gates: why that is enough.
+    pub key_by_key: Option<&'static str>,
     /// Hints to clients and proxies.
     pub tips: &'static [&'static str],
     /// Its chapter.
@@ -264,11 +273,15 @@ impl CommandSpec {
     pub(super) const fn new(id: CommandId, name: &'static str, arity: i8) -> Self {
         Self {
             id,
+            number: id.number(),
             name,
             arity,
             flags: Flags::of(&[]),
             categories: Categories::of(&[]),
             keys: &[],
+            gates: Gates::Own,
+            rules: Rules::of(&[]),
+            key_by_key: None,
             tips: &[],
             group: Group::Generic,
             since: "",
@@ -313,6 +326,22 @@ impl CommandSpec {
 
     pub(super) const fn keys(mut self, keys: &'static [KeySpec]) -> Self {
         self.keys = keys;
+        self
+    }
+
+    pub(super) const fn gates(mut self, gates: Gates) -> Self {
+        self.gates = gates;
+        self
+    }
+
+    pub(super) const fn rules(mut self, rules: &[Rule]) -> Self {
+        self.rules = Rules::of(rules);
+        self
+    }
+
+    /// Lets a write to several keys run under its own gate, for this reason.
+    pub(super) const fn key_by_key(mut self, reason: &'static str) -> Self {
+        self.key_by_key = Some(reason);
         self
     }
 
@@ -372,10 +401,11 @@ impl CommandSpec {
         }
     }
 
-    /// Whether it is for the people who test the server, not for its users.
+    /// The place of the command in [`super::all`]; a subcommand has its container's.
     #[must_use]
-    pub const fn is_system(&self) -> bool {
-        matches!(self.id, CommandId::Debug)
+    #[inline]
+    pub const fn number(&self) -> u8 {
+        self.number
     }
 
     /// Its name without its container's: `list` of `client|list`.

@@ -40,8 +40,8 @@ mod slowlog;
 #[cfg(test)]
 mod tests;
 
-use pando_db::{Client, CommandError, HostProgress, Turn};
-use pando_protocol::command::CommandId;
+use pando_db::{Client, HostProgress, Turn};
+use pando_protocol::command::HostCommand;
 use pando_protocol::{Reply, Request};
 
 use crate::registry::ClientRecord;
@@ -93,36 +93,34 @@ impl Call<'_, '_, '_> {
 }
 
 /// Runs a command.
-pub(crate) fn execute(id: CommandId, call: &mut Call<'_, '_, '_>) -> Handled {
-    match id {
-        CommandId::Auth => connection::auth(call),
-        CommandId::Hello => connection::hello(call),
-        CommandId::Quit => connection::quit(call),
-        CommandId::Reset => connection::reset(call),
-        CommandId::Client => client::execute(call),
-        CommandId::Acl => acl::execute(call),
-        CommandId::Bgrewriteaof => {
+pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Handled {
+    match command {
+        HostCommand::Auth => connection::auth(call),
+        HostCommand::Hello => connection::hello(call),
+        HostCommand::Quit => connection::quit(call),
+        HostCommand::Reset => connection::reset(call),
+        HostCommand::Client => client::execute(call),
+        HostCommand::Acl => acl::execute(call),
+        HostCommand::Bgrewriteaof => {
             persistence::bgsave(call, "Background append only file rewriting started")
         }
-        CommandId::Save => persistence::save(call),
-        CommandId::Bgsave => persistence::bgsave(call, "Background saving started"),
-        CommandId::Cluster => Err(AdminError::NoCluster),
-        CommandId::Config => config::execute(call),
-        CommandId::Debug => debug::execute(call),
-        CommandId::Function => scripting::function(call),
-        CommandId::Info => info::execute(call),
-        CommandId::Lastsave => persistence::lastsave(call),
-        CommandId::Latency => latency::execute(call),
-        CommandId::Memory => memory::execute(call),
-        CommandId::Module => scripting::module(call),
-        CommandId::Monitor => client::monitor(call),
-        CommandId::Replicaof | CommandId::Slaveof => replication::replicaof(call),
-        CommandId::Role => replication::role(call),
-        CommandId::Shutdown => persistence::shutdown(call),
-        CommandId::Slowlog => slowlog::execute(call),
-        CommandId::Wait => replication::wait(call),
-        CommandId::Waitaof => replication::waitaof(call),
-        // The database runs the rest itself.
-        _ => Err(AdminError::Command(CommandError::NoHost)),
+        HostCommand::Save => persistence::save(call),
+        HostCommand::Bgsave => persistence::bgsave(call, "Background saving started"),
+        HostCommand::Cluster => Err(AdminError::NoCluster),
+        HostCommand::Config => config::execute(call),
+        HostCommand::Debug => debug::execute(call),
+        HostCommand::Function => scripting::function(call),
+        HostCommand::Info => info::execute(call),
+        HostCommand::Lastsave => persistence::lastsave(call),
+        HostCommand::Latency => latency::execute(call),
+        HostCommand::Memory => memory::execute(call),
+        HostCommand::Module => scripting::module(call),
+        HostCommand::Monitor => client::monitor(call),
+        HostCommand::Replicaof | HostCommand::Slaveof => replication::replicaof(call),
+        HostCommand::Role => replication::role(call),
+        HostCommand::Shutdown => persistence::shutdown(call),
+        HostCommand::Slowlog => slowlog::execute(call),
+        HostCommand::Wait => replication::wait(call),
+        HostCommand::Waitaof => replication::waitaof(call),
     }
 }

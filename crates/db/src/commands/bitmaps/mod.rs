@@ -12,7 +12,7 @@ mod draft;
 mod position;
 
 use pando_engine::StringRef;
-use pando_protocol::command::CommandId;
+use pando_protocol::command::BitmapCommand;
 use pando_protocol::{Reply, Request, number};
 
 use super::Handled;
@@ -26,20 +26,19 @@ const EMPTY: StringRef<'static> = StringRef::Flat(b"");
 /// Runs a command of this family.
 #[inline]
 pub(super) fn execute(
-    id: CommandId,
+    command: BitmapCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    match id {
-        CommandId::Setbit => bits::setbit(keyspace, request, reply),
-        CommandId::Getbit => bits::getbit(keyspace, request, reply),
-        CommandId::Bitcount => count::bitcount(keyspace, request, reply),
-        CommandId::Bitpos => position::bitpos(keyspace, request, reply),
-        CommandId::Bitop => bitop::bitop(keyspace, request, reply),
-        CommandId::Bitfield => bitfield::bitfield(keyspace, request, reply, false),
-        CommandId::BitfieldRo => bitfield::bitfield(keyspace, request, reply, true),
-        _ => Err(CommandError::NoHost),
+    match command {
+        BitmapCommand::Setbit => bits::setbit(keyspace, request, reply),
+        BitmapCommand::Getbit => bits::getbit(keyspace, request, reply),
+        BitmapCommand::Bitcount => count::bitcount(keyspace, request, reply),
+        BitmapCommand::Bitpos => position::bitpos(keyspace, request, reply),
+        BitmapCommand::Bitop => bitop::bitop(keyspace, request, reply),
+        BitmapCommand::Bitfield => bitfield::bitfield(keyspace, request, reply, false),
+        BitmapCommand::BitfieldRo => bitfield::bitfield(keyspace, request, reply, true),
     }
 }
 

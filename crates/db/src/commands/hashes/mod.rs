@@ -22,7 +22,7 @@ mod set;
 mod tests;
 
 use pando_engine::{Attributes, Decision, HashDraft, HashRef, NewValue, ValueRef, limits};
-use pando_protocol::command::CommandId;
+use pando_protocol::command::HashCommand;
 use pando_protocol::{Reply, Request};
 
 use super::Handled;
@@ -34,28 +34,27 @@ use crate::keyspace::Keyspace;
 /// Runs a command of this family.
 #[inline]
 pub(super) fn execute(
-    id: CommandId,
+    command: HashCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    match id {
-        CommandId::Hget => get::one(keyspace, request, reply),
-        CommandId::Hmget => get::several(keyspace, request, reply),
-        CommandId::Hgetall => get::all(keyspace, request, reply),
-        CommandId::Hkeys => get::names(keyspace, request, reply),
-        CommandId::Hvals => get::values(keyspace, request, reply),
-        CommandId::Hlen => get::count(keyspace, request, reply),
-        CommandId::Hexists => get::exists(keyspace, request, reply),
-        CommandId::Hstrlen => get::value_length(keyspace, request, reply),
-        CommandId::Hset | CommandId::Hmset => set::several(keyspace, request, reply, id),
-        CommandId::Hsetnx => set::if_absent(keyspace, request, reply),
-        CommandId::Hdel => set::remove(keyspace, request, reply),
-        CommandId::Hincrby => increment::by_integer(keyspace, request, reply),
-        CommandId::Hrandfield => random::fields(keyspace, request, reply),
-        CommandId::Hincrbyfloat => increment::by_float(keyspace, request, reply),
-        CommandId::Hscan => scan::scan(keyspace, request, reply),
-        _ => unreachable!("{id:?} is not a command on hashes"),
+    match command {
+        HashCommand::Hget => get::one(keyspace, request, reply),
+        HashCommand::Hmget => get::several(keyspace, request, reply),
+        HashCommand::Hgetall => get::all(keyspace, request, reply),
+        HashCommand::Hkeys => get::names(keyspace, request, reply),
+        HashCommand::Hvals => get::values(keyspace, request, reply),
+        HashCommand::Hlen => get::count(keyspace, request, reply),
+        HashCommand::Hexists => get::exists(keyspace, request, reply),
+        HashCommand::Hstrlen => get::value_length(keyspace, request, reply),
+        HashCommand::Hset | HashCommand::Hmset => set::several(keyspace, request, reply, command),
+        HashCommand::Hsetnx => set::if_absent(keyspace, request, reply),
+        HashCommand::Hdel => set::remove(keyspace, request, reply),
+        HashCommand::Hincrby => increment::by_integer(keyspace, request, reply),
+        HashCommand::Hrandfield => random::fields(keyspace, request, reply),
+        HashCommand::Hincrbyfloat => increment::by_float(keyspace, request, reply),
+        HashCommand::Hscan => scan::scan(keyspace, request, reply),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_engine::{Body, Chunked, Decision, HashDraft};
-use pando_protocol::command::{self, CommandId};
+use pando_protocol::command::{self, HashCommand};
 use pando_protocol::{Reply, Request};
 
 use super::{check_field, replace, set_field};
@@ -18,10 +18,10 @@ pub(super) fn several(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
-    id: CommandId,
+    command: HashCommand,
 ) -> Handled {
     if !request.len().is_multiple_of(2) {
-        let command = command::spec(id).name;
+        let command = command::spec(command.id()).name;
         return Err(CommandError::Arity { command });
     }
     let pairs = || {
@@ -55,7 +55,7 @@ pub(super) fn several(
         }
         Ok((replace(old, draft, long), created))
     })?;
-    if id == CommandId::Hmset {
+    if command == HashCommand::Hmset {
         reply.ok();
     } else {
         reply.count(created);

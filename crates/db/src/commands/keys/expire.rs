@@ -1,7 +1,6 @@
 //! EXPIRE PEXPIRE EXPIREAT PEXPIREAT, TTL PTTL EXPIRETIME PEXPIRETIME, PERSIST.
 
 use pando_engine::{Deadline, Decision, ValueRef};
-use pando_protocol::command::CommandId;
 use pando_protocol::{Reply, Request, number};
 
 use crate::commands::{Handled, Progress};
@@ -64,37 +63,65 @@ impl Conditions {
     }
 }
 
+/// How a command writes a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// Seconds from now.
+    Seconds,
+    /// Milliseconds from now.
+    Milliseconds,
+    /// Seconds since the Unix epoch.
+    UnixSeconds,
+    /// Milliseconds since the Unix epoch.
+    UnixMilliseconds,
+}
+
+impl Time {
+    fn is_relative(self) -> bool {
+        matches!(self, Self::Seconds | Self::Milliseconds)
+    }
+
+    fn in_seconds(self) -> bool {
+        matches!(self, Self::Seconds | Self::UnixSeconds)
+    }
+}
+
 /// The moment that a request names, in milliseconds since the Unix epoch; it may lie in the past.
-fn moment(id: CommandId, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, CommandError> {
-    let (command, in_seconds, relative) = match id {
-        CommandId::Expire => ("expire", true, true),
-        CommandId::Pexpire => ("pexpire", false, true),
-        CommandId::Expireat => ("expireat", true, false),
-        _ => ("pexpireat", false, false),
-    };
+fn moment(time: Time, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, CommandError> {
     let given = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
-    let unit = if in_seconds {
+    let unit = if time.in_seconds() {
         MILLISECONDS_PER_SECOND
     } else {
         1
     };
-    let base = if relative { keyspace.now() as i64 } else { 0 };
+    let base = if time.is_relative() {
+        keyspace.now() as i64
+    } else {
+        0
+    };
     let moment = given
         .checked_mul(unit)
         .and_then(|given| given.checked_add(base));
-    moment.ok_or(CommandError::InvalidExpireTime { command })
+    moment.ok_or(CommandError::InvalidExpireTime {
+        command: match time {
+            Time::Seconds => "expire",
+            Time::Milliseconds => "pexpire",
+            Time::UnixSeconds => "expireat",
+            Time::UnixMilliseconds => "pexpireat",
+        },
+    })
 }
 
 /// Gives a key a deadline, or removes it when the deadline is past; 1 if so, 0 if there is no key
 /// or a condition does not hold.
 pub(super) fn expire(
-    id: CommandId,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
+    time: Time,
 ) -> Handled {
     let conditions = Conditions::parse(request)?;
-    let when = moment(id, keyspace, request.arg(2))?;
+    let when = moment(time, keyspace, request.arg(2))?;
     let now = keyspace.now() as i64;
     let changed = keyspace.try_update(request.arg(1), |old| {
         let old = old.filter(|old| conditions.allow(old.attributes.deadline, when));
@@ -117,10 +144,10 @@ fn with_deadline(old: ValueRef<'_>, deadline: Option<Deadline>) -> Decision<'sta
 
 /// When a key expires, or in how long; -1 if never, -2 if there is no key. Seconds are rounded.
 pub(super) fn remaining(
-    id: CommandId,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
+    time: Time,
 ) -> Handled {
     let now = keyspace.now();
     let found = keyspace.read(request.arg(1), |value| {
@@ -130,10 +157,12 @@ pub(super) fn remaining(
         None => -2,
         Some(None) => -1,
         Some(Some(Deadline(at))) => {
-            let absolute = matches!(id, CommandId::Expiretime | CommandId::Pexpiretime);
-            let in_seconds = matches!(id, CommandId::Ttl | CommandId::Expiretime);
-            let milliseconds = if absolute { at } else { at.saturating_sub(now) };
-            if in_seconds {
+            let milliseconds = if time.is_relative() {
+                at.saturating_sub(now)
+            } else {
+                at
+            };
+            if time.in_seconds() {
                 ((milliseconds + 500) / 1000) as i64
             } else {
                 milliseconds as i64

@@ -11,45 +11,49 @@ mod restore;
 mod scan;
 
 use pando_engine::{Body, HashRef, NewValue, TypeTag};
-use pando_protocol::command::CommandId;
+use pando_protocol::command::KeyCommand;
 use pando_protocol::{Reply, Request};
 
 use super::{Handled, Progress, Slice};
-use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 
 pub use look::memory_usage;
 
+use expire::Time;
+
 /// Runs a command of this family.
 pub(super) fn execute(
-    id: CommandId,
+    command: KeyCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    match id {
-        CommandId::Del | CommandId::Unlink => delete::delete(keyspace, request, reply),
-        CommandId::Exists | CommandId::Touch => look::exists(keyspace, request, reply),
-        CommandId::Type => look::type_of(keyspace, request, reply),
-        CommandId::Randomkey => look::random_key(keyspace, reply),
-        CommandId::Expire | CommandId::Pexpire | CommandId::Expireat | CommandId::Pexpireat => {
-            expire::expire(id, keyspace, request, reply)
+    match command {
+        KeyCommand::Del | KeyCommand::Unlink => delete::delete(keyspace, request, reply),
+        KeyCommand::Exists | KeyCommand::Touch => look::exists(keyspace, request, reply),
+        KeyCommand::Type => look::type_of(keyspace, request, reply),
+        KeyCommand::Randomkey => look::random_key(keyspace, reply),
+        KeyCommand::Expire => expire::expire(keyspace, request, reply, Time::Seconds),
+        KeyCommand::Pexpire => expire::expire(keyspace, request, reply, Time::Milliseconds),
+        KeyCommand::Expireat => expire::expire(keyspace, request, reply, Time::UnixSeconds),
+        KeyCommand::Pexpireat => expire::expire(keyspace, request, reply, Time::UnixMilliseconds),
+        KeyCommand::Ttl => expire::remaining(keyspace, request, reply, Time::Seconds),
+        KeyCommand::Pttl => expire::remaining(keyspace, request, reply, Time::Milliseconds),
+        KeyCommand::Expiretime => expire::remaining(keyspace, request, reply, Time::UnixSeconds),
+        KeyCommand::Pexpiretime => {
+            expire::remaining(keyspace, request, reply, Time::UnixMilliseconds)
         }
-        CommandId::Ttl | CommandId::Pttl | CommandId::Expiretime | CommandId::Pexpiretime => {
-            expire::remaining(id, keyspace, request, reply)
-        }
-        CommandId::Persist => expire::persist(keyspace, request, reply),
-        CommandId::Scan => scan::scan(keyspace, request, reply),
-        CommandId::Keys => scan::keys(keyspace, request, reply),
-        CommandId::Rename => rename::rename(keyspace, request, reply),
-        CommandId::Renamenx => rename::rename_if_absent(keyspace, request, reply),
-        CommandId::Move => rename::move_to(keyspace, request, reply),
-        CommandId::Copy => copy::copy(keyspace, request, reply),
-        CommandId::Object => object::object(keyspace, request, reply),
-        CommandId::Dump => dump::dump(keyspace, request, reply),
-        CommandId::Restore => restore::restore(keyspace, request, reply),
-        _ => Err(CommandError::NoHost),
+        KeyCommand::Persist => expire::persist(keyspace, request, reply),
+        KeyCommand::Scan => scan::scan(keyspace, request, reply),
+        KeyCommand::Keys => scan::keys(keyspace, request, reply),
+        KeyCommand::Rename => rename::rename(keyspace, request, reply),
+        KeyCommand::Renamenx => rename::rename_if_absent(keyspace, request, reply),
+        KeyCommand::Move => rename::move_to(keyspace, request, reply),
+        KeyCommand::Copy => copy::copy(keyspace, request, reply),
+        KeyCommand::Object => object::object(keyspace, request, reply),
+        KeyCommand::Dump => dump::dump(keyspace, request, reply),
+        KeyCommand::Restore => restore::restore(keyspace, request, reply),
     }
 }
 

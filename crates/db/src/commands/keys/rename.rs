@@ -7,7 +7,7 @@ use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request};
 
 use super::again;
-use crate::commands::server::database_index;
+use crate::commands::databases::database_index;
 use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;

@@ -12,7 +12,7 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
-use pando_protocol::command::CommandId;
+use pando_protocol::command::OrderedCommand;
 use pando_protocol::{Reply, Request, number};
 
 use super::Handled;
@@ -21,18 +21,17 @@ use crate::keyspace::{Keyspace, OrderedKeys};
 
 /// Runs a command of this family.
 pub(super) fn execute(
-    id: CommandId,
+    command: OrderedCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
     keyspace.ordered_keys()?;
-    match id {
-        CommandId::Krange => range::range(keyspace, request, reply),
-        CommandId::Kprefix => range::prefix(keyspace, request, reply),
-        CommandId::Kcount => count::count(keyspace, request, reply),
-        CommandId::Krangedel => remove::remove(keyspace, request, reply),
-        _ => Err(CommandError::NoHost),
+    match command {
+        OrderedCommand::Krange => range::range(keyspace, request, reply),
+        OrderedCommand::Kprefix => range::prefix(keyspace, request, reply),
+        OrderedCommand::Kcount => count::count(keyspace, request, reply),
+        OrderedCommand::Krangedel => remove::remove(keyspace, request, reply),
     }
 }
 

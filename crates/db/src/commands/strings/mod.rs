@@ -16,7 +16,7 @@ mod range;
 mod set;
 
 use pando_engine::{Attributes, ValueRef};
-use pando_protocol::command::CommandId;
+use pando_protocol::command::StringCommand;
 use pando_protocol::{Reply, Request};
 
 use super::Handled;
@@ -29,34 +29,35 @@ pub(super) use range::{is_reversed, span};
 /// Runs a command of this family.
 #[inline]
 pub(super) fn execute(
-    id: CommandId,
+    command: StringCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    match id {
-        CommandId::Get => get::get(keyspace, request, reply),
-        CommandId::Set => set::set(keyspace, request, reply),
-        CommandId::Append => range::append(keyspace, request, reply),
-        CommandId::Decr => increment::step(keyspace, request, reply, -1),
-        CommandId::Decrby => increment::decrby(keyspace, request, reply),
-        CommandId::Getdel => get::getdel(keyspace, request, reply),
-        CommandId::Getex => get::getex(keyspace, request, reply),
-        CommandId::Getrange | CommandId::Substr => range::getrange(keyspace, request, reply),
-        CommandId::Getset => set::getset(keyspace, request, reply),
-        CommandId::Incr => increment::step(keyspace, request, reply, 1),
-        CommandId::Incrby => increment::incrby(keyspace, request, reply),
-        CommandId::Incrbyfloat => increment::incrbyfloat(keyspace, request, reply),
-        CommandId::Lcs => lcs::lcs(keyspace, request, reply),
-        CommandId::Mget => multi::mget(keyspace, request, reply),
-        CommandId::Mset => multi::mset(keyspace, request, reply),
-        CommandId::Msetnx => multi::msetnx(keyspace, request, reply),
-        CommandId::Psetex => set::psetex(keyspace, request, reply),
-        CommandId::Setex => set::setex(keyspace, request, reply),
-        CommandId::Setnx => set::setnx(keyspace, request, reply),
-        CommandId::Setrange => range::setrange(keyspace, request, reply),
-        CommandId::Strlen => get::strlen(keyspace, request, reply),
-        _ => Err(CommandError::NoHost),
+    match command {
+        StringCommand::Get => get::get(keyspace, request, reply),
+        StringCommand::Set => set::set(keyspace, request, reply),
+        StringCommand::Append => range::append(keyspace, request, reply),
+        StringCommand::Decr => increment::step(keyspace, request, reply, -1),
+        StringCommand::Decrby => increment::decrby(keyspace, request, reply),
+        StringCommand::Getdel => get::getdel(keyspace, request, reply),
+        StringCommand::Getex => get::getex(keyspace, request, reply),
+        StringCommand::Getrange | StringCommand::Substr => {
+            range::getrange(keyspace, request, reply)
+        }
+        StringCommand::Getset => set::getset(keyspace, request, reply),
+        StringCommand::Incr => increment::step(keyspace, request, reply, 1),
+        StringCommand::Incrby => increment::incrby(keyspace, request, reply),
+        StringCommand::Incrbyfloat => increment::incrbyfloat(keyspace, request, reply),
+        StringCommand::Lcs => lcs::lcs(keyspace, request, reply),
+        StringCommand::Mget => multi::mget(keyspace, request, reply),
+        StringCommand::Mset => multi::mset(keyspace, request, reply),
+        StringCommand::Msetnx => multi::msetnx(keyspace, request, reply),
+        StringCommand::Psetex => set::psetex(keyspace, request, reply),
+        StringCommand::Setex => set::setex(keyspace, request, reply),
+        StringCommand::Setnx => set::setnx(keyspace, request, reply),
+        StringCommand::Setrange => range::setrange(keyspace, request, reply),
+        StringCommand::Strlen => get::strlen(keyspace, request, reply),
     }
 }
 

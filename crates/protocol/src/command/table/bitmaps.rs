@@ -1,16 +1,31 @@
 //! Commands on the bits of strings.
 
-use crate::command::CommandId;
 use crate::command::argument::{block, integer, key, one_of, string, word};
+use crate::command::execution::{Gates, Rule};
+use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-/// In the order of [`CommandId`].
+family! {
+    /// Commands on the bits of strings.
+    BitmapCommand in Keyspace(Bitmap) {
+        Bitcount,
+        Bitfield,
+        BitfieldRo,
+        Bitop,
+        Bitpos,
+        Getbit,
+        Setbit,
+    }
+}
+
+/// In the order of [`BitmapCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Bitcount, "bitcount", -2)
+    CommandSpec::new(BitmapCommand::Bitcount.id(), "bitcount", -2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
+        .rules(&[Rule::Sliced])
         .group(Group::Bitmap, "2.6.0")
         .summary("Counts the set bits of a string, or of a part of it.")
         .complexity("O(N) for N bytes looked at.")
@@ -29,7 +44,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             )
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Bitfield, "bitfield", -2)
+    CommandSpec::new(BitmapCommand::Bitfield.id(), "bitfield", -2)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(
@@ -87,7 +102,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             .optional()
             .multiple(),
         ]),
-    CommandSpec::new(CommandId::BitfieldRo, "bitfield_ro", -2)
+    CommandSpec::new(BitmapCommand::BitfieldRo.id(), "bitfield_ro", -2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -101,13 +116,14 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .optional()
                 .multiple_token(),
         ]),
-    CommandSpec::new(CommandId::Bitop, "bitop", -4)
+    CommandSpec::new(BitmapCommand::Bitop.id(), "bitop", -4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::Bitmap])
         .keys(&[
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
             KeySpec::rest(3, KeyAccess::ReadOnly, &[KeyEffect::Access]),
         ])
+        .gates(Gates::All)
         .group(Group::Bitmap, "2.6.0")
         .summary("Combines strings bit by bit and stores the result.")
         .complexity("O(N) for N bytes of all sources.")
@@ -116,10 +132,11 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             key("destkey", 0),
             key("key", 1).multiple(),
         ]),
-    CommandSpec::new(CommandId::Bitpos, "bitpos", -3)
+    CommandSpec::new(BitmapCommand::Bitpos.id(), "bitpos", -3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
+        .rules(&[Rule::Sliced])
         .group(Group::Bitmap, "2.8.7")
         .summary("Finds the first bit of a string that is set, or clear.")
         .complexity("O(N) for N bytes looked at.")
@@ -145,7 +162,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             )
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Getbit, "getbit", 3)
+    CommandSpec::new(BitmapCommand::Getbit.id(), "getbit", 3)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -153,7 +170,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns one bit of a string.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), integer("offset")]),
-    CommandSpec::new(CommandId::Setbit, "setbit", 4)
+    CommandSpec::new(BitmapCommand::Setbit.id(), "setbit", 4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::Bitmap])
         .keys(&[KeySpec::one(

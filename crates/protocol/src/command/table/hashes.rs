@@ -1,13 +1,35 @@
 //! Commands on hashes.
 
-use crate::command::CommandId;
 use crate::command::argument::{block, double, integer, key, pattern, string, word};
+use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-/// In the order of [`CommandId`].
+family! {
+    /// Commands on hashes.
+    HashCommand in Keyspace(Hash) {
+        Hdel,
+        Hexists,
+        Hget,
+        Hgetall,
+        Hincrby,
+        Hincrbyfloat,
+        Hkeys,
+        Hlen,
+        Hmget,
+        Hmset,
+        Hrandfield,
+        Hscan,
+        Hset,
+        Hsetnx,
+        Hstrlen,
+        Hvals,
+    }
+}
+
+/// In the order of [`HashCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Hdel, "hdel", -3)
+    CommandSpec::new(HashCommand::Hdel.id(), "hdel", -3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Delete])])
@@ -16,7 +38,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .complexity("O(log F) for each field in a hash of F fields.")
         .history(&[changed("2.4.0", "Took several fields.")])
         .arguments(&[key("key", 0), string("field").multiple()]),
-    CommandSpec::new(CommandId::Hexists, "hexists", 3)
+    CommandSpec::new(HashCommand::Hexists.id(), "hexists", 3)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[])])
@@ -24,7 +46,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Tells whether a hash has a field.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field")]),
-    CommandSpec::new(CommandId::Hget, "hget", 3)
+    CommandSpec::new(HashCommand::Hget.id(), "hget", 3)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -32,7 +54,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the value of a field.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field")]),
-    CommandSpec::new(CommandId::Hgetall, "hgetall", 2)
+    CommandSpec::new(HashCommand::Hgetall.id(), "hgetall", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -41,7 +63,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns all fields and values of a hash.")
         .complexity("O(F) for F fields.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Hincrby, "hincrby", 4)
+    CommandSpec::new(HashCommand::Hincrby.id(), "hincrby", 4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(
@@ -53,7 +75,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds a number to an integer in a field.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field"), integer("increment")]),
-    CommandSpec::new(CommandId::Hincrbyfloat, "hincrbyfloat", 4)
+    CommandSpec::new(HashCommand::Hincrbyfloat.id(), "hincrbyfloat", 4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(
@@ -65,7 +87,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds a fraction to a number in a field.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field"), double("increment")]),
-    CommandSpec::new(CommandId::Hkeys, "hkeys", 2)
+    CommandSpec::new(HashCommand::Hkeys.id(), "hkeys", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -74,7 +96,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns all fields of a hash.")
         .complexity("O(F) for F fields.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Hlen, "hlen", 2)
+    CommandSpec::new(HashCommand::Hlen.id(), "hlen", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[])])
@@ -82,7 +104,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the number of fields of a hash.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Hmget, "hmget", -3)
+    CommandSpec::new(HashCommand::Hmget.id(), "hmget", -3)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -90,7 +112,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the values of several fields.")
         .complexity("O(log F) for each field in a hash of F fields.")
         .arguments(&[key("key", 0), string("field").multiple()]),
-    CommandSpec::new(CommandId::Hmset, "hmset", -4)
+    CommandSpec::new(HashCommand::Hmset.id(), "hmset", -4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -102,7 +124,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             key("key", 0),
             block("field_value", &[string("field"), string("value")]).multiple(),
         ]),
-    CommandSpec::new(CommandId::Hrandfield, "hrandfield", -2)
+    CommandSpec::new(HashCommand::Hrandfield.id(), "hrandfield", -2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -121,7 +143,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             )
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Hscan, "hscan", -3)
+    CommandSpec::new(HashCommand::Hscan.id(), "hscan", -3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -135,7 +157,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             pattern("pattern").token("MATCH").optional(),
             integer("count").token("COUNT").optional(),
         ]),
-    CommandSpec::new(CommandId::Hset, "hset", -4)
+    CommandSpec::new(HashCommand::Hset.id(), "hset", -4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -147,7 +169,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             key("key", 0),
             block("field_value", &[string("field"), string("value")]).multiple(),
         ]),
-    CommandSpec::new(CommandId::Hsetnx, "hsetnx", 4)
+    CommandSpec::new(HashCommand::Hsetnx.id(), "hsetnx", 4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Insert])])
@@ -155,7 +177,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Sets a field of a hash if it does not exist.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field"), string("value")]),
-    CommandSpec::new(CommandId::Hstrlen, "hstrlen", 3)
+    CommandSpec::new(HashCommand::Hstrlen.id(), "hstrlen", 3)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[])])
@@ -163,7 +185,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the length of a field's value in bytes.")
         .complexity("O(log F) in a hash of F fields.")
         .arguments(&[key("key", 0), string("field")]),
-    CommandSpec::new(CommandId::Hvals, "hvals", 2)
+    CommandSpec::new(HashCommand::Hvals.id(), "hvals", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Hash])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])

@@ -1,19 +1,51 @@
 //! Commands on keys, whatever their values are.
 
-use crate::command::CommandId;
 use crate::command::argument::{integer, key, one_of, pattern, string, unix_time, word};
+use crate::command::execution::{Gates, Rule};
+use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-/// In the order of [`CommandId`].
+family! {
+    /// Commands on keys, whatever their values are.
+    KeyCommand in Keyspace(Key) {
+        Copy,
+        Del,
+        Dump,
+        Exists,
+        Expire,
+        Expireat,
+        Expiretime,
+        Keys,
+        Move,
+        Object,
+        Persist,
+        Pexpire,
+        Pexpireat,
+        Pexpiretime,
+        Pttl,
+        Randomkey,
+        Rename,
+        Renamenx,
+        Restore,
+        Scan,
+        Touch,
+        Ttl,
+        Type,
+        Unlink,
+    }
+}
+
+/// In the order of [`KeyCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Copy, "copy", -3)
+    CommandSpec::new(KeyCommand::Copy.id(), "copy", -3)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::Keyspace])
         .keys(&[
             KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access]),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
         ])
+        .gates(Gates::All)
         .group(Group::Generic, "6.2.0")
         .summary("Copies the value of a key to another key.")
         .complexity("O(N) for N bytes of the value.")
@@ -23,16 +55,18 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             integer("destination-db").token("DB").optional(),
             word("replace", "REPLACE").optional(),
         ]),
-    CommandSpec::new(CommandId::Del, "del", -2)
+    CommandSpec::new(KeyCommand::Del.id(), "del", -2)
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::rest(1, KeyAccess::Remove, &[KeyEffect::Delete])])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .rules(&[Rule::OnlyRemoves])
+        .key_by_key("Each key is removed whether or not others are there")
         .group(Group::Generic, "1.0.0")
         .summary("Removes keys.")
         .complexity("One lookup per key; memory is given back afterwards.")
         .arguments(&[key("key", 0).multiple()]),
-    CommandSpec::new(CommandId::Dump, "dump", 2)
+    CommandSpec::new(KeyCommand::Dump.id(), "dump", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -41,17 +75,18 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns a value in the portable form that RESTORE takes.")
         .complexity("O(N) for N bytes of the value.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Exists, "exists", -2)
+    CommandSpec::new(KeyCommand::Exists.id(), "exists", -2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::rest(1, KeyAccess::ReadOnly, &[])])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "1.0.0")
         .summary("Counts how many of the keys exist, repeated ones repeatedly.")
         .complexity("One lookup per key.")
         .history(&[changed("3.0.3", "Took several keys.")])
         .arguments(&[key("key", 0).multiple()]),
-    CommandSpec::new(CommandId::Expire, "expire", -3)
+    CommandSpec::new(KeyCommand::Expire.id(), "expire", -3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -74,7 +109,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             .since("7.0.0")
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Expireat, "expireat", -3)
+    CommandSpec::new(KeyCommand::Expireat.id(), "expireat", -3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -97,23 +132,25 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             .since("7.0.0")
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Expiretime, "expiretime", 2)
+    CommandSpec::new(KeyCommand::Expiretime.id(), "expiretime", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "7.0.0")
         .summary("Returns when a key expires, in seconds since the Unix epoch.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Keys, "keys", 2)
+    CommandSpec::new(KeyCommand::Keys.id(), "keys", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace, Category::Dangerous])
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
+        .rules(&[Rule::Sliced])
         .group(Group::Generic, "1.0.0")
         .summary("Returns all keys that match a pattern.")
         .complexity("O(N) for N keys with the pattern's literal prefix.")
         .arguments(&[pattern("pattern")]),
-    CommandSpec::new(CommandId::Move, "move", 3)
+    CommandSpec::new(KeyCommand::Move.id(), "move", 3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(
@@ -121,17 +158,19 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             KeyAccess::ReadWrite,
             &[KeyEffect::Access, KeyEffect::Update],
         )])
+        .gates(Gates::All)
         .group(Group::Generic, "1.0.0")
         .summary("Moves a key to another database.")
         .complexity("Two lookups.")
         .arguments(&[key("key", 0), integer("db")]),
-    CommandSpec::new(CommandId::Object, "object", -2)
+    CommandSpec::new(KeyCommand::Object.id(), "object", -2)
         .categories(&[])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "2.2.3")
         .summary("Holds the commands that look inside values.")
         .complexity("Depends on the subcommand.")
         .subcommands(OBJECT),
-    CommandSpec::new(CommandId::Persist, "persist", 2)
+    CommandSpec::new(KeyCommand::Persist.id(), "persist", 2)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -139,7 +178,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Lets a key no longer expire.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Pexpire, "pexpire", -3)
+    CommandSpec::new(KeyCommand::Pexpire.id(), "pexpire", -3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -162,7 +201,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             .since("7.0.0")
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Pexpireat, "pexpireat", -3)
+    CommandSpec::new(KeyCommand::Pexpireat.id(), "pexpireat", -3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -185,32 +224,34 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             .since("7.0.0")
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Pexpiretime, "pexpiretime", 2)
+    CommandSpec::new(KeyCommand::Pexpiretime.id(), "pexpiretime", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "7.0.0")
         .summary("Returns when a key expires, in milliseconds since the Unix epoch.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Pttl, "pttl", 2)
+    CommandSpec::new(KeyCommand::Pttl.id(), "pttl", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "2.6.0")
         .summary("Returns the milliseconds until a key expires.")
         .complexity("One lookup.")
         .history(&[changed("2.8.0", "A missing key answers -2.")])
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Randomkey, "randomkey", 1)
+    CommandSpec::new(KeyCommand::Randomkey.id(), "randomkey", 1)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
         .group(Group::Generic, "1.0.0")
         .summary("Returns some key of the selected database.")
         .complexity("One lookup."),
-    CommandSpec::new(CommandId::Rename, "rename", 3)
+    CommandSpec::new(KeyCommand::Rename.id(), "rename", 3)
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace])
         .keys(&[
@@ -221,11 +262,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             ),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
         ])
+        .gates(Gates::All)
         .group(Group::Generic, "1.0.0")
         .summary("Gives a value another key, replacing what was there.")
         .complexity("O(N) for N bytes of the value.")
         .arguments(&[key("key", 0), key("newkey", 1)]),
-    CommandSpec::new(CommandId::Renamenx, "renamenx", 3)
+    CommandSpec::new(KeyCommand::Renamenx.id(), "renamenx", 3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[
@@ -236,12 +278,13 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             ),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Insert]),
         ])
+        .gates(Gates::All)
         .group(Group::Generic, "1.0.0")
         .summary("Gives a value another key, unless something is there.")
         .complexity("O(N) for N bytes of the value.")
         .history(&[changed("3.2.0", "Equal names are no error.")])
         .arguments(&[key("key", 0), key("newkey", 1)]),
-    CommandSpec::new(CommandId::Restore, "restore", -4)
+    CommandSpec::new(KeyCommand::Restore.id(), "restore", -4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::Keyspace, Category::Dangerous])
         .keys(&[KeySpec::one(1, KeyAccess::Overwrite, &[KeyEffect::Update])])
@@ -264,10 +307,11 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .optional(),
             integer("frequency").token("FREQ").since("5.0.0").optional(),
         ]),
-    CommandSpec::new(CommandId::Scan, "scan", -2)
+    CommandSpec::new(KeyCommand::Scan.id(), "scan", -2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .tips(&["nondeterministic_output", "request_policy:special"])
+        .rules(&[Rule::Sliced])
         .group(Group::Generic, "2.8.0")
         .summary("Walks through the keys of the selected database, some at a call.")
         .complexity("O(1) a call, O(N) for all N keys.")
@@ -278,38 +322,43 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             integer("count").token("COUNT").optional(),
             string("type").token("TYPE").since("6.0.0").optional(),
         ]),
-    CommandSpec::new(CommandId::Touch, "touch", -2)
+    CommandSpec::new(KeyCommand::Touch.id(), "touch", -2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::rest(1, KeyAccess::ReadOnly, &[])])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .rules(&[Rule::CountsUse])
         .group(Group::Generic, "3.2.1")
         .summary("Renews the access marks of keys and counts those that exist.")
         .complexity("One lookup per key.")
         .arguments(&[key("key", 0).multiple()]),
-    CommandSpec::new(CommandId::Ttl, "ttl", 2)
+    CommandSpec::new(KeyCommand::Ttl.id(), "ttl", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "1.0.0")
         .summary("Returns the seconds until a key expires.")
         .complexity("One lookup.")
         .history(&[changed("2.8.0", "A missing key answers -2.")])
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Type, "type", 2)
+    CommandSpec::new(KeyCommand::Type.id(), "type", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[])])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "1.0.0")
         .summary("Returns the type of a value.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Unlink, "unlink", -2)
+    CommandSpec::new(KeyCommand::Unlink.id(), "unlink", -2)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::rest(1, KeyAccess::Remove, &[KeyEffect::Delete])])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .rules(&[Rule::OnlyRemoves])
+        .key_by_key("Each key is removed whether or not others are there")
         .group(Group::Generic, "4.0.0")
         .summary("Removes keys.")
         .complexity("One lookup per key; memory is given back afterwards.")
@@ -317,44 +366,49 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
 ];
 
 static OBJECT: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Object, "object|encoding", 3)
+    CommandSpec::new(KeyCommand::Object.id(), "object|encoding", 3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(2, KeyAccess::ReadOnly, &[])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "2.2.3")
         .summary("Returns the name of the form in which a value is stored.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Object, "object|freq", 3)
+    CommandSpec::new(KeyCommand::Object.id(), "object|freq", 3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(2, KeyAccess::ReadOnly, &[])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "4.0.0")
         .summary("Returns how often a key was used lately, on a logarithmic scale.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Object, "object|help", 2)
+    CommandSpec::new(KeyCommand::Object.id(), "object|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[Category::Keyspace])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "6.2.0")
         .summary("Lists the subcommands.")
         .complexity("O(1)"),
-    CommandSpec::new(CommandId::Object, "object|idletime", 3)
+    CommandSpec::new(KeyCommand::Object.id(), "object|idletime", 3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(2, KeyAccess::ReadOnly, &[])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "2.2.3")
         .summary("Returns the seconds since a key was last used.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Object, "object|refcount", 3)
+    CommandSpec::new(KeyCommand::Object.id(), "object|refcount", 3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .keys(&[KeySpec::one(2, KeyAccess::ReadOnly, &[])])
         .tips(&["nondeterministic_output"])
+        .rules(&[Rule::Quiet])
         .group(Group::Generic, "2.2.3")
         .summary("Returns how many references a value has.")
         .complexity("One lookup.")

@@ -1,24 +1,32 @@
-//! The data of the command table, one file per family, in the order of [`CommandId`].
-//!
-//! [`CommandId`]: super::CommandId
+//! The data of the command table, one file per family: its commands' names as an enum, and below
+//! what is said of each, in the order of the enum.
 
 mod bitmaps;
 mod connection;
 mod containers;
+mod database;
 mod hashes;
+mod host;
 mod keys;
 mod ordered;
-mod server;
 mod strings;
-mod transactions;
+
+pub use bitmaps::BitmapCommand;
+pub use connection::ConnectionCommand;
+pub use database::DatabaseCommand;
+pub use hashes::HashCommand;
+pub use host::HostCommand;
+pub use keys::KeyCommand;
+pub use ordered::OrderedCommand;
+pub use strings::StringCommand;
 
 use super::CommandSpec;
 
-/// The families, in the order of [`super::CommandId`].
+/// The families, in the order of [`super::CommandId`]'s numbers.
 pub(super) static FAMILIES: [&[CommandSpec]; 8] = [
     connection::COMMANDS,
-    server::COMMANDS,
-    transactions::COMMANDS,
+    host::COMMANDS,
+    database::COMMANDS,
     strings::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,

@@ -1,13 +1,42 @@
 //! Commands on strings.
 
-use crate::command::CommandId;
 use crate::command::argument::{block, double, integer, key, one_of, string, unix_time, word};
+use crate::command::execution::{Gates, Rule};
+use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-/// In the order of [`CommandId`].
+family! {
+    /// Commands on strings.
+    StringCommand in Keyspace(String) {
+        Append,
+        Decr,
+        Decrby,
+        Get,
+        Getdel,
+        Getex,
+        Getrange,
+        Getset,
+        Incr,
+        Incrby,
+        Incrbyfloat,
+        Lcs,
+        Mget,
+        Mset,
+        Msetnx,
+        Psetex,
+        Set,
+        Setex,
+        Setnx,
+        Setrange,
+        Strlen,
+        Substr,
+    }
+}
+
+/// In the order of [`StringCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Append, "append", 3)
+    CommandSpec::new(StringCommand::Append.id(), "append", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Insert])])
@@ -15,7 +44,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds bytes to the end of a string.")
         .complexity("O(N) for N bytes added, after one lookup.")
         .arguments(&[key("key", 0), string("value")]),
-    CommandSpec::new(CommandId::Decr, "decr", 2)
+    CommandSpec::new(StringCommand::Decr.id(), "decr", 2)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -27,7 +56,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Subtracts one from an integer.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Decrby, "decrby", 3)
+    CommandSpec::new(StringCommand::Decrby.id(), "decrby", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -39,7 +68,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Subtracts a number from an integer.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), integer("decrement")]),
-    CommandSpec::new(CommandId::Get, "get", 2)
+    CommandSpec::new(StringCommand::Get.id(), "get", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -47,7 +76,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the string at a key.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Getdel, "getdel", 2)
+    CommandSpec::new(StringCommand::Getdel.id(), "getdel", 2)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -59,7 +88,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the string at a key and removes the key.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Getex, "getex", -2)
+    CommandSpec::new(StringCommand::Getex.id(), "getex", -2)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -85,7 +114,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             )
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Getrange, "getrange", 4)
+    CommandSpec::new(StringCommand::Getrange.id(), "getrange", 4)
         .flags(&[Flag::Readonly])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -93,7 +122,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the bytes of a string between two offsets.")
         .complexity("O(N) for N bytes returned, after one lookup.")
         .arguments(&[key("key", 0), integer("start"), integer("end")]),
-    CommandSpec::new(CommandId::Getset, "getset", 3)
+    CommandSpec::new(StringCommand::Getset.id(), "getset", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -106,7 +135,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .complexity("One lookup.")
         .deprecated("6.2.0", "`SET` with `GET`")
         .arguments(&[key("key", 0), string("value")]),
-    CommandSpec::new(CommandId::Incr, "incr", 2)
+    CommandSpec::new(StringCommand::Incr.id(), "incr", 2)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -118,7 +147,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds one to an integer.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Incrby, "incrby", 3)
+    CommandSpec::new(StringCommand::Incrby.id(), "incrby", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -130,7 +159,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds a number to an integer.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), integer("increment")]),
-    CommandSpec::new(CommandId::Incrbyfloat, "incrbyfloat", 3)
+    CommandSpec::new(StringCommand::Incrbyfloat.id(), "incrbyfloat", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -142,7 +171,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Adds a fraction to a number.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), double("increment")]),
-    CommandSpec::new(CommandId::Lcs, "lcs", -3)
+    CommandSpec::new(StringCommand::Lcs.id(), "lcs", -3)
         .flags(&[Flag::Readonly])
         .categories(&[Category::String])
         .keys(&[KeySpec::two(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -157,7 +186,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             integer("len").token("MINMATCHLEN").optional(),
             word("withmatchlen", "WITHMATCHLEN").optional(),
         ]),
-    CommandSpec::new(CommandId::Mget, "mget", -2)
+    CommandSpec::new(StringCommand::Mget.id(), "mget", -2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::rest(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])
@@ -166,7 +195,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the strings at several keys.")
         .complexity("One lookup per key.")
         .arguments(&[key("key", 0).multiple()]),
-    CommandSpec::new(CommandId::Mset, "mset", -3)
+    CommandSpec::new(StringCommand::Mset.id(), "mset", -3)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::pairs(
@@ -178,11 +207,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "request_policy:multi_shard",
             "response_policy:all_succeeded",
         ])
+        .gates(Gates::All)
         .group(Group::String, "1.0.1")
         .summary("Stores several strings as one change.")
         .complexity("One lookup per key.")
         .arguments(&[block("key_value", &[key("key", 0), string("value")]).multiple()]),
-    CommandSpec::new(CommandId::Msetnx, "msetnx", -3)
+    CommandSpec::new(StringCommand::Msetnx.id(), "msetnx", -3)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::pairs(
@@ -191,19 +221,21 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             &[KeyEffect::Insert],
         )])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
+        .gates(Gates::All)
         .group(Group::String, "1.0.1")
         .summary("Stores several strings as one change, if none of the keys exists.")
         .complexity("One lookup per key.")
         .arguments(&[block("key_value", &[key("key", 0), string("value")]).multiple()]),
-    CommandSpec::new(CommandId::Psetex, "psetex", 4)
+    CommandSpec::new(StringCommand::Psetex.id(), "psetex", 4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::Overwrite, &[KeyEffect::Update])])
+        .rules(&[Rule::BriefWhenSmall])
         .group(Group::String, "2.6.0")
         .summary("Stores a string that expires after some milliseconds.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), integer("milliseconds"), string("value")]),
-    CommandSpec::new(CommandId::Set, "set", -3)
+    CommandSpec::new(StringCommand::Set.id(), "set", -3)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(
@@ -213,6 +245,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         )
         .variable()
         .note("Reads the key only with `GET`")])
+        .rules(&[Rule::BriefWhenSmall])
         .group(Group::String, "1.0.0")
         .summary("Stores a string, whatever the key held before.")
         .complexity("One lookup.")
@@ -243,15 +276,16 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             )
             .optional(),
         ]),
-    CommandSpec::new(CommandId::Setex, "setex", 4)
+    CommandSpec::new(StringCommand::Setex.id(), "setex", 4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::Overwrite, &[KeyEffect::Update])])
+        .rules(&[Rule::BriefWhenSmall])
         .group(Group::String, "2.0.0")
         .summary("Stores a string that expires after some seconds.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), integer("seconds"), string("value")]),
-    CommandSpec::new(CommandId::Setnx, "setnx", 3)
+    CommandSpec::new(StringCommand::Setnx.id(), "setnx", 3)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::Overwrite, &[KeyEffect::Insert])])
@@ -259,7 +293,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Stores a string if the key does not exist.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0), string("value")]),
-    CommandSpec::new(CommandId::Setrange, "setrange", 4)
+    CommandSpec::new(StringCommand::Setrange.id(), "setrange", 4)
         .flags(&[Flag::Write, Flag::DenyOom])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Update])])
@@ -267,7 +301,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Overwrites bytes of a string from an offset on.")
         .complexity("O(N) for N bytes written, after one lookup.")
         .arguments(&[key("key", 0), integer("offset"), string("value")]),
-    CommandSpec::new(CommandId::Strlen, "strlen", 2)
+    CommandSpec::new(StringCommand::Strlen.id(), "strlen", 2)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[])])
@@ -275,7 +309,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the length of a string in bytes.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
-    CommandSpec::new(CommandId::Substr, "substr", 4)
+    CommandSpec::new(StringCommand::Substr.id(), "substr", 4)
         .flags(&[Flag::Readonly])
         .categories(&[Category::String])
         .keys(&[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])])

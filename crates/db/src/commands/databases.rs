@@ -1,7 +1,7 @@
 //! Commands about databases as wholes: SELECT SWAPDB DBSIZE FLUSHDB FLUSHALL TIME, and those that
 //! only speak: PING ECHO COMMAND.
 
-use pando_protocol::command::{self, CommandId};
+use pando_protocol::command::{self, DatabaseCommand};
 use pando_protocol::{Reply, Request, number};
 
 use super::{Handled, Progress};
@@ -13,31 +13,30 @@ use crate::mapping;
 
 /// Runs a command of this family.
 pub(super) fn execute(
-    id: CommandId,
+    command: DatabaseCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    match id {
-        CommandId::Ping => ping(request, reply),
-        CommandId::Echo => {
+    match command {
+        DatabaseCommand::Ping => ping(request, reply),
+        DatabaseCommand::Echo => {
             reply.bulk(request.arg(1));
             Ok(Progress::Done)
         }
-        CommandId::Command => {
+        DatabaseCommand::Command => {
             command::answer(request, reply);
             Ok(Progress::Done)
         }
-        CommandId::Dbsize => {
+        DatabaseCommand::Dbsize => {
             keyspace.observe_all();
             reply.integer(keyspace.len() as i64);
             Ok(Progress::Done)
         }
-        CommandId::Time => time(keyspace, reply),
-        CommandId::Swapdb => swapdb(keyspace, request, reply),
-        CommandId::Flushdb => flush(keyspace, request, reply, false),
-        CommandId::Flushall => flush(keyspace, request, reply, true),
-        _ => Err(CommandError::NoHost),
+        DatabaseCommand::Time => time(keyspace, reply),
+        DatabaseCommand::Swapdb => swapdb(keyspace, request, reply),
+        DatabaseCommand::Flushdb => flush(keyspace, request, reply, false),
+        DatabaseCommand::Flushall => flush(keyspace, request, reply, true),
     }
 }
 

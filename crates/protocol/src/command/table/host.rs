@@ -1,58 +1,110 @@
-//! Commands about the server: its settings, its state, its dataset as a whole.
+//! Commands that the host runs: connections, settings, the state of the server.
 
-use super::containers::{
-    ACL, CLUSTER, COMMAND, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, SLOWLOG,
-};
-use crate::command::CommandId;
 use crate::command::argument::{block, double, integer, one_of, string, word};
+use crate::command::execution::{Gates, Rule};
+use crate::command::id::family;
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-/// In the order of [`CommandId`].
+use super::containers::{ACL, CLIENT, CLUSTER, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, SLOWLOG};
+
+family! {
+    /// Commands that the host of the database runs.
+    HostCommand in Host {
+        Acl,
+        Auth,
+        Bgrewriteaof,
+        Bgsave,
+        Client,
+        Cluster,
+        Config,
+        Debug,
+        Function,
+        Hello,
+        Info,
+        Lastsave,
+        Latency,
+        Memory,
+        Module,
+        Monitor,
+        Quit,
+        Replicaof,
+        Reset,
+        Role,
+        Save,
+        Shutdown,
+        Slaveof,
+        Slowlog,
+        Wait,
+        Waitaof,
+    }
+}
+
+/// In the order of [`HostCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::new(CommandId::Acl, "acl", -2)
+    CommandSpec::new(HostCommand::Acl.id(), "acl", -2)
         .categories(&[])
         .group(Group::Server, "6.0.0")
         .summary("Holds the commands about access rules.")
         .complexity("Depends on the subcommand.")
         .subcommands(ACL),
-    CommandSpec::new(CommandId::Bgsave, "bgsave", -1)
+    CommandSpec::new(HostCommand::Auth.id(), "auth", -2)
+        .flags(&[
+            Flag::Noscript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "1.0.0")
+        .summary("Authenticates the connection as a user.")
+        .complexity("O(1)")
+        .history(&[changed("6.0.0", "Took a user name beside the password.")])
+        .arguments(&[
+            string("username").since("6.0.0").optional(),
+            string("password"),
+        ]),
+    CommandSpec::new(HostCommand::Bgrewriteaof.id(), "bgrewriteaof", 1)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
         .categories(&[])
+        .gates(Gates::None)
+        .group(Group::Server, "1.0.0")
+        .summary("Asks for the log to be compacted in the background.")
+        .complexity("O(1) to ask."),
+    CommandSpec::new(HostCommand::Bgsave.id(), "bgsave", -1)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
+        .categories(&[])
+        .gates(Gates::None)
         .group(Group::Server, "1.0.0")
         .summary("Asks for a save of the dataset in the background.")
         .complexity("O(1) to ask.")
         .history(&[changed("3.2.2", "Took `SCHEDULE`.")])
         .arguments(&[word("schedule", "SCHEDULE").since("3.2.2").optional()]),
-    CommandSpec::new(CommandId::Cluster, "cluster", -2)
+    CommandSpec::new(HostCommand::Client.id(), "client", -2)
+        .categories(&[])
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Connection, "2.4.0")
+        .summary("Holds the commands about client connections.")
+        .complexity("Depends on the subcommand.")
+        .subcommands(CLIENT),
+    CommandSpec::new(HostCommand::Cluster.id(), "cluster", -2)
         .categories(&[])
         .group(Group::Cluster, "3.0.0")
         .summary("Holds the commands about a cluster.")
         .complexity("Depends on the subcommand.")
         .subcommands(CLUSTER),
-    CommandSpec::new(CommandId::Command, "command", -1)
-        .flags(&[Flag::Loading, Flag::Stale])
-        .categories(&[Category::Connection])
-        .tips(&["nondeterministic_output_order"])
-        .group(Group::Server, "2.8.13")
-        .summary("Describes every command of the server.")
-        .complexity("O(N) for N commands.")
-        .subcommands(COMMAND),
-    CommandSpec::new(CommandId::Config, "config", -2)
+    CommandSpec::new(HostCommand::Config.id(), "config", -2)
         .categories(&[])
+        .gates(Gates::None)
         .group(Group::Server, "2.0.0")
         .summary("Holds the commands about the server's settings.")
         .complexity("Depends on the subcommand.")
         .subcommands(CONFIG),
-    CommandSpec::new(CommandId::Dbsize, "dbsize", 1)
-        .flags(&[Flag::Readonly, Flag::Fast])
-        .categories(&[Category::Keyspace])
-        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
-        .group(Group::Server, "1.0.0")
-        .summary("Returns the number of keys in the selected database.")
-        .complexity("O(1)"),
-    CommandSpec::new(CommandId::Debug, "debug", -2)
+    CommandSpec::new(HostCommand::Debug.id(), "debug", -2)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
+        .rules(&[Rule::ForTests])
         .group(Group::Server, "1.0.0")
         .summary("Holds the commands that tests use.")
         .complexity("Depends on the subcommand.")
@@ -63,51 +115,41 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 integer("enabled").token("SET-ACTIVE-EXPIRE"),
             ],
         )]),
-    CommandSpec::new(CommandId::Flushall, "flushall", -1)
-        .flags(&[Flag::Write])
-        .categories(&[Category::Keyspace, Category::Dangerous])
-        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .group(Group::Server, "1.0.0")
-        .summary("Removes every key of every database.")
-        .complexity("O(D) for D databases; memory is given back afterwards.")
-        .history(&[
-            changed("4.0.0", "Took `ASYNC`."),
-            changed("6.2.0", "Took `SYNC`."),
-        ])
-        .arguments(&[one_of(
-            "async",
-            &[
-                word("async", "ASYNC").since("4.0.0"),
-                word("sync", "SYNC").since("6.2.0"),
-            ],
-        )
-        .optional()]),
-    CommandSpec::new(CommandId::Flushdb, "flushdb", -1)
-        .flags(&[Flag::Write])
-        .categories(&[Category::Keyspace, Category::Dangerous])
-        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .group(Group::Server, "1.0.0")
-        .summary("Removes every key of the selected database.")
-        .complexity("O(1); memory is given back afterwards.")
-        .history(&[
-            changed("4.0.0", "Took `ASYNC`."),
-            changed("6.2.0", "Took `SYNC`."),
-        ])
-        .arguments(&[one_of(
-            "async",
-            &[
-                word("async", "ASYNC").since("4.0.0"),
-                word("sync", "SYNC").since("6.2.0"),
-            ],
-        )
-        .optional()]),
-    CommandSpec::new(CommandId::Function, "function", -2)
+    CommandSpec::new(HostCommand::Function.id(), "function", -2)
         .categories(&[])
         .group(Group::Scripting, "7.0.0")
         .summary("Holds the commands about stored functions.")
         .complexity("Depends on the subcommand.")
         .subcommands(FUNCTION),
-    CommandSpec::new(CommandId::Info, "info", -1)
+    CommandSpec::new(HostCommand::Hello.id(), "hello", -1)
+        .flags(&[
+            Flag::Noscript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ])
+        .categories(&[Category::Connection])
+        .group(Group::Connection, "6.0.0")
+        .summary("Chooses the protocol version, and may authenticate and name the connection.")
+        .complexity("O(1)")
+        .history(&[changed("6.2.0", "The version may be left out.")])
+        .arguments(&[block(
+            "arguments",
+            &[
+                integer("protover"),
+                block(
+                    "username_password",
+                    &[string("username"), string("password")],
+                )
+                .token("AUTH")
+                .optional(),
+                string("clientname").token("SETNAME").optional(),
+            ],
+        )
+        .optional()]),
+    CommandSpec::new(HostCommand::Info.id(), "info", -1)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[Category::Dangerous])
         .tips(&[
@@ -120,38 +162,52 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .complexity("O(1)")
         .history(&[changed("7.0.0", "Took several sections.")])
         .arguments(&[string("section").optional().multiple()]),
-    CommandSpec::new(CommandId::Lastsave, "lastsave", 1)
+    CommandSpec::new(HostCommand::Lastsave.id(), "lastsave", 1)
         .flags(&[Flag::Loading, Flag::Stale, Flag::Fast])
         .categories(&[Category::Admin, Category::Dangerous])
         .tips(&["nondeterministic_output"])
         .group(Group::Server, "1.0.0")
         .summary("Returns when the dataset was last saved, in seconds since the Unix epoch.")
         .complexity("O(1)"),
-    CommandSpec::new(CommandId::Latency, "latency", -2)
+    CommandSpec::new(HostCommand::Latency.id(), "latency", -2)
         .categories(&[])
         .group(Group::Server, "2.8.13")
         .summary("Holds the commands about observed latencies.")
         .complexity("Depends on the subcommand.")
         .subcommands(LATENCY),
-    CommandSpec::new(CommandId::Memory, "memory", -2)
+    CommandSpec::new(HostCommand::Memory.id(), "memory", -2)
         .categories(&[])
         .group(Group::Server, "4.0.0")
         .summary("Holds the commands about memory.")
         .complexity("Depends on the subcommand.")
         .subcommands(MEMORY),
-    CommandSpec::new(CommandId::Module, "module", -2)
+    CommandSpec::new(HostCommand::Module.id(), "module", -2)
         .categories(&[])
         .group(Group::Server, "4.0.0")
         .summary("Holds the commands about loadable modules.")
         .complexity("Depends on the subcommand.")
         .subcommands(MODULE),
-    CommandSpec::new(CommandId::Monitor, "monitor", 1)
+    CommandSpec::new(HostCommand::Monitor.id(), "monitor", 1)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
         .group(Group::Server, "1.0.0")
         .summary("Streams every command that the server executes to this connection.")
         .complexity("O(1) for each command and monitor."),
-    CommandSpec::new(CommandId::Replicaof, "replicaof", 3)
+    CommandSpec::new(HostCommand::Quit.id(), "quit", -1)
+        .flags(&[
+            Flag::Noscript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ])
+        .categories(&[Category::Connection])
+        .rules(&[Rule::Unqueued, Rule::EndsTransaction, Rule::IgnoresPause])
+        .group(Group::Connection, "1.0.0")
+        .summary("Closes the connection after the replies before it.")
+        .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Replicaof.id(), "replicaof", 3)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -169,13 +225,27 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 block("no-one", &[word("no", "NO"), word("one", "ONE")]),
             ],
         )]),
-    CommandSpec::new(CommandId::Role, "role", 1)
+    CommandSpec::new(HostCommand::Reset.id(), "reset", 1)
+        .flags(&[
+            Flag::Noscript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ])
+        .categories(&[Category::Connection])
+        .rules(&[Rule::Unqueued, Rule::EndsTransaction, Rule::IgnoresPause])
+        .group(Group::Connection, "6.2.0")
+        .summary("Puts the connection back into the state of a new one.")
+        .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Role.id(), "role", 1)
         .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast])
         .categories(&[Category::Admin, Category::Dangerous])
         .group(Group::Server, "2.8.12")
         .summary("Returns this server's part in replication.")
         .complexity("O(1)"),
-    CommandSpec::new(CommandId::Save, "save", 1)
+    CommandSpec::new(HostCommand::Save.id(), "save", 1)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -183,10 +253,11 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::NoMulti,
         ])
         .categories(&[])
+        .gates(Gates::None)
         .group(Group::Server, "1.0.0")
         .summary("Saves the dataset and answers when it is done.")
         .complexity("O(N) for N keys."),
-    CommandSpec::new(CommandId::Shutdown, "shutdown", -1)
+    CommandSpec::new(HostCommand::Shutdown.id(), "shutdown", -1)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -196,6 +267,8 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::AllowBusy,
         ])
         .categories(&[])
+        .gates(Gates::None)
+        .rules(&[Rule::IgnoresPause])
         .group(Group::Server, "1.0.0")
         .summary("Stops the server.")
         .complexity("O(N) for N keys when it saves, else O(1).")
@@ -210,7 +283,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             word("force", "FORCE").since("7.0.0").optional(),
             word("abort", "ABORT").since("7.0.0").optional(),
         ]),
-    CommandSpec::new(CommandId::Slaveof, "slaveof", 3)
+    CommandSpec::new(HostCommand::Slaveof.id(), "slaveof", 3)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -229,27 +302,13 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 block("no-one", &[word("no", "NO"), word("one", "ONE")]),
             ],
         )]),
-    CommandSpec::new(CommandId::Slowlog, "slowlog", -2)
+    CommandSpec::new(HostCommand::Slowlog.id(), "slowlog", -2)
         .categories(&[])
         .group(Group::Server, "2.2.12")
         .summary("Holds the commands about the log of slow commands.")
         .complexity("Depends on the subcommand.")
         .subcommands(SLOWLOG),
-    CommandSpec::new(CommandId::Swapdb, "swapdb", 3)
-        .flags(&[Flag::Write, Flag::Fast])
-        .categories(&[Category::Keyspace, Category::Dangerous])
-        .group(Group::Server, "4.0.0")
-        .summary("Exchanges the contents of two databases.")
-        .complexity("O(W) for W watched keys of both.")
-        .arguments(&[integer("index1"), integer("index2")]),
-    CommandSpec::new(CommandId::Time, "time", 1)
-        .flags(&[Flag::Loading, Flag::Stale, Flag::Fast])
-        .categories(&[])
-        .tips(&["nondeterministic_output"])
-        .group(Group::Server, "2.6.0")
-        .summary("Returns the server's clock in seconds and microseconds.")
-        .complexity("O(1)"),
-    CommandSpec::new(CommandId::Wait, "wait", 3)
+    CommandSpec::new(HostCommand::Wait.id(), "wait", 3)
         .flags(&[Flag::Noscript])
         .categories(&[Category::Connection])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
@@ -257,7 +316,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Waits until replicas have what this connection wrote.")
         .complexity("O(1)")
         .arguments(&[integer("numreplicas"), integer("timeout")]),
-    CommandSpec::new(CommandId::Waitaof, "waitaof", 4)
+    CommandSpec::new(HostCommand::Waitaof.id(), "waitaof", 4)
         .flags(&[Flag::Noscript])
         .categories(&[Category::Connection])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
@@ -269,10 +328,4 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             integer("numreplicas"),
             integer("timeout"),
         ]),
-    CommandSpec::new(CommandId::Bgrewriteaof, "bgrewriteaof", 1)
-        .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
-        .categories(&[])
-        .group(Group::Server, "1.0.0")
-        .summary("Asks for the log to be compacted in the background.")
-        .complexity("O(1) to ask."),
 ];

@@ -1,0 +1,169 @@
+//! How a command is executed: the gates that it runs under, and what else a turn must know of it.
+//!
+//! What a client may see of a command are its [`Flag`]s; these are for the database and its host.
+//!
+//! The table is checked against itself when it is compiled (`CommandSpec::check`): whoever forgets
+//! the gates of a write to several keys would lose its atomicity, and no reply would tell.
+//!
+//! | a command on the keyspace that | must |
+//! |---|---|
+//! | does anything | run under a gate |
+//! | writes several keys, or keys that no argument names | run under all gates, or say why not |
+//! | only removes | write, and take no memory |
+//! | asks and does not use | not write |
+//! | goes on in slices | not run under all gates, which it would let go of in between |
+//!
+//! Deliberately absent: what the table cannot know. MOVE names one key and writes two: its entry
+//! says by hand that it needs all gates. What Redis calls a write of the host (FUNCTION FLUSH)
+//! touches no key.
+
+use super::spec::words;
+use super::{CommandId, CommandSpec, Flag};
+
+/// The gates that a command runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Gates {
+    /// Its session's own: beside the commands of other sessions.
+    Own,
+    /// All: every other command sees the whole of it or nothing.
+    All,
+    /// None when it begins; it takes what it needs itself. It may wait for a disk before.
+    None,
+}
+
+words! {
+    /// One thing that a turn must know of a command, beside its gates.
+    Rule,
+    /// A set of [`Rule`]s.
+    Rules:
+    /// Asks about a key and does not use its value: the key does not count as used.
+    Quiet = "quiet",
+    /// Counts its keys as used, even for a client that wants none to be.
+    CountsUse = "counts-use",
+    /// CLIENT PAUSE does not hold it back: it ends a connection's wait, or the pause.
+    IgnoresPause = "ignores-pause",
+    /// Runs inside MULTI instead of being queued.
+    Unqueued = "unqueued",
+    /// Ends a transaction without running it, and so needs no memory for the queue.
+    EndsTransaction = "ends-transaction",
+    /// Only removes keys: not refused for want of memory, and longer than others for want of disk.
+    OnlyRemoves = "only-removes",
+    /// May go on in slices, between which other commands run.
+    Sliced = "sliced",
+    /// As quick as a fast command while its arguments are small, though Redis does not call it so.
+    BriefWhenSmall = "brief-when-small",
+    /// For the people who test the server, not for its users.
+    ForTests = "for-tests",
+}
+
+impl CommandSpec {
+    /// Stops the compiler at a command, or subcommand, that contradicts itself.
+    pub(super) const fn check(&self) {
+        if let Some(fault) = self.fault() {
+            panic!("{}", fault);
+        }
+        let mut index = 0;
+        while index < self.subcommands.len() {
+            self.subcommands[index].check();
+            index += 1;
+        }
+    }
+
+    /// What it contradicts itself in; see the module's header.
+    const fn fault(&self) -> Option<&'static str> {
+        let on_keyspace = matches!(self.id, CommandId::Keyspace(_));
+        let writes = on_keyspace && self.flags.has(Flag::Write);
+        let is_whole = matches!(self.gates, Gates::All);
+        let key_by_key = self.key_by_key.is_some();
+        if writes && !self.has_one_key() && !is_whole && !key_by_key {
+            return Some("a write to several keys runs under all gates, or says why not");
+        }
+        if key_by_key && (is_whole || !writes || self.has_one_key()) {
+            return Some("only a write to several keys under its own gate says why");
+        }
+        if on_keyspace && matches!(self.gates, Gates::None) {
+            return Some("a command on the keyspace runs under a gate");
+        }
+        if self.rules.has(Rule::OnlyRemoves) && (!writes || self.flags.has(Flag::DenyOom)) {
+            return Some("a command that only removes writes, and takes no memory");
+        }
+        if self.rules.has(Rule::Quiet) && writes {
+            return Some("a command that only asks does not write");
+        }
+        if self.rules.has(Rule::Sliced) && !matches!(self.gates, Gates::Own) {
+            return Some("a command in slices runs under its own gate");
+        }
+        None
+    }
+
+    /// Whether it names one key, and no more, whatever its arguments.
+    const fn has_one_key(&self) -> bool {
+        self.keys.len() == 1 && self.keys[0].last == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::lookup;
+
+    fn spec(name: &str) -> CommandSpec {
+        let spec = lookup(name.as_bytes()).expect("it is in the table");
+        assert_eq!(spec.fault(), None, "{name}");
+        CommandSpec { ..*spec }
+    }
+
+    #[test]
+    fn a_forgotten_gate_is_found() {
+        for name in [
+            "mset", "msetnx", "rename", "renamenx", "copy", "bitop", "swapdb", "flushdb",
+            "flushall",
+        ] {
+            for gates in [Gates::Own, Gates::None] {
+                let planted = CommandSpec {
+                    gates,
+                    ..spec(name)
+                };
+                assert!(planted.fault().is_some(), "{name} under {gates:?}");
+            }
+        }
+        for name in ["del", "unlink", "krangedel"] {
+            let planted = CommandSpec {
+                key_by_key: None,
+                ..spec(name)
+            };
+            assert!(planted.fault().is_some(), "{name} without its reason");
+        }
+    }
+
+    #[test]
+    fn a_contradiction_is_found() {
+        let rules = |name: &str, rule| CommandSpec {
+            rules: Rules::of(&[rule]),
+            ..spec(name)
+        };
+        for (planted, what) in [
+            (rules("set", Rule::OnlyRemoves), "takes memory"),
+            (rules("get", Rule::OnlyRemoves), "does not write"),
+            (rules("incr", Rule::Quiet), "writes"),
+            (rules("rename", Rule::Sliced), "needs all gates at once"),
+            (
+                CommandSpec {
+                    key_by_key: Some("it reads one key"),
+                    ..spec("set")
+                },
+                "a reason for nothing",
+            ),
+            (
+                CommandSpec {
+                    gates: Gates::None,
+                    ..spec("get")
+                },
+                "no gate",
+            ),
+        ] {
+            assert!(planted.fault().is_some(), "{}: {what}", planted.name);
+        }
+    }
+}
