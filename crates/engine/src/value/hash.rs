@@ -351,11 +351,13 @@ impl<'o> HashDraft<'o> {
             Form::Wide(row) => row,
             Form::Packed(block) => {
                 if let Column::Flat(value) = column {
-                    let row = RowRef::new(block);
+                    // Copied first, since that fetches the lines of the block side by side: a
+                    // search would wait for one after the other.
+                    let copy = own(block, field.len() + value.len());
+                    let row = RowRef::new(copy);
                     let at = row.search(field);
-                    let bytes = row.bytes_with(at, field, value);
-                    if bytes <= PACKED_ROW_BYTES_MAX {
-                        row::set_in(own(block, bytes), at, field, value);
+                    if row.bytes_with(at, field, value) <= PACKED_ROW_BYTES_MAX {
+                        row::set_in(copy, at, field, value);
                         return at.is_err();
                     }
                 }
@@ -400,10 +402,15 @@ impl<'o> HashDraft<'o> {
     }
 }
 
-/// The draft's own copy of a block, with room for `bytes` bytes.
-fn own<'b>(block: &'b mut Cow<'_, [u8]>, bytes: usize) -> &'b mut Vec<u8> {
+/// Bytes that a new field takes in a small hash beside its name and value, and more.
+const FIELD_ROOM_BYTES: usize = 16;
+
+/// The draft's own copy of a block, with room for a field of so many bytes.
+#[inline]
+fn own<'b>(block: &'b mut Cow<'_, [u8]>, field_bytes: usize) -> &'b mut Vec<u8> {
     if let Cow::Borrowed(shared) = *block {
-        let mut copy = row::spare(bytes.max(shared.len()));
+        let room = field_bytes.min(PACKED_ROW_BYTES_MAX) + FIELD_ROOM_BYTES;
+        let mut copy = row::spare(shared.len() + room);
         copy.extend_from_slice(shared);
         *block = Cow::Owned(copy);
     }

@@ -50,7 +50,7 @@ const _: () = assert!(
     FIELD_BYTES_MAX + 2 * COLUMN_FLAT_BYTES_MAX + PACKED_ROW_BYTES_MAX < LONG_OUT_OF_LINE as usize
 );
 
-/// Most bytes of a buffer that is kept: a row's, and what a vector grows by ahead of need.
+/// Most bytes of a buffer that is kept: a row's, and room for a field.
 const SPARE_BYTES_MAX: usize = 2 * PACKED_ROW_BYTES_MAX;
 
 thread_local! {
@@ -440,20 +440,28 @@ impl<'n> Name<'n> {
 fn prefix(room: &[u8], bytes: usize) -> u64 {
     match room.first_chunk() {
         Some(word) if bytes >= PREFIX_BYTES => u64::from_be_bytes(*word),
-        // What follows the name is cut off.
-        Some(word) if bytes > 0 => {
-            u64::from_be_bytes(*word) & u64::MAX << (8 * (PREFIX_BYTES - bytes))
+        // What follows the name is cut off, all of it in two steps if the name has no bytes.
+        Some(word) => {
+            let others = 8 * (PREFIX_BYTES - bytes) as u32 - 1;
+            u64::from_be_bytes(*word) >> 1 >> others << others << 1
         }
-        _ => {
-            let name = &room[..bytes];
-            let word = name
-                .iter()
-                .fold(0, |word, byte| word << 8 | u64::from(*byte));
-            // A name without bytes is all padding.
-            word.checked_shl(8 * (PREFIX_BYTES - bytes) as u32)
-                .unwrap_or(0)
-        }
+        None => short_prefix(&room[..bytes]),
     }
+}
+
+/// [`prefix`] of a name of less than eight bytes with nothing behind it.
+#[inline]
+fn short_prefix(name: &[u8]) -> u64 {
+    const HALF_BYTES: usize = PREFIX_BYTES / 2;
+    let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) else {
+        let word = |word, byte: &u8| word << 8 | u64::from(*byte);
+        let others = 8 * (HALF_BYTES - name.len()) as u32;
+        return name.iter().fold(0, word) << others << u32::BITS;
+    };
+    // Two halves, which overlap in the same bytes.
+    let others = 8 * (PREFIX_BYTES - name.len()) as u32;
+    u64::from(u32::from_be_bytes(*first)) << u32::BITS
+        | u64::from(u32::from_be_bytes(*last)) << others
 }
 
 /// What a new block is assembled from.
@@ -491,6 +499,10 @@ pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8]
     match at {
         Ok(index) => {
             let (start, end) = (row.end(2 * index).0, row.end(2 * index + 1).0);
+            if value.len() == end - start {
+                block[data + start..data + end].copy_from_slice(value);
+                return;
+            }
             replace_in(block, data + start..data + end, value.len());
             block[data + start..][..value.len()].copy_from_slice(value);
             move_ends(
