@@ -23,7 +23,7 @@ pub(crate) enum Distribution {
 }
 
 /// Draws item numbers below a bound.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chooser {
     distribution: Distribution,
     items: u64,

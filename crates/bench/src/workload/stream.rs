@@ -24,7 +24,7 @@ pub(crate) enum Step {
 }
 
 /// One thread's steps. Threads share the number of items, which inserts raise.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stream {
     workload: Workload,
     chooser: Chooser,
@@ -44,6 +44,12 @@ impl Stream {
             items: Arc::clone(items),
             columns: workload.columns.unwrap_or(1),
         }
+    }
+
+    /// The same with other draws.
+    pub(crate) fn seeded(mut self, seed: u64) -> Self {
+        self.random = Rng::with_seed(seed);
+        self
     }
 
     pub(crate) fn step(&mut self) -> Step {

@@ -48,6 +48,9 @@ pub(crate) struct RowsOptions {
     seed: u64,
 }
 
+/// Steps of a turn, at most: a batch of the server's.
+const TURN_STEPS: usize = 128;
+
 /// Rows under measurement, shared by threads.
 pub(super) trait Rows: Sync + Sized {
     type Worker<'t>: RowWorker
@@ -63,6 +66,10 @@ pub(super) trait Rows: Sync + Sized {
 /// one and adds up their figures, so that nothing is optimised away; `None` says that the key is
 /// not there.
 pub(super) trait RowWorker {
+    /// Called between [`TURN_STEPS`] steps, as a server's turns end and begin: a guard of what is
+    /// read without a lock is held for a turn.
+    fn turn(&mut self) {}
+
     fn insert(&mut self, key: &[u8], row: &[u8]);
     fn update(&mut self, key: &[u8], column: usize, value: &[u8]);
     fn read(&mut self, key: &[u8]) -> Option<u64>;
@@ -135,7 +142,10 @@ fn measure<R: Rows>(options: &RowsOptions) -> Result<(), EmbeddedError> {
     let row = vec![1_u8; columns * column_bytes];
     let fill = |worker: &mut R::Worker<'_>, thread| {
         let mut key = Vec::new();
-        for item in share(options.keys, threads, thread) {
+        for (done, item) in share(options.keys, threads, thread).enumerate() {
+            if done % TURN_STEPS == 0 {
+                worker.turn();
+            }
             workload.naming.write(item as u64, &mut key);
             worker.insert(&key, &row);
         }
@@ -148,11 +158,16 @@ fn measure<R: Rows>(options: &RowsOptions) -> Result<(), EmbeddedError> {
     }
 
     let items = Arc::new(AtomicU64::new(options.keys as u64));
+    // Made once, and not while the clock runs: a Zipfian draw needs a sum over all items.
+    let steps = Stream::new(workload, &items, options.seed);
     let run = |worker: &mut R::Worker<'_>, thread: usize| {
-        let mut stream = Stream::new(workload, &items, options.seed + thread as u64);
+        let mut stream = steps.clone().seeded(options.seed + thread as u64);
         let (mut key, mut missing) = (Vec::new(), 0);
         let value = vec![2; column_bytes];
-        for _ in share(options.steps, threads, thread) {
+        for (done, _) in share(options.steps, threads, thread).enumerate() {
+            if done % TURN_STEPS == 0 {
+                worker.turn();
+            }
             match stream.step() {
                 Step::Read { item } => {
                     workload.naming.write(item, &mut key);

@@ -107,8 +107,14 @@ pub(super) struct SkipRows {
     column_bytes: usize,
 }
 
+/// Holds the guard for a turn.
+pub(super) struct SkipWorker<'t> {
+    rows: &'t SkipRows,
+    guard: crossbeam_epoch::Guard,
+}
+
 impl Rows for SkipRows {
-    type Worker<'t> = &'t SkipRows;
+    type Worker<'t> = SkipWorker<'t>;
 
     fn new(_: usize, column_bytes: usize) -> Self {
         Self {
@@ -117,35 +123,46 @@ impl Rows for SkipRows {
         }
     }
 
-    fn worker(&self) -> &SkipRows {
-        self
+    fn worker(&self) -> SkipWorker<'_> {
+        SkipWorker {
+            rows: self,
+            guard: crossbeam_epoch::pin(),
+        }
     }
 }
 
-impl RowWorker for &SkipRows {
+impl RowWorker for SkipWorker<'_> {
+    fn turn(&mut self) {
+        self.guard.repin();
+    }
+
     fn insert(&mut self, key: &[u8], row: &[u8]) {
-        self.map.insert(key.into(), RwLock::new(row.into()));
+        self.rows.map.insert(key.into(), RwLock::new(row.into()));
     }
 
     fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
-        if let Some(entry) = self.map.get(key) {
+        if let Some(entry) = self.rows.map.get(key) {
             set(&mut entry.value().write().expect(SOUND), column, value);
         }
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        let entry = self.map.get(key)?;
-        Some(sum(&entry.value().read().expect(SOUND), self.column_bytes))
+        let entry = self.rows.map.get(key)?;
+        Some(sum(
+            &entry.value().read().expect(SOUND),
+            self.rows.column_bytes,
+        ))
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
         let rows = self
+            .rows
             .map
             .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
         let (mut found, mut total) = (0, 0);
         for entry in rows.take(limit) {
             let row = entry.value().read().expect(SOUND);
-            total = u64::wrapping_add(total, read(&row, self.column_bytes, one_column));
+            total = u64::wrapping_add(total, read(&row, self.rows.column_bytes, one_column));
             found += 1;
         }
         black_box(total);
@@ -190,14 +207,20 @@ impl RowWorker for &DashRows {
     }
 }
 
-/// `papaya`: an update replaces the row.
+/// `papaya`, its guard held for a turn; an update replaces the row.
 pub(super) struct PapayaRows {
     map: papaya::HashMap<Block, Block, FxBuildHasher>,
     column_bytes: usize,
 }
 
+pub(super) struct PapayaWorker<'t> {
+    map: &'t papaya::HashMap<Block, Block, FxBuildHasher>,
+    guard: papaya::LocalGuard<'t>,
+    column_bytes: usize,
+}
+
 impl Rows for PapayaRows {
-    type Worker<'t> = &'t PapayaRows;
+    type Worker<'t> = PapayaWorker<'t>;
 
     fn new(_: usize, column_bytes: usize) -> Self {
         Self {
@@ -206,24 +229,32 @@ impl Rows for PapayaRows {
         }
     }
 
-    fn worker(&self) -> &PapayaRows {
-        self
+    fn worker(&self) -> PapayaWorker<'_> {
+        PapayaWorker {
+            map: &self.map,
+            guard: self.map.guard(),
+            column_bytes: self.column_bytes,
+        }
     }
 }
 
-impl RowWorker for &PapayaRows {
+impl RowWorker for PapayaWorker<'_> {
+    fn turn(&mut self) {
+        self.guard = self.map.guard();
+    }
+
     fn insert(&mut self, key: &[u8], row: &[u8]) {
-        self.map.pin().insert(key.into(), row.into());
+        self.map.insert(key.into(), row.into(), &self.guard);
     }
 
     fn update(&mut self, key: &[u8], column: usize, value: &[u8]) {
         let change = |row: &Block| replaced(row, column, value);
-        self.map.pin().update(key.into(), change);
+        self.map.update(key.into(), change, &self.guard);
     }
 
     fn read(&mut self, key: &[u8]) -> Option<u64> {
-        let map = self.map.pin();
-        map.get(key).map(|row| sum(row, self.column_bytes))
+        let row = self.map.get(key, &self.guard)?;
+        Some(sum(row, self.column_bytes))
     }
 }
 

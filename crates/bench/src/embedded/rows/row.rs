@@ -21,6 +21,7 @@ pub(super) struct EngineRows<E> {
 /// A session.
 pub(super) struct EngineWorker<S> {
     session: S,
+    pinned: bool,
     tree: TreeId,
     /// The columns' names, which a program knows.
     names: Vec<Vec<u8>>,
@@ -40,6 +41,7 @@ impl<E: Engine> EngineRows<E> {
     fn open(&self) -> EngineWorker<E::Session> {
         EngineWorker {
             session: self.engine.session().expect("fewer threads than sessions"),
+            pinned: false,
             tree: self.tree,
             names: (0..self.columns).map(name_of).collect(),
         }
@@ -80,6 +82,10 @@ impl<E: Engine> Rows for HashRows<E> {
 }
 
 impl<S: Point> RowWorker for HashRowWorker<S> {
+    fn turn(&mut self) {
+        self.0.begin_turn();
+    }
+
     fn insert(&mut self, key: &[u8], row: &[u8]) {
         self.0.insert_row(key, row);
     }
@@ -118,6 +124,14 @@ fn sum_of_row(value: ValueRef<'_>) -> u64 {
 }
 
 impl<S: Point> EngineWorker<S> {
+    fn begin_turn(&mut self) {
+        if self.pinned {
+            self.session.unpin();
+        }
+        self.session.pin();
+        self.pinned = true;
+    }
+
     fn insert_row(&mut self, key: &[u8], row: &[u8]) {
         let names = &self.names;
         let column_bytes = row.len() / names.len();
@@ -148,6 +162,10 @@ impl<S: Point> EngineWorker<S> {
 }
 
 impl<S: Ordered> RowWorker for EngineWorker<S> {
+    fn turn(&mut self) {
+        self.begin_turn();
+    }
+
     fn insert(&mut self, key: &[u8], row: &[u8]) {
         self.insert_row(key, row);
     }
