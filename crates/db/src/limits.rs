@@ -93,6 +93,14 @@ pub const CHECKPOINT_RANGE_KEYS: u64 = 64 * 1024;
 /// See [`CHECKPOINT_RANGE_KEYS`].
 pub const CHECKPOINT_RANGES_MAX: usize = 256;
 
+/// Bytes that a thread of a checkpoint writes to one directory before it goes on in the next. Tests
+/// have few data.
+pub const CHECKPOINT_PIECE_BYTES: u64 = if cfg!(test) {
+    1024
+} else {
+    pando_durability::limits::CHECKPOINT_PIECE_BYTES
+};
+
 /// Percent of its time in which a thread of a checkpoint works while requests are served, unless it
 /// is told otherwise.
 pub const CHECKPOINT_SHARE_PERCENT: u32 = 50;

@@ -15,6 +15,12 @@ pub const CHECKPOINT_BLOCK_BYTES: usize = 64 * 1024;
 /// Bytes that one writer of a checkpoint buffers before they are written.
 pub const CHECKPOINT_BUFFER_BYTES: usize = 512 * 1024;
 
+/// Bytes that one writer of a checkpoint gives to a directory before it goes on in the next one, or
+/// this part of what it has written, if that is more.
+pub const CHECKPOINT_PIECE_BYTES: u64 = 2 * 1024 * 1024;
+/// See [`CHECKPOINT_PIECE_BYTES`].
+pub const CHECKPOINT_PIECE_PART: u64 = 1024;
+
 /// Longest payload of a checkpoint's block: one that is nearly full, and then the longest entry
 /// that is not cut.
 pub const CHECKPOINT_BLOCK_BYTES_MAX: usize = 4 * CHECKPOINT_BLOCK_BYTES;

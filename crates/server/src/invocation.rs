@@ -19,9 +19,10 @@ No server may be using the data directory. The flags and the configuration file 
 server, so that the same ones can be given; what does not concern the files is ignored.";
 
 /// Settings that concern the files; `--help` of the subcommands shows these.
-const OF_FILES: [&str; 7] = [
+const OF_FILES: [&str; 8] = [
     "dir",
     "log-dir",
+    "checkpoint-dir",
     "log-segment-size",
     "engine",
     "threads",

@@ -290,7 +290,7 @@ impl Logged {
         // A little of the log is not worth the writing of all data; on a volume of its own, the
         // log has room for little beside what the older checkpoint needs.
         let is_short = room.is_some_and(|room| {
-            let worth = if room.kept > 0 {
+            let worth = if room.shared {
                 u64::MAX
             } else {
                 room.spare() / 4
@@ -314,7 +314,7 @@ fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
         ..Pace::default()
     };
     let options = CheckpointOptions {
-        threads: threads(),
+        threads: threads(database.checkpoint_directories()),
         pace: if hurry { Pace::FULL } else { pace },
         ..CheckpointOptions::default()
     };
@@ -336,10 +336,14 @@ fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
     }
 }
 
-/// Threads of a checkpoint: most cores are left to those who serve.
-fn threads() -> usize {
+/// Threads of a checkpoint in so many directories: one for each, so that no disk waits for another;
+/// otherwise most cores are left to those who serve.
+fn threads(directories: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores / 4).clamp(1, limits::CHECKPOINT_THREADS_MAX)
+    (cores / 4).clamp(
+        directories.max(1),
+        limits::CHECKPOINT_THREADS_MAX.max(directories),
+    )
 }
 
 #[cfg(test)]

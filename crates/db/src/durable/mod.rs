@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use pando_durability::checkpoint::Directories;
 use pando_durability::disk::DirectoryLock;
 use pando_durability::log::Log;
 use pando_engine::TreeId;
@@ -83,6 +84,8 @@ pub struct CheckpointReport {
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) options: DurabilityOptions,
+    /// Where checkpoints are.
+    pub(crate) files: Directories,
     pub(crate) log: Arc<Log>,
     pub(crate) identity: u128,
     /// How often the mapping of database numbers has changed; under all gates.

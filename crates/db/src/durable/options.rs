@@ -38,10 +38,13 @@ pub type OnProgress = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
 pub struct DurabilityOptions {
     /// Where files are; default the operating system's.
     pub disk: Arc<dyn Disk>,
-    /// Where checkpoints are, and the log unless it has directories of its own; made if need be.
+    /// Where checkpoints and the log are, unless they have directories of their own, and always the
+    /// manifests of the former; made if need be.
     pub data_directory: PathBuf,
     /// Where the log is; default none: in the data directory.
     pub log_directories: Vec<PathBuf>,
+    /// Where the parts of checkpoints are, spread evenly; default none: in the data directory.
+    pub checkpoint_directories: Vec<PathBuf>,
     /// How many logs there are, each with a thread that writes it; default 1.
     pub logs: usize,
     /// Bytes of a segment of the log, at most: fewer on a small volume; default 64 MiB.
@@ -67,6 +70,7 @@ impl DurabilityOptions {
             disk: Arc::new(RealDisk),
             data_directory: data_directory.into(),
             log_directories: Vec::new(),
+            checkpoint_directories: Vec::new(),
             logs: 1,
             segment_bytes: limits::SEGMENT_BYTES,
             pending_bytes_max: limits::PENDING_LOG_BYTES_MAX,
@@ -79,10 +83,19 @@ impl DurabilityOptions {
 
     /// The directories of the log.
     pub(crate) fn log_directories(&self) -> Vec<PathBuf> {
-        if self.log_directories.is_empty() {
+        self.or_data_directory(&self.log_directories)
+    }
+
+    /// The directories of the parts of checkpoints.
+    pub(crate) fn checkpoint_directories(&self) -> Vec<PathBuf> {
+        self.or_data_directory(&self.checkpoint_directories)
+    }
+
+    fn or_data_directory(&self, directories: &[PathBuf]) -> Vec<PathBuf> {
+        if directories.is_empty() {
             vec![self.data_directory.clone()]
         } else {
-            self.log_directories.clone()
+            directories.to_vec()
         }
     }
 
@@ -98,6 +111,7 @@ impl fmt::Debug for DurabilityOptions {
         f.debug_struct("DurabilityOptions")
             .field("data_directory", &self.data_directory)
             .field("log_directories", &self.log_directories)
+            .field("checkpoint_directories", &self.checkpoint_directories)
             .field("logs", &self.logs)
             .finish_non_exhaustive()
     }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     CheckpointStartsLate,
     /// A checkpoint counts before its last epoch is durable.
     CheckpointNotAwaited,
+    /// A checkpoint counts before the names of its parts are durable.
+    PartsUnsynced,
     /// A checkpoint counts although the log is full and something was written while it was taken.
     CheckpointHeldStill,
     /// A checkpoint that counts without the log does not say what it holds.

@@ -1,5 +1,6 @@
 //! Looking at the files of a database offline: what is there, and whether it is whole.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -8,8 +9,9 @@ use pando_durability::checkpoint;
 use pando_durability::disk::{self, DirectoryLock};
 use pando_durability::log::{LogScan, ScanOptions};
 
-use super::recover::{RecoveryError, found_checkpoints, refuse_parts_alone};
-use super::{identity, places};
+use super::identity;
+use super::places::{self, Kept};
+use super::recover::{RecoveryError, found_checkpoints, refuse_foreign, refuse_parts_alone};
 use crate::durable::bytes::{Input, Malformed};
 use crate::durable::options::DurabilityOptions;
 use crate::durable::{record, value};
@@ -45,7 +47,8 @@ pub fn expect_database(options: &DurabilityOptions) -> Result<(), RecoveryError>
     };
     let shows = |name: &String| {
         let name = name.as_str();
-        name == identity::NAME || name.starts_with("checkpoint-") || name.starts_with("log-0")
+        let file = name.starts_with("checkpoint-0") || name.starts_with("log-0");
+        name == identity::NAME || file
     };
     if names.iter().any(shows) {
         Ok(())
@@ -73,7 +76,11 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
         Ok(None) => report.say("no identity: the directory holds no database, or it went".into()),
         Err(failure) => report.complain(RecoveryError::from(failure).to_string()),
     }
-    let (_log_locks, searched) = log_directories(options, &mut report)?;
+    let mut locked = BTreeMap::new();
+    let logs = directories(Kept::Log, options, &mut locked, &mut report)?;
+    let parts = directories(Kept::Parts, options, &mut locked, &mut report)?;
+    let searched: Vec<_> = [directory.clone()].into_iter().chain(logs).collect();
+    let files = places::checkpoint_files(options, parts);
     expect_database(options)?;
     let mut notes = Vec::new();
     let found = found_checkpoints(disk, directory, &mut notes)?;
@@ -93,7 +100,7 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
             report.complain(RecoveryError::Foreign { path, start }.to_string());
         }
         let mut values = 0_u64;
-        let checked = checkpoint::verify(disk, directory, manifest, |_, entry| {
+        let checked = checkpoint::verify(disk, &files, manifest, |_, entry| {
             values += 1;
             check_entry(entry.value).map_err(|error| error.what)
         });
@@ -109,7 +116,10 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
             Err(error) => report.complain(error.to_string()),
         }
     }
-    check_log(options, &searched, &basis, identity, &mut report);
+    if let Err(error) = refuse_foreign(disk, &files, identity) {
+        report.complain(error.to_string());
+    }
+    check_log(options, (&searched, &files), &basis, identity, &mut report);
     Ok(report)
 }
 
@@ -123,30 +133,34 @@ struct Basis {
     any: bool,
 }
 
-/// The directories that may hold parts of the log, and that a server has been in.
-fn log_directories(
+/// The directories beside the data directory that may hold files of this kind, and that a server
+/// has been in. `locked` were taken before.
+fn directories(
+    kept: Kept,
     options: &DurabilityOptions,
+    locked: &mut BTreeMap<PathBuf, Option<DirectoryLock>>,
     report: &mut CheckReport,
-) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
+) -> Result<Vec<PathBuf>, RecoveryError> {
     let (disk, data) = (&*options.disk, &options.data_directory);
-    let (mut searched, mut locks) = (vec![data.clone()], Vec::new());
-    let noted = places::path(data);
-    let before = places::read(disk, data).unwrap_or_else(|error| {
+    let noted = kept.path(data);
+    let before = places::read(kept, disk, data).unwrap_or_else(|error| {
         report.complain(format!("{}: {error}", noted.display()));
         Vec::new()
     });
-    let mut known = places::configured(options);
-    let (there, missing) = places::sort(disk, &before, &known).unwrap_or_else(|(path, error)| {
+    let mut known = kept.configured(options);
+    let sorted = places::sort(kept, disk, &before, &known);
+    let (there, missing) = sorted.unwrap_or_else(|(path, error)| {
         report.complain(format!("{}: {error}", path.display()));
         (before, Vec::new())
     });
     for path in missing {
-        let noted = noted.clone();
-        report.complain(RecoveryError::LogDirectory { path, noted }.to_string());
+        let (noted, what) = (noted.clone(), kept.what());
+        report.complain(RecoveryError::EmptyDirectory { what, path, noted }.to_string());
     }
     let others = there.into_iter().filter(|path| !known.contains(path));
     let others: Vec<_> = others.collect();
     known.extend(others);
+    let mut searched = Vec::new();
     for path in known {
         match disk::was_used(disk, &path) {
             Ok(true) => {}
@@ -157,10 +171,13 @@ fn log_directories(
                 continue;
             }
         }
-        locks.extend(DirectoryLock::take_to_read(disk, &path)?);
+        if !locked.contains_key(&path) {
+            let lock = DirectoryLock::take_to_read(disk, &path)?;
+            locked.insert(path.clone(), lock);
+        }
         searched.push(path);
     }
-    Ok((locks, searched))
+    Ok(searched)
 }
 
 fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
@@ -174,15 +191,16 @@ fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
 /// anything else to start from.
 fn check_unfinished(
     options: &DurabilityOptions,
+    files: &checkpoint::Directories,
     basis: &Basis,
     scan: &LogScan,
     report: &mut CheckReport,
 ) -> Result<(), RecoveryError> {
-    let (disk, directory) = (&*options.disk, &options.data_directory);
+    let disk = &*options.disk;
     if !basis.any {
-        refuse_parts_alone(disk, directory, scan)?;
+        refuse_parts_alone(disk, files, scan)?;
     }
-    for path in checkpoint::unfinished(disk, directory)? {
+    for path in checkpoint::unfinished(disk, files)? {
         let path = path.display();
         report.say(format!(
             "{path}: of a checkpoint that was not completed; a start removes it"
@@ -193,7 +211,7 @@ fn check_unfinished(
 
 fn check_log(
     options: &DurabilityOptions,
-    searched: &[PathBuf],
+    (searched, files): (&[PathBuf], &checkpoint::Directories),
     basis: &Basis,
     identity: Option<u128>,
     report: &mut CheckReport,
@@ -229,7 +247,7 @@ fn check_log(
         let path = scan.segments()[0].path.display();
         report.complain(format!("{path}: it belongs to another database"));
     }
-    if let Err(error) = check_unfinished(options, basis, &scan, report) {
+    if let Err(error) = check_unfinished(options, files, basis, &scan, report) {
         report.complain(error.to_string());
     }
     let from = basis.from.unwrap_or(0);

@@ -8,7 +8,8 @@
 //! done with one. An engine without key order is one chunk per tree, walked by its cursor. A slice
 //! of a scan is a turn of its own, bounded in entries and bytes; it fills a block buffer, which is
 //! written when the turn is over. A large value is handed over to the writer by its root, O(1), and
-//! written piece by piece outside the turn.
+//! written piece by piece outside the turn. Where there are several directories, each thread
+//! spreads what it writes over all of them ([`checkpoint::PartsWriter`]).
 //!
 //! Between slices a thread rests as its pace asks ([`super::pace`]). A chunk that grows while it is
 //! scanned is not cut again: memory is bounded by the buffer and a slice, whatever its length. So
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pando_durability::checkpoint::{
-    self, CheckpointError, LargeValue, Manifest, PartSummary, PartWriter,
+    self, CheckpointError, LargeValue, Manifest, PartSummary, PartWriter, PartsWriter,
 };
 use pando_durability::log::{LogError, LogState};
 use pando_engine::{Direction, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
@@ -148,8 +149,7 @@ impl Database {
         if taken.is_err() {
             // A disk that was too full for it has the room again. What cannot be removed goes with
             // the next one that is taken, or at the next start.
-            let files = &durable.options;
-            let _ = checkpoint::remove_unfinished(&*files.disk, &files.data_directory);
+            let _ = checkpoint::remove_unfinished(&*durable.options.disk, &durable.files);
         }
         durable.log.spend_on_checkpoint(0);
         taken
@@ -186,10 +186,18 @@ impl Database {
         let (end, written) = self.settle_checkpoint(durable, &work)?;
         about.written = written;
         let now = self.options.clock.now_us() / 1000;
-        let options = &durable.options;
+        let files = &durable.files;
+        #[cfg(test)]
+        let unsynced = checkpoint::Directories::one(&files.manifests);
+        #[cfg(test)]
+        let files = if is(Fault::PartsUnsynced) {
+            &unsynced
+        } else {
+            files
+        };
         let manifest = checkpoint::publish(
-            &*options.disk,
-            &options.data_directory,
+            &*durable.options.disk,
+            files,
             (start, end),
             now,
             parts,
@@ -371,10 +379,9 @@ fn retire(
     manifest: &Manifest,
     kept: &mut Vec<u64>,
 ) -> Result<usize, CheckpointFailure> {
-    let options = &durable.options;
     kept.insert(0, manifest.start);
     kept.truncate(limits::CHECKPOINTS_KEPT);
-    checkpoint::remove_others(&*options.disk, &options.data_directory, kept)?;
+    checkpoint::remove_others(&*durable.options.disk, &durable.files, kept)?;
     let mut recycled = 0;
     // Of fewer, the log alone stands in for the older one.
     if let Some(&oldest) = kept.get(limits::CHECKPOINTS_KEPT - 1) {
@@ -393,19 +400,20 @@ impl Work<'_> {
         let threads = self.options.threads.clamp(1, self.ranges.len().max(1)) as u32;
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
-                .map(|part| scope.spawn(move || self.run_part(part)))
+                .map(|thread| scope.spawn(move || self.run_part(thread)))
                 .collect();
             let mut results = vec![self.run_part(0)];
             for other in others {
                 results.push(other.join().expect("a writing thread does not panic"));
             }
-            results.into_iter().collect()
+            let results: Result<Vec<_>, _> = results.into_iter().collect();
+            Ok(results?.into_iter().flatten().collect())
         })
     }
 
-    fn run_part(&self, part: u32) -> Result<PartSummary, CheckpointFailure> {
+    fn run_part(&self, thread: u32) -> Result<Vec<PartSummary>, CheckpointFailure> {
         let mut state = self.database.open_session()?;
-        let result = self.write_part(part, &mut state);
+        let result = self.write_parts(thread, &mut state);
         self.database.close_session(&state);
         if result.is_err() {
             self.stop.store(true, Ordering::Relaxed);
@@ -413,14 +421,13 @@ impl Work<'_> {
         result
     }
 
-    fn write_part(
+    fn write_parts(
         &self,
-        part: u32,
+        thread: u32,
         state: &mut SessionState,
-    ) -> Result<PartSummary, CheckpointFailure> {
-        let options = &self.durable.options;
-        let directory = &options.data_directory;
-        let mut writer = PartWriter::create(&*options.disk, directory, self.start, part)?;
+    ) -> Result<Vec<PartSummary>, CheckpointFailure> {
+        let (disk, files) = (&*self.durable.options.disk, &self.durable.files);
+        let mut writer = PartsWriter::create(disk, files, self.start, thread)?;
         let mut duty = Duty::new(self.options.pace, self.database.served());
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -428,9 +435,9 @@ impl Work<'_> {
                 return Ok(writer.finish()?);
             };
             let sorted = matches!(state.store.listing(), Listing::Ordered(_));
-            writer.begin_chunk(range.tree.0, sorted);
+            writer.part().begin_chunk(range.tree.0, sorted);
             self.write_range(range, state, &mut writer, &mut duty)?;
-            writer.end_chunk();
+            writer.part().end_chunk();
         }
     }
 
@@ -438,23 +445,23 @@ impl Work<'_> {
         &self,
         range: &Range,
         state: &mut SessionState,
-        writer: &mut PartWriter,
+        writer: &mut PartsWriter<'_>,
         duty: &mut Duty,
     ) -> Result<(), CheckpointFailure> {
         let mut position = Position::of(range);
         let mut written = writer.bytes();
         loop {
             let (began, flushed) = (Instant::now(), writer.flushed());
-            let mut slice = Slice::new(range, writer);
+            let mut slice = Slice::new(range, writer.part());
             let mut turn = Turn::begin(self.database, state);
             let next = slice.take(&mut turn.session_mut().store, &position);
             drop(turn);
             let Slice { entries, large, .. } = slice;
             // CW4: what follows waits for the disk.
             for (key, version, value) in large {
-                write_large(writer, &key, version, &value)?;
+                write_large(writer.part(), &key, version, &value)?;
             }
-            if writer.is_full() {
+            if writer.part().is_full() {
                 writer.flush()?;
             }
             self.spend(writer.flushed() - flushed);

@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `identity` | which database the files belong to |
-//! | `places` | where logs have been |
+//! | `places` | where logs and parts of checkpoints have been |
 //! | `about` | what a checkpoint says of itself |
 //! | `checkpoint` | taking a checkpoint while the database is being served |
 //! | `pace` | how fast it goes |
@@ -105,7 +105,7 @@ pub(crate) fn open(
         };
         return Ok((options, parts));
     }
-    let checkpoints = Some(durability.data_directory.clone());
+    let checkpoints = Some(found.files.clone());
     #[cfg(test)]
     let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
     let log_options = LogOptions {
@@ -148,6 +148,7 @@ pub(crate) fn open(
         recovery: found.recovery,
         changed,
         locks: Mutex::new(found.locks),
+        files: found.files,
         options: durability,
     };
     let parts = Parts {
@@ -177,6 +178,7 @@ impl Database {
         };
         let mut directories = vec![durable.options.data_directory.clone()];
         directories.extend(durable.options.log_directories());
+        directories.extend(durable.files.parts.iter().cloned());
         directories.sort_unstable();
         directories.dedup();
         let with_room = |directory: PathBuf| {
@@ -184,6 +186,13 @@ impl Database {
             (directory, room)
         };
         directories.into_iter().map(with_room).collect()
+    }
+
+    /// Over how many directories checkpoints are spread.
+    #[must_use]
+    pub fn checkpoint_directories(&self) -> usize {
+        let durable = self.durable.as_ref();
+        durable.map_or(0, |durable| durable.files.parts.len())
     }
 
     /// What opening has found on disk and done.

@@ -1,41 +1,88 @@
-//! Where logs have been: the directories beside the data directory, one a line, in a file of the
-//! latter. A log is looked for there although the configuration names it no more.
+//! Where logs and parts of checkpoints have been: the directories beside the data directory, one a
+//! line, in a file of the latter for each of both. They are looked for there although the
+//! configuration names it no more.
 //!
 //! A directory that is noted and shows nothing of a server is refused: its disk may not be mounted,
-//! and a log that is nowhere says itself nothing of what it lacks. One that the configuration names
-//! no more is forgotten once no segment is there; one that was moved, when another one that the
-//! configuration names has segments and was not noted.
+//! and what is nowhere says itself nothing of what it lacks. One that the configuration names no
+//! more is forgotten once none of these files is there; one that was moved, when another one that
+//! the configuration names has such files and was not noted.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use pando_durability::checkpoint::{self, Directories};
 use pando_durability::disk::{self, Access, Disk};
 
 use crate::durable::options::DurabilityOptions;
+use crate::limits;
 
-const NAME: &str = "log-directories.pando";
-const UNFINISHED: &str = "log-directories.new";
+/// What is kept in directories of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Segments of the log.
+    Log,
+    /// Parts of checkpoints.
+    Parts,
+}
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// The file.
-pub(super) fn path(data: &Path) -> PathBuf {
-    data.join(NAME)
-}
+impl Kept {
+    /// What a person calls it.
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Self::Log => "a log",
+            Self::Parts => "a part of the checkpoints",
+        }
+    }
 
-/// Whether segments of a log are in a directory.
-pub(super) fn has_log(disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
-    match disk.list(directory) {
-        Ok(names) => Ok(names.iter().any(|name| name.starts_with("log-0"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+    /// The file, without its ending.
+    fn stem(self) -> &'static str {
+        match self {
+            Self::Log => "log-directories",
+            Self::Parts => "checkpoint-directories",
+        }
+    }
+
+    /// The file that names the directories.
+    pub(super) fn path(self, data: &Path) -> PathBuf {
+        data.join(self.stem()).with_extension("pando")
+    }
+
+    /// Whether any of it is in a directory.
+    pub(super) fn is_in(self, disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
+        let is_one = |name: &String| match self {
+            Self::Log => name.starts_with("log-0"),
+            Self::Parts => checkpoint::is_part(name),
+        };
+        match disk.list(directory) {
+            Ok(names) => Ok(names.iter().any(is_one)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The directories that the configuration names for it, beside the data directory, each once.
+    pub(super) fn configured(self, options: &DurabilityOptions) -> Vec<PathBuf> {
+        let mut places = vec![absolute(&options.data_directory)];
+        let named = match self {
+            Self::Log => options.log_directories(),
+            Self::Parts => options.checkpoint_directories(),
+        };
+        for path in named {
+            if !places.contains(&absolute(&path)) {
+                places.push(absolute(&path));
+            }
+        }
+        places.split_off(1)
     }
 }
 
 /// The noted directories that show files of a server, and those that do not and were not moved to
 /// one of those that are `configured`.
 pub(super) fn sort(
+    kept: Kept,
     disk: &dyn Disk,
     noted: &[PathBuf],
     configured: &[PathBuf],
@@ -53,7 +100,7 @@ pub(super) fn sort(
         }
     }
     for path in configured.iter().filter(|path| !noted.contains(path)) {
-        if !missing.is_empty() && has_log(disk, path).map_err(fails(path))? {
+        if !missing.is_empty() && kept.is_in(disk, path).map_err(fails(path))? {
             missing.pop();
         }
     }
@@ -65,20 +112,33 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The directories of the log beside the data directory, each once.
-pub(super) fn configured(options: &DurabilityOptions) -> Vec<PathBuf> {
-    let mut places = vec![absolute(&options.data_directory)];
-    for path in options.log_directories() {
-        if !places.contains(&absolute(&path)) {
-            places.push(absolute(&path));
+/// Where the files of checkpoints are, if these directories are `known` beside the data directory.
+pub(super) fn checkpoint_files(options: &DurabilityOptions, known: Vec<PathBuf>) -> Directories {
+    let data = absolute(&options.data_directory);
+    let mut parts = Vec::new();
+    for path in options.checkpoint_directories() {
+        let path = absolute(&path);
+        let path = if path == data {
+            options.data_directory.clone()
+        } else {
+            path
+        };
+        if !parts.contains(&path) {
+            parts.push(path);
         }
     }
-    places.split_off(1)
+    let former = known.into_iter().filter(|path| !parts.contains(path));
+    Directories {
+        manifests: options.data_directory.clone(),
+        former: former.collect(),
+        parts,
+        piece_bytes: limits::CHECKPOINT_PIECE_BYTES,
+    }
 }
 
 /// The directories that are noted; none if there is no file.
-pub(super) fn read(disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
-    let file = match disk.open(&path(data), Access::Read) {
+pub(super) fn read(kept: Kept, disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
+    let file = match disk.open(&kept.path(data), Access::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -95,7 +155,12 @@ pub(super) fn read(disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Notes directories: durable when this returns. Names that are no text or hold a line feed are
 /// left out.
-pub(super) fn write(disk: &dyn Disk, data: &Path, directories: &[PathBuf]) -> io::Result<()> {
+pub(super) fn write(
+    kept: Kept,
+    disk: &dyn Disk,
+    data: &Path,
+    directories: &[PathBuf],
+) -> io::Result<()> {
     let mut text = String::new();
     for name in directories.iter().filter_map(|path| path.to_str()) {
         if !name.contains('\n') {
@@ -103,7 +168,7 @@ pub(super) fn write(disk: &dyn Disk, data: &Path, directories: &[PathBuf]) -> io
             text.push('\n');
         }
     }
-    let unfinished = data.join(UNFINISHED);
+    let unfinished = data.join(kept.stem()).with_extension("new");
     match disk.remove(&unfinished) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -111,7 +176,7 @@ pub(super) fn write(disk: &dyn Disk, data: &Path, directories: &[PathBuf]) -> io
     let file = disk.create(&unfinished, Access::Write)?;
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync()?;
-    disk.rename(&unfinished, &path(data))?;
+    disk.rename(&unfinished, &kept.path(data))?;
     disk.sync_directory(data)
 }
 
@@ -124,16 +189,31 @@ mod tests {
     fn what_is_noted_is_read() {
         let (disk, data) = (SimulatedDisk::new(), Path::new("/data"));
         disk.create_directory(data).expect("there is power");
-        assert_eq!(read(&disk, data).expect("no file"), Vec::<PathBuf>::new());
-        for count in [1, 3, 2] {
-            let directories: Vec<_> = (0..count).map(|it| format!("/log {it}").into()).collect();
-            write(&disk, data, &directories).expect("there is power");
-            assert_eq!(read(&disk, data).expect("a file"), directories);
+        for kept in [Kept::Log, Kept::Parts] {
+            assert_eq!(
+                read(kept, &disk, data).expect("no file"),
+                Vec::<PathBuf>::new()
+            );
+            for count in [1, 3, 2] {
+                let directories: Vec<_> =
+                    (0..count).map(|it| format!("/log {it}").into()).collect();
+                write(kept, &disk, data, &directories).expect("there is power");
+                assert_eq!(read(kept, &disk, data).expect("a file"), directories);
+            }
+            let golden = disk.contents(&kept.path(data)).expect("it is there");
+            assert_eq!(golden, b"/log 0\n/log 1\n");
+            disk.put(&kept.path(data), b"/a\xff\n");
+            let error = read(kept, &disk, data).expect_err("no text");
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
         }
-        let golden = disk.contents(&path(data)).expect("it is there");
-        assert_eq!(golden, b"/log 0\n/log 1\n");
-        disk.put(&data.join(NAME), b"/a\xff\n");
-        let error = read(&disk, data).expect_err("no text");
-        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        let names: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();
+        let names = names.iter().map(|path| path.to_str().expect("text"));
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [
+                "/data/checkpoint-directories.pando",
+                "/data/log-directories.pando"
+            ]
+        );
     }
 }

@@ -19,12 +19,13 @@
 //! | part files without a manifest, an unfinished manifest | removed once all is recovered, and noted if that fails |
 //! | these, and neither a manifest nor a log | refused, with the files (RC6) |
 //! | files of a newer or older format | refused, with the file and both formats |
-//! | files of another database | refused, with the file |
+//! | files of another database, or a directory of its checkpoints | refused, with the path |
 //! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
 //! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
 //! | a record that cannot be read, a change without predecessor | refused, with file and offset |
-//! | a directory of logs that the configuration names no more | looked at ([`super::places`]) |
-//! | a directory where a log was, without any file of a server | refused: is its disk mounted? |
+//! | a directory of logs or parts that the configuration names no more | looked at ([`super::places`]) |
+//! | a directory where such were, without any file of a server | refused: is its disk mounted? |
+//! | a part in another directory than that to which it was written | found, if that is known |
 //! | a log or directory more or fewer than configured | read; new ones are used from now on |
 //! | records of databases beyond the configured number | kept, not shown |
 //! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
@@ -56,7 +57,7 @@ use thiserror::Error;
 use super::about::About;
 use super::identity::{self, Failure};
 use super::load::Loader;
-use super::places;
+use super::places::{self, Kept};
 use super::replay::{Restorer, Trees, replay};
 use crate::durable::Recovery;
 use crate::durable::options::{DurabilityOptions, Stage};
@@ -86,14 +87,16 @@ pub enum RecoveryError {
         /// The data directory.
         path: PathBuf,
     },
-    /// Nothing of a log is left in a directory that had one.
+    /// Nothing is left in a directory that had a log, or parts of checkpoints.
     #[error(
-        "{}: a log of this database was kept here, and nothing of it is here now. Is its disk \
+        "{}: {what} of this database was kept here, and nothing of it is here now. Is its disk \
          mounted? To go on without what it held, remove the line of this directory from {}",
         path.display(),
         noted.display()
     )]
-    LogDirectory {
+    EmptyDirectory {
+        /// What it had.
+        what: &'static str,
         /// The directory.
         path: PathBuf,
         /// The file that names it.
@@ -118,7 +121,7 @@ pub enum RecoveryError {
          Bring the manifests (checkpoint-*.manifest) and the log back from a copy, or say with \
          --log-dir where the log is; or move these files away to begin an empty database",
         path.display(),
-        named(files)
+        named(path, files)
     )]
     PartsAlone {
         /// The data directory.
@@ -143,6 +146,17 @@ pub enum RecoveryError {
         path: PathBuf,
         /// Which checkpoint.
         start: u64,
+    },
+    /// A directory of checkpoints is another database's.
+    #[error(
+        "{}: another database keeps its checkpoints here: give each a --checkpoint-dir of its own. \
+         If it is this one, and its identity was lost, copy identity.pando from here to the data \
+         directory",
+        path.display()
+    )]
+    ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
     },
     /// The log is damaged or does not reach back.
     #[error("{error}{}", described(notes))]
@@ -194,14 +208,14 @@ fn described(notes: &[String]) -> String {
     text
 }
 
-/// The names of the first files of several.
-fn named(files: &[PathBuf]) -> String {
+/// The names of the first files of several, with their directories if those are others.
+fn named(directory: &Path, files: &[PathBuf]) -> String {
     const NAMED_MAX: usize = 4;
-    let names = files.iter().filter_map(|path| path.file_name());
-    let names: Vec<_> = names
-        .take(NAMED_MAX)
-        .map(|it| it.to_string_lossy())
-        .collect();
+    let short = |path: &PathBuf| {
+        let short = path.strip_prefix(directory).unwrap_or(path);
+        short.display().to_string()
+    };
+    let names: Vec<_> = files.iter().take(NAMED_MAX).map(short).collect();
     let more = match files.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -225,6 +239,8 @@ pub(crate) struct Recovered {
     /// The checkpoints that may be needed again, newest first.
     pub(crate) checkpoints: Vec<u64>,
     pub(crate) locks: Vec<DirectoryLock>,
+    /// Where these are.
+    pub(crate) files: checkpoint::Directories,
     pub(crate) recovery: Recovery,
 }
 
@@ -240,12 +256,20 @@ pub(crate) fn recover(
     durability: &DurabilityOptions,
 ) -> Result<Recovered, RecoveryError> {
     let mut recovery = Recovery::default();
-    let (locks, searched) = prepare_directories(durability)?;
+    let Prepared {
+        locks,
+        searched,
+        files,
+        to_note,
+    } = prepare_directories(durability)?;
     let disk = &*durability.disk;
     let directory = &durability.data_directory;
     let noted = recovery.notes.len();
     let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
     let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
+    let known = found.first().map(|(_, about)| about.identity);
+    let known = identity::read(disk, directory)?.or(known);
+    refuse_foreign(disk, &files, known)?;
     durability.tell(Stage::Scan, 0, 1);
     let log_error = |notes: &[String]| {
         let notes = notes.to_vec();
@@ -263,9 +287,11 @@ pub(crate) fn recover(
     durability.tell(Stage::Scan, 1, 1);
     let no_log = scan.segments().is_empty();
     if !any_checkpoint {
-        refuse_parts_alone(disk, directory, &scan)?;
+        refuse_parts_alone(disk, &files, &scan)?;
     }
     let identity = establish_identity(durability, &found)?;
+    mark_directories(durability, &files, identity)?;
+    note_directories(durability, &to_note)?;
     let newest = found.iter().map(|(manifest, _)| manifest.end).max();
     let newest = newest.unwrap_or(0).max(scan.newest_epoch());
     let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
@@ -307,6 +333,7 @@ pub(crate) fn recover(
             store: Store::open(options, Arc::clone(&epochs)),
             expiry: ExpiryIndex::new(),
             durability,
+            files: &files,
         };
         let last = manifest.is_none();
         let candidate = Candidate { manifest, cut };
@@ -322,7 +349,7 @@ pub(crate) fn recover(
                     ));
                 }
                 if !durability.read_only {
-                    for error in checkpoint::remove_unfinished(disk, directory)? {
+                    for error in checkpoint::remove_unfinished(disk, &files)? {
                         recovery.notes.push(error.to_string());
                     }
                 }
@@ -342,6 +369,7 @@ pub(crate) fn recover(
                     wall_ms,
                     checkpoints,
                     locks,
+                    files,
                     recovery,
                 });
             }
@@ -371,63 +399,120 @@ fn forget_log(
     Ok(())
 }
 
-/// Makes the directories, and takes them for this process; returns those too that may hold parts of
-/// the log: where it is written now, where it was, and the data directory.
-fn prepare_directories(
-    durability: &DurabilityOptions,
-) -> Result<(Vec<DirectoryLock>, Vec<PathBuf>), RecoveryError> {
-    let (disk, data) = (&*durability.disk, &durability.data_directory);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| RecoveryError::Disk { path, error }
+/// What was taken for this process.
+struct Prepared {
+    locks: Vec<DirectoryLock>,
+    /// The directories that may hold parts of the log: where it is written now, where it was, and
+    /// the data directory.
+    searched: Vec<PathBuf>,
+    files: checkpoint::Directories,
+    /// What is to be noted, once it is known that no directory is another database's.
+    to_note: Vec<(Kept, Vec<PathBuf>)>,
+}
+
+/// Makes the directories, and takes them for this process.
+fn prepare_directories(durability: &DurabilityOptions) -> Result<Prepared, RecoveryError> {
+    let mut taking = Taking {
+        durability,
+        locks: Vec::new(),
+        taken: Vec::new(),
+        to_note: Vec::new(),
     };
-    let mut locks = Vec::new();
-    let mut take = |path: &Path| -> Result<(), RecoveryError> {
-        if durability.read_only {
-            locks.extend(DirectoryLock::take_to_read(disk, path)?);
+    taking.take(&durability.data_directory)?;
+    taking.taken[0] = places::absolute(&durability.data_directory);
+    let logs = taking.places(Kept::Log)?;
+    let parts = taking.places(Kept::Parts)?;
+    let data = durability.data_directory.clone();
+    Ok(Prepared {
+        searched: [data].into_iter().chain(logs).collect(),
+        files: places::checkpoint_files(durability, parts),
+        locks: taking.locks,
+        to_note: taking.to_note,
+    })
+}
+
+/// Directories that are taken, each once.
+struct Taking<'a> {
+    durability: &'a DurabilityOptions,
+    locks: Vec<DirectoryLock>,
+    taken: Vec<PathBuf>,
+    to_note: Vec<(Kept, Vec<PathBuf>)>,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, path: &Path) -> Result<(), RecoveryError> {
+        let disk = &*self.durability.disk;
+        if self.taken.iter().any(|taken| taken == path) {
             return Ok(());
         }
-        disk.create_directory(path).map_err(failed(path))?;
-        locks.push(DirectoryLock::take(disk, path)?);
+        if self.durability.read_only {
+            self.locks.extend(DirectoryLock::take_to_read(disk, path)?);
+        } else {
+            disk.create_directory(path).map_err(failed(path))?;
+            self.locks.push(DirectoryLock::take(disk, path)?);
+        }
+        self.taken.push(path.to_owned());
         Ok(())
-    };
-    take(data)?;
-    let noted = places::path(data);
-    let before = places::read(disk, data).map_err(failed(&noted))?;
-    let configured = places::configured(durability);
-    let (there, missing) = places::sort(disk, &before, &configured)
-        .map_err(|(path, error)| RecoveryError::Disk { path, error })?;
-    if let Some(path) = missing.into_iter().next() {
-        return Err(RecoveryError::LogDirectory { path, noted });
     }
-    let (mut searched, mut now) = (vec![data.clone()], Vec::new());
-    for path in configured {
-        // One that a server would begin to use has nothing to be read.
-        if durability.read_only && !disk::was_used(disk, &path).map_err(failed(&path))? {
-            continue;
+
+    /// Takes the directories beside the data directory that may have files of this kind, and notes
+    /// them.
+    fn places(&mut self, kept: Kept) -> Result<Vec<PathBuf>, RecoveryError> {
+        let durability = self.durability;
+        let (disk, data) = (&*durability.disk, &durability.data_directory);
+        let noted = kept.path(data);
+        let before = places::read(kept, disk, data).map_err(failed(&noted))?;
+        let configured = kept.configured(durability);
+        let (there, missing) = places::sort(kept, disk, &before, &configured)
+            .map_err(|(path, error)| RecoveryError::Disk { path, error })?;
+        if let Some(path) = missing.into_iter().next() {
+            let what = kept.what();
+            return Err(RecoveryError::EmptyDirectory { what, path, noted });
         }
-        take(&path)?;
-        // The lock's name is durable before the directory is noted: it is what is looked for.
-        if !before.contains(&path) && !durability.read_only {
-            disk.sync_directory(&path).map_err(failed(&path))?;
-        }
-        searched.push(path.clone());
-        now.push(path);
-    }
-    for path in there {
-        if now.contains(&path) || path == places::absolute(data) {
-            continue;
-        }
-        if places::has_log(disk, &path).map_err(failed(&path))? {
-            take(&path)?;
-            searched.push(path.clone());
+        let mut now = Vec::new();
+        for path in configured {
+            // One that a server would begin to use has nothing to be read.
+            if durability.read_only && !disk::was_used(disk, &path).map_err(failed(&path))? {
+                continue;
+            }
+            self.take(&path)?;
+            // The lock's name is durable before the directory is noted: it is what is looked for.
+            if !before.contains(&path) && !durability.read_only {
+                disk.sync_directory(&path).map_err(failed(&path))?;
+            }
             now.push(path);
         }
+        for path in there {
+            if now.contains(&path) || path == places::absolute(data) {
+                continue;
+            }
+            if kept.is_in(disk, &path).map_err(failed(&path))? {
+                self.take(&path)?;
+                now.push(path);
+            }
+        }
+        if now != before && !durability.read_only {
+            self.to_note.push((kept, now.clone()));
+        }
+        Ok(now)
     }
-    if now != before && !durability.read_only {
-        places::write(disk, data, &now).map_err(failed(&noted))?;
-    }
-    Ok((locks, searched))
+}
+
+/// Has the data directory name the others.
+fn note_directories(
+    durability: &DurabilityOptions,
+    to_note: &[(Kept, Vec<PathBuf>)],
+) -> Result<(), RecoveryError> {
+    let (disk, data) = (&*durability.disk, &durability.data_directory);
+    to_note.iter().try_for_each(|(kept, places)| {
+        let noted = kept.path(data);
+        places::write(*kept, disk, data, places).map_err(failed(&noted))
+    })
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> RecoveryError {
+    let path = path.to_owned();
+    move |error| RecoveryError::Disk { path, error }
 }
 
 /// The checkpoints whose manifests are whole, newest first.
@@ -455,17 +540,17 @@ pub(super) fn found_checkpoints(
 /// (RC6).
 pub(super) fn refuse_parts_alone(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &checkpoint::Directories,
     scan: &LogScan,
 ) -> Result<(), RecoveryError> {
-    let files = checkpoint::unfinished(disk, directory)?;
+    let files = checkpoint::unfinished(disk, directories)?;
     // A log that cannot be used is refused itself.
     let log_is_empty = scan.cut(0, 0).is_ok_and(|cut| cut.epochs().is_empty());
     if files.is_empty() || !log_is_empty {
         return Ok(());
     }
     Err(RecoveryError::PartsAlone {
-        path: directory.to_owned(),
+        path: directories.manifests.clone(),
         files,
     })
 }
@@ -496,11 +581,42 @@ fn establish_identity(
     Ok(identity)
 }
 
+/// Refuses directories of parts that another database has than that of this identity, if there is
+/// one: no database removes what is another's.
+pub(super) fn refuse_foreign(
+    disk: &dyn Disk,
+    files: &checkpoint::Directories,
+    identity: Option<u128>,
+) -> Result<(), RecoveryError> {
+    let mut others = files.parts.iter().chain(&files.former);
+    others.try_for_each(|path| match identity::read(disk, path)? {
+        found if found.is_none() || found == identity => Ok(()),
+        _ if *path == files.manifests => Ok(()),
+        _ => Err(RecoveryError::ForeignDirectory { path: path.clone() }),
+    })
+}
+
+/// Has the directories of parts say whose they are, before the first part is there.
+fn mark_directories(
+    durability: &DurabilityOptions,
+    files: &checkpoint::Directories,
+    identity: u128,
+) -> Result<(), RecoveryError> {
+    let disk = &*durability.disk;
+    for path in files.parts.iter().chain(&files.former) {
+        if !durability.read_only && identity::read(disk, path)?.is_none() {
+            identity::write(disk, path, identity)?;
+        }
+    }
+    Ok(())
+}
+
 /// One attempt to bring a database up, in an engine of its own.
 struct Attempt<'a> {
     store: Store,
     expiry: ExpiryIndex,
     durability: &'a DurabilityOptions,
+    files: &'a checkpoint::Directories,
 }
 
 impl Attempt<'_> {
@@ -555,7 +671,7 @@ impl Attempt<'_> {
                 self.store.restore_tree(tree);
                 checkpoint::read_chunk(
                     &*self.durability.disk,
-                    &self.durability.data_directory,
+                    self.files,
                     manifest,
                     chunk,
                     &mut |entry| loader.take(tree, chunk.sorted, entry),

@@ -50,8 +50,7 @@ impl Durable {
             self.log.give_back()?;
             return Ok(0);
         };
-        let files = &self.options;
-        checkpoint::remove_others(&*files.disk, &files.data_directory, &[newest])?;
+        checkpoint::remove_others(&*self.options.disk, &self.files, &[newest])?;
         kept.truncate(1);
         Ok(self.log.recycle_below(newest)?)
     }

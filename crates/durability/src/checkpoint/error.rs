@@ -26,6 +26,18 @@ pub enum CheckpointError {
         /// What is wrong.
         what: &'static str,
     },
+    /// A part is nowhere.
+    #[error(
+        "{name}: missing; looked in {}. Is the disk of one of them not mounted? If the file was \
+         moved, name its directory with --checkpoint-dir",
+        listed(looked_in)
+    )]
+    Missing {
+        /// The file.
+        name: String,
+        /// Every directory that is known to have parts.
+        looked_in: Vec<PathBuf>,
+    },
     /// The file is of another version of the format.
     #[error(
         "{}: checkpoint format {got}, but this server reads format {expected}: use the version of \
@@ -41,6 +53,11 @@ pub enum CheckpointError {
         /// Ours.
         expected: u32,
     },
+}
+
+fn listed(directories: &[PathBuf]) -> String {
+    let names = directories.iter().map(|it| it.display().to_string());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 impl CheckpointError {

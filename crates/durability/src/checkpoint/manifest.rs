@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::cursor::Cursor;
+use super::directories::Directories;
 use super::{CheckpointError, manifest_path, parse_name};
 use crate::disk::{Access, Disk};
 use crate::limits::MANIFEST_BYTES_MAX;
@@ -199,29 +200,25 @@ pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, Checkpoint
 
 /// What checkpoints that did not come to their end have left: parts and manifests under
 /// construction, where there is no manifest, whole or not.
-pub fn unfinished(disk: &dyn Disk, directory: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
-    let names = disk
-        .list(directory)
-        .map_err(CheckpointError::disk(directory))?;
-    let starts = names.iter().filter_map(|name| parse_name(name));
-    let finished: BTreeSet<u64> = starts
-        .filter_map(|(start, manifest)| manifest.then_some(start))
-        .collect();
-    let is_left = |name: &&String| {
-        let parsed = parse_name(name);
-        parsed.is_some_and(|(start, _)| !finished.contains(&start))
-    };
-    let left = names.iter().filter(is_left);
-    Ok(left.map(|name| directory.join(name)).collect())
+pub fn unfinished(
+    disk: &dyn Disk,
+    directories: &Directories,
+) -> Result<Vec<PathBuf>, CheckpointError> {
+    let files = directories.files(disk)?;
+    let manifests = files.iter().filter(|(_, manifest, _)| *manifest);
+    let finished: BTreeSet<u64> = manifests.map(|(start, ..)| *start).collect();
+    let left = files.into_iter();
+    let left = left.filter(|(start, ..)| !finished.contains(start));
+    Ok(left.map(|(_, _, path)| path).collect())
 }
 
 /// Removes what is [`unfinished`]. No checkpoint must be being taken. Returns why some of it stays.
 pub fn remove_unfinished(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &Directories,
 ) -> Result<Vec<CheckpointError>, CheckpointError> {
     let mut staying = Vec::new();
-    for path in unfinished(disk, directory)? {
+    for path in unfinished(disk, directories)? {
         let removed = disk.remove(&path).map_err(CheckpointError::disk(&path));
         staying.extend(removed.err());
     }
@@ -231,32 +228,22 @@ pub fn remove_unfinished(
 /// Removes the files of all checkpoints but these, manifests first (CP1).
 pub fn remove_others(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &Directories,
     kept: &[u64],
 ) -> Result<(), CheckpointError> {
-    let names = disk
-        .list(directory)
-        .map_err(CheckpointError::disk(directory))?;
-    let mut others: Vec<(bool, &String)> = names
-        .iter()
-        .filter_map(|name| parse_name(name).map(|(start, manifest)| (start, manifest, name)))
-        .filter(|(start, ..)| !kept.contains(start))
-        .map(|(_, manifest, name)| (!manifest, name))
-        .collect();
-    if others.is_empty() {
-        return Ok(());
-    }
-    others.sort();
-    let (mut synced, synced_after) = (false, others.partition_point(|(part, _)| !part));
-    for (index, (_, name)) in others.iter().enumerate() {
-        if index == synced_after && index > 0 && !synced {
-            disk.sync_directory(directory)
-                .map_err(CheckpointError::disk(directory))?;
-            synced = true;
+    let others = directories.files(disk)?.into_iter();
+    let others = others.filter(|(start, ..)| !kept.contains(start));
+    let (manifests, parts): (Vec<_>, Vec<_>) = others.partition(|(_, manifest, _)| *manifest);
+    for files in [manifests, parts] {
+        let mut changed = BTreeSet::new();
+        for (_, _, path) in files {
+            disk.remove(&path).map_err(CheckpointError::disk(&path))?;
+            changed.extend(path.parent().map(Path::to_owned));
         }
-        let path = directory.join(name);
-        disk.remove(&path).map_err(CheckpointError::disk(&path))?;
+        for directory in changed {
+            disk.sync_directory(&directory)
+                .map_err(CheckpointError::disk(&directory))?;
+        }
     }
-    disk.sync_directory(directory)
-        .map_err(CheckpointError::disk(directory))
+    Ok(())
 }

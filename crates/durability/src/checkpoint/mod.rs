@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `checkpoint-START-PART.part` | entries, in checked blocks (`block`); one file per writer |
+//! | `checkpoint-START-PART.part` | entries, in checked blocks (`block`); one file per writer and directory |
 //! | `checkpoint-START.manifest` | which chunks there are, where, and of when (`manifest`) |
 //! | `checkpoint-START.new` | a manifest that is not complete |
 //!
@@ -10,12 +10,17 @@
 //! what was written in earlier epochs is in it. It may also hold writes of later epochs, up to the
 //! one in which it ended; so the log from START on has to be replayed over it.
 //!
-//! A writer makes, in this order: the part files, each synced; the directory synced; the manifest
-//! under another name, synced; its rename; the directory synced. Only then do older ones go.
+//! Manifests lie in one directory, parts in one or several (`directories`), as Masstree's paper
+//! (§5) has them on several disks.
+//!
+//! A writer makes, in this order: the part files, each synced; their directories synced; the
+//! manifest under another name, synced; its rename; its directory synced. Only then do older ones
+//! go.
 //!
 //! Invariants:
-//! - **CP1** A manifest is renamed into place after all that it names is durable. Part files
-//!   without a manifest are what a crash has left, or a checkpoint that was given up.
+//! - **CP1** A manifest is renamed into place after all that it names is durable, in whatever
+//!   directories. Part files without a manifest are what a crash has left, or a checkpoint that was
+//!   given up.
 //! - **CP2** The end epoch that a manifest states is durable in the log before it is renamed, so
 //!   that no checkpoint shows what a crash has taken back; or the checkpoint needs no log (CW2).
 //! - **CP3** Nothing of a damaged file is shown: a block is checked before its entries are.
@@ -25,20 +30,24 @@
 
 mod block;
 mod cursor;
+mod directories;
 mod error;
 mod manifest;
+mod parts;
 mod reader;
 mod writer;
 
+pub use directories::{Directories, is_part};
 pub use error::CheckpointError;
 pub use manifest::{Chunk, Found, Manifest, found, remove_others, remove_unfinished, unfinished};
+pub use parts::PartsWriter;
 pub use reader::{Entry, read_chunk, verify};
 pub use writer::{LargeValue, PartSummary, PartWriter, place, publish};
 
 use std::path::{Path, PathBuf};
 
-fn part_path(directory: &Path, start: u64, part: u32) -> PathBuf {
-    directory.join(format!("checkpoint-{start:016x}-{part:04x}.part"))
+fn part_name(start: u64, part: u32) -> String {
+    format!("checkpoint-{start:016x}-{part:04x}.part")
 }
 
 fn manifest_path(directory: &Path, start: u64) -> PathBuf {

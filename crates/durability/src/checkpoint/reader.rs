@@ -1,14 +1,15 @@
 //! Reading the entries of a chunk.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::CheckpointError;
 use super::block::{
     BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FORMAT, Kind, MAGIC, checksum, file_header,
 };
 use super::cursor::Cursor;
+use super::directories::Directories;
 use super::manifest::{Chunk, Manifest};
-use super::{CheckpointError, part_path};
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Disk, DiskFile};
 use crate::limits::{CHECKPOINT_BLOCK_BYTES_MAX, READ_BYTES};
 
 /// One entry.
@@ -104,14 +105,11 @@ impl Blocks<'_> {
 
 fn open<'d>(
     disk: &'d dyn Disk,
-    directory: &Path,
+    directories: &Directories,
     manifest: &Manifest,
     chunk: &Chunk,
 ) -> Result<Blocks<'d>, CheckpointError> {
-    let path = part_path(directory, manifest.start, chunk.part);
-    let file = disk
-        .open(&path, Access::Read)
-        .map_err(CheckpointError::disk(&path))?;
+    let (path, file) = directories.open(disk, manifest.start, chunk.part)?;
     let mut header = [0; FILE_HEADER_BYTES];
     let read = file
         .read_full_at(&mut header, 0)
@@ -149,12 +147,12 @@ fn open<'d>(
 /// file and place. Bounded memory, but for one large value at a time.
 pub fn read_chunk(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &Directories,
     manifest: &Manifest,
     chunk: &Chunk,
     visit: &mut dyn FnMut(Entry<'_>) -> Result<(), &'static str>,
 ) -> Result<(), CheckpointError> {
-    let mut blocks = open(disk, directory, manifest, chunk)?;
+    let mut blocks = open(disk, directories, manifest, chunk)?;
     let (mut key, mut large, mut is_large) = (Vec::new(), Vec::new(), false);
     let mut entries = 0;
     while let Some((kind, count, payload)) = blocks.next()? {
@@ -241,12 +239,12 @@ fn show_entries(
 /// Checks every block of a checkpoint; shows each entry's tree, key and value to `visit`.
 pub fn verify(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &Directories,
     manifest: &Manifest,
     mut visit: impl FnMut(u32, Entry<'_>) -> Result<(), &'static str>,
 ) -> Result<(), CheckpointError> {
     for chunk in &manifest.chunks {
-        read_chunk(disk, directory, manifest, chunk, &mut |entry| {
+        read_chunk(disk, directories, manifest, chunk, &mut |entry| {
             visit(chunk.tree, entry)
         })?;
     }

@@ -1,4 +1,5 @@
-//! Round trips, golden bytes, damage of every byte, crashes at every call.
+//! Round trips, golden bytes, damage of every byte, crashes at every call, in one directory and in
+//! several.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +15,29 @@ fn directory() -> PathBuf {
 
 fn disk() -> Arc<SimulatedDisk> {
     let disk = Arc::new(SimulatedDisk::new());
-    disk.create_directory(&directory()).expect("there is power");
+    for name in ["/data", "/a", "/b", "/c"] {
+        disk.create_directory(Path::new(name))
+            .expect("there is power");
+    }
     disk
+}
+
+/// Everything in one directory.
+fn one() -> Directories {
+    Directories::one(directory())
+}
+
+/// Parts in several.
+fn several(parts: &[&str]) -> Directories {
+    Directories {
+        parts: parts.iter().map(PathBuf::from).collect(),
+        piece_bytes: 2000,
+        ..one()
+    }
+}
+
+fn part_path(directory: &Path, start: u64, part: u32) -> PathBuf {
+    directory.join(part_name(start, part))
 }
 
 /// Two trees in three chunks, a large value among them.
@@ -40,46 +62,69 @@ fn write(
     start: u64,
     entries: &Entries,
 ) -> Result<Manifest, CheckpointError> {
+    write_to(&one(), disk, start, entries)
+}
+
+fn write_to(
+    directories: &Directories,
+    disk: &Arc<SimulatedDisk>,
+    start: u64,
+    entries: &Entries,
+) -> Result<Manifest, CheckpointError> {
+    let parts = write_parts(directories, disk, start, entries)?;
+    let epochs = (start, start + 2);
+    publish(&**disk, directories, epochs, 1234, parts, b"about")
+}
+
+fn write_parts(
+    directories: &Directories,
+    disk: &Arc<SimulatedDisk>,
+    start: u64,
+    entries: &Entries,
+) -> Result<Vec<PartSummary>, CheckpointError> {
     let mut parts = Vec::new();
-    for part in 0..2 {
-        let mut writer = PartWriter::create(&**disk, &directory(), start, part)?;
-        let tree = [3, 9][part as usize];
+    for thread in 0..2 {
+        let mut writer = PartsWriter::create(&**disk, directories, start, thread)?;
+        let tree = [3, 9][thread as usize];
         for half in 0..2 {
-            writer.begin_chunk(tree, true);
+            writer.part().begin_chunk(tree, true);
             let own = entries.iter().filter(|entry| entry.0 == tree);
             for (_, key, value) in own.skip(half * 100).take(100) {
                 if value.len() > 1000 {
-                    writer.large_entry(key, |out| {
+                    writer.part().large_entry(key, |out| {
                         value.chunks(777).for_each(|piece| out.write(piece));
                         Ok(())
                     })?;
                 } else {
-                    writer.entry(key, value);
+                    writer.part().entry(key, value);
                 }
-                if writer.is_full() {
+                if writer.part().is_full() {
                     writer.flush()?;
                 }
             }
-            writer.end_chunk();
+            writer.part().end_chunk();
         }
-        parts.push(writer.finish()?);
+        parts.extend(writer.finish()?);
     }
-    publish(
-        &**disk,
-        &directory(),
-        (start, start + 2),
-        1234,
-        parts,
-        b"about",
-    )
+    Ok(parts)
 }
 
 fn read(disk: &dyn Disk, manifest: &Manifest) -> Result<Entries, CheckpointError> {
+    read_from(&one(), disk, manifest)
+}
+
+/// In the order in which they were written.
+fn read_from(
+    directories: &Directories,
+    disk: &dyn Disk,
+    manifest: &Manifest,
+) -> Result<Entries, CheckpointError> {
     let mut entries = Entries::new();
-    verify(disk, &directory(), manifest, |tree, entry| {
+    verify(disk, directories, manifest, |tree, entry| {
         entries.push((tree, entry.key.to_vec(), entry.value.to_vec()));
         Ok(())
     })?;
+    entries.sort();
     Ok(entries)
 }
 
@@ -192,23 +237,21 @@ fn cut_foreign_and_swapped_files_are_found() {
     assert!(refused(&copy));
 }
 
-/// CP1: whatever the power takes, the newest manifest that is there is whole, and the older
-/// checkpoint stays until the newer one counts.
-#[test]
-fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
+/// Cuts the power at every call of a checkpoint, and of the removal of the one before it, by
+/// `run`; what a crash showed that should not be.
+fn crashes_of(
+    (before, now): (&Directories, &Directories),
+    run: impl Fn(&Arc<SimulatedDisk>) -> Result<(), CheckpointError>,
+) -> Result<(), String> {
     let first = disk();
-    write(&first, 5, &entries(1)).expect("the disk works");
-    let run = |disk: &Arc<SimulatedDisk>| {
-        write(disk, 8, &entries(2))?;
-        remove_others(&**disk, &directory(), &[8])
-    };
+    write_to(before, &first, 5, &entries(1)).expect("the disk works");
     let whole = Arc::new(first.copy());
-    let before = whole.call_count();
+    let begin = whole.call_count();
     run(&whole).expect("the disk works");
-    let calls = whole.call_count() - before;
+    let calls = whole.call_count() - begin;
     assert!(calls > 10, "{calls}");
     for call in 0..=calls {
-        for seed in 0..4 {
+        for seed in [call as u64 % 3, 3] {
             let disk = Arc::new(first.copy());
             disk.fail_at(disk.call_count() + call, crate::disk::Fault::PowerLoss);
             let ended = run(&disk);
@@ -217,17 +260,121 @@ fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
             let found = found(&disk, &directory()).expect("the disk works");
             let (start, manifest) = found.into_iter().next().expect("one is there");
             let expected = entries(if start == 5 { 1 } else { 2 });
-            let read = manifest.and_then(|manifest| read(&disk, &manifest));
-            assert_eq!(
-                read.expect("it is whole"),
-                expected,
-                "call {call}, seed {seed}"
-            );
-            if call == calls {
-                assert_eq!(start, 8);
-            }
+            let at = |error| format!("call {call}, seed {seed}: {error}");
+            let manifest = manifest.map_err(|error| at(error.to_string()))?;
+            let read = read_from(now, &disk, &manifest);
+            let read = read.map_err(|error| at(error.to_string()))?;
+            assert_eq!(read, expected, "call {call}, seed {seed}");
+            assert!(start == 8 || call < calls);
+            // A start removes what is left, and no more.
+            remove_unfinished(&disk, now).expect("the disk works");
+            assert!(unfinished(&disk, now).expect("the disk works").is_empty());
+            read_from(now, &disk, &manifest).expect("it is still there");
         }
     }
+    Ok(())
+}
+
+/// CP1: whatever the power takes, the newest manifest that is there is whole, and the older
+/// checkpoint stays until the newer one counts.
+#[test]
+fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
+    let three = several(&["/a", "/b", "/c"]);
+    let others = Directories {
+        former: vec!["/c".into()],
+        ..several(&["/data", "/a"])
+    };
+    let others_first = several(&["/c", "/data"]);
+    for (before, now) in [(&one(), &one()), (&three, &three), (&others_first, &others)] {
+        crashes_of((before, now), |disk| {
+            write_to(now, disk, 8, &entries(2))?;
+            remove_others(&**disk, now, &[8])
+        })
+        .unwrap_or_else(|what| panic!("{what}"));
+    }
+}
+
+#[test]
+fn canary_a_directory_that_is_not_synced_before_the_manifest() {
+    let three = several(&["/a", "/b", "/c"]);
+    for missed in 0..3 {
+        let mut synced = three.clone();
+        synced.parts.remove(missed);
+        let noticed = crashes_of((&three, &three), |disk| {
+            let parts = write_parts(&three, disk, 8, &entries(2))?;
+            publish(&**disk, &synced, (8, 10), 1234, parts, b"about")?;
+            remove_others(&**disk, &three, &[8])
+        });
+        let what = noticed.expect_err("a part may be missing");
+        assert!(what.contains("missing"), "{what}");
+    }
+}
+
+/// Each directory takes an equal share, but for some pieces, though one value is most of it.
+#[test]
+fn parts_are_spread_evenly() {
+    let (disk, three) = (disk(), several(&["/a", "/b", "/c"]));
+    let entries: Entries = (0..30_000_u32)
+        .map(|number| {
+            (
+                3 + 6 * (number / 15_000),
+                number.to_be_bytes().to_vec(),
+                vec![7; 40],
+            )
+        })
+        .collect();
+    let manifest = write_to(&three, &disk, 5, &entries).expect("the disk works");
+    let bytes = |place: &Path| -> u64 {
+        let files = disk.files().into_iter();
+        let files = files.filter(|(path, _)| path.starts_with(place));
+        files.map(|(_, bytes)| bytes).sum()
+    };
+    let taken: Vec<u64> = three.parts.iter().map(|it| bytes(it)).collect();
+    let (least, most) = (taken.iter().min(), taken.iter().max());
+    let spread = most.expect("three") - least.expect("three");
+    assert!(spread <= 4 * three.piece_bytes, "{taken:?}");
+    assert_eq!(taken.iter().sum::<u64>(), manifest.bytes());
+    // Whoever reads chunk by chunk reads from all of them.
+    let homes = manifest
+        .chunks
+        .iter()
+        .take(6)
+        .map(|chunk| three.home(chunk.part));
+    let homes: std::collections::BTreeSet<_> = homes.collect();
+    assert_eq!(homes.len(), 3);
+}
+
+#[test]
+fn parts_are_found_wherever_they_are_or_named() {
+    let (disk, three) = (disk(), several(&["/a", "/b", "/c"]));
+    let manifest = write_to(&three, &disk, 5, &entries(1)).expect("the disk works");
+    // In another order, and a directory that is used no more.
+    let now = Directories {
+        former: vec!["/a".into()],
+        ..several(&["/c", "/b", "/data"])
+    };
+    let read = |disk: &SimulatedDisk| read_from(&now, disk, &manifest);
+    assert_eq!(read(&disk).expect("all are there"), entries(1));
+    let moved = part_path(Path::new("/b"), 5, 1);
+    let bytes = disk.contents(&moved).expect("it is there");
+    disk.remove(&moved).expect("it is there");
+    let text = read(&disk).expect_err("one is missing").to_string();
+    for word in ["0005-0001.part", "/data", "/a", "/b", "/c", "mounted"] {
+        assert!(text.contains(word), "{text}");
+    }
+    disk.put(&part_path(&directory(), 5, 1), &bytes);
+    assert_eq!(read(&disk).expect("it was moved"), entries(1));
+    // A directory of which nothing is left is no other error.
+    let gone = Directories {
+        former: vec!["/a".into(), "/nowhere".into()],
+        ..now.clone()
+    };
+    assert_eq!(
+        read_from(&gone, &*disk, &manifest).expect("as before"),
+        entries(1)
+    );
+    remove_others(&*disk, &gone, &[]).expect("the disk works");
+    assert_eq!(disk.files(), []);
 }
 
 #[test]
@@ -241,7 +388,7 @@ fn older_checkpoints_and_leftovers_go() {
         .expect("the disk works");
     disk.put(&unfinished_path(&directory(), 9), b"half");
     disk.put(&directory().join("something-else"), b"stays");
-    remove_others(&*disk, &directory(), &[8, 11]).expect("the disk works");
+    remove_others(&*disk, &one(), &[8, 11]).expect("the disk works");
     let names = disk.list(&directory()).expect("the disk works");
     assert_eq!(names.len(), 2 * 3 + 1, "{names:?}");
     let starts: Vec<u64> = found(&*disk, &directory())

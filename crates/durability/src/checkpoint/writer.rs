@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, Kind, checksum, file_header};
 use super::cursor::put_number;
+use super::directories::Directories;
 use super::manifest::{Chunk, Manifest};
-use super::{CheckpointError, manifest_path, part_path, unfinished_path};
+use super::{CheckpointError, manifest_path, part_name, unfinished_path};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES};
 
@@ -25,6 +26,8 @@ pub struct PartWriter {
     blocks: u32,
     /// Bytes in the file.
     written: u64,
+    /// Bytes at which it is another part's turn.
+    turn_ends_at: u64,
     chunk: Chunk,
     chunks: Vec<Chunk>,
 }
@@ -39,14 +42,14 @@ pub struct PartSummary {
 }
 
 impl PartWriter {
-    /// Creates the file; one that a crash has left under its name goes.
+    /// Creates the file in its home; one that a crash has left under its name goes.
     pub fn create(
         disk: &dyn Disk,
-        directory: &Path,
+        directories: &Directories,
         start: u64,
         part: u32,
     ) -> Result<Self, CheckpointError> {
-        let path = part_path(directory, start, part);
+        let path = directories.home(part).join(part_name(start, part));
         // Its absence is the usual case, and any other failure shows in `create`.
         let _ = disk.remove(&path);
         let file = disk
@@ -64,6 +67,7 @@ impl PartWriter {
             last_key: Vec::new(),
             blocks: 0,
             written: 0,
+            turn_ends_at: u64::MAX,
             chunk: Chunk::default(),
             chunks: Vec::new(),
         })
@@ -136,7 +140,21 @@ impl PartWriter {
     /// Whether [`Self::flush`] is due.
     #[must_use]
     pub fn is_full(&self) -> bool {
+        self.buffer_is_full() || self.turn_has_ended()
+    }
+
+    fn buffer_is_full(&self) -> bool {
         self.buffer.len() >= CHECKPOINT_BUFFER_BYTES
+    }
+
+    /// It is this part's turn for so many bytes more.
+    pub(super) fn begin_turn(&mut self, bytes: u64) {
+        self.turn_ends_at = self.position().saturating_add(bytes);
+    }
+
+    /// Whether it is the next part's turn.
+    pub(super) fn turn_has_ended(&self) -> bool {
+        self.position() >= self.turn_ends_at
     }
 
     /// Writes what is buffered; returns how many bytes.
@@ -151,14 +169,22 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Ends the chunk; one without entries is forgotten.
-    pub fn end_chunk(&mut self) {
+    /// Ends the chunk; one without entries is forgotten. Returns what [`Self::begin_chunk`] was
+    /// told.
+    pub fn end_chunk(&mut self) -> (u32, bool) {
         self.close_block();
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.bytes = self.position() - chunk.offset;
         if chunk.entries > 0 {
             self.chunks.push(chunk);
         }
+        (chunk.tree, chunk.sorted)
+    }
+
+    /// Gives the buffer back, which is empty.
+    pub(super) fn rest(&mut self) {
+        debug_assert!(self.buffer.is_empty(), "what is buffered was written");
+        self.buffer = Vec::new();
     }
 
     /// Bytes of the file so far, those in memory included.
@@ -233,7 +259,7 @@ impl LargeValue<'_> {
                 continue;
             }
             self.part.close_block();
-            if self.part.is_full() {
+            if self.part.buffer_is_full() {
                 self.failed = self.part.flush().err();
             }
             self.part.open_block(Kind::LargeMore);
@@ -245,7 +271,7 @@ impl LargeValue<'_> {
 /// `about` is kept for the reader.
 pub fn publish(
     disk: &dyn Disk,
-    directory: &Path,
+    directories: &Directories,
     (start, end): (u64, u64),
     wall_ms: u64,
     parts: Vec<PartSummary>,
@@ -259,13 +285,16 @@ pub fn publish(
         chunks: Vec::new(),
         about: about.to_vec(),
     };
+    let mut chunks = Vec::new();
     for part in parts {
         manifest.parts.push((part.part, part.salt, part.bytes));
-        manifest.chunks.extend(part.chunks);
+        chunks.extend(part.chunks.into_iter().enumerate());
     }
-    disk.sync_directory(directory)
-        .map_err(CheckpointError::disk(directory))?;
-    place(disk, directory, &manifest)?;
+    // Of all parts in turns: whoever reads them in this order reads from all disks.
+    chunks.sort_by_key(|(number, _)| *number);
+    manifest.chunks = chunks.into_iter().map(|(_, chunk)| chunk).collect();
+    directories.sync(disk)?;
+    place(disk, &directories.manifests, &manifest)?;
     Ok(manifest)
 }
 

@@ -88,7 +88,10 @@ impl DirectoryLock {
 /// Whether there is anything in a directory that a server leaves there: its lock, or files of ours.
 /// A directory that does not exist holds nothing.
 pub fn was_used(disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
-    let ours = |name: &String| name == NAME || name.strip_suffix(".pando").is_some();
+    let ours = |name: &String| {
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+        name == NAME || matches!(ending, Some("pando" | "part"))
+    };
     match disk.list(directory) {
         Ok(names) => Ok(names.iter().any(ours)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -71,7 +71,7 @@ pub use error::LogError;
 use frame::Mark;
 use queue::State as QueueState;
 pub use reader::{Group, LogReader};
-use reserve::Reserve;
+use reserve::{Reserve, Share};
 pub use scan::{Damage, LogScan, ScanOptions, ScannedSegment};
 pub use segment::LOG_FORMAT;
 pub use session::LogSession;
@@ -150,9 +150,11 @@ impl Log {
         let places = (0..options.logs).map(|log| directories[log % directories.len()].clone());
         let incarnation = after.newest_incarnation() + 1;
         let reserve = Reserve::new(options.logs, bytes, options.checkpoint_bytes);
-        let places: Vec<PathBuf> = places.collect();
-        let shares = supply::on_volume_of(&*disk, options.checkpoints.as_deref(), &places);
-        let places = places.into_iter().zip(shares).collect();
+        let with_share = |place: PathBuf| {
+            let share = Share::of(&*disk, options.checkpoints.as_ref(), &place);
+            (place, share)
+        };
+        let places = places.map(with_share).collect();
         let supply = Supply::new(places, incarnation, reserve, bytes, after.sealed());
         for free in after.free_files() {
             if let Some(surplus) = supply.keep(free.clone()) {
@@ -392,7 +394,7 @@ impl Log {
         self.shared.supply.room(&*self.shared.disk, used)
     }
 
-    /// Whether a part of the log lies on the volume of the checkpoints.
+    /// Whether a part of the log lies on a volume with parts of checkpoints.
     pub fn shares_volume(&self) -> bool {
         self.shared.supply.shares()
     }

@@ -11,6 +11,10 @@
 //! | `written` | loggers | `Relaxed` | the same |
 //! | `spent` | the threads of a checkpoint | `Relaxed` | the same |
 //!
+//! Parts of checkpoints may lie in several directories, which take equal shares, but for some
+//! pieces (`checkpoint::parts`): a volume keeps the shares of those that it has. The volume with
+//! the manifests keeps the margin at least.
+//!
 //! Numbers only: nothing else is published through them, and a file that was made a moment too
 //! early is covered by `margin`.
 //!
@@ -21,9 +25,54 @@
 //!
 //! Deliberately absent: others who write to the volume. What they take is not there any more.
 
+use std::path::{Path, PathBuf};
+
 use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 
+use crate::checkpoint::Directories;
+use crate::disk::Disk;
 use crate::limits::{CHECKPOINT_MARGIN_BYTES, CHECKPOINT_MARGIN_PART};
+
+/// What a volume holds of checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// How many of the directories of parts, and of how many.
+    parts: u64,
+    of: u64,
+    /// What it may take beyond its part of the whole.
+    pieces_bytes: u64,
+    manifests: bool,
+}
+
+impl Share {
+    /// Of the volume of a directory. One of which that cannot be told is taken to have all its room
+    /// to itself.
+    pub(super) fn of(disk: &dyn Disk, checkpoints: Option<&Directories>, place: &Path) -> Self {
+        let volume = |directory: &Path| disk.room(directory).ok().map(|room| room.volume);
+        let (Some(directories), Some(here)) = (checkpoints, volume(place)) else {
+            return Self::default();
+        };
+        let is_here = |directory: &&PathBuf| volume(directory) == Some(here);
+        let of = directories.parts.len() as u64;
+        let pieces = if of > 1 { 2 * of } else { 0 };
+        Self {
+            parts: directories.parts.iter().filter(is_here).count() as u64,
+            of,
+            pieces_bytes: pieces * directories.piece_bytes,
+            manifests: is_here(&&directories.manifests),
+        }
+    }
+
+    /// Whether parts lie here.
+    pub(super) fn has_parts(self) -> bool {
+        self.parts > 0
+    }
+
+    /// Whether anything does.
+    pub(super) fn is_any(self) -> bool {
+        self.has_parts() || self.manifests
+    }
+}
 
 /// See the module's header.
 #[derive(Debug)]
@@ -81,39 +130,83 @@ impl Reserve {
         self.last().saturating_add(logged)
     }
 
-    /// What is to stay free.
-    pub(super) fn bytes(&self) -> u64 {
+    /// What is to stay free on a volume.
+    pub(super) fn bytes(&self, share: Share) -> u64 {
+        if !share.is_any() {
+            return 0;
+        }
         let expected = self.expected().saturating_add(self.unasked);
         let margin = CHECKPOINT_MARGIN_BYTES + expected / CHECKPOINT_MARGIN_PART;
         let left = expected.saturating_sub(self.spent.load(Ordering::Relaxed));
-        left.saturating_add(margin)
+        if !share.has_parts() {
+            return margin;
+        }
+        let left = u128::from(left) * u128::from(share.parts) / u128::from(share.of);
+        let left = u64::try_from(left).expect("a part of it");
+        left.saturating_add(share.pieces_bytes)
+            .saturating_add(margin)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::SimulatedDisk;
+
+    const WHOLE: Share = Share {
+        parts: 1,
+        of: 1,
+        pieces_bytes: 0,
+        manifests: true,
+    };
 
     #[test]
     fn what_is_kept_follows_the_data_and_the_checkpoint() {
         let reserve = Reserve::new(2, 1000, 50_000);
         let margin = |expected: u64| CHECKPOINT_MARGIN_BYTES + expected / CHECKPOINT_MARGIN_PART;
-        assert_eq!(reserve.bytes(), 54_000 + margin(54_000));
+        assert_eq!(reserve.bytes(WHOLE), 54_000 + margin(54_000));
         reserve.wrote(10_000);
         assert_eq!(reserve.expected(), 60_000);
-        assert_eq!(reserve.bytes(), 64_000 + margin(64_000));
+        assert_eq!(reserve.bytes(WHOLE), 64_000 + margin(64_000));
         let began = reserve.written();
         reserve.spend(30_000);
         reserve.wrote(5_000);
-        assert_eq!(reserve.bytes(), 39_000 + margin(69_000));
+        assert_eq!(reserve.bytes(WHOLE), 39_000 + margin(69_000));
         reserve.spend(100_000);
         assert_eq!(
-            reserve.bytes(),
+            reserve.bytes(WHOLE),
             margin(69_000),
             "an estimate may be too low"
         );
         reserve.expect(20_000, began);
         reserve.spend(0);
         assert_eq!(reserve.expected(), 25_000);
+    }
+
+    #[test]
+    fn a_volume_keeps_the_share_of_its_directories() {
+        let disk = SimulatedDisk::new();
+        for volume in ["/a", "/b", "/c"] {
+            disk.set_capacity_below(Path::new(volume), Some(1 << 30));
+        }
+        let directories = Directories {
+            manifests: "/a/data".into(),
+            parts: vec!["/b/1".into(), "/b/2".into(), "/c/1".into()],
+            former: Vec::new(),
+            piece_bytes: 1000,
+        };
+        let reserve = Reserve::new(1, 0, 90_000);
+        let margin = CHECKPOINT_MARGIN_BYTES + 90_000 / CHECKPOINT_MARGIN_PART;
+        let kept = |place: &str| {
+            let share = Share::of(&disk, Some(&directories), Path::new(place));
+            reserve.bytes(share)
+        };
+        assert_eq!(kept("/a/log"), margin);
+        assert_eq!(kept("/b/log"), 60_000 + 6000 + margin);
+        assert_eq!(kept("/c"), 30_000 + 6000 + margin);
+        assert_eq!(kept("/d"), 0);
+        reserve.spend(30_000);
+        assert_eq!(kept("/c"), 20_000 + 6000 + margin);
+        assert_eq!(reserve.bytes(Share::of(&disk, None, Path::new("/c"))), 0);
     }
 }

@@ -29,6 +29,7 @@ use super::error::LogError;
 use super::queue::Queue;
 use super::supply::Supply;
 use super::writer::{Flush, Writer, is_full};
+use crate::checkpoint::Directories;
 use crate::disk::Disk;
 use crate::limits::{BLOCK_BYTES, EARLY_BYTES, FRAME_BYTES, FRAME_BYTES_MAX};
 
@@ -65,7 +66,7 @@ pub struct LogOptions {
     pub pending_bytes_max: usize,
     /// Where checkpoints lie, if they may share a volume with the log, and about how many bytes the
     /// next one takes: the log leaves it that room.
-    pub checkpoints: Option<PathBuf>,
+    pub checkpoints: Option<Directories>,
     /// See [`Self::checkpoints`].
     pub checkpoint_bytes: u64,
     /// Whether loggers have threads. Without, what is to be written is written by the thread that

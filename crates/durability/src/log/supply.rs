@@ -20,7 +20,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::error::LogError;
-use super::reserve::Reserve;
+use super::reserve::{Reserve, Share};
 use super::segment::{self, FreeFile, directory_of, free_name};
 use crate::disk::{Access, Disk};
 use crate::limits::{BLOCK_BYTES, FREE_FILES_MAX};
@@ -45,6 +45,8 @@ pub struct LogRoom {
     pub free: u64,
     /// Bytes of these that are kept for a checkpoint (LR1); 0 if that lies elsewhere.
     pub kept: u64,
+    /// Whether parts of checkpoints lie there.
+    pub shared: bool,
     /// Bytes of files that the log has made ahead or recycled.
     pub ahead: u64,
     /// Bytes of files with what a recovery would read.
@@ -73,8 +75,8 @@ impl LogRoom {
 #[derive(Debug, Default)]
 struct LogFiles {
     directory: PathBuf,
-    /// Whether checkpoints lie on the same volume (LR1).
-    shares: bool,
+    /// What its volume has of checkpoints (LR1).
+    share: Share,
     ready: Option<FreeFile>,
     making: bool,
     free: VecDeque<PathBuf>,
@@ -118,7 +120,7 @@ pub(super) enum Task {
 
 impl Supply {
     pub(super) fn new(
-        places: Vec<(PathBuf, bool)>,
+        places: Vec<(PathBuf, Share)>,
         incarnation: u64,
         reserve: Reserve,
         segment_bytes: u64,
@@ -126,9 +128,9 @@ impl Supply {
     ) -> Self {
         let ahead = places.iter().map(|_| AtomicBool::new(false));
         let ahead = ahead.collect();
-        let logs = places.into_iter().map(|(directory, shares)| LogFiles {
+        let logs = places.into_iter().map(|(directory, share)| LogFiles {
             directory,
-            shares,
+            share,
             ..LogFiles::default()
         });
         Self {
@@ -266,13 +268,13 @@ impl Supply {
     /// Whether a log may take `more` bytes of its volume (LR1). A disk that cannot tell what it has
     /// is asked for it.
     fn leave_room(&self, disk: &dyn Disk, log: usize, more: u64) -> Result<(), LogError> {
-        let (directory, shares) = {
+        let (directory, share) = {
             let files = &self.lock().logs[log];
-            (files.directory.clone(), files.shares)
+            (files.directory.clone(), files.share)
         };
-        let kept = self.reserve.bytes();
+        let kept = self.reserve.bytes(share);
         match disk.room(&directory) {
-            Ok(room) if shares && room.free < kept.saturating_add(more) => {
+            Ok(room) if share.is_any() && room.free < kept.saturating_add(more) => {
                 let why = format!(
                     "what is free ({} bytes) is kept for a checkpoint",
                     room.free
@@ -299,7 +301,7 @@ impl Supply {
 
     /// See [`super::Log::shares_volume`].
     pub(super) fn shares(&self) -> bool {
-        self.lock().logs.iter().any(|files| files.shares)
+        self.lock().logs.iter().any(|files| files.share.has_parts())
     }
 
     /// See [`super::Log::room`]. `used` says which logs have a segment.
@@ -315,6 +317,7 @@ impl Supply {
                 let fresh = LogRoom {
                     free: room.free,
                     kept: 0,
+                    shared: false,
                     ahead: 0,
                     taken: 0,
                     checkpoint: self.reserve.last(),
@@ -330,11 +333,8 @@ impl Supply {
             add(&files.directory, &|room| {
                 room.ahead += ahead as u64 * self.segment_bytes;
                 room.taken += if used(log) { self.segment_bytes } else { 0 };
-                room.kept = if files.shares {
-                    self.reserve.bytes()
-                } else {
-                    0
-                };
+                room.kept = self.reserve.bytes(files.share);
+                room.shared = files.share.has_parts();
             })?;
         }
         for sealed in &state.sealed {
@@ -474,19 +474,6 @@ impl Supply {
         self.changed.notify_all();
         result.map(|()| count)
     }
-}
-
-/// Which of these directories lie on the volume of the checkpoints. One of which that cannot be
-/// told is taken to have all its room to itself.
-pub(super) fn on_volume_of(
-    disk: &dyn Disk,
-    checkpoints: Option<&Path>,
-    directories: &[PathBuf],
-) -> Vec<bool> {
-    let volume = |directory: &Path| disk.room(directory).ok().map(|room| room.volume);
-    let theirs = checkpoints.and_then(volume);
-    let shares = |directory: &PathBuf| theirs.is_some() && volume(directory) == theirs;
-    directories.iter().map(shares).collect()
 }
 
 impl LogFiles {

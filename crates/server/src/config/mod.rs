@@ -112,11 +112,14 @@ pub struct Config {
     /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
     /// start means that nothing is read from disk or written to it. Default `interval`.
     pub durability: Durability,
-    /// `data-dir`: where checkpoints are kept, and logs unless `log-dir` says otherwise. Default
-    /// `./pando-data`.
+    /// `data-dir`: where checkpoints and logs are kept, unless `checkpoint-dir` or `log-dir` says
+    /// otherwise. Default `./pando-data`.
     pub data_dir: PathBuf,
     /// `log-dir`: directories for the logs, used in turns. Default: the data directory.
     pub log_dirs: Vec<PathBuf>,
+    /// `checkpoint-dir`: directories over which checkpoints are spread. Default: the data
+    /// directory.
+    pub checkpoint_dirs: Vec<PathBuf>,
     /// `log-segment-size`: bytes of a file of the log, 1 to 256 MiB. Default 16 MiB.
     pub log_segment_bytes: u64,
     /// `checkpoint-log-size`: bytes of log after which a checkpoint is written; 0 is never.
@@ -230,6 +233,7 @@ impl Default for Config {
             durability: Durability::Interval,
             data_dir: "pando-data".into(),
             log_dirs: Vec::new(),
+            checkpoint_dirs: Vec::new(),
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 3600,
@@ -374,6 +378,7 @@ impl Config {
     pub fn durability_options(&self) -> pando_db::DurabilityOptions {
         pando_db::DurabilityOptions {
             log_directories: self.log_dirs.clone(),
+            checkpoint_directories: self.checkpoint_dirs.clone(),
             logs: self.threads,
             segment_bytes: self.log_segment_bytes & !0xfff,
             ..pando_db::DurabilityOptions::new(&self.data_dir)

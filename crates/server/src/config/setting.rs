@@ -306,7 +306,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "dir",
-        "Directory of checkpoints, and of logs unless log-dir says otherwise",
+        "Directory of checkpoints and logs, unless checkpoint-dir or log-dir says otherwise",
         |config| print_path(Some(&config.data_dir)),
         |config, value| {
             let path = parse_path(value)?.ok_or(Expected::Path);
@@ -319,6 +319,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Directories of logs, used in turns, for several disks; the data directory if none",
         |config| print_paths(&config.log_dirs),
         |config, value| set(&mut config.log_dirs, parse_paths(value)),
+    )
+    .list(),
+    Setting::new(
+        "checkpoint-dir",
+        "Directories of checkpoints, over which each is spread evenly, for several disks, \
+         with a thread for each (8 at most); the data directory if none",
+        |config| print_paths(&config.checkpoint_dirs),
+        |config, value| set(&mut config.checkpoint_dirs, parse_paths(value)),
     )
     .list(),
     Setting::new(

@@ -110,6 +110,10 @@ impl Rounds {
             let path = self.folder.path().join(format!("log-{directory}"));
             flags.extend(["--log-dir".into(), path.display().to_string()]);
         }
+        for directory in 0..random.usize(..3) {
+            let path = self.folder.path().join(format!("parts-{directory}"));
+            flags.extend(["--checkpoint-dir".into(), path.display().to_string()]);
+        }
         Server::start(&self.folder.path().join("data"), &flags)
     }
 

@@ -403,44 +403,51 @@ fn a_directory_belongs_to_one_server() {
     server.connect().ask(&["GET", "k"], "$1\r\nv\r\n");
 }
 
-/// The disk of a log is not mounted: its directory is there, and empty.
+/// The disk of a log, or of checkpoints, is not mounted: its directory is there, and empty.
 #[test]
-fn a_log_directory_that_was_emptied_is_refused() {
-    let folder = Folder::new();
-    let [data, log] = ["data", "log"].map(|name| folder.path(name).display().to_string());
-    let flags = [
-        "--durability",
-        "sync",
-        "--data-dir",
-        &data,
-        "--log-dir",
-        &log,
-    ];
-    let server = TestServer::start(&[&FLAGS[..], &flags].concat());
-    let mut wire = server.connect();
-    wire.ask(&["SAVE"], "+OK\r\n");
-    wire.ask(&["SET", "k", "v"], "+OK\r\n");
-    drop(server);
-    let (away, here) = (folder.path("away"), folder.path("log"));
-    fs::rename(&here, &away).expect("a folder");
-    for exists in [false, true] {
-        if exists {
-            fs::create_dir(&here).expect("a folder");
-        }
-        for flags in [&flags[..], &flags[..4]] {
-            let started = start(&folder, flags);
-            assert!(!started.listened, "{flags:?}");
-            for word in [&*log, "mounted", "log-directories.pando"] {
-                assert!(started.said.contains(word), "{started:?}");
+fn a_directory_that_was_emptied_is_refused() {
+    for (setting, noted) in [
+        ("--log-dir", "log-directories.pando"),
+        ("--checkpoint-dir", "checkpoint-directories.pando"),
+    ] {
+        let folder = Folder::new();
+        let [data, one, other] =
+            ["data", "one", "other"].map(|name| folder.path(name).display().to_string());
+        let durability = ["--durability", "sync", "--data-dir", &data];
+        let flags = [&durability[..], &[setting, &one, setting, &other]].concat();
+        let server = TestServer::start(&[&FLAGS[..], &flags].concat());
+        let mut wire = server.connect();
+        wire.ask(&["SAVE"], "+OK\r\n");
+        wire.ask(&["SET", "k", "v"], "+OK\r\n");
+        drop(server);
+        let (away, here) = (folder.path("away"), folder.path("one"));
+        fs::rename(&here, &away).expect("a folder");
+        for exists in [false, true] {
+            if exists {
+                fs::create_dir(&here).expect("a folder");
             }
+            for flags in [&flags[..], &durability] {
+                let started = start(&folder, flags);
+                assert!(!started.listened, "{flags:?}");
+                for word in [&*one, "mounted", noted] {
+                    assert!(started.said.contains(word), "{started:?}");
+                }
+                let (status, said) = run_to_end(&[&["check"], flags].concat());
+                assert!(!status.success() && said.contains("mounted"), "{said}");
+            }
+        }
+        fs::remove_dir_all(&here).expect("a folder");
+        fs::rename(&away, &here).expect("a folder");
+        // The rest is found where it was, whatever the setting.
+        for flags in [&durability, &flags[..]] {
             let (status, said) = run_to_end(&[&["check"], flags].concat());
-            assert!(!status.success() && said.contains("mounted"), "{said}");
+            assert!(status.success(), "{said}");
+            let server = TestServer::start(&[&FLAGS[..], flags].concat());
+            let mut wire = server.connect();
+            wire.ask(&["GET", "k"], "$1\r\nv\r\n");
+            wire.ask(&["SAVE"], "+OK\r\n");
         }
     }
-    fs::remove_dir_all(&here).expect("a folder");
-    fs::rename(&away, &here).expect("a folder");
-    let server = TestServer::start(&[&FLAGS[..], &flags].concat());
-    server.connect().ask(&["GET", "k"], "$1\r\nv\r\n");
 }
 
 /// The refusal goes where a person or a supervisor looks: the standard error, and the exit code.

@@ -7,7 +7,10 @@ use crate::durable::testing::{self, Fault};
 
 /// Whether some crash of some workload shows the bug.
 fn is_noticed(fault: Fault) -> bool {
-    let setup = Setup::default();
+    let setup = Setup {
+        parts: super::crashes::PARTS[usize::from(fault == Fault::PartsUnsynced)],
+        ..Setup::default()
+    };
     let mut rng = fastrand::Rng::with_seed(3);
     (0..60).any(|seed| {
         let disk = SimulatedDisk::new();
@@ -40,6 +43,7 @@ canaries! {
     a_change_of_the_mapping_without_record: MappingForgotten;
     a_checkpoint_that_says_it_began_late: CheckpointStartsLate;
     a_checkpoint_that_does_not_wait: CheckpointNotAwaited;
+    a_checkpoint_whose_parts_have_no_durable_names: PartsUnsynced;
     a_wave_put_back_backwards: WaveBackwards;
 }
 

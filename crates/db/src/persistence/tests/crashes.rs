@@ -11,7 +11,22 @@ pub(super) fn effort() -> u64 {
     effort.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-fn crash_at(setup: &Setup, seed: u64, steps: usize, call: usize, crash: u64) -> Result<(), String> {
+/// Directories for parts of checkpoints: none, several, one of the log and the data directory among
+/// them, and some of them in another order.
+pub(super) const PARTS: [&[&str]; 4] = [
+    &[],
+    &["/part0", "/part1", "/part2"],
+    &["/part2", "/log0", "/data"],
+    &["/part1", "/part0"],
+];
+
+pub(super) fn crash_at(
+    setup: &Setup,
+    seed: u64,
+    steps: usize,
+    call: usize,
+    crash: u64,
+) -> Result<(), String> {
     let disk = SimulatedDisk::new();
     disk.set_writes_through(seed.is_multiple_of(2));
     disk.fail_at(call, Fault::PowerLoss);
@@ -22,7 +37,7 @@ fn crash_at(setup: &Setup, seed: u64, steps: usize, call: usize, crash: u64) -> 
         .map_err(|what| format!("workload {seed} of {steps}, call {call}, crash {crash}: {what}"))
 }
 
-fn calls(setup: &Setup, seed: u64, steps: usize) -> usize {
+pub(super) fn calls(setup: &Setup, seed: u64, steps: usize) -> usize {
     let disk = SimulatedDisk::new();
     disk.set_writes_through(seed.is_multiple_of(2));
     run(setup, &disk, seed, steps);
@@ -48,6 +63,10 @@ fn random_calls_of_large_workloads() {
             logs: rng.usize(1..4),
             directories: rng.usize(0..3),
             ..Setup::default()
+        };
+        let setup = Setup {
+            parts: PARTS[rng.usize(..PARTS.len())],
+            ..setup
         };
         let calls = calls(&setup, seed, 400);
         for _ in 0..6 {
@@ -121,6 +140,7 @@ fn a_killed_process_goes_on() {
         if round % 2 == 0 {
             setup.directories = setup.directories.max(round % 4);
         }
+        setup.parts = PARTS[round % PARTS.len()];
         setup.engine = EngineKind::ALL[round % EngineKind::ALL.len()];
         setup.recovery_threads = 1 + round % 3;
         harness = run(&setup, &disk, 301 + round as u64, 60).expect("the power is on");

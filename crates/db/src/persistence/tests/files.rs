@@ -264,7 +264,7 @@ fn an_unreadable_file_is_named_or_got_round() {
     assert_eq!(
         (kinds(&refused), kinds(&got_round)),
         (
-            "directory identity log".to_owned(),
+            "checkpoint directory identity log".to_owned(),
             "free manifest part".to_owned()
         )
     );

@@ -340,7 +340,7 @@ fn a_directory_of_logs_that_shows_nothing_is_refused() {
     for directories in [1, 0] {
         setup.directories = directories;
         let error = refused(&setup, &disk.restart());
-        let RecoveryError::LogDirectory { path, noted } = &error else {
+        let RecoveryError::EmptyDirectory { path, noted, .. } = &error else {
             panic!("{error}");
         };
         assert_eq!(path, Path::new("/log0"));

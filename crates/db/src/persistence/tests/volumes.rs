@@ -81,7 +81,18 @@ fn crash(
 /// Data that grow, turn over and shrink on a volume that holds them twice, and a few segments, with
 /// crashes between; how many checkpoints that took, or where writes were refused for good.
 fn goes_on(fault: Fault, seed: u64) -> Result<usize, String> {
-    let (setup, mut disk) = volume(2 * DATA_BYTES + SEGMENTS * SEGMENT_BYTES);
+    goes_on_with(
+        volume(2 * DATA_BYTES + SEGMENTS * SEGMENT_BYTES),
+        fault,
+        seed,
+    )
+}
+
+fn goes_on_with(
+    (setup, mut disk): (Setup, SimulatedDisk),
+    fault: Fault,
+    seed: u64,
+) -> Result<usize, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut checkpoints = 0;
     for round in 0..4 {
@@ -108,6 +119,27 @@ fn goes_on(fault: Fault, seed: u64) -> Result<usize, String> {
 fn a_volume_that_holds_twice_the_data_is_never_full_for_long() {
     for seed in 0..6 * super::crashes::effort() {
         let checkpoints = goes_on(Fault::Nothing, seed).unwrap_or_else(|what| panic!("{what}"));
+        assert!(checkpoints > 10, "seed {seed}: {checkpoints}");
+    }
+}
+
+/// The log beside half of each checkpoint: it leaves that half its room, and takes the rest.
+#[test]
+fn a_volume_holds_its_share_of_checkpoints_and_the_log() {
+    for seed in 0..3 {
+        let setup = Setup {
+            logs: 1,
+            directories: 0,
+            parts: &["/data", "/part0"],
+            ..Setup::default()
+        };
+        let disk = SimulatedDisk::new();
+        let share = DATA_BYTES + 32 * 1024;
+        disk.set_capacity_below(Path::new("/part0"), Some(share));
+        let volume = share + SEGMENTS * SEGMENT_BYTES;
+        disk.set_capacity_below(Path::new("/data"), Some(volume));
+        let gone_on = goes_on_with((setup, disk), Fault::Nothing, seed);
+        let checkpoints = gone_on.unwrap_or_else(|what| panic!("{what}"));
         assert!(checkpoints > 10, "seed {seed}: {checkpoints}");
     }
 }
