@@ -17,9 +17,9 @@ use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
-    EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES, IS_EXTERNAL,
-    IS_LONG, KIND_MASK, Kind, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_offset,
-    is_plain, is_short, short_lengths,
+    EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, FORM_MASK, Form, HAS_DEADLINE, HAS_EXTRAS,
+    HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset,
+    extras_offset, is_plain, is_short, short_lengths,
 };
 
 mod build;
@@ -83,7 +83,7 @@ impl<'g> BlockRef<'g> {
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Kind, options and lengths, without the mark.
+    /// Form, options and lengths, without the mark.
     #[inline]
     fn meta(self) -> u32 {
         without_mark(self.meta_word().load(Ordering::Relaxed))
@@ -99,7 +99,7 @@ impl<'g> BlockRef<'g> {
     #[inline]
     fn object<T>(self, shape: Shape) -> &'g T {
         let object = self.0.as_ptr().wrapping_add(shape.body_offset).cast::<T>();
-        // SAFETY: the kind says that the body is a `T`, `locate` aligned it, and the block lives.
+        // SAFETY: the form says that the body is a `T`, `locate` aligned it, and the block lives.
         unsafe { &*object }
     }
 
@@ -142,7 +142,7 @@ impl<'g> BlockRef<'g> {
     /// Whether the block says that its key was removed.
     #[inline]
     pub fn is_tombstone(self) -> bool {
-        self.meta() & KIND_MASK == Kind::Tombstone as u32
+        self.meta() & FORM_MASK == Form::Tombstone as u32
     }
 
     /// What the block keeps of its key.
@@ -201,7 +201,7 @@ impl<'g> BlockRef<'g> {
     #[inline]
     pub fn packed_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
         let meta = self.meta();
-        if meta & (OPTIONS | KIND_MASK) != Kind::Packed as u32 {
+        if meta & (OPTIONS | FORM_MASK) != Form::Packed as u32 {
             return None;
         }
         Some(self.short_parts(meta, |bytes| BodyRef::Hash(HashRef::Packed(bytes))))
@@ -257,16 +257,16 @@ impl<'g> BlockRef<'g> {
     fn any_value(self) -> Option<ValueRef<'g>> {
         let shape = self.shape();
         let flat = || self.slice(shape.body_offset, shape.body_bytes);
-        let body = match shape.kind() {
-            Kind::Tombstone => return None,
-            Kind::Bytes => BodyRef::String(StringRef::Flat(flat())),
-            Kind::Packed => {
+        let body = match shape.form() {
+            Form::Tombstone => return None,
+            Form::Flat => BodyRef::String(StringRef::Flat(flat())),
+            Form::Packed => {
                 let row = flat();
                 prefetch_row(row);
                 BodyRef::Hash(HashRef::Packed(row))
             }
-            Kind::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
-            Kind::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
+            Form::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
+            Form::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
         };
         Some(ValueRef {
             version: self.version(),
@@ -327,7 +327,7 @@ impl<'g> BlockRef<'g> {
     /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
     #[inline]
     pub fn bytes_beyond(self, next: BlockRef<'_>) -> usize {
-        if !Kind::of_meta(self.meta()).is_object() {
+        if !Form::of_meta(self.meta()).is_object() {
             return 0;
         }
         self.bytes_of_object_beyond(next)

@@ -9,7 +9,7 @@ pub(crate) const META_OFFSET: usize = 8;
 /// What a block stores of an external key part.
 pub(crate) const EXTERNAL_POINTER_BYTES: usize = size_of::<*const u8>();
 
-pub(crate) const KIND_MASK: u32 = 0b111;
+pub(crate) const FORM_MASK: u32 = 0b111;
 pub(crate) const HAS_DEADLINE: u32 = 1 << 3;
 pub(crate) const HAS_EXTRAS: u32 = 1 << 4;
 pub(crate) const IS_LONG: u32 = 1 << 5;
@@ -69,43 +69,43 @@ pub(crate) const fn short_lengths(meta: u32) -> (usize, usize) {
 /// Whether this is what most blocks are: bytes whose lengths are short, without options.
 #[inline]
 pub(crate) const fn is_plain(meta: u32) -> bool {
-    meta & (OPTIONS | KIND_MASK) == Kind::Bytes as u32
+    meta & (OPTIONS | FORM_MASK) == Form::Flat as u32
 }
 
 /// Whether this is a plain one, or a small hash that is as short and has no options either: nothing
 /// but header, key part and bytes.
 #[inline]
 pub(crate) const fn is_short(meta: u32) -> bool {
-    const FLAT: u32 = Kind::Bytes as u32 & Kind::Packed as u32;
-    const OTHERS: u32 = KIND_MASK & !(Kind::Bytes as u32 | Kind::Packed as u32);
+    const FLAT: u32 = Form::Flat as u32 & Form::Packed as u32;
+    const OTHERS: u32 = FORM_MASK & !(Form::Flat as u32 | Form::Packed as u32);
     meta & (OPTIONS | OTHERS | FLAT) == FLAT
 }
 
-// No other kind is taken for one of the two.
+// No other form is taken for one of the two.
 const _: () = {
-    let mut kind = 0;
-    while kind <= KIND_MASK {
-        let flat = kind == Kind::Bytes as u32 || kind == Kind::Packed as u32;
-        assert!(is_short(kind) == flat);
-        kind += 1;
+    let mut form = 0;
+    while form <= FORM_MASK {
+        let flat = form == Form::Flat as u32 || form == Form::Packed as u32;
+        assert!(is_short(form) == flat);
+        form += 1;
     }
 };
 
-/// What a block holds.
+/// In which form a block holds its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Form {
     Tombstone = 0,
-    Bytes = 1,
+    Flat = 1,
     Chunked = 2,
     Packed = 3,
     Wide = 4,
 }
 
-impl Kind {
+impl Form {
     pub(crate) fn of_meta(meta: u32) -> Self {
-        match meta & KIND_MASK {
+        match meta & FORM_MASK {
             0 => Self::Tombstone,
-            1 => Self::Bytes,
+            1 => Self::Flat,
             2 => Self::Chunked,
             3 => Self::Packed,
             4 => Self::Wide,
@@ -134,7 +134,7 @@ pub(crate) const fn extras_offset(meta: u32) -> usize {
 /// Where the parts of one block are.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// Kind, options and short lengths.
+    /// Form, options and short lengths.
     pub(crate) meta: u32,
     pub(crate) key_bytes: usize,
     pub(crate) body_bytes: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a block to be built; `meta` has its kind and options, but for the lengths.
+    /// Of a block to be built; `meta` has its form and options, but for the lengths.
     pub(crate) fn new(mut meta: u32, extras: u8, key_bytes: usize, body_bytes: usize) -> Self {
         if key_bytes > KEY_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
             meta |= IS_LONG;
@@ -168,7 +168,7 @@ impl Shape {
             }
         }
         let mut body_offset = key_offset + stored_bytes;
-        if Kind::of_meta(meta).is_object() {
+        if Form::of_meta(meta).is_object() {
             body_offset = body_offset.next_multiple_of(BODY_ALIGN);
         }
         Self {
@@ -184,7 +184,7 @@ impl Shape {
         self.body_offset + self.body_bytes
     }
 
-    pub(crate) fn kind(self) -> Kind {
-        Kind::of_meta(self.meta)
+    pub(crate) fn form(self) -> Form {
+        Form::of_meta(self.meta)
     }
 }

@@ -5,7 +5,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | version |
-//! | 8 | 4 | meta: kind (3 bits), deadline, extras, long, external (1 bit each), length of the key part (7), of the body (12), access mark (6) |
+//! | 8 | 4 | meta: form (3 bits), deadline, extras, long, external (1 bit each), length of the key part (7), of the body (12), access mark (6) |
 //! | 12 | 8 | length of the key part and of the body, 4 bytes each, when *long* |
 //! | … | 8 | deadline, when there is one |
 //! | … | 2 to 14 | extras: which of them there are (1), then flags (4), encoding (1), cas token (8) |
@@ -15,6 +15,11 @@
 //! The key part is what the engine does not know of a key otherwise: all of it in a hash table,
 //! what follows the entry's slice in a Masstree. A plain 8-byte value takes 28 bytes with a key of
 //! eight, 22 with two bytes of a longer one.
+//!
+//! Type and form are apart. A form that serves one type says it: a flat or chunked body is a
+//! string, a packed or wide row a hash. A further type that shares one of these forms is to be
+//! named in bits 3 to 5 of the extras' first byte, so that strings and hashes pay nothing for it;
+//! two numbers of forms are free (6 is poison).
 //!
 //! Invariants:
 //! - **VB1** A published block is immutable but for its access mark, which is a hint and lies in a

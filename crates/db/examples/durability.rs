@@ -53,7 +53,7 @@ fn put(session: &mut Session, numbers: std::ops::Range<u64>) {
         let value = number.to_le_bytes();
         keyspace
             .update(&buffer, |_| {
-                Decision::Write(NewValue::new(Body::Bytes(&value)))
+                Decision::Write(NewValue::new(Body::string(&value)))
             })
             .expect("a short key");
     }

@@ -1,5 +1,7 @@
 //! Names of trees and of values in them.
 
+use crate::limits::KEY_BYTES_MAX;
+
 /// Names one tree of an engine. Numbers are never reused while the engine lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub u32);
@@ -9,7 +11,7 @@ pub struct TreeId(pub u32);
 pub struct Key<'a> {
     /// The tree that holds the key.
     pub tree: TreeId,
-    /// The key itself, 0 to [`crate::limits::KEY_BYTES_MAX`] bytes.
+    /// The key itself, 0 to [`KEY_BYTES_MAX`] bytes.
     pub bytes: &'a [u8],
 }
 
@@ -18,5 +20,15 @@ impl<'a> Key<'a> {
     #[must_use]
     pub const fn new(tree: TreeId, bytes: &'a [u8]) -> Self {
         Self { tree, bytes }
+    }
+
+    /// What every engine asks of a key.
+    ///
+    /// # Panics
+    /// When it is longer than [`KEY_BYTES_MAX`].
+    #[inline]
+    pub fn check(self) {
+        let bytes = self.bytes.len();
+        assert!(bytes <= KEY_BYTES_MAX, "key of {bytes} bytes");
     }
 }

@@ -29,7 +29,7 @@ pub use reference::{ReferenceEngine, ReferenceSession};
 pub use sweep::{Hand, sweep_in_order};
 pub use value::mark;
 pub use value::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashIter, HashRef,
-    NewValue, PackedRow, StringRef, TypeTag, ValueRef, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FlatString, HashBody, HashDraft,
+    HashIter, HashRef, NewValue, PackedRow, StringBody, StringRef, TypeTag, ValueRef, WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

@@ -46,7 +46,7 @@ fn overwrite(session: &mut MasstreeSession, tree: TreeId, numbers: &[u32]) {
 fn put_all(session: &mut MasstreeSession, tree: TreeId, numbers: &[u32]) {
     in_batches(tree, numbers, |keys| {
         session.update_many(keys, &mut NoHook, |_, _| {
-            Decision::Write(NewValue::new(Body::Bytes(b"12345678")))
+            Decision::Write(NewValue::new(Body::string(b"12345678")))
         });
     });
 }

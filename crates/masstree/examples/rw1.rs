@@ -112,7 +112,7 @@ fn put_all(session: &mut MasstreeSession, tree: TreeId, numbers: &[u32]) {
             let value = u64::from(*number).to_be_bytes();
             let key = Key::new(tree, decimal(*number, &mut digits));
             session.update(key, &mut NoHook, |_| {
-                Decision::Write(NewValue::new(Body::Bytes(&value)))
+                Decision::Write(NewValue::new(Body::string(&value)))
             });
         }
         session.unpin();

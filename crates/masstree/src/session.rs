@@ -5,7 +5,6 @@ use std::ops::{Bound, ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use pando_block::BlockRef;
-use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
     TreeId, ValueRef, ValueVersion, sweep_in_order,
@@ -136,14 +135,6 @@ impl Drop for Pinned<'_> {
     }
 }
 
-fn check(key: Key<'_>) {
-    assert!(
-        key.bytes.len() <= KEY_BYTES_MAX,
-        "key of {} bytes",
-        key.bytes.len()
-    );
-}
-
 /// Remembers a tombstone that a commit has left, so that it goes when the horizon has passed it.
 fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
     if commit.removed {
@@ -203,7 +194,7 @@ impl Point for MasstreeSession {
 
     #[inline]
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
-        check(key);
+        key.check();
         let engine = &self.engine;
         let spot = self.spots.take();
         self.context.pinned(|guard, context| {
@@ -224,7 +215,7 @@ impl Point for MasstreeSession {
     }
 
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
-        keys.iter().copied().for_each(check);
+        keys.iter().copied().for_each(Key::check);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             batch::get_many(&engine.directory, keys, guard, &context.counters, &mut read);
@@ -250,7 +241,7 @@ impl Point for MasstreeSession {
     }
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
@@ -274,7 +265,7 @@ impl Point for MasstreeSession {
         hook: &mut H,
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
-        check(key);
+        key.check();
         let engine = &self.engine;
         let spot = self.spots.take();
         let version = self.context.pinned(|guard, context| {
@@ -325,7 +316,7 @@ impl Point for MasstreeSession {
         version: ValueVersion,
         value: Option<NewValue<'_>>,
     ) -> bool {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
@@ -357,7 +348,7 @@ impl Point for MasstreeSession {
 
     fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
         for restored in &*run {
-            check(Key::new(tree, restored.key));
+            Key::new(tree, restored.key).check();
         }
         let engine = &self.engine;
         self.context
@@ -416,7 +407,7 @@ impl Point for MasstreeSession {
     }
 
     fn relocate(&mut self, key: Key<'_>) -> bool {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);

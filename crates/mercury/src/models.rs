@@ -29,7 +29,7 @@ const EXECUTIONS_MIN: usize = 10;
 fn put(session: &mut MercurySession, tree: TreeId, key: &[u8], value: u8) {
     let bytes = [value];
     session.update(Key::new(tree, key), &mut NoHook, |_| {
-        Decision::Write(NewValue::new(Body::Bytes(&bytes)))
+        Decision::Write(NewValue::new(Body::string(&bytes)))
     });
 }
 
@@ -47,7 +47,7 @@ fn get(session: &mut MercurySession, tree: TreeId, key: &[u8]) -> Option<u8> {
 fn add_one(session: &mut MercurySession, tree: TreeId, key: &[u8]) {
     session.update(Key::new(tree, key), &mut NoHook, |old| {
         let number = old.map_or(0, number_of) + 1;
-        Decision::Write(NewValue::new(Body::Owned(vec![number])))
+        Decision::Write(NewValue::new(Body::string_owned(vec![number])))
     });
 }
 

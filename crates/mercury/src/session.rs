@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use pando_block::BlockRef;
-use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{
     CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
 };
@@ -85,7 +84,7 @@ impl MercurySession {
     /// The key's entry, shown to `read` under a pin.
     #[inline]
     fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<BlockRef<'_>>) -> R) -> R {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
@@ -108,14 +107,6 @@ impl Drop for MercurySession {
         }
         self.engine.close(&self.context);
     }
-}
-
-fn check(key: Key<'_>) {
-    assert!(
-        key.bytes.len() <= KEY_BYTES_MAX,
-        "key of {} bytes",
-        key.bytes.len()
-    );
 }
 
 /// What follows a commit: its tombstone is remembered, its insert may grow the table.
@@ -191,7 +182,7 @@ impl Point for MercurySession {
     }
 
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
-        keys.iter().copied().for_each(check);
+        keys.iter().copied().for_each(Key::check);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             batch::for_each(engine, keys, guard, context, |index, found, context| {
@@ -230,7 +221,7 @@ impl Point for MercurySession {
         hook: &mut H,
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
-        check(key);
+        key.check();
         let engine = &self.engine;
         let version = self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
@@ -251,7 +242,7 @@ impl Point for MercurySession {
         hook: &mut H,
         mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
     ) {
-        keys.iter().copied().for_each(check);
+        keys.iter().copied().for_each(Key::check);
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             batch::for_each(engine, keys, guard, context, |index, found, context| {
@@ -274,7 +265,7 @@ impl Point for MercurySession {
         version: ValueVersion,
         value: Option<NewValue<'_>>,
     ) -> bool {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {
@@ -355,7 +346,7 @@ impl Point for MercurySession {
     }
 
     fn relocate(&mut self, key: Key<'_>) -> bool {
-        check(key);
+        key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let Some(tree) = engine.directory.get(key.tree.0, guard) else {

@@ -153,7 +153,7 @@ impl Worker for MercuryWorker {
     fn put(&mut self, key: &[u8], value: &[u8]) {
         let key = Key::new(self.tree, key);
         self.session.update(key, &mut NoHook, |_| {
-            Decision::Write(NewValue::new(Body::Bytes(value)))
+            Decision::Write(NewValue::new(Body::string(value)))
         });
     }
 
@@ -181,7 +181,7 @@ impl Worker for MercuryWorker {
         }
         self.session
             .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
-                Decision::Write(NewValue::new(Body::Bytes(pairs[index].1)))
+                Decision::Write(NewValue::new(Body::string(pairs[index].1)))
             });
     }
 

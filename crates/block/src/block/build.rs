@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, HashRef, NewValue, StringRef, ValueRef,
-    ValueVersion, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, HashBody, HashRef, NewValue, StringBody,
+    StringRef, ValueRef, ValueVersion, WideRow,
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
@@ -15,8 +15,8 @@ use pando_sync::epoch::Guard;
 use super::BlockRef;
 use crate::key::{KeyPart, Part};
 use crate::layout::{
-    BODY_SHORT_MAX, EXTRA_ENCODING, EXTRA_FLAGS, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES,
-    IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, Kind, META_OFFSET, Shape, deadline_offset, extras_of,
+    BODY_SHORT_MAX, EXTRA_ENCODING, EXTRA_FLAGS, Form, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES,
+    IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, META_OFFSET, Shape, deadline_offset, extras_of,
     extras_offset, packed_lengths,
 };
 
@@ -58,9 +58,9 @@ impl<'g> BlockRef<'g> {
         key: &[u8],
         new: &NewValue<'_>,
     ) -> Option<(Self, ValueRef<'g>)> {
-        let (kind, bytes) = match &new.body {
-            Body::Bytes(bytes) => (Kind::Bytes, *bytes),
-            Body::Packed(row) => (Kind::Packed, row.as_bytes()),
+        let (form, bytes): (_, &[u8]) = match &new.body {
+            Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes),
+            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes()),
             _ => return None,
         };
         if new.attributes != Attributes::default()
@@ -69,7 +69,7 @@ impl<'g> BlockRef<'g> {
         {
             return None;
         }
-        let meta = kind as u32 | packed_lengths(key.len(), bytes.len());
+        let meta = form as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let block = Writer(pool.allocate(body_offset + bytes.len()));
         block.put(0, version.to_bits());
@@ -78,8 +78,8 @@ impl<'g> BlockRef<'g> {
         block.copy(body_offset, bytes);
         let block = Self(block.0, PhantomData);
         let bytes = block.slice(body_offset, bytes.len());
-        let body = match kind {
-            Kind::Packed => BodyRef::Hash(HashRef::Packed(bytes)),
+        let body = match form {
+            Form::Packed => BodyRef::Hash(HashRef::Packed(bytes)),
             _ => BodyRef::String(StringRef::Flat(bytes)),
         };
         let value = ValueRef {
@@ -99,17 +99,17 @@ impl<'g> BlockRef<'g> {
         new: Option<NewValue<'_>>,
     ) -> Self {
         let Some(new) = new else {
-            let header = (Kind::Tombstone, Attributes::default(), 0);
+            let header = (Form::Tombstone, Attributes::default(), 0);
             return Self::assemble(pool, version, header, key, (0, Source::None));
         };
-        let (kind, bytes) = match &new.body {
-            Body::Bytes(bytes) => (Kind::Bytes, bytes.len()),
-            Body::Owned(bytes) => (Kind::Bytes, bytes.len()),
-            Body::Packed(row) => (Kind::Packed, row.as_bytes().len()),
-            Body::Chunked(_) => (Kind::Chunked, size_of::<Chunked>()),
-            Body::Wide(_) => (Kind::Wide, size_of::<WideRow>()),
+        new.body.check();
+        let (form, bytes) = match &new.body {
+            Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes.len()),
+            Body::String(StringBody::Chunked(_)) => (Form::Chunked, size_of::<Chunked>()),
+            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes().len()),
+            Body::Hash(HashBody::Wide(_)) => (Form::Wide, size_of::<WideRow>()),
         };
-        let header = (kind, new.attributes, new.mark);
+        let header = (form, new.attributes, new.mark);
         Self::assemble(pool, version, header, key, (bytes, Source::New(new.body)))
     }
 
@@ -122,7 +122,7 @@ impl<'g> BlockRef<'g> {
         let attributes = value.map(|value| value.attributes).unwrap_or_default();
         let mark = value.map_or(0, |value| value.mark.get());
         let body = Source::Moved(self.0.as_ptr().wrapping_add(shape.body_offset));
-        let header = (shape.kind(), attributes, mark);
+        let header = (shape.form(), attributes, mark);
         Self::assemble(pool, self.version(), header, key, (shape.body_bytes, body))
     }
 
@@ -143,11 +143,11 @@ impl<'g> BlockRef<'g> {
     fn assemble(
         pool: &mut Pool,
         version: ValueVersion,
-        (kind, attributes, mark): (Kind, Attributes, u8),
+        (form, attributes, mark): (Form, Attributes, u8),
         key: KeyPart<'_>,
         (body_bytes, body): (usize, Source<'_>),
     ) -> Self {
-        let mut meta = kind as u32;
+        let mut meta = form as u32;
         if attributes.deadline.is_some() {
             meta |= HAS_DEADLINE;
         }
@@ -178,11 +178,7 @@ impl<'g> BlockRef<'g> {
         }
         match body {
             Source::None => {}
-            Source::New(Body::Bytes(bytes)) => block.copy(shape.body_offset, bytes),
-            Source::New(Body::Owned(bytes)) => block.copy(shape.body_offset, &bytes),
-            Source::New(Body::Packed(row)) => block.copy(shape.body_offset, row.as_bytes()),
-            Source::New(Body::Chunked(column)) => block.put(shape.body_offset, column),
-            Source::New(Body::Wide(row)) => block.put(shape.body_offset, row),
+            Source::New(body) => block.put_body(shape.body_offset, body),
             Source::Moved(from) => {
                 let to = block.0.as_ptr().wrapping_add(shape.body_offset);
                 // SAFETY: both bodies are that long, the blocks are different; VB2 says who drops.
@@ -202,6 +198,15 @@ impl Writer {
         let field = self.0.as_ptr().wrapping_add(offset).cast::<T>();
         // SAFETY: who builds the block has reserved the place; the write needs no alignment.
         unsafe { field.write_unaligned(value) };
+    }
+
+    fn put_body(&self, at: usize, body: Body<'_>) {
+        match body {
+            Body::String(StringBody::Flat(bytes)) => self.copy(at, &bytes),
+            Body::String(StringBody::Chunked(column)) => self.put(at, column),
+            Body::Hash(HashBody::Packed(row)) => self.copy(at, row.as_bytes()),
+            Body::Hash(HashBody::Wide(row)) => self.put(at, row),
+        }
     }
 
     fn put_extras(&self, mut at: usize, extras: u8, attributes: &Attributes) {

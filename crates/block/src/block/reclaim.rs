@@ -9,7 +9,7 @@ use pando_sync::epoch::Reclaim;
 
 use super::BlockRef;
 use crate::key::free_external;
-use crate::layout::{HEADER_BYTES, IS_EXTERNAL, Kind};
+use crate::layout::{Form, HEADER_BYTES, IS_EXTERNAL};
 
 /// Gives a block back.
 ///
@@ -66,11 +66,11 @@ unsafe fn reclaim<const KEEP_BODY: bool, const KEEP_KEY: bool>(
     let shape = block.shape();
     if !KEEP_BODY {
         let body = pointer.as_ptr().wrapping_add(shape.body_offset);
-        match shape.kind() {
-            // SAFETY: the body is of this kind, and this block is its last owner (VB2).
-            Kind::Chunked => unsafe { ptr::drop_in_place(body.cast::<Chunked>()) },
+        match shape.form() {
+            // SAFETY: the body has this form, and this block is its last owner (VB2).
+            Form::Chunked => unsafe { ptr::drop_in_place(body.cast::<Chunked>()) },
             // SAFETY: as above.
-            Kind::Wide => unsafe { ptr::drop_in_place(body.cast::<WideRow>()) },
+            Form::Wide => unsafe { ptr::drop_in_place(body.cast::<WideRow>()) },
             _ => {}
         }
     }

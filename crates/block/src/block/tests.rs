@@ -53,7 +53,7 @@ fn every_combination_of_parts_reads_back_and_is_given_back() {
             for body_bytes in [0, 1, 8, 4096, 16_384, 70_000] {
                 let key = vec![b'k'; key_bytes];
                 let bytes = vec![b'v'; body_bytes];
-                let new = NewValue::new(Body::Bytes(&bytes)).with(attributes);
+                let new = NewValue::new(Body::string(&bytes)).with(attributes);
                 let key_part = KeyPart::store(&mut pool, &key);
                 let block = BlockRef::build(&mut pool, guard, version(), key_part, Some(new));
                 assert_eq!(block.key_part(), key);
@@ -62,7 +62,7 @@ fn every_combination_of_parts_reads_back_and_is_given_back() {
                 let BodyRef::String(string) = value.body else {
                     panic!("a string")
                 };
-                assert_eq!(string.as_flat(), Some(&bytes[..]));
+                assert!(string == &bytes[..]);
                 // SAFETY: nobody else knows the block.
                 unsafe { Keep::NOTHING.reclaimer()(block.0, &mut pool) };
             }
@@ -111,7 +111,7 @@ fn a_small_hash_reads_back_with_options_and_without() {
 
 #[test]
 fn a_plain_value_pays_for_nothing_else() {
-    assert_eq!(Shape::new(Kind::Bytes as u32, 0, 2, 8).bytes(), 22);
+    assert_eq!(Shape::new(Form::Flat as u32, 0, 2, 8).bytes(), 22);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn keys_of_every_short_length_are_compared_to_their_last_byte() {
     let guard = unsafe { Guard::new() };
     for key_bytes in 0..40 {
         let key: Vec<u8> = (0..key_bytes).collect();
-        let new = NewValue::new(Body::Bytes(b"value"));
+        let new = NewValue::new(Body::string(b"value"));
         let part = KeyPart::inline(&key);
         let block = BlockRef::build(&mut pool, guard, version(), part, Some(new));
         assert!(block.has_key_part(&key));

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
-use pando_engine::{Body, Chunked, StringRef};
+use pando_engine::{Chunked, StringBody, StringRef};
 use pando_protocol::Reply;
 
 /// A string that no key holds.
@@ -52,10 +52,10 @@ impl<'a> Detached<'a> {
 
     /// What an update stores. O(1), as often as it is asked for.
     #[inline]
-    pub(crate) fn body(&self) -> Body<'_> {
+    pub(crate) fn body(&self) -> StringBody<'_> {
         match self {
-            Self::Flat(bytes) => Body::Bytes(bytes),
-            Self::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+            Self::Flat(bytes) => StringBody::borrowed(bytes),
+            Self::Chunked(chunked) => StringBody::Chunked(chunked.hand_over()),
         }
     }
 }

@@ -287,7 +287,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let Ok(record) = take(&mut input) else { return };
         match record {
             Record::Put(written, view) => {
-                let value = NewValue::new(Body::Bytes(b"")).with(view.attributes);
+                let value = NewValue::new(Body::string(b"")).with(view.attributes);
                 let mut again = Vec::new();
                 put_write(&mut again, written.key, None, value.view(written.version));
                 match take(&mut Input(&again)) {
@@ -303,7 +303,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                 if matches!(change.content, value::Content::Pieces(1_000_000.., _)) {
                     continue;
                 }
-                let old = NewValue::new(Body::Bytes(b"old")).with(Attributes::default());
+                let old = NewValue::new(Body::string(b"old")).with(Attributes::default());
                 let _ = change.apply(old.view(ValueVersion::from_bits(1)));
                 let mut draft = pando_engine::HashDraft::new(None);
                 draft.set(b"field", b"value");

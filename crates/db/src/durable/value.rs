@@ -27,7 +27,7 @@ use std::num::NonZero;
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
     Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
-    StringRef, TypeTag, ValueRef,
+    StringBody, StringRef, TypeTag, ValueRef,
 };
 
 use super::bytes::{Input, Malformed, Sink, malformed};
@@ -299,12 +299,12 @@ fn fill(mut column: Chunked, length: usize, mut pieces: Input<'_>) -> Chunked {
     column.with_write(length.max(column.len()), &[])
 }
 
-fn large(length: usize, pieces: Input<'_>) -> Body<'static> {
+fn large(length: usize, pieces: Input<'_>) -> StringBody<'static> {
     let column = fill(Chunked::empty(), length, pieces);
     if length > pando_engine::limits::COLUMN_FLAT_BYTES_MAX {
-        Body::Chunked(column)
+        StringBody::Chunked(column)
     } else {
-        Body::Owned(StringRef::Chunked(&column).to_cow().into_owned())
+        StringBody::owned(StringRef::Chunked(&column).to_cow().into_owned())
     }
 }
 
@@ -338,9 +338,9 @@ impl<'a> ValueView<'a> {
     pub(crate) fn build(self) -> Result<NewValue<'a>, Malformed> {
         let body = match self.content {
             Content::Flat(bytes) => Body::string(bytes),
-            Content::Pieces(length, pieces) => large(length, pieces),
+            Content::Pieces(length, pieces) => large(length, pieces).into(),
             Content::Packed(block) => match PackedRow::checked(block) {
-                Some(row) => Body::Packed(row),
+                Some(row) => Body::from(row),
                 None => return malformed("the block of a hash is broken"),
             },
             Content::Fields(fields) => change_fields(HashDraft::new(None), fields).finish(),
@@ -365,9 +365,9 @@ impl<'a> ValueView<'a> {
                 let column = fill(column, length, pieces);
                 match string {
                     StringRef::Flat(_) if length <= pando_engine::limits::COLUMN_FLAT_BYTES_MAX => {
-                        Body::Owned(StringRef::Chunked(&column).to_cow().into_owned())
+                        Body::string_owned(StringRef::Chunked(&column).to_cow().into_owned())
                     }
-                    _ => Body::Chunked(column),
+                    _ => Body::from(column),
                 }
             }
             (Content::Fields(fields), BodyRef::Hash(hash)) => {

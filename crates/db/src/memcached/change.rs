@@ -105,7 +105,7 @@ pub(super) fn moved(
         ..old.attributes
     };
     Ok(Moved {
-        value: NewValue::new(Body::Owned(text)).with(attributes),
+        value: NewValue::new(Body::string_owned(text)).with(attributes),
         number,
         is_longer,
     })

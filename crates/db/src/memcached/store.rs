@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use pando_engine::{Attributes, Body, Decision, NewValue, ValueRef, ValueVersion};
+use pando_engine::{Attributes, Decision, NewValue, StringBody, ValueRef, ValueVersion};
 use pando_protocol::memcached::arguments::Store;
 use pando_protocol::memcached::{Line, Reply, Verb, error};
 
@@ -225,7 +225,7 @@ impl Storing<'_> {
             let mut joined = Vec::with_capacity(bytes);
             joined.extend_from_slice(self.data);
             string.for_each_piece(0..string.len(), |piece| joined.extend_from_slice(piece));
-            Body::string_owned(joined)
+            StringBody::owned(joined)
         };
         let attributes = Attributes {
             encoding: RAW,
@@ -239,7 +239,7 @@ impl Storing<'_> {
 
 /// Stores, or removes what has expired already.
 #[inline]
-fn write(expiry: Expiry, body: Body<'_>, attributes: Attributes) -> Decision<'_> {
+fn write(expiry: Expiry, body: StringBody<'_>, attributes: Attributes) -> Decision<'_> {
     if expiry == Expiry::Past {
         Decision::Remove
     } else {

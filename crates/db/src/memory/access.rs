@@ -196,7 +196,7 @@ mod tests {
         use pando_engine::{Body, NewValue};
         let ages = Ages::default();
         let written = |tracking: Tracking, mark: u8| {
-            let mut new = NewValue::new(Body::Bytes(b""));
+            let mut new = NewValue::new(Body::string(b""));
             new.mark = mark;
             match touch(&ages, tracking, 0).decided(Decision::Write(new), None) {
                 Decision::Write(new) => new.mark,

@@ -48,7 +48,7 @@ fn read(value: &ValueRef<'_>) -> Option<(usize, u32)> {
 fn write(session: &mut impl Point, tree: TreeId, number: usize, round: u32) -> ValueVersion {
     let (key, body) = (key_of(number), body_of(number, round));
     let version = session.update(Key::new(tree, &key), &mut NoHook, |_| {
-        let mut value = NewValue::new(Body::Bytes(&body));
+        let mut value = NewValue::new(Body::string(&body));
         value.mark = mark_of(number);
         Decision::Write(value)
     });

@@ -1,10 +1,16 @@
-//! Bounds: sessions are limited and come back, samples reach every key.
+//! Bounds: sessions are limited and come back, samples reach every key, misuse is refused alike.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::keys::KeySpec;
 use super::{Failure, Plan, Subject, open, session};
-use crate::{Body, Decision, Engine, Key, NewValue, NoHook, Point};
+use crate::limits::{COLUMN_FLAT_BYTES_MAX, KEY_BYTES_MAX};
+use crate::{
+    Body, Decision, Engine, FlatString, Key, LogEpoch, NewValue, NoHook, Point, StringBody,
+    ValueVersion,
+};
 
 /// Sessions are bounded, the bound is told, and a dropped session makes room for another.
 pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
@@ -39,7 +45,7 @@ pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<
     for (index, session) in sessions.iter_mut().enumerate() {
         let key = index.to_be_bytes();
         session.update(Key::new(tree, &key), &mut NoHook, |_| {
-            Decision::Write(NewValue::new(Body::Bytes(b"value")))
+            Decision::Write(NewValue::new(Body::string(b"value")))
         });
     }
     if engine.len(tree) != sessions.len() as u64 {
@@ -77,7 +83,7 @@ pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Resu
         .collect();
     for key in &keys {
         session.update(Key::new(tree, key), &mut NoHook, |_| {
-            Decision::Write(NewValue::new(Body::Bytes(b"value")))
+            Decision::Write(NewValue::new(Body::string(b"value")))
         });
     }
     // Removed keys must not come up, nor hide those beside them.
@@ -102,6 +108,90 @@ pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Resu
     if seen != keys {
         let what = format!("{DRAWS} draws reach {} of {} keys", seen.len(), keys.len());
         return Err(plan.failure(check, what));
+    }
+    Ok(())
+}
+
+/// What a caller can get wrong.
+#[derive(Clone, Copy, Debug)]
+enum Misuse {
+    /// A key beyond the bound.
+    Key,
+    /// Flat strings that [`StringBody`]'s constructors would cut into chunks.
+    Borrowed,
+    Owned,
+}
+
+const LONG: usize = 20_000;
+const _: () = assert!(LONG > COLUMN_FLAT_BYTES_MAX);
+
+impl Misuse {
+    const ALL: [Self; 3] = [Self::Key, Self::Borrowed, Self::Owned];
+
+    fn message(self) -> String {
+        match self {
+            Self::Key => format!("key of {} bytes", KEY_BYTES_MAX + 1),
+            Self::Borrowed | Self::Owned => format!("D1: {LONG} flat bytes"),
+        }
+    }
+
+    fn key(self) -> Vec<u8> {
+        let is_long = matches!(self, Self::Key);
+        vec![b'k'; if is_long { KEY_BYTES_MAX + 1 } else { 3 }]
+    }
+
+    fn value(self) -> NewValue<'static> {
+        static BYTES: [u8; LONG] = [b'x'; LONG];
+        let flat = |bytes| StringBody::Flat(FlatString(bytes)).into();
+        let body: Body<'static> = match self {
+            Self::Key => Body::string(b"value"),
+            Self::Borrowed => flat(Cow::Borrowed(&BYTES[..])),
+            Self::Owned => flat(Cow::Owned(BYTES.to_vec())),
+        };
+        NewValue::new(body)
+    }
+}
+
+/// Every engine refuses the same misuse with the same words, wherever it is met.
+pub fn misuse_is_refused<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
+    let writes: [fn(&mut E::Session, Key<'_>, Misuse); 3] = [
+        |session, key, misuse| {
+            session.update(key, &mut NoHook, |_| Decision::Write(misuse.value()));
+        },
+        |session, key, misuse| {
+            let keys = [Key::new(key.tree, b"good"), key];
+            session.update_many(&keys, &mut NoHook, |_, _| Decision::Write(misuse.value()));
+        },
+        |session, key, misuse| {
+            let version = ValueVersion::first_of(LogEpoch(0));
+            session.restore(key, version, Some(misuse.value()));
+        },
+    ];
+    let reads: [fn(&mut E::Session, Key<'_>, Misuse); 3] = [
+        |session, key, _| session.get(key, |_| ()),
+        |session, key, _| session.get_many(&[Key::new(key.tree, b"good"), key], |_, _| ()),
+        |session, key, _| {
+            session.probe(key);
+        },
+    ];
+    for misuse in Misuse::ALL {
+        let has_key = matches!(misuse, Misuse::Key);
+        let reads = reads.iter().filter(|_| has_key);
+        for (index, run) in writes.iter().chain(reads).enumerate() {
+            let (_, engine) = open::<E>();
+            let (mut session, tree) = (session(&engine), engine.create_tree());
+            let key = misuse.key();
+            let run = || run(&mut session, Key::new(tree, &key), misuse);
+            let said = catch_unwind(AssertUnwindSafe(run));
+            let said = said.err().map(|said| match said.downcast::<String>() {
+                Ok(said) => *said,
+                Err(_) => "something else".into(),
+            });
+            if said != Some(misuse.message()) {
+                let what = format!("{misuse:?}, operation {index}: {said:?}");
+                return Err(plan.failure("misuse_is_refused", what));
+            }
+        }
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub fn marks_stay_and_sweeps_pass_every_key<E: Engine>(plan: &Plan) -> Result<()
         for number in 0..KEYS {
             let key = family.key(number);
             session.update(Key::new(tree, &key), &mut NoHook, |_| {
-                let mut value = NewValue::new(Body::Bytes(&key));
+                let mut value = NewValue::new(Body::string(&key));
                 value.mark = mark_of(0, number);
                 Decision::Write(value)
             });

@@ -168,7 +168,7 @@ pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject>>(
     for tree in [TreeId(70_000), TreeId(9), created] {
         engine.restore_tree(tree);
         let version = ValueVersion::first_of(LogEpoch(0));
-        let value = NewValue::new(Body::Bytes(b"value"));
+        let value = NewValue::new(Body::string(b"value"));
         if !session.restore(Key::new(tree, b"key"), version, Some(value)) {
             return fail("a restored tree takes no value");
         }
@@ -205,7 +205,7 @@ pub fn boundaries_cut_evenly<E: Engine<Session: Ordered>>(plan: &Plan) -> Result
         rng.shuffle(&mut numbers);
         for number in numbers {
             session.update(Key::new(tree, &family.key(number)), &mut NoHook, |_| {
-                Decision::Write(NewValue::new(Body::Bytes(b"value")))
+                Decision::Write(NewValue::new(Body::string(b"value")))
             });
         }
         if !session.boundaries(tree, 1).is_empty() {

@@ -138,7 +138,7 @@ impl<'c> Prepared<'c> {
             (Change::Keep, _) => Decision::Keep,
             (Change::Remove, _) => Decision::Remove,
             (Change::Write { offset, .. }, Some(BodyRef::String(string))) => {
-                write(string.with_write(*offset, &self.bytes))
+                write(string.with_write(*offset, &self.bytes).into())
             }
             (Change::Text { .. } | Change::Write { .. }, _) => write(Body::string(&self.bytes)),
             (Change::SetFields { .. }, Some(BodyRef::Hash(hash))) => {

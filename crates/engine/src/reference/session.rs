@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
-use crate::limits::KEY_BYTES_MAX;
 use crate::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, TreeId, ValueRef,
     ValueVersion, sweep_in_order,
@@ -56,6 +55,7 @@ impl Point for ReferenceSession {
     fn unpin(&mut self) {}
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        key.check();
         match self.engine.tree(key.tree) {
             Some(tree) => read(tree.read().get(key.bytes)),
             None => read(None),
@@ -65,6 +65,7 @@ impl Point for ReferenceSession {
     fn warm(&mut self, _: &[Key<'_>]) {}
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
+        key.check();
         let tree = self.engine.tree(key.tree);
         tree.map_or(Probe::Absent, |tree| tree.read().probe(key.bytes))
     }
@@ -75,11 +76,7 @@ impl Point for ReferenceSession {
         hook: &mut H,
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
-        assert!(
-            key.bytes.len() <= KEY_BYTES_MAX,
-            "key of {} bytes",
-            key.bytes.len()
-        );
+        key.check();
         let Some(tree) = self.engine.tree(key.tree) else {
             // The write is lost, but its closure may carry a result out.
             decide(None);
@@ -100,6 +97,7 @@ impl Point for ReferenceSession {
         version: ValueVersion,
         value: Option<NewValue<'_>>,
     ) -> bool {
+        key.check();
         let Some(tree) = self.engine.tree(key.tree) else {
             return false;
         };

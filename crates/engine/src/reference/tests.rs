@@ -29,7 +29,7 @@ fn gauge(engine: &ReferenceEngine, name: &str) -> usize {
 
 fn put(session: &mut impl Point, tree: TreeId, key: &[u8]) {
     session.update(Key::new(tree, key), &mut NoHook, |_| {
-        Decision::Write(NewValue::new(Body::Bytes(b"value")))
+        Decision::Write(NewValue::new(Body::string(b"value")))
     });
 }
 

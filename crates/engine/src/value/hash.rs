@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 
 use super::row::{self, Cell, Entries, RowRef, ShortRow};
 use super::wide::{Changes, Column, Leaf};
-use super::{Body, Chunked, PackedRow, StringRef, WideRow};
+use super::{Body, Chunked, PackedRow, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
 /// A hash: named columns in byte order of their names.
@@ -16,6 +16,15 @@ pub enum HashRef<'a> {
     Packed(&'a [u8]),
     /// A tree of columns.
     Wide(&'a WideRow),
+}
+
+/// A hash to be stored, in one of its forms.
+#[derive(Debug)]
+pub enum HashBody {
+    /// A small one.
+    Packed(PackedRow),
+    /// A large one.
+    Wide(WideRow),
 }
 
 impl<'a> HashRef<'a> {
@@ -146,8 +155,8 @@ impl<'a> HashRef<'a> {
     #[must_use]
     pub fn to_body(self) -> Body<'static> {
         match self {
-            HashRef::Packed(block) => Body::Packed(PackedRow::new(block.to_vec())),
-            HashRef::Wide(row) => Body::Wide(row.deep_copy()),
+            HashRef::Packed(block) => Body::from(PackedRow::new(block.to_vec())),
+            HashRef::Wide(row) => Body::from(row.deep_copy()),
         }
     }
 
@@ -157,7 +166,7 @@ impl<'a> HashRef<'a> {
     pub fn hand_over(self) -> Body<'static> {
         match self {
             HashRef::Packed(_) => self.to_body(),
-            HashRef::Wide(row) => Body::Wide(row.hand_over()),
+            HashRef::Wide(row) => Body::from(row.hand_over()),
         }
     }
 }
@@ -332,12 +341,10 @@ impl<'o> HashDraft<'o> {
     /// flat value.
     ///
     /// A hash, or a length beyond the bounds of [`Self::set`], is a broken invariant of the caller.
-    pub fn set_body(&mut self, field: &[u8], value: Body<'_>) -> bool {
+    pub fn set_body(&mut self, field: &[u8], value: StringBody<'_>) -> bool {
         match value {
-            Body::Bytes(bytes) => self.set(field, bytes),
-            Body::Owned(bytes) => self.set(field, &bytes),
-            Body::Chunked(column) => self.set_column(field, Column::Large(column)),
-            Body::Packed(_) | Body::Wide(_) => panic!("a hash is no value of a field"),
+            StringBody::Flat(bytes) => self.set(field, &bytes),
+            StringBody::Chunked(column) => self.set_column(field, Column::Large(column)),
         }
     }
 
@@ -392,11 +399,11 @@ impl<'o> HashDraft<'o> {
     #[must_use]
     pub fn finish(self) -> Body<'static> {
         match self.0 {
-            Form::Packed(block) => Body::Packed(PackedRow::new(block.into_owned())),
+            Form::Packed(block) => Body::from(PackedRow::new(block.into_owned())),
             // Half of the bound, so that a hash about the bound does not change its form each time.
             Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
-                Some(block) => Body::Packed(PackedRow::new(block.into())),
-                None => Body::Wide(row),
+                Some(block) => Body::from(PackedRow::new(block.into())),
+                None => Body::from(row),
             },
         }
     }

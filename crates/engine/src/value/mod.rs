@@ -9,8 +9,9 @@
 //! cost of an operation never grows with what it does not touch.
 //!
 //! Invariants:
-//! - **D1** A body is in its smallest form when written: `Bytes` up to the flat bound, `Packed` up
-//!   to the packed bound. (A shrunk value may stay chunked or wide until half of the bound.)
+//! - **D1** A body is in its smallest form when written: flat up to the flat bound, packed up to
+//!   the packed bound. (A shrunk value may stay chunked or wide until half of the bound.)
+//!   Constructors choose the form; engines refuse what is too long for its own.
 //! - **D2** Nodes of a chunked column or wide row are shared only between successive versions of
 //!   one value, or with the one value that took them over (RENAME); COPY copies.
 
@@ -28,17 +29,18 @@ use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
-pub use hash::{HashDraft, HashIter, HashRef};
+pub use hash::{HashBody, HashDraft, HashIter, HashRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
-pub use string::StringRef;
+pub use string::{FlatString, StringBody, StringRef};
 pub use wide::WideRow;
 
 /// A moment after which a value is expired: milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(pub u64);
 
-/// The type of a value; the same number in memory, log and checkpoint.
+/// The type of a value, whatever its form. Its number stands in log, checkpoint and dump, where it
+/// has three bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TypeTag {
@@ -94,19 +96,13 @@ pub struct NewValue<'d> {
     pub mark: u8,
 }
 
-/// The content of a value to be stored; a borrowed one is copied once, into the engine's block.
+/// The content of a value to be stored, by its type; each type knows its forms.
 #[derive(Debug)]
 pub enum Body<'d> {
-    /// A flat string, borrowed from the request.
-    Bytes(&'d [u8]),
-    /// A flat string made by the writer.
-    Owned(Vec<u8>),
-    /// A large string.
-    Chunked(Chunked),
-    /// A small hash.
-    Packed(PackedRow),
-    /// A large hash.
-    Wide(WideRow),
+    /// A string.
+    String(StringBody<'d>),
+    /// A hash, made by a [`HashDraft`].
+    Hash(HashBody),
 }
 
 impl ValueRef<'_> {
@@ -153,7 +149,7 @@ impl ValueRef<'_> {
     #[must_use]
     pub fn hand_over(&self) -> NewValue<'static> {
         let body = match self.body {
-            BodyRef::String(string) => string.hand_over(),
+            BodyRef::String(string) => string.hand_over().into(),
             BodyRef::Hash(hash) => hash.hand_over(),
         };
         NewValue {
@@ -167,7 +163,7 @@ impl ValueRef<'_> {
     #[must_use]
     pub fn deep_copy(&self) -> NewValue<'static> {
         let body = match self.body {
-            BodyRef::String(string) => string.to_body(),
+            BodyRef::String(string) => string.to_body().into(),
             BodyRef::Hash(hash) => hash.to_body(),
         };
         NewValue {
@@ -180,11 +176,12 @@ impl ValueRef<'_> {
 
 impl<'d> NewValue<'d> {
     /// A value without attributes.
+    #[inline]
     #[must_use]
-    pub fn new(body: Body<'d>) -> Self {
+    pub fn new(body: impl Into<Body<'d>>) -> Self {
         Self {
             attributes: Attributes::default(),
-            body,
+            body: body.into(),
             mark: 0,
         }
     }
@@ -221,51 +218,60 @@ impl<'d> NewValue<'d> {
 impl<'d> Body<'d> {
     /// A string of these bytes, in the form that its length asks for (D1). O(1) when flat, else
     /// one copy.
+    ///
+    /// ```
+    /// use pando_engine::{Body, BodyRef, NewValue};
+    ///
+    /// let long = vec![b'x'; 20_000];
+    /// let value = NewValue::new(Body::string(&long));
+    /// let BodyRef::String(string) = value.body.as_ref() else {
+    ///     unreachable!("a string was made")
+    /// };
+    /// assert!(string == &long[..] && string.as_flat().is_none());
+    /// ```
+    ///
+    /// The flat form of a string cannot be made otherwise, so that none is too long for it:
+    ///
+    /// ```compile_fail
+    /// use pando_engine::{FlatString, StringBody};
+    ///
+    /// let body = StringBody::Flat(FlatString((&[b'x'; 20_000]).into()));
+    /// ```
+    #[inline]
     #[must_use]
     pub fn string(bytes: &'d [u8]) -> Self {
-        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
-            Body::Bytes(bytes)
-        } else {
-            Body::Chunked(Chunked::from_bytes(bytes))
-        }
+        Body::String(StringBody::borrowed(bytes))
     }
 
     /// A string of these bytes, taken over.
+    #[inline]
     #[must_use]
     pub fn string_owned(bytes: Vec<u8>) -> Body<'static> {
-        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
-            Body::Owned(bytes)
-        } else {
-            Body::Chunked(Chunked::from_bytes(&bytes))
-        }
+        Body::String(StringBody::owned(bytes))
     }
 
     /// The same content, borrowing nothing and without spare capacity.
     ///
     /// # Panics
-    /// When a flat string exceeds the flat bound (D1).
+    /// Where [`Self::check`] does.
     #[must_use]
     pub fn into_stored(self) -> Body<'static> {
-        let flat = |bytes: &[u8]| {
-            assert!(
-                bytes.len() <= COLUMN_FLAT_BYTES_MAX,
-                "D1: {} flat bytes",
-                bytes.len()
-            );
-        };
+        self.check();
         match self {
-            Body::Bytes(bytes) => {
-                flat(bytes);
-                Body::Owned(bytes.to_vec())
-            }
-            Body::Owned(mut bytes) => {
-                flat(&bytes);
-                bytes.shrink_to_fit();
-                Body::Owned(bytes)
-            }
-            Body::Chunked(chunked) => Body::Chunked(chunked),
-            Body::Packed(row) => Body::Packed(row.into_stored()),
-            Body::Wide(row) => Body::Wide(row),
+            Body::String(string) => Body::String(string.into_stored()),
+            Body::Hash(HashBody::Packed(row)) => Body::Hash(HashBody::Packed(row.into_stored())),
+            Body::Hash(hash @ HashBody::Wide(_)) => Body::Hash(hash),
+        }
+    }
+
+    /// What every engine asks of a body that it is to store.
+    ///
+    /// # Panics
+    /// When a string is too long for its form (D1), which is a fault of this crate.
+    pub fn check(&self) {
+        if let Body::String(StringBody::Flat(string)) = self {
+            let bytes = string.len();
+            assert!(bytes <= COLUMN_FLAT_BYTES_MAX, "D1: {bytes} flat bytes");
         }
     }
 
@@ -273,11 +279,33 @@ impl<'d> Body<'d> {
     #[must_use]
     pub fn as_ref(&self) -> BodyRef<'_> {
         match self {
-            Body::Bytes(bytes) => BodyRef::String(StringRef::Flat(bytes)),
-            Body::Owned(bytes) => BodyRef::String(StringRef::Flat(bytes)),
-            Body::Chunked(chunked) => BodyRef::String(StringRef::Chunked(chunked)),
-            Body::Packed(row) => BodyRef::Hash(HashRef::Packed(row.as_bytes())),
-            Body::Wide(row) => BodyRef::Hash(HashRef::Wide(row)),
+            Body::String(string) => BodyRef::String(string.as_ref()),
+            Body::Hash(HashBody::Packed(row)) => BodyRef::Hash(HashRef::Packed(row.as_bytes())),
+            Body::Hash(HashBody::Wide(row)) => BodyRef::Hash(HashRef::Wide(row)),
         }
+    }
+}
+
+impl<'d> From<StringBody<'d>> for Body<'d> {
+    fn from(string: StringBody<'d>) -> Self {
+        Body::String(string)
+    }
+}
+
+impl From<Chunked> for Body<'static> {
+    fn from(column: Chunked) -> Self {
+        Body::String(StringBody::Chunked(column))
+    }
+}
+
+impl From<PackedRow> for Body<'static> {
+    fn from(row: PackedRow) -> Self {
+        Body::Hash(HashBody::Packed(row))
+    }
+}
+
+impl From<WideRow> for Body<'static> {
+    fn from(row: WideRow) -> Self {
+        Body::Hash(HashBody::Wide(row))
     }
 }

@@ -1,10 +1,10 @@
 //! A string as a reader sees it, and the edits that make the next version of it.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
+use super::Chunked;
 use super::chunked::differing;
-use super::{Body, Chunked};
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 /// A string: one flat slice, or the chunks of a large column.
@@ -14,6 +14,76 @@ pub enum StringRef<'a> {
     Flat(&'a [u8]),
     /// A large column.
     Chunked(&'a Chunked),
+}
+
+/// A string to be stored, in one of its forms; a borrowed one is copied once, into the engine's
+/// block.
+#[derive(Debug)]
+pub enum StringBody<'d> {
+    /// A small one.
+    Flat(FlatString<'d>),
+    /// A large column.
+    Chunked(Chunked),
+}
+
+/// A flat string to be stored, borrowed from the request or made by the writer: at most
+/// [`COLUMN_FLAT_BYTES_MAX`] bytes, since [`StringBody`] alone makes it.
+#[derive(Debug)]
+pub struct FlatString<'d>(pub(crate) Cow<'d, [u8]>);
+
+impl Deref for FlatString<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<'d> StringBody<'d> {
+    /// These bytes, in the form that their length asks for (D1). O(1) when flat, else one copy.
+    #[inline]
+    #[must_use]
+    pub fn borrowed(bytes: &'d [u8]) -> Self {
+        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
+            StringBody::Flat(FlatString(Cow::Borrowed(bytes)))
+        } else {
+            StringBody::Chunked(Chunked::from_bytes(bytes))
+        }
+    }
+
+    /// These bytes, taken over.
+    #[inline]
+    #[must_use]
+    pub fn owned(bytes: Vec<u8>) -> StringBody<'static> {
+        if bytes.len() <= COLUMN_FLAT_BYTES_MAX {
+            StringBody::Flat(FlatString(Cow::Owned(bytes)))
+        } else {
+            StringBody::Chunked(Chunked::from_bytes(&bytes))
+        }
+    }
+
+    /// The same string, borrowing nothing and without spare capacity.
+    pub(super) fn into_stored(self) -> StringBody<'static> {
+        match self {
+            StringBody::Flat(FlatString(bytes)) => {
+                let mut bytes = bytes.into_owned();
+                bytes.shrink_to_fit();
+                StringBody::Flat(FlatString(Cow::Owned(bytes)))
+            }
+            StringBody::Chunked(column) => StringBody::Chunked(column),
+        }
+    }
+
+    /// The string as a reader will see it.
+    #[inline]
+    #[must_use]
+    pub fn as_ref(&self) -> StringRef<'_> {
+        match self {
+            StringBody::Flat(bytes) => StringRef::Flat(bytes),
+            StringBody::Chunked(column) => StringRef::Chunked(column),
+        }
+    }
 }
 
 impl<'a> StringRef<'a> {
@@ -81,7 +151,7 @@ impl<'a> StringRef<'a> {
     /// (`offset` = length), SETRANGE, SETBIT. O(length) when flat, O(log length + chunk + bytes)
     /// when chunked; bytes outside the written range are shared, not copied.
     #[must_use]
-    pub fn with_write(self, offset: usize, bytes: &[u8]) -> Body<'static> {
+    pub fn with_write(self, offset: usize, bytes: &[u8]) -> StringBody<'static> {
         let end = offset + bytes.len();
         match self {
             StringRef::Flat(old) if end.max(old.len()) <= COLUMN_FLAT_BYTES_MAX => {
@@ -92,14 +162,14 @@ impl<'a> StringRef<'a> {
                 if end < old.len() {
                     new.extend_from_slice(&old[end..]);
                 }
-                Body::Owned(new)
+                StringBody::owned(new)
             }
             StringRef::Flat(old) => {
                 let mut new = Chunked::from_bytes(old);
                 new.write(offset, bytes);
-                Body::Chunked(new)
+                StringBody::Chunked(new)
             }
-            StringRef::Chunked(old) => Body::Chunked(old.with_write(offset, bytes)),
+            StringRef::Chunked(old) => StringBody::Chunked(old.with_write(offset, bytes)),
         }
     }
 
@@ -129,20 +199,20 @@ impl<'a> StringRef<'a> {
 
     /// A copy that shares nothing with this string (COPY, RESTORE).
     #[must_use]
-    pub fn to_body(self) -> Body<'static> {
+    pub fn to_body(self) -> StringBody<'static> {
         match self {
-            StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
-            StringRef::Chunked(chunked) => Body::Chunked(chunked.deep_copy()),
+            StringRef::Flat(bytes) => StringBody::owned(bytes.to_vec()),
+            StringRef::Chunked(chunked) => StringBody::Chunked(chunked.deep_copy()),
         }
     }
 
     /// The same string for the value that takes its place (D2): RENAME, a new deadline. O(1) when
     /// chunked, else O(length).
     #[must_use]
-    pub fn hand_over(self) -> Body<'static> {
+    pub fn hand_over(self) -> StringBody<'static> {
         match self {
-            StringRef::Flat(bytes) => Body::Owned(bytes.to_vec()),
-            StringRef::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
+            StringRef::Flat(bytes) => StringBody::owned(bytes.to_vec()),
+            StringRef::Chunked(chunked) => StringBody::Chunked(chunked.hand_over()),
         }
     }
 
@@ -176,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::BodyRef;
+    use crate::{Body, BodyRef};
 
     fn string_of<'b>(body: &'b Body<'_>) -> StringRef<'b> {
         match body.as_ref() {
@@ -205,7 +275,7 @@ mod tests {
             let body = Body::string(&old);
             let new = string_of(&body).with_write(offset, &vec![b'n'; written]);
             let expected = model(&old, offset, &vec![b'n'; written]);
-            let string = string_of(&new);
+            let string = new.as_ref();
             prop_assert!(string == expected.as_slice());
             let chunked = length.max(offset + written) > COLUMN_FLAT_BYTES_MAX;
             prop_assert_eq!(string.as_flat().is_none(), chunked, "D1");

@@ -342,7 +342,7 @@ fn what_versions_of_a_large_value_hold_alone_is_counted_as_retired() {
     let large = Chunked::from_bytes(&vec![1; 4 << 20]);
     let whole = large.heap_bytes() as i64;
     writer.update(key, &mut NoHook, |_| {
-        Decision::Write(NewValue::new(Body::Chunked(large.hand_over())))
+        Decision::Write(NewValue::new(Body::from(large.hand_over())))
     });
     drop(large);
     reader.pin();
@@ -351,7 +351,7 @@ fn what_versions_of_a_large_value_hold_alone_is_counted_as_retired() {
             let Some(BodyRef::String(StringRef::Chunked(old))) = old.map(|old| old.body) else {
                 panic!("a large string was put");
             };
-            Decision::Write(NewValue::new(Body::Chunked(old.with_write(offset, b"x"))))
+            Decision::Write(NewValue::new(Body::from(old.with_write(offset, b"x"))))
         });
     }
     let changed = gauges(&engine)["retired_bytes"];

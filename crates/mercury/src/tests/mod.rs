@@ -43,7 +43,7 @@ fn number_of(value: ValueRef<'_>) -> u64 {
 fn put(session: &mut MercurySession, tree: TreeId, key: &[u8], value: u64) -> ValueVersion {
     let bytes = value.to_le_bytes();
     let written = session.update(Key::new(tree, key), &mut NoHook, |_| {
-        Decision::Write(NewValue::new(Body::Bytes(&bytes)))
+        Decision::Write(NewValue::new(Body::string(&bytes)))
     });
     written.expect("a write draws a version")
 }

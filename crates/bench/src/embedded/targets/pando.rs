@@ -64,7 +64,7 @@ impl<S: Point> PandoWorker<S> {
     pub(crate) fn put_bytes(&mut self, key: &[u8], bytes: &[u8]) {
         self.session
             .update(Key::new(self.tree, key), &mut NoHook, |_| {
-                Decision::Write(NewValue::new(Body::Bytes(bytes)))
+                Decision::Write(NewValue::new(Body::string(bytes)))
             });
     }
 
@@ -76,7 +76,7 @@ impl<S: Point> PandoWorker<S> {
         }
         self.session
             .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
-                Decision::Write(NewValue::new(Body::Bytes(pairs[index].1)))
+                Decision::Write(NewValue::new(Body::string(pairs[index].1)))
             });
     }
 

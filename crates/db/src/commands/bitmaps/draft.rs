@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use pando_engine::limits::CHUNK_BYTES;
-use pando_engine::{Body, BodyRef, StringRef};
+use pando_engine::{StringBody, StringRef};
 
 /// Bytes of a page: a whole chunk, so that no chunk is written twice.
 const PAGE_BYTES: usize = CHUNK_BYTES;
@@ -69,24 +69,17 @@ impl<'a> Draft<'a> {
     }
 
     /// The string as edited.
-    pub(super) fn finish(self) -> Body<'static> {
+    pub(super) fn finish(self) -> StringBody<'static> {
         let mut body = None;
         for (index, page) in &self.pages {
-            let string = body.as_ref().map_or(self.string, edited);
+            let string = body.as_ref().map_or(self.string, StringBody::as_ref);
             body = Some(string.with_write(index * PAGE_BYTES, page));
         }
-        let string = body.as_ref().map_or(self.string, edited);
+        let string = body.as_ref().map_or(self.string, StringBody::as_ref);
         if string.len() < self.len {
             body = Some(string.with_write(self.len - 1, &[0]));
         }
         body.unwrap_or_else(|| self.string.hand_over())
-    }
-}
-
-fn edited<'b>(body: &'b Body<'static>) -> StringRef<'b> {
-    match body.as_ref() {
-        BodyRef::String(string) => string,
-        BodyRef::Hash(_) => unreachable!("an edited string is a string"),
     }
 }
 
@@ -116,11 +109,8 @@ mod tests {
     #[test]
     fn edits_are_seen_and_finished_across_pages() {
         let bytes = sample();
-        let body = Body::string(&bytes);
-        let BodyRef::String(string) = body.as_ref() else {
-            unreachable!()
-        };
-        let mut draft = Draft::new(string, bytes.len() + 50);
+        let body = StringBody::borrowed(&bytes);
+        let mut draft = Draft::new(body.as_ref(), bytes.len() + 50);
         let mut expected = bytes.clone();
         expected.resize(bytes.len() + 50, 0);
         for offset in [0, PAGE_BYTES - 3, PAGE_BYTES * 2 + 97, bytes.len() + 44] {
@@ -133,15 +123,15 @@ mod tests {
             assert_eq!(draft.read::<9>(start), around);
         }
         let body = draft.finish();
-        assert!(edited(&body) == expected.as_slice());
+        assert!(body.as_ref() == expected.as_slice());
     }
 
     #[test]
     fn a_draft_grows_without_a_write() {
         let body = Draft::new(StringRef::Flat(b"ab"), 4).finish();
-        assert!(edited(&body) == b"ab\0\0".as_slice());
+        assert!(body.as_ref() == b"ab\0\0".as_slice());
         let draft = Draft::new(StringRef::Flat(b"ab"), 2);
         assert!(!draft.is_changed());
-        assert!(edited(&draft.finish()) == b"ab".as_slice());
+        assert!(draft.finish().as_ref() == b"ab".as_slice());
     }
 }

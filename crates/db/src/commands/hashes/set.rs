@@ -1,7 +1,7 @@
 //! Writes of fields: HSET HMSET HSETNX HDEL. Each is one update, whatever the number of fields.
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
-use pando_engine::{Body, Chunked, Decision, HashDraft};
+use pando_engine::{Chunked, Decision, HashDraft, StringBody};
 use pando_protocol::command::{self, HashCommand};
 use pando_protocol::{Reply, Request};
 
@@ -48,7 +48,7 @@ pub(super) fn several(
         for (field, value) in pairs() {
             created += usize::from(if is_large(value) {
                 let chunked = large.next().expect("one for each large value");
-                draft.set_body(field, Body::Chunked(chunked.hand_over()))
+                draft.set_body(field, StringBody::Chunked(chunked.hand_over()))
             } else {
                 draft.set(field, value)
             });

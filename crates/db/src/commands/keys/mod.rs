@@ -10,7 +10,7 @@ mod rename;
 mod restore;
 mod scan;
 
-use pando_engine::{Body, HashRef, NewValue, TypeTag};
+use pando_engine::{Body, BodyRef, NewValue, StringRef, TypeTag};
 use pando_protocol::command::KeyCommand;
 use pando_protocol::{Reply, Request};
 
@@ -94,12 +94,10 @@ pub(super) fn begin(
 /// The same value once more, as an update's closure needs it that may run more than once: what is
 /// flat is borrowed, what is large is handed over.
 pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
-    let body = match &value.body {
-        Body::Bytes(bytes) => Body::Bytes(bytes),
-        Body::Owned(bytes) => Body::Bytes(bytes),
-        Body::Chunked(chunked) => Body::Chunked(chunked.hand_over()),
-        Body::Packed(row) => HashRef::Packed(row.as_bytes()).hand_over(),
-        Body::Wide(row) => Body::Wide(row.hand_over()),
+    let body = match value.body.as_ref() {
+        BodyRef::String(StringRef::Flat(bytes)) => Body::string(bytes),
+        BodyRef::String(string) => string.hand_over().into(),
+        BodyRef::Hash(hash) => hash.hand_over(),
     };
     NewValue {
         attributes: value.attributes,

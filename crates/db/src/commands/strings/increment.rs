@@ -56,7 +56,7 @@ fn add(keyspace: &mut Keyspace<'_>, key: &[u8], increment: i64, reply: &mut Repl
             .checked_add(increment)
             .ok_or(CommandError::IncrementOverflow)?;
         let text = IntegerText::of(sum).as_bytes().to_vec();
-        let value = NewValue::new(Body::Owned(text));
+        let value = NewValue::new(Body::string_owned(text));
         let attributes = kept(old.as_ref(), encoding::DERIVED);
         Ok((Decision::Write(value.with(attributes)), sum))
     })?;
@@ -80,7 +80,7 @@ pub(super) fn incrbyfloat(
             return Err(CommandError::NotAFloat);
         };
         let sum = number.checked_add(increment)?.to_human();
-        let value = NewValue::new(Body::Owned(sum.clone().into_bytes()));
+        let value = NewValue::new(Body::string_owned(sum.clone().into_bytes()));
         let attributes = kept(old.as_ref(), encoding::TEXT);
         Ok((Decision::Write(value.with(attributes)), sum))
     })?;

@@ -71,7 +71,7 @@ fn hash(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> NewValue<'stati
 #[test]
 fn golden_bytes() {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let small = NewValue::new(Body::Bytes(b"value"));
+    let small = NewValue::new(Body::string(b"value"));
     assert_eq!(
         text(&record_of(None, &small)),
         r"\x01\xac\x02\x05\x01\x00\x00\x00\x00\x00\x00\x03key\x01\x05value"
@@ -92,7 +92,7 @@ fn golden_bytes() {
         ]
         .concat()
     );
-    let chosen = NewValue::new(Body::Bytes(b"v")).with(Attributes {
+    let chosen = NewValue::new(Body::string(b"v")).with(Attributes {
         token: NonZero::new(0x0c0d),
         ..Attributes::default()
     });
@@ -153,7 +153,7 @@ fn small_changes_of_large_values_have_small_records() {
     });
     assert!(record_of(Some(&large), &attributes).len() < 40);
     // A hole costs nothing, in a whole value either.
-    let flat = NewValue::new(Body::Bytes(b"short"));
+    let flat = NewValue::new(Body::string(b"short"));
     let BodyRef::String(string) = flat.body.as_ref() else {
         panic!("a string")
     };
@@ -225,7 +225,7 @@ fn edited(old: &NewValue<'_>, edits: &[Edit]) -> NewValue<'static> {
         let attributes = value.attributes;
         let body = match (edit, value.body.as_ref()) {
             (Edit::Write(at, length, seed), BodyRef::String(string)) => {
-                string.with_write(*at, &vec![*seed; *length])
+                string.with_write(*at, &vec![*seed; *length]).into()
             }
             (Edit::Set(number, length, seed), BodyRef::Hash(hash)) => {
                 let mut draft = HashDraft::new(Some(hash));
@@ -266,7 +266,7 @@ proptest! {
         versions in vec(vec(edit(), 1..6), 1..12),
         start in edit(),
     ) {
-        let mut old = edited(&NewValue::new(Body::Bytes(b"start")), &[start]);
+        let mut old = edited(&NewValue::new(Body::string(b"start")), &[start]);
         for edits in versions {
             let new = edited(&old, &edits);
             let record = record_of(Some(&old), &new);
@@ -285,7 +285,7 @@ proptest! {
         breaks in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
-        let old = edited(&NewValue::new(Body::Bytes(b"start")), &edits);
+        let old = edited(&NewValue::new(Body::string(b"start")), &edits);
         let new = edited(&old, &[Edit::Set(3, 9, 9), Edit::Write(2, 2, 2)]);
         let mut bytes = record_of(Some(&old), &new);
         fuzz(&bytes[..cut.index(bytes.len() + 1)]);
@@ -319,6 +319,6 @@ fn a_change_of_another_type_is_refused() {
     let Ok(Record::Change { change, .. }) = take(&mut Input(&bytes)) else {
         panic!("a change")
     };
-    let text = NewValue::new(Body::Chunked(Chunked::from_bytes(&vec![1; 20_000])));
+    let text = NewValue::new(Body::from(Chunked::from_bytes(&vec![1; 20_000])));
     assert!(change.apply(text.view(version(1))).is_err());
 }

@@ -66,7 +66,7 @@ pub(in super::super) fn delete(
         }
         if meta.empty {
             attributes.flags = 0;
-            let value = NewValue::new(Body::Bytes(b""));
+            let value = NewValue::new(Body::string(b""));
             return Decision::Write(value.with(attributes));
         }
         Decision::Write(old.hand_over().with(attributes))
@@ -130,7 +130,7 @@ pub(in super::super) fn arithmetic(
                 token: meta.new_cas,
                 ..Attributes::default()
             };
-            return Decision::Write(NewValue::new(Body::Owned(text)).with(attributes));
+            return Decision::Write(NewValue::new(Body::string_owned(text)).with(attributes));
         };
         // As in memcached, what cannot be a number is refused before the token is looked at.
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);

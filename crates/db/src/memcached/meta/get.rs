@@ -265,7 +265,7 @@ fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Foun
     let decision = if expiry == Expiry::Past {
         Decision::Keep
     } else {
-        Decision::Write(NewValue::new(Body::Bytes(b"")).with(attributes))
+        Decision::Write(NewValue::new(Body::string(b"")).with(attributes))
     };
     let facts = Facts {
         bytes: Some(0),

@@ -201,7 +201,7 @@ impl Harness {
         let mut turn = self.shells[shell].turn();
         // Refused by a full disk, as any write is.
         let _ = turn.keyspace(0).update(key.as_bytes(), |_| {
-            Decision::Write(NewValue::new(Body::Bytes(b"chosen")).with(attributes))
+            Decision::Write(NewValue::new(Body::string(b"chosen")).with(attributes))
         });
     }
 

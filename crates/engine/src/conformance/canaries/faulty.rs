@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::mark::{MARK_MAX, with_mark};
 use crate::{
     AccessMark, Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand,
-    Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, SessionLimit, TreeId, ValueRef,
-    ValueVersion, Walk, sweep_in_order,
+    Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, SessionLimit, StringBody, TreeId,
+    ValueRef, ValueVersion, Walk, sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
@@ -72,6 +72,7 @@ pub(super) enum Fault {
     KeysCutAt255,
     GetManyReversed,
     UpdateManyReversed,
+    MisuseStored,
     SessionsUnbounded,
     SessionsNeverReturn,
     RestoreTakesOlder,
@@ -137,6 +138,9 @@ impl<const FAULT: u8> FaultyEngine<FAULT> {
 
     /// Where the engine keeps a key.
     fn place(key: Key<'_>) -> (TreeId, Vec<u8>) {
+        if !is(FAULT, Fault::MisuseStored) {
+            key.check();
+        }
         let tree = if is(FAULT, Fault::TreesShareKeys) {
             TreeId(0)
         } else {
@@ -269,9 +273,9 @@ impl<const FAULT: u8> FaultySession<FAULT> {
                 value: Some(later),
                 mark,
             }) = self.engine.slot(key)
-                && let Body::Owned(bytes) = &value.body
+                && let Body::String(StringBody::Flat(bytes)) = &value.body
             {
-                let body = Body::Owned(bytes.clone());
+                let body = Body::string_owned(bytes.to_vec());
                 let value = NewValue::new(body).with(later.attributes);
                 return Some(Slot {
                     version,
@@ -406,7 +410,7 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             && value.attributes.flags % 8 == 7
         {
             // What a reader sees of memory that was freed and used again.
-            let value = NewValue::new(Body::Bytes(b"other")).with(value.attributes);
+            let value = NewValue::new(Body::string(b"other")).with(value.attributes);
             return read(Some(value.view(*version)));
         }
         if is(FAULT, Fault::MarksLost) {
@@ -564,7 +568,7 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             .filter_map(|(key, slot)| Some((&key[..], slot.view()?)))
             .collect();
         if live.is_empty() && is(FAULT, Fault::SampleOfEmptyTree) {
-            let value = NewValue::new(Body::Bytes(b""));
+            let value = NewValue::new(Body::string(b""));
             return read(Some((b"", value.view(ValueVersion::first_of(LogEpoch(1))))));
         }
         if live.len() > 1 && is(FAULT, Fault::SampleMissesLast) {
@@ -678,7 +682,7 @@ impl<const FAULT: u8> Ordered for FaultySession<FAULT> {
                 Some(key) => Bound::Excluded(&key[..]),
             };
             let chunk = self.chunk(tree, bound, direction, passed);
-            let removed = NewValue::new(Body::Bytes(b""));
+            let removed = NewValue::new(Body::string(b""));
             for (at, (key, slot)) in chunk.iter().enumerate() {
                 if is(FAULT, Fault::ScanSkipsKey) && at == SCAN_CHUNK_ENTRIES - 1 {
                     continue;

@@ -13,6 +13,7 @@ fn the_sound_engine_passes() {
         super::operation_sequences::<Sound>,
         super::bulk_loads::<Sound>,
         super::sessions_are_bounded::<Sound>,
+        super::misuse_is_refused::<Sound>,
         super::samples_reach_every_key::<Sound>,
         super::marks_stay_and_sweeps_pass_every_key::<Sound>,
         super::moves_are_unnoticed::<Sound>,
@@ -128,6 +129,7 @@ canaries! {
     keys_that_are_cut_in_samples: KeysCutAt255, samples_reach_every_key;
     batched_reads_out_of_order: GetManyReversed, operation_sequences;
     batched_updates_out_of_order: UpdateManyReversed, operation_sequences;
+    misuse_stored: MisuseStored, misuse_is_refused;
     sessions_without_bound: SessionsUnbounded, sessions_are_bounded;
     sessions_that_never_return: SessionsNeverReturn, sessions_are_bounded;
     restores_of_older_versions: RestoreTakesOlder, restores_keep_the_newest;
