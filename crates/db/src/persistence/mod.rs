@@ -169,6 +169,16 @@ impl Database {
         self.durable.as_ref().map(|durable| &durable.log)
     }
 
+    /// How long ago the oldest write came that is not on disk yet, in microseconds; 0: all are.
+    #[must_use]
+    pub fn oldest_write_age_us(&self) -> u64 {
+        let oldest_us = self.log().and_then(|log| log.oldest_write_us());
+        oldest_us.map_or(0, |oldest_us| {
+            let now_us = self.options.clock.monotonic_us();
+            now_us.saturating_sub(oldest_us)
+        })
+    }
+
     /// The directories that the database is kept in, each once, with the room of their volumes
     /// where the disk tells it; none of a database that is kept in memory only.
     #[must_use]

@@ -147,6 +147,14 @@ impl Epochs {
             || is_late(self.closed_since_us.load(Ordering::Relaxed))
     }
 
+    /// When the oldest write came that is not durable, as [`Self::note_write`] was told.
+    pub(super) fn oldest_us(&self) -> Option<u64> {
+        // As in `are_late`.
+        let open_us = self.open_since_us.load(Ordering::Acquire);
+        let closed_us = self.closed_since_us.load(Ordering::Relaxed);
+        [closed_us, open_us].into_iter().find(|us| *us > 0)
+    }
+
     /// Somebody waits for `epoch`. `true`: it is durable already.
     pub(super) fn want(&self, epoch: u64) -> bool {
         // Relaxed: the fence below orders it for `advance` (LE3), the lock for the epoch thread.

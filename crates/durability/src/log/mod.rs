@@ -302,6 +302,11 @@ impl Log {
         self.shared.epochs.are_late(now_us)
     }
 
+    /// When the oldest write came that is not durable yet, by the same clock.
+    pub fn oldest_write_us(&self) -> Option<u64> {
+        self.shared.epochs.oldest_us()
+    }
+
     /// Somebody waits for an epoch: it is closed and written as soon as nothing else is on its way
     /// to the disk. `true`: it is durable already, and nobody will be woken.
     pub fn want(&self, epoch: u64) -> bool {

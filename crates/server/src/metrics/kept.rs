@@ -22,6 +22,13 @@ pub(super) fn families(page: &mut Page, shared: &Shared) {
 }
 
 fn state(page: &mut Page, database: &Database) {
+    let age_us = database.oldest_write_age_us();
+    page.single(
+        "pando_log_oldest_write_seconds",
+        "gauge",
+        "Age of the oldest write that is not durable yet; 0: all are.",
+        print_seconds(age_us * 1000),
+    );
     page.family(
         "pando_log_state",
         "gauge",

@@ -251,6 +251,8 @@ fn what_is_kept_on_disk_is_told() {
     }
     assert!(value("pando_log_sync_seconds_count[]") >= 1.0);
     assert!(value("pando_log_open_epoch[]") > value("pando_log_durable_epoch[]"));
+    let age = value("pando_log_oldest_write_seconds[]");
+    assert!((0.0..60.0).contains(&age), "{age}");
     assert!(value("pando_checkpoint_last_timestamp_seconds[]") > 1.7e9);
     let of_directories = |name: &str| -> f64 {
         let of = |series: &&String| series.starts_with(&format!("{name}[(\"directory\""));
