@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::row::{self, Cell, Entries, RowRef, ShortRow};
+use super::row::{self, Entries, RowRef, ShortRow};
 use super::wide::{Changes, Column, Leaf};
 use super::{Body, Chunked, PackedRow, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
@@ -49,8 +49,8 @@ impl<'a> HashRef<'a> {
     pub fn get(self, field: &[u8]) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
-                let row = RowRef::new(block);
-                row.search(field).ok().map(|index| in_line(row.cell(index)))
+                let (_, value) = ShortRow::packed(block).get(field, NOWHERE)?;
+                Some(StringRef::Flat(value))
             }
             HashRef::Wide(row) => row.get(field),
         }
@@ -171,13 +171,8 @@ impl<'a> HashRef<'a> {
     }
 }
 
-#[inline]
-fn in_line(cell: Cell<'_>) -> StringRef<'_> {
-    match cell {
-        Cell::Inline(bytes) => StringRef::Flat(bytes),
-        Cell::OutOfLine => unreachable!("a packed hash holds its values in line (DP3)"),
-    }
-}
+/// The index of no field.
+const NOWHERE: usize = usize::MAX;
 
 /// Fields of a hash with their values, in byte order of the fields.
 #[derive(Clone)]

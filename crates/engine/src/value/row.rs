@@ -327,12 +327,26 @@ impl<'a> ShortRow<'a> {
     /// The order of field `index` and a name.
     #[inline]
     fn compare(self, index: usize, name: Name<'_>) -> Ordering {
-        let start = match index.checked_sub(1) {
+        let start = self.start(index);
+        name.compare_to(&self.data[start..], Self::ends(self.ends[index]).0 - start)
+    }
+
+    /// Where field `index` begins, or where the last one ends.
+    #[inline]
+    fn start(self, index: usize) -> usize {
+        match index.checked_sub(1) {
             None => 0,
             Some(before) => Self::ends(self.ends[before]).1 & usize::from(!SHORT_OUT_OF_LINE),
-        };
-        let middle = Self::ends(self.ends[index]).0;
-        name.compare_to(&self.data[start..], middle - start)
+        }
+    }
+
+    /// Whether this is the name of the field at `index`, if there is one.
+    #[inline]
+    fn is_at(self, index: usize, name: Name<'_>) -> bool {
+        self.ends.get(index).is_some_and(|ends| {
+            let start = self.start(index);
+            name.is(&self.data[start..], Self::ends(*ends).0 - start)
+        })
     }
 
     #[inline]
@@ -345,8 +359,7 @@ impl<'a> ShortRow<'a> {
     #[inline]
     pub(super) fn get(self, field: &[u8], near: usize) -> Option<(usize, &'a [u8])> {
         let name = Name::new(field);
-        let is_near = near < self.ends.len() && self.compare(near, name) == Ordering::Equal;
-        let index = if is_near {
+        let index = if self.is_at(near, name) {
             near
         } else {
             self.search(name).ok()?
@@ -412,13 +425,36 @@ const PREFIX_BYTES: usize = size_of::<u64>();
 struct Name<'n> {
     bytes: &'n [u8],
     prefix: u64,
+    /// The bytes of `prefix` that are the name's.
+    mask: u64,
 }
 
 impl<'n> Name<'n> {
     #[inline]
     fn new(bytes: &'n [u8]) -> Self {
         let prefix = prefix(bytes, bytes.len());
-        Self { bytes, prefix }
+        let others = 8 * PREFIX_BYTES.saturating_sub(bytes.len()) as u32;
+        let mask = u64::MAX.checked_shl(others).unwrap_or(0);
+        Self {
+            bytes,
+            prefix,
+            mask,
+        }
+    }
+
+    /// Whether another name, of `bytes` bytes that `room` begins with, is this one.
+    #[inline]
+    fn is(&self, room: &[u8], bytes: usize) -> bool {
+        if bytes != self.bytes.len() {
+            return false;
+        }
+        match room.first_chunk() {
+            Some(word) => {
+                let differ = (u64::from_be_bytes(*word) ^ self.prefix) & self.mask;
+                differ == 0 && (bytes <= PREFIX_BYTES || room[..bytes] == *self.bytes)
+            }
+            None => room[..bytes] == *self.bytes,
+        }
     }
 
     /// The order of another name, of `bytes` bytes that `room` begins with, and this one.
