@@ -8,7 +8,10 @@ For each size, in megabytes, a volume of its own is made (ext4 in a file; --tmpf
 filled with data up to a part of it (--part, 0.4: two checkpoints, and the log). In every round the
 data grow, turn over and shrink, in turns of sync and interval; the server is killed at a random
 moment and started again on what is there. Then every key must hold what was acknowledged last, or
-something sent later: with interval, what was acknowledged 200 ms before the kill.
+something sent later: with interval, what was acknowledged 200 ms before the last acknowledgement.
+(Of the kill nothing can be said: while the disk stands still, or writes are refused, there is no
+acknowledgement.) The client's own delays are no loss: that last one came no earlier than its batch
+was sent, and any other one no later than it was read.
 
 Says how long writes were refused at a stretch, and of all that were sent how many. It ends with 1
 when something was lost, or refused for longer than --patience seconds. Needs root, to mount.
@@ -70,16 +73,21 @@ class Model:
         # By key, in the order in which they were sent: the number of a write, when it was
         # acknowledged (or None), and what the key then shows: the number again, or 0 if removed.
         self.sent = {}
+        # When the batch was sent that has the last write that was acknowledged.
+        self.acknowledged_at = 0.0
 
     def send(self, key, sequence, shows):
         self.sent.setdefault(key, []).append([sequence, None, shows])
 
-    def acknowledge(self, key, sequence, now):
+    def acknowledge(self, key, sequence, sent_at):
+        """A reply to a batch that was sent then has been read."""
+        self.acknowledged_at = sent_at
         for entry in self.sent[key]:
             if entry[0] == sequence:
-                entry[1] = now
-        # What was acknowledged long ago is replaced for good.
-        older = [at for at, entry in enumerate(self.sent[key]) if entry[1] and now - entry[1] > 1]
+                entry[1] = time.monotonic()
+        # What was acknowledged before these 200 ms is replaced for good.
+        before = sent_at - PROMISED_S
+        older = [at for at, entry in enumerate(self.sent[key]) if entry[1] and entry[1] < before]
         if older:
             del self.sent[key][: older[-1]]
 
@@ -164,7 +172,7 @@ class Figures:
 
 
 def run_round(server, model, rng, options, phases, figures):
-    """Writes, then kills; returns the moment before."""
+    """Writes, then kills; returns how long before that the last acknowledgement came, at most."""
     keys, value_bytes, seconds, state = options
     client = server.client
     figures.taken_at = None
@@ -188,6 +196,7 @@ def run_round(server, model, rng, options, phases, figures):
             size = value_bytes // 2 + rng.randrange(value_bytes // 2)
             value = b"%d:%s" % (sequence, padding[:size])
             commands.append((b"DEL", key) if removes else (b"SET", key, value))
+        sent_at = time.monotonic()
         client.send(commands)
         taken = refused = 0
         for key, sequence, _ in batch:
@@ -198,7 +207,7 @@ def run_round(server, model, rng, options, phases, figures):
                 model.refuse(key, sequence)
                 refused += 1
             else:
-                model.acknowledge(key, sequence, time.monotonic())
+                model.acknowledge(key, sequence, sent_at)
                 taken += 1
         figures.batch(taken, refused)
     # In flight when the end comes.
@@ -206,10 +215,14 @@ def run_round(server, model, rng, options, phases, figures):
         state["sequence"] += 1
         model.send(key, state["sequence"], state["sequence"])
         client.send([(b"SET", key, b"%d:" % state["sequence"])])
+    # As on a machine that stands still before it goes down: nothing is acknowledged, or written.
+    if rng.random() < 0.5:
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(2 * PROMISED_S)
     # The end of a large process takes its time.
     end = time.monotonic()
     server.kill()
-    return end
+    return end - model.acknowledged_at
 
 
 def check(server, model, before):
@@ -247,18 +260,20 @@ def test_volume(arguments, megabytes, scratch):
             seconds = arguments.seconds * rng.uniform(0.5, 1.5)
             options = options[:2] + (seconds,) + options[3:]
             plan = plans[number % len(plans)]
-            end = run_round(server, model, rng, options, plan, figures)
+            silent = run_round(server, model, rng, options, plan, figures)
             free = volume.free() >> 20
             began = time.monotonic()
             server = Server(arguments.binary, arguments.port, volume)
             started = time.monotonic() - began
-            lost += check(server, model, end - (PROMISED_S if number % 2 == 0 else 0))
+            promised = model.acknowledged_at - PROMISED_S if number % 2 == 0 else time.monotonic()
+            lost += check(server, model, promised)
             size = server.client.call(b"DBSIZE")[1].decode()
             print(
                 f"{megabytes} MB, round {number} ({mode.decode()}, {'+'.join(plan)}):"
                 f" {size} of {keys} keys, {free} MB free, {figures.sent} writes,"
                 f" {figures.refused} refused, for {figures.longest_s:.2f} s at most,"
-                f" {lost} lost, started in {started:.2f} s",
+                f" {lost} lost, the last acknowledged {silent * 1000:.0f} ms before the kill,"
+                f" started in {started:.2f} s",
                 flush=True,
             )
         server.kill()
