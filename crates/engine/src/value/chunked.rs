@@ -15,16 +15,14 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::cost;
+use super::handle::{Handle, NODE_HEADER_BYTES};
 use crate::limits::{CHUNK_BYTES, CHUNK_FANOUT, COLUMN_BYTES_MAX};
 
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
-/// The two counters before the content of an `Arc`.
-const ARC_HEADER_BYTES: usize = 2 * size_of::<usize>();
-const INTERIOR_HEAP_BYTES: usize = ARC_HEADER_BYTES + size_of::<Interior>();
+const INTERIOR_HEAP_BYTES: usize = NODE_HEADER_BYTES + size_of::<Interior>();
 
 type Interior = [Node; CHUNK_FANOUT];
 
@@ -41,8 +39,8 @@ pub struct Chunked {
 enum Node {
     /// Zeros (DC2).
     Hole,
-    Chunk(Arc<[u8]>),
-    Interior(Arc<Interior>),
+    Chunk(Handle<[u8]>),
+    Interior(Handle<Interior>),
 }
 
 /// Bytes that a subtree of this height covers.
@@ -159,7 +157,7 @@ impl Chunked {
         if !matches!(self.root, Node::Hole) {
             let mut children = [const { Node::Hole }; CHUNK_FANOUT];
             children[0] = std::mem::replace(&mut self.root, Node::Hole);
-            self.root = Node::Interior(Arc::new(children));
+            self.root = Node::Interior(Handle::new(children));
             self.heap_bytes += INTERIOR_HEAP_BYTES;
         }
     }
@@ -233,8 +231,8 @@ impl Node {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Node::Hole, Node::Hole) => true,
-            (Node::Chunk(one), Node::Chunk(other)) => Arc::ptr_eq(one, other),
-            (Node::Interior(one), Node::Interior(other)) => Arc::ptr_eq(one, other),
+            (Node::Chunk(one), Node::Chunk(other)) => one.is_same(other),
+            (Node::Interior(one), Node::Interior(other)) => one.is_same(other),
             _ => false,
         }
     }
@@ -242,8 +240,8 @@ impl Node {
     fn deep_copy(&self) -> Self {
         match self {
             Node::Hole => Node::Hole,
-            Node::Chunk(chunk) => Node::Chunk(Arc::from(&chunk[..])),
-            Node::Interior(children) => Node::Interior(Arc::new(std::array::from_fn(|index| {
+            Node::Chunk(chunk) => Node::Chunk(Handle::from(&chunk[..])),
+            Node::Interior(children) => Node::Interior(Handle::new(std::array::from_fn(|index| {
                 children[index].deep_copy()
             }))),
         }
@@ -304,7 +302,7 @@ fn bytes_beyond(old: &Node, height: u32, next: &Node, next_height: u32) -> usize
     }
     match old {
         Node::Hole => 0,
-        Node::Chunk(chunk) => ARC_HEADER_BYTES + chunk.len(),
+        Node::Chunk(chunk) => NODE_HEADER_BYTES + chunk.len(),
         Node::Interior(children) => {
             let below = children.iter().enumerate().map(|(index, child)| {
                 let (next, next_height) = match next {
@@ -342,16 +340,13 @@ fn write(node: &mut Node, height: u32, offset: usize, bytes: &[u8]) -> isize {
     }
     let mut added = 0;
     if matches!(node, Node::Hole) {
-        *node = Node::Interior(Arc::new([const { Node::Hole }; CHUNK_FANOUT]));
+        *node = Node::Interior(Handle::new([const { Node::Hole }; CHUNK_FANOUT]));
         added += INTERIOR_HEAP_BYTES as isize;
     }
     let Node::Interior(children) = node else {
         unreachable!("a chunk stands at height 0 (DC1)")
     };
-    if Arc::get_mut(children).is_none() {
-        cost::copied(size_of::<Interior>());
-    }
-    let children = Arc::make_mut(children);
+    let children = children.unshare();
     let child_bytes = span(height - 1);
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
@@ -369,18 +364,15 @@ fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
     let end = offset + bytes.len();
     let (old, old_heap_bytes) = match node {
         Node::Chunk(chunk) if end <= chunk.len() && bytes.len() < chunk.len() => {
-            if Arc::get_mut(chunk).is_none() {
-                cost::copied(chunk.len());
-            }
-            Arc::make_mut(chunk)[offset..end].copy_from_slice(bytes);
+            chunk.unshare()[offset..end].copy_from_slice(bytes);
             return 0;
         }
-        Node::Chunk(chunk) => (&chunk[..], chunk.len() + ARC_HEADER_BYTES),
+        Node::Chunk(chunk) => (&chunk[..], chunk.len() + NODE_HEADER_BYTES),
         Node::Hole => (&[][..], 0),
         Node::Interior(_) => unreachable!("an interior node stands above height 0 (DC1)"),
     };
     let new = if offset == 0 {
-        Arc::from(bytes)
+        Handle::from(bytes)
     } else {
         let kept = &old[..old.len().min(offset)];
         cost::copied(kept.len());
@@ -388,10 +380,10 @@ fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
         new.extend_from_slice(kept);
         new.resize(offset, 0);
         new.extend_from_slice(bytes);
-        Arc::from(new)
+        Handle::from(new)
     };
     *node = Node::Chunk(new);
-    (end + ARC_HEADER_BYTES) as isize - old_heap_bytes as isize
+    (end + NODE_HEADER_BYTES) as isize - old_heap_bytes as isize
 }
 
 impl fmt::Debug for Chunked {

@@ -17,6 +17,7 @@
 
 mod chunked;
 mod cost;
+mod handle;
 mod hash;
 pub mod mark;
 mod row;

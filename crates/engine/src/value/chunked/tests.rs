@@ -23,7 +23,7 @@ fn check_node(node: &Node, height: u32, length: usize) -> usize {
         Node::Chunk(chunk) => {
             assert_eq!(height, 0);
             assert!(chunk.len() <= CHUNK_BYTES.min(length));
-            ARC_HEADER_BYTES + chunk.len()
+            NODE_HEADER_BYTES + chunk.len()
         }
         Node::Interior(children) => {
             assert!(height > 0);
@@ -54,7 +54,7 @@ fn nodes(node: &Node, seen: &mut Vec<*const u8>) {
         Node::Hole => {}
         Node::Chunk(chunk) => seen.push(chunk.as_ptr()),
         Node::Interior(children) => {
-            seen.push(Arc::as_ptr(children).cast());
+            seen.push(children.address());
             children.iter().for_each(|child| nodes(child, seen));
         }
     }

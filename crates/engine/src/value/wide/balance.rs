@@ -1,8 +1,6 @@
 //! Keeping the nodes of a wide row neither too large nor too small (DW1, DW2, DW3).
 
-use std::sync::Arc;
-
-use super::{Child, Node, Subtree};
+use super::{Child, Handle, Node, Subtree};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
 use crate::value::cost;
 
@@ -17,7 +15,7 @@ const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
 ///
 /// `rightmost`: no field of the row is behind the child.
 pub(super) fn settle(
-    children: &mut Arc<[Child]>,
+    children: &mut Handle<[Child]>,
     index: usize,
     right: Vec<Child>,
     rightmost: bool,
@@ -112,7 +110,7 @@ fn join(list: &mut Vec<Child>, index: usize) {
     let next = list.remove(index + 1);
     let tree = &mut list[index].tree;
     match (&mut tree.node, next.tree.node) {
-        (Node::Leaf(leaf), Node::Leaf(next)) => *leaf = Arc::new(leaf.join(&next)),
+        (Node::Leaf(leaf), Node::Leaf(next)) => *leaf = Handle::new(leaf.join(&next)),
         (Node::Interior(children), Node::Interior(others)) => {
             cost::copied(size_of_val(&**children) + size_of_val(&*others));
             let mut all = std::mem::take(children).to_vec();

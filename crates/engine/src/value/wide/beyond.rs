@@ -6,7 +6,6 @@
 //! successive versions.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use super::{Chunked, Node, Subtree, WideRow};
 
@@ -88,8 +87,8 @@ fn kept_columns(olds: &[&Subtree], nexts: &[&Subtree]) -> usize {
 impl Subtree {
     fn address(&self) -> *const u8 {
         match &self.node {
-            Node::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
-            Node::Interior(children) => Arc::as_ptr(children).cast(),
+            Node::Leaf(leaf) => leaf.address(),
+            Node::Interior(children) => children.address(),
         }
     }
 }

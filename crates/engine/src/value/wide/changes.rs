@@ -6,7 +6,6 @@
 //! right behind each change, so that little more than the changed leaves is opened.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use super::{Node, Subtree, WideRow};
 use crate::value::StringRef;
@@ -70,8 +69,8 @@ fn open<'r>(walk: &mut Vec<&'r Subtree>, mut show: impl FnMut(&'r [u8], StringRe
 impl Subtree {
     fn is_same(&self, other: &Self) -> bool {
         match (&self.node, &other.node) {
-            (Node::Leaf(one), Node::Leaf(other)) => Arc::ptr_eq(one, other),
-            (Node::Interior(one), Node::Interior(other)) => Arc::ptr_eq(one, other),
+            (Node::Leaf(one), Node::Leaf(other)) => one.is_same(other),
+            (Node::Interior(one), Node::Interior(other)) => one.is_same(other),
             _ => false,
         }
     }

@@ -1,9 +1,8 @@
 //! Leaves of a wide row: blocks of the packed format, with large columns beside them.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::{Child, Column, Node, Separator, Subtree};
+use super::{Child, Column, Handle, Node, Separator, Subtree};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
 use crate::value::row::{self, Cell, Part, RowRef};
 use crate::value::{Chunked, StringRef, cost};
@@ -79,71 +78,6 @@ impl Leaf {
         }
     }
 
-    /// Puts `block` in the place of the leaf's own, and `new` in that of the large columns `old`.
-    fn change(self: &mut Arc<Self>, block: Box<[u8]>, old: Range<usize>, new: Option<Chunked>) {
-        if let Some(leaf) = Arc::get_mut(self) {
-            leaf.block = block;
-            leaf.large.splice(old, new);
-        } else {
-            cost::copied(block.len());
-            let mut large: Vec<_> = self.large.iter().map(Chunked::hand_over).collect();
-            large.splice(old, new);
-            *self = Arc::new(Self { block, large });
-        }
-    }
-
-    /// Sets a field; returns whether it is new and whether it is the last one.
-    pub(super) fn set(self: &mut Arc<Self>, field: &[u8], column: Column<'_>) -> (bool, bool) {
-        let row = self.row();
-        let at = row.search(field);
-        let (Ok(index) | Err(index)) = at;
-        let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
-        let first = self.large_before(index);
-        let last = match at {
-            Ok(_) => index + 1 == row.len(),
-            Err(_) => index == row.len(),
-        };
-        let (cell, large) = match column {
-            Column::Flat(value) => (Cell::Inline(value), None),
-            Column::Large(column) => (Cell::OutOfLine, Some(column)),
-        };
-        let block = row::assemble(&row.with_field(at, field, cell));
-        self.change(block, first..first + usize::from(was_large), large);
-        (at.is_err(), last)
-    }
-
-    /// Removes a field that is there.
-    pub(super) fn remove(self: &mut Arc<Self>, field: &[u8]) {
-        let row = self.row();
-        let index = row.search(field).expect("the field was found before");
-        let was_large = row.cell(index) == Cell::OutOfLine;
-        let first = self.large_before(index);
-        let block = row::assemble(&row.without_field(index));
-        self.change(block, first..first + usize::from(was_large), None);
-    }
-
-    /// Cuts the leaf until DW1 holds; returns what comes to the right of it. When fields are
-    /// `appended` in order, all but the last stay: leaves that are not met again remain full.
-    pub(super) fn split(self: &mut Arc<Self>, appended: bool) -> Vec<Child> {
-        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
-            return Vec::new();
-        }
-        let cuts = self.cuts(appended);
-        let ends = cuts.iter().copied().skip(1).chain([self.row().len()]);
-        let right = cuts.iter().zip(ends).map(|(start, end)| {
-            let separator =
-                Separator::between(self.row().field(start - 1), self.row().field(*start));
-            let leaf = Arc::new(self.part(*start..end));
-            Child {
-                separator,
-                tree: Subtree::new(Node::Leaf(leaf)),
-            }
-        });
-        let right = right.collect();
-        *self = Arc::new(self.part(0..cuts[0]));
-        right
-    }
-
     /// The indices at which the leaf is cut, in order, at least one.
     fn cuts(&self, appended: bool) -> Vec<usize> {
         let row = self.row();
@@ -166,6 +100,74 @@ impl Leaf {
         }
         cuts.sort_unstable();
         cuts
+    }
+}
+
+/// Changes of the version in the making.
+impl Handle<Leaf> {
+    /// Puts `block` in the place of the leaf's own, and `new` in that of the large columns `old`.
+    fn change(&mut self, block: Box<[u8]>, old: Range<usize>, new: Option<Chunked>) {
+        if let Some(leaf) = self.get_mut() {
+            leaf.block = block;
+            leaf.large.splice(old, new);
+        } else {
+            cost::copied(block.len());
+            let mut large: Vec<_> = self.large.iter().map(Chunked::hand_over).collect();
+            large.splice(old, new);
+            *self = Handle::new(Leaf { block, large });
+        }
+    }
+
+    /// Sets a field; returns whether it is new and whether it is the last one.
+    pub(super) fn set(&mut self, field: &[u8], column: Column<'_>) -> (bool, bool) {
+        let row = self.row();
+        let at = row.search(field);
+        let (Ok(index) | Err(index)) = at;
+        let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
+        let first = self.large_before(index);
+        let last = match at {
+            Ok(_) => index + 1 == row.len(),
+            Err(_) => index == row.len(),
+        };
+        let (cell, large) = match column {
+            Column::Flat(value) => (Cell::Inline(value), None),
+            Column::Large(column) => (Cell::OutOfLine, Some(column)),
+        };
+        let block = row::assemble(&row.with_field(at, field, cell));
+        self.change(block, first..first + usize::from(was_large), large);
+        (at.is_err(), last)
+    }
+
+    /// Removes a field that is there.
+    pub(super) fn remove(&mut self, field: &[u8]) {
+        let row = self.row();
+        let index = row.search(field).expect("the field was found before");
+        let was_large = row.cell(index) == Cell::OutOfLine;
+        let first = self.large_before(index);
+        let block = row::assemble(&row.without_field(index));
+        self.change(block, first..first + usize::from(was_large), None);
+    }
+
+    /// Cuts the leaf until DW1 holds; returns what comes to the right of it. When fields are
+    /// `appended` in order, all but the last stay: leaves that are not met again remain full.
+    pub(super) fn split(&mut self, appended: bool) -> Vec<Child> {
+        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
+            return Vec::new();
+        }
+        let cuts = self.cuts(appended);
+        let ends = cuts.iter().copied().skip(1).chain([self.row().len()]);
+        let right = cuts.iter().zip(ends).map(|(start, end)| {
+            let separator =
+                Separator::between(self.row().field(start - 1), self.row().field(*start));
+            let leaf = Handle::new(self.part(*start..end));
+            Child {
+                separator,
+                tree: Subtree::new(Node::Leaf(leaf)),
+            }
+        });
+        let right = right.collect();
+        *self = Handle::new(self.part(0..cuts[0]));
+        right
     }
 }
 

@@ -31,17 +31,14 @@ mod separator;
 mod set;
 
 use std::fmt;
-use std::sync::Arc;
 
+use super::handle::{Handle, NODE_HEADER_BYTES};
 use super::row;
-use super::{Chunked, StringRef, cost};
+use super::{Chunked, StringRef};
 use crate::limits::PACKED_ROW_BYTES_MAX;
 pub(super) use changes::Changes;
 pub(super) use leaf::Leaf;
 use separator::Separator;
-
-/// The two counters before the content of an `Arc`.
-const ARC_HEADER_BYTES: usize = 2 * size_of::<usize>();
 
 /// A large hash; see the module's header.
 pub struct WideRow {
@@ -64,8 +61,8 @@ struct Subtree {
 
 #[derive(Clone)]
 enum Node {
-    Leaf(Arc<Leaf>),
-    Interior(Arc<[Child]>),
+    Leaf(Handle<Leaf>),
+    Interior(Handle<[Child]>),
 }
 
 #[derive(Clone)]
@@ -79,7 +76,7 @@ impl WideRow {
     /// A row of the fields of one block, whatever it weighs: DW1 holds after the next change.
     pub(super) fn from_block(block: Box<[u8]>) -> Self {
         Self {
-            root: Subtree::new(Node::Leaf(Arc::new(Leaf {
+            root: Subtree::new(Node::Leaf(Handle::new(Leaf {
                 block,
                 large: Vec::new(),
             }))),
@@ -211,9 +208,9 @@ impl Subtree {
     /// Brings the counts up to date (DW5). O(fan-out).
     fn recount(&mut self) {
         (self.fields, self.heap_bytes) = match &self.node {
-            Node::Leaf(leaf) => (leaf.row().len(), ARC_HEADER_BYTES + leaf.heap_bytes()),
+            Node::Leaf(leaf) => (leaf.row().len(), NODE_HEADER_BYTES + leaf.heap_bytes()),
             Node::Interior(children) => children.iter().fold(
-                (0, ARC_HEADER_BYTES + size_of_val(&**children)),
+                (0, NODE_HEADER_BYTES + size_of_val(&**children)),
                 |(fields, bytes), child| {
                     let below = child.tree.heap_bytes + child.separator.heap_bytes();
                     (fields + child.tree.fields, bytes + below)
@@ -224,7 +221,7 @@ impl Subtree {
 
     fn deep_copy(&self) -> Self {
         let node = match &self.node {
-            Node::Leaf(leaf) => Node::Leaf(Arc::new(leaf.deep_copy())),
+            Node::Leaf(leaf) => Node::Leaf(Handle::new(leaf.deep_copy())),
             Node::Interior(children) => Node::Interior(
                 children
                     .iter()
@@ -242,14 +239,6 @@ impl Subtree {
 /// The index of the child that covers `field` (DW4).
 fn child_of(children: &[Child], field: &[u8]) -> usize {
     children[1..].partition_point(|child| child.separator.as_bytes() <= field)
-}
-
-/// The children of a node of the version in the making, copied if another version shares them.
-fn unshare(children: &mut Arc<[Child]>) -> &mut [Child] {
-    if Arc::get_mut(children).is_none() {
-        cost::copied(size_of_val(&**children));
-    }
-    Arc::make_mut(children)
 }
 
 impl fmt::Debug for WideRow {

@@ -1,6 +1,6 @@
 //! Removing fields from a wide row.
 
-use super::{Node, Subtree, WideRow, balance, child_of, unshare};
+use super::{Node, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
     /// Removes a field in this version, which is in the making; returns whether it was there.
@@ -21,7 +21,7 @@ impl Subtree {
             Node::Leaf(leaf) => leaf.remove(field),
             Node::Interior(children) => {
                 let index = child_of(children, field);
-                unshare(children)[index].tree.remove(field);
+                children.unshare()[index].tree.remove(field);
                 let right = balance::settle(children, index, Vec::new(), false);
                 debug_assert!(right.is_empty());
             }

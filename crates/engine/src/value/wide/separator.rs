@@ -1,9 +1,8 @@
 //! What tells neighbouring subtrees apart.
 
 use std::fmt;
-use std::sync::Arc;
 
-use super::ARC_HEADER_BYTES;
+use super::{Handle, NODE_HEADER_BYTES};
 
 const SHORT_BYTES_MAX: usize = 22;
 
@@ -14,7 +13,7 @@ pub(super) enum Separator {
         length: u8,
         bytes: [u8; SHORT_BYTES_MAX],
     },
-    Long(Arc<[u8]>),
+    Long(Handle<[u8]>),
 }
 
 const _: () = assert!(size_of::<Separator>() == 24);
@@ -46,7 +45,7 @@ impl Separator {
                 bytes,
             }
         } else {
-            Self::Long(Arc::from(string))
+            Self::Long(Handle::from(string))
         }
     }
 
@@ -60,7 +59,7 @@ impl Separator {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Short { .. } => 0,
-            Self::Long(string) => ARC_HEADER_BYTES + string.len(),
+            Self::Long(string) => NODE_HEADER_BYTES + string.len(),
         }
     }
 

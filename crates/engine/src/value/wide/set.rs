@@ -1,6 +1,6 @@
 //! Setting fields of a wide row.
 
-use super::{Child, Column, Node, Separator, Subtree, WideRow, balance, child_of, unshare};
+use super::{Child, Column, Node, Separator, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
     /// Sets a field in this version, which is in the making; returns whether it is new. Copies one
@@ -39,7 +39,7 @@ impl Subtree {
             Node::Interior(children) => {
                 let index = child_of(children, field);
                 let rightmost = rightmost && index + 1 == children.len();
-                let (new, right) = unshare(children)[index].tree.set(field, column, rightmost);
+                let (new, right) = children.unshare()[index].tree.set(field, column, rightmost);
                 (new, balance::settle(children, index, right, rightmost))
             }
         };

@@ -339,7 +339,7 @@ fn long_common_prefixes_cost_no_copies_of_separators() {
 fn a_deep_copy_shares_no_node() {
     fn nodes(tree: &Subtree, seen: &mut Vec<*const u8>) {
         match &tree.node {
-            Node::Leaf(leaf) => seen.push(Arc::as_ptr(leaf).cast()),
+            Node::Leaf(leaf) => seen.push(leaf.address()),
             Node::Interior(children) => {
                 seen.push(children.as_ptr().cast());
                 children.iter().for_each(|child| nodes(&child.tree, seen));

@@ -1,0 +1,107 @@
+//! Handles: how large forms hold their nodes, which successive versions share (D2).
+//!
+//! A node is read through its handle and never moves; who makes the next version changes a node in
+//! place if nobody else holds it, and a copy of it otherwise. Here a handle is a counted reference
+//! to the heap. Forms know no more of it than this file says, so that an engine's own memory (an
+//! offset in a pool, a slot on another machine) can take its place.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::cost;
+
+/// Bytes beside a node: its two counters.
+pub(super) const NODE_HEADER_BYTES: usize = 2 * size_of::<usize>();
+
+/// Holds a node; a clone holds the same one.
+pub(super) struct Handle<T: ?Sized>(Arc<T>);
+
+impl<T: ?Sized> Handle<T> {
+    /// Whether both hold one node.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What tells the node from every other one while it is held.
+    pub(super) fn address(&self) -> *const u8 {
+        Arc::as_ptr(&self.0).cast()
+    }
+
+    /// The node, if nobody else holds it.
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        Arc::get_mut(&mut self.0)
+    }
+}
+
+impl<T> Handle<T> {
+    pub(super) fn new(node: T) -> Self {
+        Self(Arc::new(node))
+    }
+}
+
+impl<T: Clone> Handle<T> {
+    /// The node of the version in the making: a copy if somebody else holds it.
+    pub(super) fn unshare(&mut self) -> &mut T {
+        if self.get_mut().is_none() {
+            cost::copied(size_of::<T>());
+        }
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T: Clone> Handle<[T]> {
+    /// The node of the version in the making: a copy if somebody else holds it.
+    pub(super) fn unshare(&mut self) -> &mut [T] {
+        if self.get_mut().is_none() {
+            cost::copied(size_of_val(&**self));
+        }
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T: ?Sized> Deref for Handle<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> Clone for Handle<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Handle<[T]> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> From<&[T]> for Handle<[T]> {
+    fn from(slice: &[T]) -> Self {
+        Self(Arc::from(slice))
+    }
+}
+
+impl<T> From<Vec<T>> for Handle<[T]> {
+    fn from(list: Vec<T>) -> Self {
+        Self(Arc::from(list))
+    }
+}
+
+impl<T> FromIterator<T> for Handle<[T]> {
+    fn from_iter<I: IntoIterator<Item = T>>(nodes: I) -> Self {
+        Self(nodes.into_iter().collect())
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
