@@ -3,7 +3,6 @@
 
 use super::{LONG, OTHER, THIRD, beside};
 use crate::canary::Fault;
-use crate::world::World;
 
 /// A removed key's slot is used again at once, beside a reader of that key.
 fn slot_that_is_used_again(fault: Option<Fault>) {
