@@ -1,6 +1,6 @@
 //! What sessions count: one set of counters per session, written by it alone.
 
-pando_sync::counters! {
+pando_chassis::counters! {
     /// Border nodes of full width.
     border_nodes,
     /// Border nodes of few slots, the roots of young layers.

@@ -23,7 +23,7 @@ use pando_sync::shim::Spin;
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Guard, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
 use crate::permutation::Permutation;

@@ -446,7 +446,7 @@ fn a_tombstone_that_becomes_a_layer_beside_its_purge_goes() {
         |world, context, _, ()| {
             assert!(world.has(context, OTHER));
             assert!(
-                world.tree.tombstones() == 0,
+                world.tree.counts.tombstones() == 0,
                 "the purge found it wherever it was"
             );
         },

@@ -23,7 +23,7 @@ use pando_block::{BlockRef, KeyPart};
 use pando_engine::{Decision, Key, NoHook, Restored, ValueRef};
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::{Found, look};
 use crate::layer::young_layer;
 use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
@@ -191,9 +191,9 @@ impl<'g> Packer<'_, '_, 'g> {
             );
         }
         // A run goes on behind what it has packed.
-        self.context.last_filled = border.as_ptr().addr();
+        self.context.beside.last_filled = border.as_ptr().addr();
         let packed = (packed - self.later.len()) as i64;
-        self.tree.count(self.context.number(), packed, 0);
+        self.tree.counts.add(self.context.number(), packed, 0);
     }
 
     /// How many of the next keys belong behind the last entry of a border node that the caller has

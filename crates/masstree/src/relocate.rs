@@ -7,7 +7,7 @@
 use pando_block::{BlockRef, Keep};
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, look};
 use crate::node::Guard;
 use crate::slice::Cursor;

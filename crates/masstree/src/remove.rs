@@ -25,7 +25,7 @@
 use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::node::{BorderRef, InteriorRef, NodeRef};
 use crate::tree::Tree;
 

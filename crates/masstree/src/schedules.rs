@@ -235,7 +235,11 @@ fn history(keys: Keys, fault: Option<Fault>) {
     while let Some(tombstone) = shared.world.exhume() {
         shared.world.purge(&mut context, &tombstone);
     }
-    assert_eq!(shared.world.tree.tombstones(), 0, "a tombstone is lost");
+    assert_eq!(
+        shared.world.tree.counts.tombstones(),
+        0,
+        "a tombstone is lost"
+    );
     assert_eq!(shared.world.layers(), 0, "no layer is left");
 }
 

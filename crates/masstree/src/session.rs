@@ -5,6 +5,7 @@ use std::ops::{Bound, ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use pando_block::BlockRef;
+use pando_chassis::maintain_some;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
     TreeId, ValueRef, ValueVersion, sweep_in_order,
@@ -16,9 +17,7 @@ use crate::boundaries::boundaries;
 use crate::context::Context;
 use crate::engine::Masstree;
 use crate::get::get;
-use crate::limits::{
-    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, ROUNDS_PER_MAINTENANCE, STEPS_PER_MAINTENANCE,
-};
+use crate::limits::BATCH_KEYS_MAX;
 use crate::node::Guard;
 use crate::pack::restore_run;
 use crate::recall::Spots;
@@ -31,8 +30,6 @@ use crate::update::{Commit, Draw, Update};
 /// A session of a [`Masstree`]: a pin, a pool and counters of its own.
 pub struct MasstreeSession {
     context: Context,
-    /// Pins that the caller holds.
-    pins: usize,
     spots: Spots,
     /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
     engine: Arc<Masstree>,
@@ -42,7 +39,7 @@ impl fmt::Debug for MasstreeSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("MasstreeSession")
-            .field("pins", &self.pins)
+            .field("session", &self.context.number())
             .finish_non_exhaustive()
     }
 }
@@ -52,54 +49,23 @@ impl MasstreeSession {
         Self {
             engine,
             context,
-            pins: 0,
             spots: Spots::default(),
         }
     }
 
-    /// Moves reclamation on; returns how many nodes and blocks were given back.
-    fn reclaim(&mut self) -> usize {
-        let context = &mut self.context;
-        // Two epochs must pass; a third step covers what was retired within the current one.
-        let own = (0..3)
-            .map(|_| context.participant.collect(&mut context.pool))
-            .sum::<usize>();
-        let collector = Arc::clone(context.participant.collector());
-        own + collector.collect_orphans(&mut context.pool)
-    }
-}
-
-impl MasstreeSession {
     /// Does what whoever drives the clock would do now and then, if nobody does.
     #[inline]
     fn maintain_by_itself(&mut self) {
-        if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
-            self.context.commits = 0;
-            if self.engine.clock.is_self_driven() {
-                self.maintain_some();
-            }
-        }
-    }
-
-    fn maintain_some(&mut self) {
-        for _ in 0..ROUNDS_PER_MAINTENANCE {
-            if self.maintain(STEPS_PER_MAINTENANCE) == 0 {
-                break;
-            }
+        if self.context.is_maintenance_due(&self.engine.clock) {
+            maintain_some(self);
         }
     }
 }
 
 impl Drop for MasstreeSession {
     fn drop(&mut self) {
-        for _ in 0..self.pins {
-            self.context.participant.unpin(&mut self.context.pool);
-        }
-        self.pins = 0;
-        if self.engine.clock.is_self_driven() && !std::thread::panicking() {
-            // Perhaps the last one that works for a long time.
-            self.context.pool.settle();
-            self.maintain_some();
+        if self.context.leave(&self.engine.clock) {
+            maintain_some(self);
         }
         self.engine.close(&self.context);
     }
@@ -143,7 +109,7 @@ fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
             key: key.bytes.into(),
             version: commit.version,
         };
-        engine.tasks.bury(context.number(), tombstone);
+        engine.tasks.graves.bury(context.number(), tombstone);
     }
 }
 
@@ -177,18 +143,14 @@ fn purge_all(
 
 impl Point for MasstreeSession {
     fn pin(&mut self) {
-        self.context.participant.pin();
-        self.pins += 1;
+        self.context.hold();
     }
 
     fn unpin(&mut self) {
-        assert!(self.pins > 0, "unpinned more often than pinned");
-        self.pins -= 1;
-        if self.pins == 0 {
+        if self.context.release() {
             // MH1.
             self.spots.clear();
         }
-        self.context.participant.unpin(&mut self.context.pool);
         self.maintain_by_itself();
     }
 
@@ -229,7 +191,7 @@ impl Point for MasstreeSession {
         self.context.pinned(|guard, context| {
             batch::warm(&engine.directory, keys, guard, &context.counters, spots);
         });
-        if self.pins == 0 {
+        if !self.context.is_held() {
             // MH1: the pin under which they were found has ended.
             self.spots.clear();
         }
@@ -285,7 +247,7 @@ impl Point for MasstreeSession {
             }
             .run(start, guard, context)?;
             bury(engine, key, commit, context);
-            context.commits += 1;
+            context.count_commit();
             Some(commit.version)
         });
         self.maintain_by_itself();
@@ -416,12 +378,12 @@ impl Point for MasstreeSession {
     }
 
     fn maintain(&mut self, steps: usize) -> usize {
-        self.reclaim();
+        self.context.reclaim();
         let engine = &self.engine;
-        let mut done = engine.tasks.free_doomed(steps, &mut self.context);
+        let mut done = engine.tasks.free_dropped(steps, &mut self.context);
         while done < steps {
             let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
-            let tombstones = engine.tasks.exhume(first, most, &engine.clock);
+            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
             if tombstones.is_empty() {
                 break;
             }

@@ -17,7 +17,7 @@
 use pando_sync::version_lock::{NodeKind, VersionLock};
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH};
 use crate::permutation::Permutation;
 use crate::slice::CODE_NEVER;

@@ -16,8 +16,8 @@
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `Tasks::tombstones[session]` | that session, and whoever maintains: a mutex each | `maintain` |
-//! | `Tasks::doomed` | `drop_tree`, `maintain`: a mutex | `maintain` |
+//! | `Tasks::graves` | see `Graves` | `maintain` |
+//! | `Tasks::dropped` | `drop_tree`, `maintain`: a mutex | `maintain` |
 //!
 //! Invariants:
 //! - **MT1** A tombstone is queued once, in commit order of its session, so that epochs along a
@@ -26,18 +26,15 @@
 //!   below the horizon (V2).
 //! - **MT3** A dropped tree is freed only when no pin is left that could have reached it.
 
-use pando_sync::shim::unmodelled::{AtomicU64, AtomicUsize, Ordering};
-use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pando_block::{BlockRef, Keep, KeyPart};
-use pando_engine::{EpochClock, TreeId, ValueVersion};
-use pando_sync::Padded;
-use pando_sync::epoch::{ReclaimEpoch, shrink_queue};
-use pando_sync::shim::{Mutex, MutexGuard, Spin};
+use pando_chassis::{Buried, DroppedTrees, Freed, Graves};
+use pando_engine::{TreeId, ValueVersion};
+use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, find_border, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::recall::Start;
@@ -53,22 +50,17 @@ pub(crate) struct Tombstone {
     pub(crate) version: ValueVersion,
 }
 
-/// A dropped tree on its way out.
-struct Doomed {
-    tree: Arc<Tree>,
-    stamp: ReclaimEpoch,
-    /// Nodes still to be freed; `None` until the freeing begins.
-    nodes: Option<Vec<Unreachable>>,
-}
-
 /// A node of a tree that nobody can reach.
-struct Unreachable(*mut crate::node::Node);
+pub(crate) struct Unreachable(*mut crate::node::Node);
 
 // SAFETY: nobody else can reach the node (MT3).
 unsafe impl Send for Unreachable {}
 
-impl Tombstone {
-    /// About what it takes, the block in the tree included.
+impl Buried for Tombstone {
+    fn version(&self) -> ValueVersion {
+        self.version
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.key.len() + TOMBSTONE_BLOCK_BYTES
     }
@@ -77,130 +69,40 @@ impl Tombstone {
 /// The block of a tombstone of a short key.
 const TOMBSTONE_BLOCK_BYTES: usize = 16;
 
-/// The tombstones of one session.
-#[derive(Default)]
-struct Grave {
-    queue: Mutex<VecDeque<Tombstone>>,
-    /// Changed under the queue's lock.
-    bytes: AtomicUsize,
-}
-
-impl Grave {
-    fn add_bytes(&self, bytes: usize) {
-        let sum = self.bytes.load(Ordering::Relaxed).wrapping_add(bytes);
-        self.bytes.store(sum, Ordering::Relaxed);
-    }
-}
-
 /// What is left to be done.
 pub(crate) struct Tasks {
-    tombstones: Box<[Padded<Grave>]>,
-    /// Sessions that have buried something, at most this many from the first.
-    sessions_used: AtomicUsize,
-    doomed: Mutex<Vec<Doomed>>,
-    doomed_count: AtomicU64,
+    pub(crate) graves: Graves<Tombstone>,
+    pub(crate) dropped: DroppedTrees<Tree, Nodes>,
 }
 
-fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // These queues are whole after every push and pop, so that a panic elsewhere harms nothing.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Nodes of a dropped tree that are still to be freed; `None` until the freeing begins.
+type Nodes = Option<Vec<Unreachable>>;
 
 impl Tasks {
     pub(crate) fn new(sessions_max: usize) -> Self {
         Self {
-            tombstones: (0..sessions_max).map(|_| Padded::default()).collect(),
-            sessions_used: AtomicUsize::new(0),
-            doomed: Mutex::default(),
-            doomed_count: AtomicU64::new(0),
+            graves: Graves::new(sessions_max),
+            dropped: DroppedTrees::default(),
         }
-    }
-
-    /// Remembers a tombstone of session number `session`.
-    pub(crate) fn bury(&self, session: usize, tombstone: Tombstone) {
-        if session >= self.sessions_used.load(Ordering::Relaxed) {
-            self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
-        }
-        let grave = &self.tombstones[session];
-        let mut queue = relock(&grave.queue);
-        grave.add_bytes(tombstone.bytes());
-        queue.push_back(tombstone);
-    }
-
-    /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
-    pub(crate) fn doom(&self, tree: Arc<Tree>, stamp: ReclaimEpoch) {
-        relock(&self.doomed).push(Doomed {
-            tree,
-            stamp,
-            nodes: None,
-        });
-        self.doomed_count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Dropped trees that are not freed yet.
-    pub(crate) fn doomed_count(&self) -> u64 {
-        self.doomed_count.load(Ordering::Relaxed)
-    }
-
-    /// Up to `most` tombstones that may go, of session `first` or, after it, of any other.
-    pub(crate) fn exhume(&self, first: usize, most: usize, clock: &EpochClock) -> Vec<Tombstone> {
-        let horizon = clock.horizon();
-        let count = self.sessions_used.load(Ordering::Relaxed);
-        let mut exhumed = Vec::new();
-        for index in first..first + count {
-            let grave = &self.tombstones[index % count];
-            let mut queue = relock(&grave.queue);
-            let due = |tombstone: &mut Tombstone| tombstone.version.epoch() < horizon;
-            while exhumed.len() < most
-                && let Some(tombstone) = queue.pop_front_if(due)
-            {
-                grave.add_bytes(tombstone.bytes().wrapping_neg());
-                exhumed.push(tombstone);
-            }
-            shrink_queue(&mut queue);
-        }
-        exhumed
-    }
-
-    /// About what all tombstones take. O(sessions).
-    pub(crate) fn buried_bytes(&self) -> usize {
-        let count = self.sessions_used.load(Ordering::Relaxed);
-        let graves = self.tombstones[..count].iter();
-        graves
-            .map(|grave| grave.bytes.load(Ordering::Relaxed))
-            .sum()
     }
 
     /// Frees up to `steps` nodes of dropped trees; returns how many.
-    pub(crate) fn free_doomed(&self, steps: usize, context: &mut Context) -> usize {
-        if self.doomed_count() == 0 {
-            return 0;
-        }
-        let mut doomed = relock(&self.doomed);
-        let collector = Arc::clone(context.participant.collector());
-        let mut done = 0;
-        while done < steps {
-            let ready = doomed
-                .iter_mut()
-                .find(|tree| collector.has_passed(tree.stamp));
-            let Some(tree) = ready else { break };
-            let root = &tree.tree;
-            let nodes = tree
-                .nodes
-                .get_or_insert_with(|| vec![Unreachable(root.take_root())]);
-            while done < steps
-                && let Some(node) = nodes.pop()
-            {
-                free_node(&node, nodes, context);
-                done += 1;
-            }
-            if nodes.is_empty() {
-                doomed.retain(|tree| tree.nodes.as_ref().is_none_or(|nodes| !nodes.is_empty()));
-                self.doomed_count
-                    .store(doomed.len() as u64, Ordering::Relaxed);
-            }
-        }
-        done
+    pub(crate) fn free_dropped(&self, steps: usize, context: &mut Context) -> usize {
+        let collector = Arc::clone(context.collector());
+        let has_passed = |stamp| collector.has_passed(stamp);
+        self.dropped
+            .free(steps, has_passed, |tree, _, nodes, left| {
+                let nodes = nodes.get_or_insert_with(|| vec![Unreachable(tree.take_root())]);
+                let mut steps = 0;
+                while steps < left
+                    && let Some(node) = nodes.pop()
+                {
+                    free_node(&node, nodes, context);
+                    steps += 1;
+                }
+                let whole = nodes.is_empty();
+                Freed { steps, whole }
+            })
     }
 }
 
@@ -316,7 +218,7 @@ fn purge_locked<'g>(
     if same_key && block.is_tombstone() && block.version() == tombstone.version {
         let key = (&*tombstone.key, cursor.offset());
         take_out(tree, key, locked, position, guard, context);
-        tree.count(context.number(), 0, -1);
+        tree.counts.add(context.number(), 0, -1);
     }
     Ok(())
 }

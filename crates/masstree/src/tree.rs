@@ -3,14 +3,13 @@
 //! | field | writer, under | readers |
 //! |---|---|---|
 //! | `root` | owner of the first layer's old root, when it splits (§4.6.4: updated at once) | descents, `Acquire` |
-//! | `shards` | sessions, each on its own shard while there are no more than shards, `Relaxed` | `len`, gauges |
+//! | `counts` | see `KeyCounts` | `len`, gauges |
 
-use pando_sync::shim::unmodelled::AtomicI64;
 use std::ptr::NonNull;
 
+use pando_chassis::KeyCounts;
 use pando_engine::TreeId;
 use pando_memory::pool::Pool;
-use pando_sync::Padded;
 use pando_sync::shim::{AtomicPtr, Ordering};
 
 use crate::canary::Canary;
@@ -19,20 +18,11 @@ use crate::node::{Guard, Node, NodeRef, WIDTH, new_root};
 /// The trees of an engine.
 pub(crate) type Directory = pando_sync::Directory<Tree>;
 
-/// Sets of key counts, so that sessions do not write the same line.
-const SHARDS: usize = 16;
-
-#[derive(Default)]
-struct Shard {
-    keys: AtomicI64,
-    tombstones: AtomicI64,
-}
-
 /// A trie of B+-trees.
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
     root: AtomicPtr<Node>,
-    shards: [Padded<Shard>; SHARDS],
+    pub(crate) counts: KeyCounts,
     pub(crate) canary: Canary,
 }
 
@@ -45,7 +35,7 @@ impl Tree {
         Self {
             id,
             root: AtomicPtr::new(root.node().as_ptr()),
-            shards: Default::default(),
+            counts: KeyCounts::default(),
             canary: Canary::default(),
         }
     }
@@ -68,35 +58,5 @@ impl Tree {
     /// The first layer's root, for freeing a tree that nobody can reach.
     pub(crate) fn take_root(&self) -> *mut Node {
         self.root.load(Ordering::Acquire)
-    }
-
-    /// Counts a commit; `shard` is the session's number.
-    pub(crate) fn count(&self, shard: usize, keys: i64, tombstones: i64) {
-        let shard = &self.shards[shard % SHARDS];
-        if keys != 0 {
-            shard.keys.fetch_add(keys, Ordering::Relaxed);
-        }
-        if tombstones != 0 {
-            shard.tombstones.fetch_add(tombstones, Ordering::Relaxed);
-        }
-    }
-
-    /// Keys with a value.
-    pub(crate) fn keys(&self) -> u64 {
-        let keys = self
-            .shards
-            .iter()
-            .map(|shard| shard.keys.load(Ordering::Relaxed));
-        // Shards are read one after another, so that a key that moves between may count as -1.
-        keys.sum::<i64>().max(0) as u64
-    }
-
-    /// Keys with a tombstone.
-    pub(crate) fn tombstones(&self) -> u64 {
-        let tombstones = self
-            .shards
-            .iter()
-            .map(|shard| shard.tombstones.load(Ordering::Relaxed));
-        tombstones.sum::<i64>().max(0) as u64
     }
 }

@@ -21,7 +21,7 @@ use pando_block::{BlockRef, Keep, KeyPart};
 use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
 
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, Reached, look};
 use crate::layer::{Above, deepen, grow, refresh_link};
 use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, WIDTH};
@@ -303,7 +303,7 @@ where
         let removed = next.is_tombstone();
         let keys = i64::from(!removed) - i64::from(old.is_some());
         context.retire_replaced(self.tree, (block, next), keep);
-        self.tree.count(context.number(), keys, -keys);
+        self.tree.counts.add(context.number(), keys, -keys);
         Some(Commit { version, removed })
     }
 
@@ -323,7 +323,8 @@ where
         self.hook.committed(self.key, None, block.value(), version);
         let removed = block.is_tombstone();
         self.tree
-            .count(context.number(), i64::from(!removed), i64::from(removed));
+            .counts
+            .add(context.number(), i64::from(!removed), i64::from(removed));
         Commit { version, removed }
     }
 
@@ -346,7 +347,8 @@ where
             link: block.as_ptr(),
         };
         context.counters.entries.add(1);
-        let in_run = self.draw.comes_in_runs() && context.last_filled == locked.as_ptr().addr();
+        let in_run =
+            self.draw.comes_in_runs() && context.beside.last_filled == locked.as_ptr().addr();
         let mut filled = locked.as_ptr().addr();
         if permutation.count() < locked.width() {
             entry.put(self.tree, *locked, permutation, position);
@@ -375,7 +377,7 @@ where
             filled = border.as_ptr().addr();
         }
         if self.draw.comes_in_runs() {
-            context.last_filled = filled;
+            context.beside.last_filled = filled;
         }
         Some(commit)
     }
@@ -437,7 +439,7 @@ fn forget<'g>(
     let position = slots.position(|listed| listed == slot);
     let position = position.expect("the slot is listed under this lock");
     take_out(tree, (key, offset), locked, position, guard, context);
-    tree.count(context.number(), -1, 0);
+    tree.counts.add(context.number(), -1, 0);
 }
 
 /// The cursor's key, if it stands at this position of a border node whose lock the caller holds.

@@ -59,13 +59,9 @@ impl World {
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context {
-            participant: self.collector.register().expect("a few participants"),
-            pool: self.arena.pool(),
-            counters: Arc::clone(&self.counters),
-            last_filled: 0,
-            commits: 0,
-        }
+        let participant = self.collector.register().expect("a few participants");
+        let counters = Arc::clone(&self.counters);
+        Context::new(participant, self.arena.pool(), counters)
     }
 
     pub(crate) fn put_value(&self, context: &mut Context, key: &[u8], value: &[u8]) {
@@ -118,7 +114,7 @@ impl World {
     pub(crate) fn collect(&self, context: &mut Context) {
         // Two epochs must pass; a third step covers what was retired within the current one.
         for _ in 0..3 {
-            context.participant.collect(&mut context.pool);
+            context.collect();
         }
     }
 

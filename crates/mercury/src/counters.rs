@@ -1,6 +1,6 @@
 //! What sessions count: one set of counters per session, written by it alone.
 
-pando_sync::counters! {
+pando_chassis::counters! {
     /// Lines that continue a full bucket.
     overflow_lines,
     /// Buckets moved to a larger or smaller table so far.

@@ -4,20 +4,20 @@
 //! |---|---|---|
 //! | `directory` | see `pando_sync::Directory` | operations, pinned |
 //! | `tasks` | see `task` | `maintain` |
-//! | `registry` | sessions that open and close: its mutex | gauges |
+//! | `shared` | see `pando_chassis::Shared` | everybody |
 //! | `hasher`, `locking`, `pages` | `with_options`, once | everybody |
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use pando_block::BlockRef;
+use pando_chassis::{KeySums, Shared};
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
-use pando_memory::pool::{Arena, Pages, Pool};
-use pando_sync::Padded;
-use pando_sync::epoch::{self, Collector, Guard, ReclaimEpoch};
+use pando_memory::pool::Pages;
+use pando_sync::epoch::Guard;
 
 use crate::bucket::Tag;
 use crate::context::Context;
@@ -64,24 +64,14 @@ pub struct Mercury {
     pub(crate) stripes: Stripes,
     locking: Locking,
     hasher: RandomState,
-    collector: Arc<Collector<Pool>>,
-    arena: Arc<Arena>,
-    registry: Mutex<Registry>,
-}
-
-/// The counters of all sessions.
-#[derive(Default)]
-struct Registry {
-    open: Vec<Arc<Padded<Counters>>>,
-    /// What sessions that are gone have counted.
-    closed: Counters,
+    pub(crate) shared: Shared<Counters>,
 }
 
 impl fmt::Debug for Mercury {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Mercury")
-            .field("arena", &self.arena)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }
@@ -112,9 +102,7 @@ impl Mercury {
             stripes: Stripes::new(options.locking),
             locking: options.locking,
             hasher: RandomState::default(),
-            collector: Collector::new(SESSIONS, options.retired_bytes_max),
-            arena: Arena::new(options.pages),
-            registry: Mutex::default(),
+            shared: Shared::new(SESSIONS, options.retired_bytes_max, options.pages),
         })
     }
 
@@ -187,90 +175,13 @@ impl Mercury {
         find::find(tree, hash, key, guard, &context.counters)
     }
 
-    /// A stamp for what has just become unreachable.
-    pub(crate) fn stamp(&self) -> ReclaimEpoch {
-        self.collector.stamp()
-    }
-
-    /// Whether nobody can reach what was stamped.
-    pub(crate) fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
-        self.collector.has_passed(stamp)
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn context(&self) -> Option<Context> {
-        let participant = self.collector.register()?;
-        let counters = Arc::new(Padded::default());
-        self.registry().open.push(Arc::clone(&counters));
-        Some(Context {
-            participant,
-            pool: self.arena.pool(),
-            counters,
-            commits: 0,
-        })
+        self.shared.context()
     }
 
     /// Forgets a session's counters; what they say is kept.
     pub(crate) fn close(&self, context: &Context) {
-        let mut registry = self.registry();
-        registry
-            .open
-            .retain(|counters| !Arc::ptr_eq(counters, &context.counters));
-        registry.closed.absorb(&context.counters);
-    }
-
-    /// The sum of all sessions' counters.
-    fn total(&self) -> Counters {
-        let total = Counters::default();
-        let registry = self.registry();
-        total.absorb(&registry.closed);
-        registry
-            .open
-            .iter()
-            .for_each(|counters| total.absorb(counters));
-        total
-    }
-
-    fn report_memory(&self, report: &mut dyn FnMut(Gauge)) {
-        let usage = self.arena.usage();
-        let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
-        figure(
-            "mapped_bytes",
-            "Bytes of chunks taken from the system.",
-            usage.mapped_bytes as f64,
-        );
-        figure(
-            "live_bytes",
-            "Bytes of entries and further lines in use or retired.",
-            usage.live_bytes as f64,
-        );
-        figure(
-            "large_bytes",
-            "Of these, bytes of blocks that are too large for chunks.",
-            usage.external_bytes as f64,
-        );
-        let free = (usage.mapped_bytes + usage.external_bytes).saturating_sub(usage.live_bytes);
-        figure("free_bytes", "Bytes of chunks not in use.", free as f64);
-        figure(
-            "retired_bytes_max",
-            "Bytes at which writes are refused until readers have finished.",
-            self.collector.retired_bytes_max() as f64,
-        );
-        let retired = self.collector.retired_bytes() as f64;
-        figure(
-            "retired_bytes",
-            "Bytes that wait for readers to finish.",
-            retired,
-        );
-        let lag = self.collector.lag() as f64;
-        figure(
-            "reclamation_lag",
-            "Epochs that the slowest pinned session is behind, 0 or 1.",
-            lag,
-        );
+        self.shared.close(context);
     }
 }
 
@@ -325,38 +236,34 @@ impl Engine for Mercury {
 
     fn drop_tree(&self, tree: TreeId) {
         if let Some(tree) = self.directory.remove(tree.0) {
-            self.tasks.doom(tree, self.collector.stamp());
+            self.tasks.dropped.push(tree, self.shared.stamp());
         }
     }
 
     fn len(&self, tree: TreeId) -> u64 {
-        self.directory.find(tree.0).map_or(0, |tree| tree.keys())
+        self.directory
+            .find(tree.0)
+            .map_or(0, |tree| tree.counts.keys())
     }
 
     fn reclaimable_bytes(&self) -> usize {
-        self.collector.retired_bytes() + self.tasks.buried_bytes()
+        self.shared.retired_bytes() + self.tasks.graves.bytes()
     }
 
     fn idle_bytes(&self) -> usize {
-        self.arena.excess_bytes()
+        self.shared.arena().excess_bytes()
     }
 
     fn pressure(&self) -> Pressure {
-        match self.collector.pressure() {
-            epoch::Pressure::None => Pressure::None,
-            epoch::Pressure::Slow => Pressure::Slow,
-            epoch::Pressure::Refuse => Pressure::Refuse,
-        }
+        self.shared.pressure()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
-        let (mut trees, mut keys, mut tombstones) = (0, 0, 0);
+        let mut sums = KeySums::default();
         let (mut buckets, mut table_bytes) = (0, 0);
         let mut context = self.context();
         self.directory.each(|_, tree| {
-            trees += 1;
-            keys += tree.keys();
-            tombstones += tree.tombstones();
+            sums.add(&tree.counts);
             let Some(context) = &mut context else {
                 // Every session is in use: the tables cannot be looked at now.
                 return;
@@ -373,23 +280,14 @@ impl Engine for Mercury {
         if let Some(context) = &context {
             self.close(context);
         }
-        let total = self.total();
+        sums.report(self.tasks.dropped.count(), report);
+        let total = self.shared.total();
+        let entries = (sums.keys + sums.tombstones) as f64;
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
-        figure("trees", "Trees that exist.", f64::from(trees));
-        figure(
-            "keys",
-            "Keys in all trees, expired ones included.",
-            keys as f64,
-        );
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            tombstones as f64,
-        );
         figure(
             "entries",
             "Slots of buckets in use: keys and tombstones.",
-            (keys + tombstones) as f64,
+            entries,
         );
         figure(
             "buckets",
@@ -410,22 +308,18 @@ impl Engine for Mercury {
         figure(
             "mean_fill",
             "Entries per bucket.",
-            (keys + tombstones) as f64 / (buckets as f64).max(1.0),
+            entries / (buckets as f64).max(1.0),
         );
         figure(
             "resizing_tables",
             "Tables that grow or shrink now.",
             self.tasks.resizing_count() as f64,
         );
-        figure(
-            "dropped_trees",
-            "Dropped trees that are not freed yet.",
-            self.tasks.doomed_count() as f64,
-        );
         for (name, help, counter) in total.each() {
             figure(name, help, counter.get() as f64);
         }
-        self.report_memory(report);
+        let live = "Bytes of entries and further lines in use or retired.";
+        self.shared.report_memory(live, report);
     }
 }
 
@@ -440,15 +334,8 @@ impl Drop for Mercury {
         for tree in trees {
             self.drop_tree(tree);
         }
-        // No session, hence no pin, is left: every step moves the epoch, and three pass any stamp.
-        for _ in 0..3 {
-            self.collector.try_advance();
-        }
-        self.collector.collect_orphans(&mut context.pool);
+        self.shared.outlast(&mut context);
         while self.tasks.free(usize::MAX, self, &mut context) > 0 {}
-        // Not while another assertion has already failed: the trees may be broken.
-        if cfg!(debug_assertions) && !std::thread::panicking() {
-            assert_eq!(self.arena.usage().live_blocks, 0, "entries or lines leaked");
-        }
+        self.shared.assert_given_back();
     }
 }

@@ -46,13 +46,5 @@ const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(SHRINK_PART > 2 || cfg!(loom));
 const _: () = assert!(BUCKETS_MIN.is_power_of_two());
 
-/// Commits after which a session maintains its engine under a self-driven clock, and steps that it
-/// then takes: one for every few commits, so that dropped trees go as others fill.
-pub(crate) const COMMITS_PER_MAINTENANCE: usize = 1 << 14;
-/// See [`COMMITS_PER_MAINTENANCE`].
-pub(crate) const STEPS_PER_MAINTENANCE: usize = 1 << 12;
-/// So often at most, while there is something to do: memory goes back by a few chunks at a time.
-pub(crate) const ROUNDS_PER_MAINTENANCE: usize = 64;
-
 /// Of so many removals under a self-driven clock, one looks whether its table is too empty.
 pub(crate) const REMOVALS_PER_LOOK: u64 = 1 << 10;

@@ -51,7 +51,7 @@ use pando_sync::epoch::Guard;
 
 use crate::bucket::{Filling, Owned, Tagged};
 use crate::canary::Fault;
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::engine::Mercury;
 use crate::limits::{BUCKETS_MIN, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS, SHRINK_PART};
 use crate::table::Table;
@@ -76,7 +76,7 @@ pub(crate) fn after_insert(
 
 #[cold]
 fn grow(engine: &Mercury, tree: &Tree, table: &Table, guard: Guard<'_>, context: &Context) {
-    let too_full = |table: &Table| tree.entries() > table.buckets() * ENTRIES_PER_BUCKET_MAX;
+    let too_full = |table: &Table| tree.counts.entries() > table.buckets() * ENTRIES_PER_BUCKET_MAX;
     if too_full(table) && begin(engine, tree, table, table.buckets() * 2, too_full, guard) {
         context.counters.growths_total.add(1);
     }
@@ -87,7 +87,7 @@ pub(crate) fn shrink(engine: &Mercury, tree: &Tree, guard: Guard<'_>, context: &
     let table = tree.table(guard);
     let too_empty = |table: &Table| {
         table.buckets() > BUCKETS_MIN
-            && tree.entries() * SHRINK_PART < table.buckets() * ENTRIES_PER_BUCKET_MAX
+            && tree.counts.entries() * SHRINK_PART < table.buckets() * ENTRIES_PER_BUCKET_MAX
     };
     if table.next(guard).is_none()
         && too_empty(table)
@@ -161,7 +161,7 @@ pub(crate) fn advance(
     if tree.canary.is(Fault::FreeTableEarly) {
         table.give_up();
     }
-    engine.tasks.retire_table(old, engine.stamp());
+    engine.tasks.retire_table(old, engine.shared.stamp());
     engine.tasks.resized(tree.id);
     // Keys may have gone meanwhile, and perhaps nothing else looks at the table again.
     shrink(engine, tree, guard, context);

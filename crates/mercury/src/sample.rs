@@ -35,7 +35,7 @@ pub(crate) fn sample<'g>(
         } else {
             (class + 1) & table.mask()
         };
-        if attempt == TRIES && tree.keys() == 0 {
+        if attempt == TRIES && tree.counts.keys() == 0 {
             return None;
         }
         entries.clear();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pando_block::BlockRef;
+use pando_chassis::maintain_some;
 use pando_engine::{
     CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
 };
@@ -13,10 +14,7 @@ use pando_sync::epoch::Guard;
 use crate::batch;
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::limits::{
-    BATCH_KEYS_MAX, COMMITS_PER_MAINTENANCE, REMOVALS_PER_LOOK, ROUNDS_PER_MAINTENANCE,
-    STEPS_PER_MAINTENANCE,
-};
+use crate::limits::{BATCH_KEYS_MAX, REMOVALS_PER_LOOK};
 use crate::resize;
 use crate::sample::sample;
 use crate::task::{Tombstone, purge};
@@ -27,8 +25,6 @@ use crate::walk::walk;
 /// A session of a [`Mercury`]: a pin, a pool and counters of its own.
 pub struct MercurySession {
     context: Context,
-    /// Pins that the caller holds.
-    pins: usize,
     /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
     engine: Arc<Mercury>,
 }
@@ -37,48 +33,22 @@ impl fmt::Debug for MercurySession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("MercurySession")
-            .field("pins", &self.pins)
+            .field("session", &self.context.number())
             .finish_non_exhaustive()
     }
 }
 
 impl MercurySession {
     pub(crate) fn new(engine: Arc<Mercury>, context: Context) -> Self {
-        Self {
-            engine,
-            context,
-            pins: 0,
-        }
+        Self { context, engine }
     }
 
     /// Does what whoever drives the clock would do now and then, if nobody does.
     #[inline]
     fn maintain_by_itself(&mut self) {
-        if self.context.commits >= COMMITS_PER_MAINTENANCE && self.pins == 0 {
-            self.context.commits = 0;
-            if self.engine.clock.is_self_driven() {
-                self.maintain_some();
-            }
+        if self.context.is_maintenance_due(&self.engine.clock) {
+            maintain_some(self);
         }
-    }
-
-    fn maintain_some(&mut self) {
-        for _ in 0..ROUNDS_PER_MAINTENANCE {
-            if self.maintain(STEPS_PER_MAINTENANCE) == 0 {
-                break;
-            }
-        }
-    }
-
-    /// Moves reclamation on.
-    fn reclaim(&mut self) {
-        let context = &mut self.context;
-        // Two epochs must pass; a third step covers what was retired within the current one.
-        for _ in 0..3 {
-            context.participant.collect(&mut context.pool);
-        }
-        let collector = Arc::clone(context.participant.collector());
-        collector.collect_orphans(&mut context.pool);
     }
 
     /// The key's entry, shown to `read` under a pin.
@@ -96,14 +66,8 @@ impl MercurySession {
 
 impl Drop for MercurySession {
     fn drop(&mut self) {
-        for _ in 0..self.pins {
-            self.context.participant.unpin(&mut self.context.pool);
-        }
-        self.pins = 0;
-        if self.engine.clock.is_self_driven() && !std::thread::panicking() {
-            // Perhaps the last one that works for a long time.
-            self.context.pool.settle();
-            self.maintain_some();
+        if self.context.leave(&self.engine.clock) {
+            maintain_some(self);
         }
         self.engine.close(&self.context);
     }
@@ -125,7 +89,7 @@ fn follow_up(
             hash,
             version: commit.version,
         };
-        engine.tasks.bury(context.number(), tombstone);
+        engine.tasks.graves.bury(context.number(), tombstone);
     }
     if commit.removal == Removal::Forgotten && hash.is_multiple_of(REMOVALS_PER_LOOK) {
         resize::shrink(engine, tree, guard, context);
@@ -159,20 +123,17 @@ fn apply<'d, H: CommitHook>(
         )?
     };
     follow_up(engine, tree, hash, commit, guard, context);
-    context.commits += 1;
+    context.count_commit();
     Some(commit.version)
 }
 
 impl Point for MercurySession {
     fn pin(&mut self) {
-        self.context.participant.pin();
-        self.pins += 1;
+        self.context.hold();
     }
 
     fn unpin(&mut self) {
-        assert!(self.pins > 0, "unpinned more often than pinned");
-        self.pins -= 1;
-        self.context.participant.unpin(&mut self.context.pool);
+        self.context.release();
         self.maintain_by_itself();
     }
 
@@ -359,13 +320,13 @@ impl Point for MercurySession {
     }
 
     fn maintain(&mut self, steps: usize) -> usize {
-        self.reclaim();
+        self.context.reclaim();
         let engine = Arc::clone(&self.engine);
         let mut done = engine.tasks.free(steps, &engine, &mut self.context);
         let mut purged_trees = Vec::new();
         while done < steps {
             let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
-            let tombstones = engine.tasks.exhume(first, most, &engine.clock);
+            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
             if tombstones.is_empty() {
                 break;
             }

@@ -7,8 +7,8 @@
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `Tasks::tombstones[session]` | that session, and whoever maintains: a mutex each | `maintain` |
-//! | `Tasks::doomed`, `tables`, `resizing` | whoever adds or does the work: a mutex each | `maintain` |
+//! | `Tasks::graves` | see `Graves` | `maintain` |
+//! | `Tasks::dropped`, `tables`, `resizing` | whoever adds or does the work: a mutex each | `maintain` |
 //! | `Tasks::pending` | as above, `Relaxed`: a hint that saves the mutexes | `maintain` |
 //!
 //! Invariants:
@@ -21,17 +21,17 @@
 //!   left that could have reached it.
 
 use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
-use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use pando_block::Keep;
+use pando_chassis::{Buried, DroppedTrees, Freed, Graves};
 use pando_engine::{EpochClock, TreeId, ValueVersion};
-use pando_sync::Padded;
-use pando_sync::epoch::{Guard, ReclaimEpoch, shrink_queue};
+use pando_sync::epoch::{Guard, ReclaimEpoch};
+use pando_sync::lock;
 
 use crate::bucket::{Tag, reclaim_line};
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::engine::Mercury;
 use crate::find::lock_bucket;
 use crate::limits::{RELEASE_BYTES, RELEASES_MAX};
@@ -49,12 +49,14 @@ pub(crate) struct Tombstone {
 /// About what a tombstone takes: its place in a queue, and the entry of a short key.
 const TOMBSTONE_BYTES: usize = size_of::<Tombstone>() + 32;
 
-/// The tombstones of one session.
-#[derive(Default)]
-struct Grave {
-    queue: Mutex<VecDeque<Tombstone>>,
-    /// Length of the queue, changed under its lock.
-    count: AtomicUsize,
+impl Buried for Tombstone {
+    fn version(&self) -> ValueVersion {
+        self.version
+    }
+
+    fn bytes(&self) -> usize {
+        TOMBSTONE_BYTES
+    }
 }
 
 /// A table that nobody will reach.
@@ -66,80 +68,26 @@ struct OldTable {
 // SAFETY: the table is this list's own; pinned readers that still look at it only share it.
 unsafe impl Send for OldTable {}
 
-/// A dropped tree on its way out.
-struct Doomed {
-    tree: Arc<Tree>,
-    stamp: ReclaimEpoch,
-    /// The bucket of the current table that is to be freed next.
-    index: usize,
-}
-
 /// What is left to be done.
 pub(crate) struct Tasks {
-    tombstones: Box<[Padded<Grave>]>,
-    /// Sessions that have buried something, at most this many from the first.
-    sessions_used: AtomicUsize,
-    doomed: Mutex<Vec<Doomed>>,
+    pub(crate) graves: Graves<Tombstone>,
+    /// The dropped trees, each with the bucket of its current table that is to be freed next.
+    pub(crate) dropped: DroppedTrees<Tree, usize>,
     tables: Mutex<Vec<OldTable>>,
     resizing: Mutex<Vec<TreeId>>,
-    /// Items in the three lists above.
+    /// Items in the two lists above.
     pending: AtomicUsize,
-}
-
-fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // These queues are whole after every push and pop, so that a panic elsewhere harms nothing.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tasks {
     pub(crate) fn new(sessions_max: usize) -> Self {
         Self {
-            tombstones: (0..sessions_max).map(|_| Padded::default()).collect(),
-            sessions_used: AtomicUsize::new(0),
-            doomed: Mutex::default(),
+            graves: Graves::new(sessions_max),
+            dropped: DroppedTrees::default(),
             tables: Mutex::default(),
             resizing: Mutex::default(),
             pending: AtomicUsize::new(0),
         }
-    }
-
-    /// Remembers a tombstone of session number `session`.
-    pub(crate) fn bury(&self, session: usize, tombstone: Tombstone) {
-        if session >= self.sessions_used.load(Ordering::Relaxed) {
-            self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
-        }
-        let grave = &self.tombstones[session];
-        let mut queue = relock(&grave.queue);
-        queue.push_back(tombstone);
-        grave.count.store(queue.len(), Ordering::Relaxed);
-    }
-
-    /// Up to `most` tombstones that may go, of session `first` or, after it, of any other.
-    pub(crate) fn exhume(&self, first: usize, most: usize, clock: &EpochClock) -> Vec<Tombstone> {
-        let horizon = clock.horizon();
-        let count = self.sessions_used.load(Ordering::Relaxed);
-        let mut exhumed = Vec::new();
-        for index in first..first + count {
-            let grave = &self.tombstones[index % count];
-            let mut queue = relock(&grave.queue);
-            let due = |tombstone: &mut Tombstone| tombstone.version.epoch() < horizon;
-            while exhumed.len() < most
-                && let Some(tombstone) = queue.pop_front_if(due)
-            {
-                exhumed.push(tombstone);
-            }
-            shrink_queue(&mut queue);
-            grave.count.store(queue.len(), Ordering::Relaxed);
-        }
-        exhumed
-    }
-
-    /// About what all tombstones take. O(sessions).
-    pub(crate) fn buried_bytes(&self) -> usize {
-        let used = self.sessions_used.load(Ordering::Relaxed);
-        let counts = self.tombstones[..used].iter();
-        let counts = counts.map(|grave| grave.count.load(Ordering::Relaxed));
-        counts.sum::<usize>() * TOMBSTONE_BYTES
     }
 
     fn more(&self, list: usize) {
@@ -154,37 +102,22 @@ impl Tasks {
         self.pending.load(Ordering::Relaxed) == 0
     }
 
-    /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
-    pub(crate) fn doom(&self, tree: Arc<Tree>, stamp: ReclaimEpoch) {
-        relock(&self.doomed).push(Doomed {
-            tree,
-            stamp,
-            index: 0,
-        });
-        self.more(1);
-    }
-
-    /// Dropped trees that are not freed yet.
-    pub(crate) fn doomed_count(&self) -> usize {
-        relock(&self.doomed).len()
-    }
-
     /// Remembers a table that ceased to be current before `stamp` was drawn.
     pub(crate) fn retire_table(&self, table: *mut Table, stamp: ReclaimEpoch) {
         let table = NonNull::new(table).expect("a table has an address");
-        relock(&self.tables).push(OldTable { table, stamp });
+        lock(&self.tables).push(OldTable { table, stamp });
         self.more(1);
     }
 
     /// Remembers a tree whose table is being resized.
     pub(crate) fn resizing(&self, tree: TreeId) {
-        relock(&self.resizing).push(tree);
+        lock(&self.resizing).push(tree);
         self.more(1);
     }
 
     /// Forgets a tree whose table is resized, or which is gone.
     pub(crate) fn resized(&self, tree: TreeId) {
-        let mut resizing = relock(&self.resizing);
+        let mut resizing = lock(&self.resizing);
         if let Some(index) = resizing.iter().position(|other| *other == tree) {
             resizing.swap_remove(index);
             self.fewer(1);
@@ -193,7 +126,7 @@ impl Tasks {
 
     /// Trees whose tables are being resized.
     pub(crate) fn resizing_count(&self) -> usize {
-        relock(&self.resizing).len()
+        lock(&self.resizing).len()
     }
 
     /// Moves up to `steps` buckets; returns how many steps were taken.
@@ -205,7 +138,7 @@ impl Tasks {
     ) -> usize {
         let mut done = 0;
         while done < steps && !self.is_idle() {
-            let Some(id) = relock(&self.resizing).first().copied() else {
+            let Some(id) = lock(&self.resizing).first().copied() else {
                 break;
             };
             let moved = context.pinned(|guard, context| {
@@ -226,21 +159,25 @@ impl Tasks {
 
     /// Frees up to `steps` buckets of dropped trees, or pieces of old tables; returns how many.
     pub(crate) fn free(&self, steps: usize, engine: &Mercury, context: &mut Context) -> usize {
-        if self.is_idle() {
-            return 0;
+        let mut done = 0;
+        if !self.is_idle() {
+            done = self.free_tables(steps, engine);
         }
-        let done = self.free_tables(steps, engine);
-        done + self.free_doomed(steps - done, engine, context)
+        let has_passed = |stamp| engine.shared.has_passed(stamp);
+        let free = |tree: &Tree, stamp, index: &mut usize, left| {
+            self.free_buckets((tree, stamp), index, left, context)
+        };
+        done + self.dropped.free(steps - done, has_passed, free)
     }
 
     /// Gives back up to `steps` pieces of tables, and no more than [`RELEASES_MAX`]: each is a
     /// system call that takes as long as many other steps, within a client's command perhaps.
     fn free_tables(&self, steps: usize, engine: &Mercury) -> usize {
         let steps = steps.min(RELEASES_MAX);
-        let mut tables = relock(&self.tables);
+        let mut tables = lock(&self.tables);
         let mut done = 0;
         while done < steps {
-            let ready = |old: &OldTable| engine.has_passed(old.stamp);
+            let ready = |old: &OldTable| engine.shared.has_passed(old.stamp);
             let Some(index) = tables.iter().position(ready) else {
                 break;
             };
@@ -260,40 +197,37 @@ impl Tasks {
         done
     }
 
-    fn free_doomed(&self, steps: usize, engine: &Mercury, context: &mut Context) -> usize {
-        let mut doomed = relock(&self.doomed);
+    /// Frees up to `steps` buckets of a dropped tree from number `index` of its current table on; a
+    /// table that is done is a step too.
+    fn free_buckets(
+        &self,
+        (tree, stamp): (&Tree, ReclaimEpoch),
+        index: &mut usize,
+        steps: usize,
+        context: &mut Context,
+    ) -> Freed {
+        let table = tree.table_pointer();
+        // SAFETY: the tree's table lives, and nobody else can reach it (HT3).
+        let buckets = unsafe { &*table }.buckets();
         let mut done = 0;
-        while done < steps {
-            let ready = |doomed: &Doomed| engine.has_passed(doomed.stamp);
-            let Some(position) = doomed.iter().position(ready) else {
-                break;
-            };
-            let Doomed { tree, stamp, index } = &mut doomed[position];
-            let table = tree.table_pointer();
-            // SAFETY: the tree's table lives, and nobody else can reach it (HT3).
-            let buckets = unsafe { &*table }.buckets();
-            while done < steps && *index < buckets {
-                // SAFETY: as above.
-                free_bucket(unsafe { &*table }, *index, context);
-                *index += 1;
-                done += 1;
-            }
-            if done == steps {
-                break;
-            }
+        while done < steps && *index < buckets {
+            // SAFETY: as above.
+            free_bucket(unsafe { &*table }, *index, context);
+            *index += 1;
+            done += 1;
+        }
+        let mut whole = false;
+        if done < steps {
             // The buckets that had moved are in the next table: it is the tree's table now.
             // SAFETY: as above.
             let next = unsafe { &*table }.next_pointer();
             tree.set_table(next);
-            self.retire_table(table, *stamp);
+            self.retire_table(table, stamp);
             *index = 0;
-            if next.is_null() {
-                doomed.swap_remove(position);
-                self.fewer(1);
-            }
+            whole = next.is_null();
             done += 1;
         }
-        done
+        Freed { steps: done, whole }
     }
 }
 
@@ -347,7 +281,7 @@ pub(crate) fn purge(
         bucket.prune(|line| lines.push(line));
     }
     drop(bucket);
-    tree.count(context.number(), 0, -(purged.len() as i64));
+    tree.counts.add(context.number(), 0, -(purged.len() as i64));
     for line in lines {
         context.retire_line(line);
     }

@@ -14,7 +14,7 @@ use pando_engine::{
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Owned, Place, Tag, Tagged};
-use crate::context::Context;
+use crate::context::{Context, Retire};
 use crate::find::lock_bucket;
 use crate::tree::Tree;
 
@@ -117,7 +117,7 @@ fn forget<'g>(
     let mut lines = Vec::new();
     bucket.prune(|line| lines.push(line));
     drop(bucket);
-    tree.count(context.number(), -1, 0);
+    tree.counts.add(context.number(), -1, 0);
     context.retire_entry(tree, entry);
     for line in lines {
         context.retire_line(line);
@@ -210,7 +210,7 @@ fn commit<'g, H: CommitHook>(
     if was != is || was_tombstone || found.is_none() {
         let keys = i64::from(is) - i64::from(was);
         let tombstones = i64::from(!is) - i64::from(was_tombstone);
-        tree.count(context.number(), keys, tombstones);
+        tree.counts.add(context.number(), keys, tombstones);
     }
     if overflowed {
         context.counters.overflow_lines.add(1);

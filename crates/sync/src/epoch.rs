@@ -11,7 +11,7 @@
 //! | `Slot::state` (0, or epoch·2+1) | its participant | store, then `SeqCst` fence; idle: `Release` | collectors, `Relaxed` then `Acquire` fence |
 //! | `Slot::claimed` | registering and leaving participants | `AcqRel` | registration |
 //! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, collections |
-//! | `pressure` | whoever collects, from all `retired_bytes` | `Relaxed` | `pressure` |
+//! | `halves` | whoever collects, from all `retired_bytes` | `Relaxed` | `halves_of_bound` |
 //!
 //! Invariants:
 //! - **R1** While a participant is pinned at epoch e, the epoch is at most e + 1.
@@ -21,7 +21,7 @@
 //!   participant that could reach it has ended its pin.
 //!
 //! A participant that stays pinned stops the epoch, so that everything retired after it is kept.
-//! The stated answer: retired bytes are bounded by [`Collector::pressure`] (collect, then slow
+//! The stated answer: [`Collector::halves_of_bound`] says how much there is (collect, then slow
 //! writers, then refuse writes); reads go on.
 //!
 //! Deliberately absent: thread-locals, background threads, a cap on what one collection frees
@@ -63,18 +63,6 @@ impl Guard<'_> {
 /// Gives back what a pointer owns, into the context of whoever collects.
 pub type Reclaim<C> = unsafe fn(NonNull<u8>, &mut C);
 
-/// How close retired bytes are to their bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Pressure {
-    /// Below half of the bound.
-    None = 0,
-    /// Above half: writers slow down and collect at every chance.
-    Slow = 1,
-    /// At the bound: a stalled reader holds reclamation; writes are to be refused.
-    Refuse = 2,
-}
-
 struct Retired<C> {
     pointer: NonNull<u8>,
     bytes: usize,
@@ -99,7 +87,7 @@ pub struct Collector<C> {
     slots: Box<[Padded<Slot>]>,
     slots_used: AtomicUsize,
     retired_bytes_max: usize,
-    pressure: Padded<AtomicU8>,
+    halves: Padded<AtomicU8>,
     orphans: Mutex<VecDeque<Retired<C>>>,
     orphan_bytes: AtomicUsize,
     /// A planted fault: pins stay at the epoch that they have loaded first.
@@ -127,7 +115,7 @@ impl<C> Collector<C> {
             slots: (0..participants_max).map(|_| Padded::default()).collect(),
             slots_used: AtomicUsize::new(0),
             retired_bytes_max,
-            pressure: Padded(AtomicU8::new(Pressure::None as u8)),
+            halves: Padded(AtomicU8::new(0)),
             orphans: Mutex::new(VecDeque::new()),
             orphan_bytes: AtomicUsize::new(0),
             #[cfg(all(test, loom))]
@@ -183,30 +171,24 @@ impl<C> Collector<C> {
         self.retired_bytes_max
     }
 
-    /// How close retired bytes were to their bound at the last collection. O(1), one load of a line
-    /// that changes only when this does.
+    /// Halves of their bound that retired bytes filled at the last collection, 2 when it was
+    /// reached. O(1), one load of a line that changes only when this does.
     #[inline]
     #[must_use]
-    pub fn pressure(&self) -> Pressure {
-        match self.pressure.load(Ordering::Relaxed) {
-            0 => Pressure::None,
-            1 => Pressure::Slow,
-            _ => Pressure::Refuse,
-        }
+    pub fn halves_of_bound(&self) -> u8 {
+        self.halves.load(Ordering::Relaxed)
     }
 
     /// Looks at what all participants hold back. O(participants).
-    fn note_pressure(&self) {
+    fn note_halves(&self) {
         let retired = self.retired_bytes();
-        let pressure = if retired >= self.retired_bytes_max {
-            Pressure::Refuse
-        } else if retired >= self.retired_bytes_max / 2 {
-            Pressure::Slow
+        let halves = if retired >= self.retired_bytes_max {
+            2
         } else {
-            Pressure::None
+            u8::from(retired >= self.retired_bytes_max / 2)
         };
-        if pressure != self.pressure() {
-            self.pressure.store(pressure as u8, Ordering::Relaxed);
+        if halves != self.halves_of_bound() {
+            self.halves.store(halves, Ordering::Relaxed);
         }
     }
 
@@ -288,7 +270,7 @@ impl<C> Collector<C> {
         let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, bytes) = self.reclaim_passed(&mut orphans, context);
         self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.note_pressure();
+        self.note_halves();
         count
     }
 
@@ -431,7 +413,7 @@ impl<C> Participant<C> {
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
         shrink_queue(&mut self.limbo);
         self.set_limbo_bytes(self.limbo_bytes - bytes);
-        self.collector.note_pressure();
+        self.collector.note_halves();
         count
     }
 
@@ -524,9 +506,9 @@ mod tests {
         reader.pin();
         // So low a bound makes every pin's end collect.
         retire_one(&mut writer);
-        assert_eq!(collector.pressure(), Pressure::Slow);
+        assert_eq!(collector.halves_of_bound(), 1);
         retire_one(&mut writer);
-        assert_eq!(collector.pressure(), Pressure::Refuse);
+        assert_eq!(collector.halves_of_bound(), 2);
         drop(writer);
         let mut reclaimed = 0;
         assert_eq!(collector.collect_orphans(&mut reclaimed), 0);
@@ -536,7 +518,7 @@ mod tests {
             collector.try_advance();
             collector.collect_orphans(&mut reclaimed);
         }
-        assert_eq!((reclaimed, collector.pressure()), (2, Pressure::None));
+        assert_eq!((reclaimed, collector.halves_of_bound()), (2, 0));
         Arc::get_mut(&mut collector)
             .unwrap()
             .reclaim_all(&mut reclaimed);

@@ -1,9 +1,8 @@
 //! Synchronisation: gates, padding, version locks and epochs, and what engines share beside them:
-//! directories of trees, counters of sessions, prefetching, tags of words.
+//! directories of trees, prefetching, tags of words.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
-pub mod counters;
 mod directory;
 pub mod epoch;
 mod gate;

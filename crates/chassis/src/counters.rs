@@ -1,6 +1,6 @@
 //! What sessions count: one set of counters per session, written by it alone.
 
-use crate::shim::unmodelled::{AtomicI64, Ordering};
+use pando_sync::shim::unmodelled::{AtomicI64, Ordering};
 
 /// A figure that one session writes and gauges read.
 #[derive(Debug, Default)]
@@ -21,6 +21,12 @@ impl Counter {
     }
 }
 
+/// What the sessions of an engine count.
+pub trait CounterSet: Default {
+    /// Takes over what another session has counted.
+    fn absorb(&self, other: &Self);
+}
+
 /// Makes the struct `Counters` of the calling crate, with a description for each counter.
 #[macro_export]
 macro_rules! counters {
@@ -28,19 +34,20 @@ macro_rules! counters {
         /// One session's counters.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
-            $($(#[doc = $help])* pub(crate) $name: $crate::counters::Counter,)*
+            $($(#[doc = $help])* pub(crate) $name: $crate::Counter,)*
         }
 
         impl Counters {
             /// Every counter with its name and its description.
             pub(crate) fn each(
                 &self,
-            ) -> impl Iterator<Item = (&'static str, &'static str, &$crate::counters::Counter)> {
+            ) -> impl Iterator<Item = (&'static str, &'static str, &$crate::Counter)> {
                 [$((stringify!($name), concat!($($help),*), &self.$name),)*].into_iter()
             }
+        }
 
-            /// Takes over what another session has counted.
-            pub(crate) fn absorb(&self, other: &Self) {
+        impl $crate::CounterSet for Counters {
+            fn absorb(&self, other: &Self) {
                 $(self.$name.add(other.$name.get());)*
             }
         }

@@ -1,0 +1,33 @@
+//! The chassis of the engines whose sessions share trees in memory: what does not depend on how a
+//! tree finds its keys.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`Shared`] | epochs of reclamation, memory and counters, one of each per engine |
+//! | [`Context`] | a session's part of these: its pins, its pool, its counters |
+//! | [`KeyCounts`] | how many keys and tombstones a tree has |
+//! | [`Graves`] | tombstones that wait for the horizon |
+//! | [`DroppedTrees`] | trees that wait for readers before their memory goes |
+//! | [`counters!`], [`canary!`] | what an engine counts, and the faults that its tests plant |
+//!
+//! An engine is a directory of trees, a [`Shared`] and its own deferred work; its session is a
+//! [`Context`] and whatever it remembers between calls. Everything that operations go through is
+//! generic or inlined, so that it costs what it would cost if each engine had its own.
+//!
+//! Deliberately absent: nodes, tables, and anything else that says where a key is.
+
+mod canary;
+mod context;
+mod counters;
+mod dropped;
+mod graves;
+mod shared;
+mod tree;
+
+pub use canary::Planted;
+pub use context::{Context, maintain_some};
+pub use counters::{Counter, CounterSet};
+pub use dropped::{DroppedTrees, Freed};
+pub use graves::{Buried, Graves};
+pub use shared::Shared;
+pub use tree::{KeyCounts, KeySums};

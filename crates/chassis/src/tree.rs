@@ -1,0 +1,101 @@
+//! How many keys a tree has, and what the trees of an engine have together.
+
+use pando_engine::Gauge;
+use pando_sync::Padded;
+use pando_sync::shim::unmodelled::{AtomicI64, Ordering};
+
+/// Sets of counts, so that sessions do not write the same line.
+const SHARDS: usize = 16;
+
+#[derive(Default)]
+struct Shard {
+    keys: AtomicI64,
+    tombstones: AtomicI64,
+}
+
+/// Keys and tombstones of one tree. Each session counts on a shard of its own while there are no
+/// more sessions than shards.
+#[derive(Default)]
+pub struct KeyCounts([Padded<Shard>; SHARDS]);
+
+impl KeyCounts {
+    /// Counts a commit; `session` is the session's number.
+    #[inline]
+    pub fn add(&self, session: usize, keys: i64, tombstones: i64) {
+        let shard = &self.0[session % SHARDS];
+        if keys != 0 {
+            shard.keys.fetch_add(keys, Ordering::Relaxed);
+        }
+        if tombstones != 0 {
+            shard.tombstones.fetch_add(tombstones, Ordering::Relaxed);
+        }
+    }
+
+    fn sum(&self, of: fn(&Shard) -> &AtomicI64) -> u64 {
+        let counts = self.0.iter().map(|shard| of(shard).load(Ordering::Relaxed));
+        // Shards are read one after another, so that a key that moves between may count as -1.
+        counts.sum::<i64>().max(0) as u64
+    }
+
+    /// Keys with a value.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.sum(|shard| &shard.keys)
+    }
+
+    /// Keys with a tombstone.
+    #[must_use]
+    pub fn tombstones(&self) -> u64 {
+        self.sum(|shard| &shard.tombstones)
+    }
+
+    /// Keys with a value or a tombstone.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        (self.keys() + self.tombstones()) as usize
+    }
+}
+
+/// What the trees of an engine have together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeySums {
+    /// How many trees there are.
+    pub trees: u64,
+    /// See [`KeyCounts::keys`].
+    pub keys: u64,
+    /// See [`KeyCounts::tombstones`].
+    pub tombstones: u64,
+}
+
+impl KeySums {
+    /// Adds one tree.
+    pub fn add(&mut self, counts: &KeyCounts) {
+        self.trees += 1;
+        self.keys += counts.keys();
+        self.tombstones += counts.tombstones();
+    }
+
+    /// Reports the figures that every engine has.
+    pub fn report(&self, dropped_trees: usize, report: &mut dyn FnMut(Gauge)) {
+        let mut figure = |name, help, value: u64| {
+            let value = value as f64;
+            report(Gauge { name, help, value });
+        };
+        figure("trees", "Trees that exist.", self.trees);
+        figure(
+            "keys",
+            "Keys in all trees, expired ones included.",
+            self.keys,
+        );
+        figure(
+            "tombstones",
+            "Removed keys whose version is still remembered.",
+            self.tombstones,
+        );
+        figure(
+            "dropped_trees",
+            "Dropped trees that are not freed yet.",
+            dropped_trees as u64,
+        );
+    }
+}
