@@ -36,6 +36,7 @@ mod open;
 mod options;
 mod pause;
 mod persistence;
+mod progress;
 mod session;
 mod session_state;
 mod statistics;
@@ -50,7 +51,7 @@ mod watchers;
 pub use acknowledge::{Durability, EpochLog, Sealed};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
-pub use commands::{Progress, Slice, memory_usage};
+pub use commands::memory_usage;
 pub use database::Database;
 pub use dump::file::FileError;
 pub use durable::{
@@ -71,6 +72,7 @@ pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, Loaded, Pace, RecoveryError, StreamError,
     check, expect_database,
 };
+pub use progress::{Progress, Slice, Slices, Wait};
 pub use session::Session;
 pub use statistics::{MemcachedFigures, Statistics};
-pub use turn::{Host, HostProgress, Outcome, SlicedCommand, Turn};
+pub use turn::{Host, Turn};

@@ -31,12 +31,13 @@ use pando_sync::{AllGates, GateGuard};
 
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Handled, Progress, Slice};
+use crate::commands::{self, Handled};
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::memory::{Access, Fit};
+use crate::progress::{Progress, Slices, Wait};
 use crate::session_state::SessionState;
 use crate::transaction::Transaction;
 
@@ -62,7 +63,7 @@ pub trait Host {
         command: HostCommand,
         request: Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError>;
+    ) -> Result<Progress, CommandError>;
 
     /// A command is about to run, those of an EXEC included (MONITOR).
     fn starting(&mut self, client: &Client, spec: &'static CommandSpec, request: Request<'_>);
@@ -84,74 +85,6 @@ pub trait Host {
     /// A request was refused before it ran (INFO's errorstats); `spec` is `None` when it named no
     /// command.
     fn refused(&mut self, spec: Option<&'static CommandSpec>, error: &CommandError);
-}
-
-/// How a command of the host went on.
-#[derive(Debug, PartialEq, Eq)]
-pub enum HostProgress {
-    /// The reply is written.
-    Done,
-    /// The reply is written and the connection is to be closed after it was sent.
-    Close,
-    /// The reply is to be written when this many milliseconds have passed (DEBUG SLEEP): `+OK`.
-    Sleep(u64),
-    /// The reply is to be written when everything written so far is on disk, or when this many
-    /// milliseconds have passed (WAITAOF).
-    AwaitDurable {
-        /// How long to wait; `None` is for ever.
-        timeout_ms: Option<u64>,
-    },
-    /// The reply is the host's to write, when what this number stands for has happened (SAVE).
-    AwaitHost(u64),
-}
-
-/// What became of a request.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The reply is written.
-    Done,
-    /// The reply is written; close the connection when it was sent.
-    Close,
-    /// The command goes on in slices: call [`Turn::slice`] in later turns until it is done, and
-    /// execute nothing else of this client meanwhile.
-    Slices(SlicedCommand),
-    /// The command is over but its `+OK` is due in this many milliseconds; nothing is held.
-    Sleep(u64),
-    /// The command is over; its reply, an array of two numbers, is due when [`Database::durable`]
-    /// is `epoch` (1 and 0), or in so many milliseconds (0 and 0). Nothing is held.
-    AwaitDurable {
-        /// What is waited for.
-        epoch: u64,
-        /// How long; `None` is for ever.
-        timeout_ms: Option<u64>,
-    },
-    /// The command is over; its reply is the host's to write, when what this number stands for has
-    /// happened. Nothing is held.
-    AwaitHost(u64),
-    /// Nothing was done: execute the request again at this time (microseconds, CLIENT PAUSE).
-    Paused(u64),
-    /// Part of the reply is written, as much as there was to be: execute the request again, and
-    /// nothing else of this client before, when the client has taken some of it.
-    Part,
-}
-
-/// A long command between two of its slices.
-#[derive(Debug)]
-pub struct SlicedCommand {
-    database: usize,
-    spec: &'static CommandSpec,
-    work: Box<dyn Slice>,
-    silent: bool,
-    /// What the slices so far may tell of (AK4).
-    observed: LogEpoch,
-}
-
-impl SlicedCommand {
-    /// The command.
-    #[must_use]
-    pub fn spec(&self) -> &'static CommandSpec {
-        self.spec
-    }
 }
 
 #[derive(Debug)]
@@ -353,7 +286,7 @@ impl<'t> Turn<'t> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Outcome {
+    ) -> Progress {
         if let Ok(spec) = resolved
             && let Some(command) = self.usual(client, spec)
         {
@@ -372,29 +305,36 @@ impl<'t> Turn<'t> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Outcome {
+    ) -> Progress {
         let start = reply.position();
         self.start(client);
         if client.reply_mode == ReplyMode::SkipNext {
             client.reply_mode = ReplyMode::Skip;
         }
-        let outcome = match resolved {
+        let mut progress = match resolved {
             Ok(spec) => match self.dispatch(client, spec, request, reply, host) {
-                Ok(outcome) => outcome,
+                Ok(progress) => progress,
                 Err(error) => {
                     let error = self.refuse(client, Some(spec), error);
                     reply.error(error.text());
                     host.refused(Some(spec), &error);
-                    Outcome::Done
+                    Progress::Done
                 }
             },
             Err(refusal) => self.refuse_unresolved(client, refusal, request, reply, host),
         };
         self.finish(client);
+        let mut runs_again = false;
+        if let Progress::Waits(wait) = &mut progress {
+            runs_again = wait.runs_again();
+            if let Wait::Others(slices) = wait {
+                slices.silent = client.reply_mode != ReplyMode::On;
+            }
+        }
         match client.reply_mode {
             ReplyMode::On | ReplyMode::SkipNext => {}
             ReplyMode::Off => reply.rewind(start),
-            ReplyMode::Skip if matches!(outcome, Outcome::Paused(_)) => {
+            ReplyMode::Skip if runs_again => {
                 client.reply_mode = ReplyMode::SkipNext;
             }
             ReplyMode::Skip => {
@@ -402,7 +342,7 @@ impl<'t> Turn<'t> {
                 client.reply_mode = ReplyMode::On;
             }
         }
-        outcome
+        progress
     }
 
     fn dispatch(
@@ -412,19 +352,19 @@ impl<'t> Turn<'t> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Result<Outcome, CommandError> {
+    ) -> Result<Progress, CommandError> {
         let writes = spec.flags.has(Flag::Write)
             || (is_exec(spec) && client.transaction.as_ref().is_some_and(Transaction::writes));
         if let Some(until) = self.admit(client, spec, writes)? {
-            return Ok(Outcome::Paused(until));
+            return Ok(Progress::put_off(until));
         }
         if !spec.rules.has(Rule::IgnoresPause)
             && let Some(until) = self.database.paused_until(writes)
         {
-            return Ok(Outcome::Paused(until));
+            return Ok(Progress::put_off(until));
         }
         if writes && let Some(until) = self.hold_back(client, spec)? {
-            return Ok(Outcome::Paused(until));
+            return Ok(Progress::put_off(until));
         }
         if let Some(transaction) = &mut client.transaction
             && !spec.rules.has(Rule::Unqueued)
@@ -432,38 +372,14 @@ impl<'t> Turn<'t> {
             transaction.queue(spec, request, self.database.request_bytes_max())?;
             reply.simple("QUEUED");
             host.queued(client);
-            return Ok(Outcome::Done);
+            return Ok(Progress::Done);
         }
         match spec.gates {
             Gates::Own => self.hold_own(),
             Gates::All => self.hold_all(),
             Gates::None => self.let_go(),
         }
-        let progress = self.run(client, spec, request, reply, host);
-        Ok(self.outcome(client, spec, progress))
-    }
-
-    fn outcome(&self, client: &Client, spec: &'static CommandSpec, progress: Progress) -> Outcome {
-        match progress {
-            Progress::Done => Outcome::Done,
-            Progress::Close => Outcome::Close,
-            Progress::Sleep(milliseconds) => Outcome::Sleep(milliseconds),
-            Progress::AwaitDurable { timeout_ms } => Outcome::AwaitDurable {
-                epoch: self.database.epochs.current().0,
-                timeout_ms,
-            },
-            Progress::AwaitHost(number) => Outcome::AwaitHost(number),
-            Progress::Slices(work) => {
-                debug_assert!(spec.rules.has(Rule::Sliced), "{}", spec.name);
-                Outcome::Slices(SlicedCommand {
-                    database: client.database,
-                    spec,
-                    work,
-                    silent: client.reply_mode != ReplyMode::On,
-                    observed: LogEpoch(0),
-                })
-            }
-        }
+        Ok(self.run(client, spec, request, reply, host))
     }
 
     /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order;
@@ -531,7 +447,7 @@ impl<'t> Turn<'t> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Outcome {
+    ) -> Progress {
         let (spec, error) = match refusal {
             Refusal::WrongArity(spec) => {
                 let command = spec.name;
@@ -543,11 +459,11 @@ impl<'t> Turn<'t> {
         let error = self.refuse(client, spec, error);
         host.refused(spec, &error);
         match refusal {
-            Refusal::Http => return Outcome::Close,
+            Refusal::Http => return Progress::Close,
             Refusal::WrongArity(_) | Refusal::TooLong(_) => reply.error(error.text()),
             _ => reply.error(refusal.text(request)),
         }
-        Outcome::Done
+        Progress::Done
     }
 
     /// Runs one command under the gates that it needs; an error becomes its reply.
@@ -595,17 +511,7 @@ impl<'t> Turn<'t> {
                 }
                 ConnectionCommand::Watch => self.watch(client, request, reply),
             },
-            CommandId::Host(command) => {
-                Ok(match host.execute(self, client, command, request, reply)? {
-                    HostProgress::Done => Progress::Done,
-                    HostProgress::Close => Progress::Close,
-                    HostProgress::Sleep(milliseconds) => Progress::Sleep(milliseconds),
-                    HostProgress::AwaitDurable { timeout_ms } => {
-                        Progress::AwaitDurable { timeout_ms }
-                    }
-                    HostProgress::AwaitHost(number) => Progress::AwaitHost(number),
-                })
-            }
+            CommandId::Host(command) => host.execute(self, client, command, request, reply),
         }
     }
 
@@ -696,14 +602,12 @@ impl<'t> Turn<'t> {
             match self.run(client, queued.spec, request, reply, host) {
                 Progress::Done => {}
                 Progress::Close => progress = Progress::Close,
-                // Inside a transaction nothing waits.
-                Progress::Sleep(_) | Progress::AwaitDurable { .. } | Progress::AwaitHost(_) => {
-                    reply.ok();
-                }
-                Progress::Slices(mut work) => {
+                Progress::Waits(Wait::Others(mut slices)) => {
                     let mut keyspace = self.keyspace(client.database);
-                    while !work.step(&mut keyspace, reply) {}
+                    while !slices.work.step(&mut keyspace, reply) {}
                 }
+                // Inside a transaction nothing waits.
+                Progress::Waits(_) => reply.ok(),
             }
         }
         self.session.fit = Fit::default();
@@ -714,21 +618,29 @@ impl<'t> Turn<'t> {
     pub fn slice(
         &mut self,
         client: &mut Client,
-        command: &mut SlicedCommand,
+        slices: &mut Slices,
         reply: &mut Reply<'_>,
     ) -> bool {
         self.hold_own();
         self.start(client);
-        self.session.observed = command.observed;
+        self.session.observed = slices.observed;
         let start = reply.position();
-        let mut keyspace = self.keyspace(command.database);
-        let done = command.work.step(&mut keyspace, reply);
-        command.observed = self.session.observed;
+        let mut keyspace = self.keyspace(client.database);
+        let done = slices.work.step(&mut keyspace, reply);
+        slices.observed = self.session.observed;
         self.finish(client);
-        if command.silent {
+        if slices.silent {
             reply.rewind(start);
         }
         done
+    }
+
+    /// What a request waits for that is answered when everything written so far is on disk, or
+    /// after so many milliseconds.
+    #[must_use]
+    pub fn disk(&self, timeout_ms: Option<u64>) -> Wait {
+        let epoch = self.database.epochs.current();
+        Wait::Disk { epoch, timeout_ms }
     }
 
     /// Brings a connection's state back to that of a new one (RESET), transaction and watches

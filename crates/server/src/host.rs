@@ -16,7 +16,7 @@ mod memcached;
 
 pub(crate) use memcached::VERSION as MEMCACHED_VERSION;
 
-use pando_db::{Client, CommandError, Host, HostProgress, SlicedCommand, Turn};
+use pando_db::{Client, CommandError, Host, Progress, Turn, Wait};
 use pando_protocol::command::{Category, CommandSpec, ConnectionCommand, Flag, HostCommand};
 use pando_protocol::{Reply, Request};
 
@@ -50,7 +50,8 @@ pub struct WorkerHost<'w> {
 /// A command that goes on in slices, as the slow log will know it.
 #[derive(Debug)]
 pub struct SliceTrace {
-    spec: &'static CommandSpec,
+    /// Its number.
+    command: u16,
     arguments: Vec<Box<[u8]>>,
     arrived_ns: u64,
     busy_ns: u64,
@@ -91,10 +92,10 @@ impl<'w> WorkerHost<'w> {
 
     /// The request that was just executed goes on in slices: its latency and its place in the slow
     /// log wait for the last one.
-    pub fn begin_slices(&mut self, command: &SlicedCommand, request: Request<'_>) -> SliceTrace {
+    pub fn begin_slices(&mut self, request: Request<'_>) -> SliceTrace {
         self.recorder.postpone();
         SliceTrace {
-            spec: command.spec(),
+            command: self.command,
             arguments: slowlog::shorten(request),
             arrived_ns: self.arrived_ns,
             busy_ns: 0,
@@ -102,11 +103,12 @@ impl<'w> WorkerHost<'w> {
     }
 
     /// The last slice is done.
-    pub fn finish_slices(&mut self, trace: SliceTrace) {
-        let command = self.shared.commands.of(trace.spec);
+    pub fn finish_slices(&mut self, trace: &mut SliceTrace) {
         self.recorder
-            .finish_slices(command, trace.busy_ns, trace.arrived_ns);
-        self.note_slow(trace.spec, trace.busy_ns, || trace.arguments);
+            .finish_slices(trace.command, trace.busy_ns, trace.arrived_ns);
+        if let Some(spec) = self.shared.commands.spec(trace.command) {
+            self.note_slow(spec, trace.busy_ns, || std::mem::take(&mut trace.arguments));
+        }
     }
 
     /// Enters a command into the slow log and the latency events if it was slow enough.
@@ -197,7 +199,7 @@ impl Host for WorkerHost<'_> {
         command: HostCommand,
         request: Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError> {
+    ) -> Result<Progress, CommandError> {
         let start = reply.position();
         let mut call = admin::Call {
             shared: self.shared,
@@ -210,7 +212,7 @@ impl Host for WorkerHost<'_> {
         };
         match admin::execute(command, &mut call) {
             Ok(progress) => {
-                if let HostProgress::Sleep(milliseconds) = progress {
+                if let Progress::Waits(Wait::Time { milliseconds }) = progress {
                     self.slept_ms = milliseconds;
                 }
                 Ok(progress)
@@ -220,7 +222,7 @@ impl Host for WorkerHost<'_> {
                 reply.rewind(start);
                 reply.error(error.text());
                 self.failure = Some(error);
-                Ok(HostProgress::Done)
+                Ok(Progress::Done)
             }
         }
     }

@@ -121,6 +121,11 @@ impl CommandIndex {
         self.specs.len() as u16 + verb as u16
     }
 
+    /// What the table says of the command of this number; nothing of memcached's.
+    pub(crate) fn spec(&self, number: u16) -> Option<&'static CommandSpec> {
+        self.specs.get(usize::from(number)).copied()
+    }
+
     /// The name of the command of this number.
     pub(crate) fn name(&self, number: u16) -> Option<&'static str> {
         let number = usize::from(number);

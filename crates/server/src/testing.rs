@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use pando_db::{Client, Database, Outcome, Session, Turn};
+use pando_db::{Client, Database, Progress, Session, Turn};
 use pando_protocol::command::resolve;
 use pando_protocol::{Reply, RequestBuffer};
 
@@ -56,7 +56,7 @@ pub(crate) struct Shell {
     pub(crate) record: Arc<ClientRecord>,
     pub(crate) recorder: WorkerRecorder,
     /// What became of the last request.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Progress,
     session: Arc<Mutex<Session>>,
 }
 
@@ -112,7 +112,7 @@ impl Shell {
             client: Client::new(record.id(), !shared.settings.requires_password()),
             recorder: shared.recorder(0),
             session,
-            outcome: Outcome::Done,
+            outcome: Progress::Done,
             mailbox,
             record,
             shared,

@@ -9,7 +9,7 @@ use pando_protocol::{Reply, Request, RequestBuffer};
 
 use super::*;
 use crate::commands::testing::{NoHost, Shell};
-use crate::{Client, CommandError, Database, Host, HostProgress, Options, Outcome, Turn};
+use crate::{Client, CommandError, Database, Host, Options, Progress, Turn};
 
 type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
 
@@ -311,11 +311,11 @@ impl Host for Gatekeeper {
         _: HostCommand,
         _: Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError> {
+    ) -> Result<Progress, CommandError> {
         self.begun.send(()).expect("the test waits");
         self.goes_on.recv().expect("the test lets it go on");
         reply.ok();
-        Ok(HostProgress::Done)
+        Ok(Progress::Done)
     }
 
     fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
@@ -341,7 +341,7 @@ fn run(turn: &mut Turn<'_>, client: &mut Client, host: &mut impl Host, line: &st
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, client.protocol);
     let outcome = turn.execute(client, resolve(request), request, &mut reply, host);
-    assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+    assert!(matches!(outcome, Progress::Done), "{line}: {outcome:?}");
     assert_ne!(bytes[0], b'-', "{line}: {}", bytes.escape_ascii());
 }
 

@@ -20,8 +20,7 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 
 use crate::clock::{Clock, Milliseconds};
 use crate::error::CommandError;
-use crate::turn::HostProgress;
-use crate::{Client, Database, EpochLog, Host, OpenError, Options, Outcome, Session, Turn};
+use crate::{Client, Database, EpochLog, Host, OpenError, Options, Progress, Session, Turn, Wait};
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
@@ -56,7 +55,7 @@ impl Host for NoHost {
         _: HostCommand,
         _: Request<'_>,
         _: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError> {
+    ) -> Result<Progress, CommandError> {
         Err(CommandError::NoHost)
     }
 
@@ -204,8 +203,8 @@ impl Shell {
         let (mut out, outcome) = self.begin(arguments);
         let mut slices = 0;
         match outcome {
-            Outcome::Done | Outcome::Close => {}
-            Outcome::Slices(mut work) => loop {
+            Progress::Done | Progress::Close => {}
+            Progress::Waits(Wait::Others(mut work)) => loop {
                 let mut reply = Reply::new(&mut out, version);
                 between(slices);
                 slices += 1;
@@ -218,11 +217,7 @@ impl Shell {
                     break;
                 }
             },
-            waits @ (Outcome::Sleep(_)
-            | Outcome::AwaitDurable { .. }
-            | Outcome::AwaitHost(_)
-            | Outcome::Paused(_)
-            | Outcome::Part) => {
+            Progress::Waits(waits) => {
                 panic!("a shell does not wait: {waits:?}")
             }
         }
@@ -233,7 +228,7 @@ impl Shell {
     pub(crate) fn begin<A: AsRef<[u8]>>(
         &mut self,
         arguments: impl IntoIterator<Item = A>,
-    ) -> (Vec<u8>, Outcome) {
+    ) -> (Vec<u8>, Progress) {
         let request = RequestBuffer::from_args(arguments);
         let request = request.as_request();
         let mut out = Vec::new();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use super::*;
 use crate::commands::testing::{START_MS, Shell};
-use crate::{EngineKind, Options, Outcome};
+use crate::{EngineKind, Options, Progress, Wait};
 
 mod hits;
 
@@ -326,7 +326,7 @@ fn writes_wait_for_evicted_memory() {
         let mut waited_us = 0;
         let refusal = loop {
             match shell.begin(["SET", &key.to_string(), &value]) {
-                (reply, Outcome::Paused(until)) => {
+                (reply, Progress::Waits(Wait::Leave { until_us: until })) => {
                     assert!(reply.is_empty());
                     let now_us = START_MS * 1000 + waited_us;
                     assert_eq!(until, now_us + limits::ROOM_WAIT_US);

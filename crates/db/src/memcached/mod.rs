@@ -34,8 +34,9 @@ use crate::client::Client;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::mapping;
+use crate::progress::{Progress, Wait};
 use crate::statistics::Figure;
-use crate::turn::{Outcome, Room, Turn};
+use crate::turn::{Room, Turn};
 
 /// What the commands ask of the server that embeds the database, and tell it.
 pub trait MemcachedHost {
@@ -98,7 +99,7 @@ impl Turn<'_> {
         line: Line<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
-    ) -> Outcome {
+    ) -> Progress {
         self.serve(client, |turn, client| {
             turn.answer_memcached(client, verb, line, reply, host)
         })
@@ -111,7 +112,7 @@ impl Turn<'_> {
         line: Line<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl MemcachedHost,
-    ) -> Outcome {
+    ) -> Progress {
         let was_authenticated = client.authenticated;
         let admitted = if was_authenticated {
             self.admit_memcached(client, verb, line)
@@ -119,7 +120,7 @@ impl Turn<'_> {
             Ok(None)
         };
         if let Ok(Some(until)) = admitted {
-            return Outcome::Paused(until);
+            return Progress::put_off(until);
         }
         host.starting(verb, line);
         let start = reply.position();
@@ -160,11 +161,11 @@ impl Turn<'_> {
         }
         host.finished(verb, line, reply.position() - start, refused);
         if verb == Verb::Quit && was_authenticated {
-            Outcome::Close
+            Progress::Close
         } else if client.answered_keys > 0 {
-            Outcome::Part
+            Progress::Waits(Wait::Reader)
         } else {
-            Outcome::Done
+            Progress::Done
         }
     }
 

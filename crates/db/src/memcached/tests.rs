@@ -7,7 +7,7 @@ use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb};
 
 use super::MemcachedHost;
 use crate::commands::testing::Shell;
-use crate::{Client, EvictionPolicy, Options, Outcome, Turn};
+use crate::{Client, EvictionPolicy, Options, Progress, Turn, Wait};
 
 /// A host without figures that knows one password.
 struct Host;
@@ -56,8 +56,8 @@ fn ask_as(shell: &mut Shell, client: &mut Client, requests: &str) -> String {
             &mut Host,
         );
         match outcome {
-            Outcome::Close => out.extend_from_slice(b"(closed)"),
-            Outcome::Paused(_) => out.extend_from_slice(b"(paused)"),
+            Progress::Close => out.extend_from_slice(b"(closed)"),
+            Progress::Waits(Wait::Leave { .. }) => out.extend_from_slice(b"(paused)"),
             _ => {}
         }
         ranges.clear();
@@ -737,8 +737,8 @@ fn an_answer_of_several_keys_comes_in_parts() {
                 let most = room + "VALUE a 0 3||aaa||END||".len();
                 assert!(out.len() - from < most, "{verb} {room}");
                 match outcome {
-                    Outcome::Part => assert!(out.len() - from >= room),
-                    Outcome::Done => break,
+                    Progress::Waits(Wait::Reader) => assert!(out.len() - from >= room),
+                    Progress::Done => break,
                     other => panic!("{other:?}"),
                 }
             }

@@ -11,12 +11,13 @@ use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, Gates, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
-use super::{Held, Host, Outcome, Turn, is_exec};
+use super::{Held, Host, Turn, is_exec};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Handled, Progress};
+use crate::commands::{self, Handled};
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
+use crate::progress::{Progress, Wait};
 
 impl Turn<'_> {
     /// The command, if its request may go the short way.
@@ -55,7 +56,7 @@ impl Turn<'_> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
-    ) -> Outcome {
+    ) -> Progress {
         self.session.observes = false;
         self.session.wrote = LogEpoch(0);
         if self.session.access.tracking != Tracking::Nothing {
@@ -65,13 +66,12 @@ impl Turn<'_> {
         let start = reply.position();
         let mut keyspace = Keyspace::new(self.database, self.session, client.database);
         let result = commands::execute(command, &mut keyspace, request, reply);
-        let outcome = if let Ok(Progress::Done) = result {
+        let progress = if let Ok(Progress::Done) = result {
             let reply_bytes = reply.position() - start;
             host.finished(client, spec, request, reply_bytes, None);
-            Outcome::Done
+            Progress::Done
         } else {
-            let progress = answer(client, spec, request, start, reply, result, host);
-            self.outcome(client, spec, progress)
+            answer(client, spec, request, start, reply, result, host)
         };
         if self.session.log.is_some() {
             self.end_group();
@@ -79,7 +79,7 @@ impl Turn<'_> {
                 self.note_write(client);
             }
         }
-        outcome
+        progress
     }
 }
 
@@ -99,6 +99,8 @@ pub(super) fn answer(
         reply.error(error.text());
     }
     // The replies inside an EXEC were counted with their commands.
+    let in_slices = matches!(result, Ok(Progress::Waits(Wait::Others(_))));
+    debug_assert!(!in_slices || spec.rules.has(Rule::Sliced), "{}", spec.name);
     let reply_bytes = if is_exec(spec) {
         0
     } else {

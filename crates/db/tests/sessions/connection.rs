@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_db::{
-    Client, Clock, CommandError, Database, EngineKind, Host, HostProgress, Options, Outcome,
-    Session, SlicedCommand, Turn,
+    Client, Clock, CommandError, Database, EngineKind, Host, Options, Progress, Session, Slices,
+    Turn, Wait,
 };
 use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
@@ -99,13 +99,13 @@ impl Host for TestHost {
         id: HostCommand,
         _: Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<HostProgress, CommandError> {
+    ) -> Result<Progress, CommandError> {
         if id != HostCommand::Reset {
             return Err(CommandError::NoHost);
         }
         turn.reset(client);
         reply.simple("RESET");
-        Ok(HostProgress::Done)
+        Ok(Progress::Done)
     }
 
     fn starting(&mut self, _: &Client, _: &'static CommandSpec, _: Request<'_>) {}
@@ -131,7 +131,7 @@ pub(crate) enum Answer {
     /// The reply, without the last line end.
     Reply(String),
     /// The command goes on in slices.
-    Slices(SlicedCommand),
+    Slices(Slices),
     /// It was held back until this time, in microseconds.
     Paused(u64),
 }
@@ -181,20 +181,19 @@ impl Connection {
             &mut TestHost,
         );
         match outcome {
-            Outcome::Done | Outcome::Close => Answer::Reply(text(&out)),
-            Outcome::Slices(command) => Answer::Slices(command),
-            Outcome::Paused(until_us) => Answer::Paused(until_us),
-            Outcome::Sleep(_)
-            | Outcome::AwaitDurable { .. }
-            | Outcome::AwaitHost(_)
-            | Outcome::Part => {
+            Progress::Done | Progress::Close => Answer::Reply(text(&out)),
+            Progress::Waits(Wait::Others(command)) => Answer::Slices(command),
+            Progress::Waits(Wait::Leave { until_us }) => Answer::Paused(until_us),
+            Progress::Waits(
+                Wait::Time { .. } | Wait::Disk { .. } | Wait::Host(_) | Wait::Reader,
+            ) => {
                 panic!("no test sends a command that waits")
             }
         }
     }
 
     /// Runs the next slice of a command; its reply when it is complete.
-    pub(crate) fn slice(&mut self, command: &mut SlicedCommand) -> Option<String> {
+    pub(crate) fn slice(&mut self, command: &mut Slices) -> Option<String> {
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, self.client.protocol);
         let done = self

@@ -1,6 +1,6 @@
 //! ACL: what there is to say about one user who may do everything.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_protocol::command::{self, Category};
 
 use super::error::Echo;
@@ -30,16 +30,16 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
             let rules = rules(call);
             call.reply.array(1);
             call.reply.bulk(rules);
-            Ok(HostProgress::Done)
+            Ok(Progress::Done)
         }
         b"users" => {
             call.reply.array(1);
             call.reply.bulk(USER);
-            Ok(HostProgress::Done)
+            Ok(Progress::Done)
         }
         b"whoami" => {
             call.reply.bulk(USER);
-            Ok(HostProgress::Done)
+            Ok(Progress::Done)
         }
         _ => Err(CommandError::Syntax.into()),
     }
@@ -87,7 +87,7 @@ fn cat(call: &mut Call<'_, '_, '_>) -> Handled {
         }
         _ => return Err(AdminError::wrong_subcommand("ACL", request.arg(1))),
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn own_name(category: Category) -> &'static str {
@@ -97,7 +97,7 @@ fn own_name(category: Category) -> &'static str {
 fn get_user(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.request.arg(2) != USER.as_bytes() {
         call.reply.null();
-        return Ok(HostProgress::Done);
+        return Ok(Progress::Done);
     }
     let open = !call.shared.settings.requires_password();
     let reply = &mut *call.reply;
@@ -116,5 +116,5 @@ fn get_user(call: &mut Call<'_, '_, '_>) -> Handled {
     }
     reply.bulk("selectors");
     reply.array(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }

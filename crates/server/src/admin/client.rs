@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pando_db::{CommandError, Durability, HostProgress, ReplyMode};
+use pando_db::{CommandError, Durability, Progress, ReplyMode};
 use pando_protocol::number;
 
 use super::error::Echo;
@@ -106,7 +106,7 @@ pub(super) fn monitor(call: &mut Call<'_, '_, '_>) -> Handled {
 
 fn integer(call: &mut Call<'_, '_, '_>, value: i64) -> Handled {
     call.reply.integer(value);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn get_name(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -116,7 +116,7 @@ fn get_name(call: &mut Call<'_, '_, '_>) -> Handled {
     } else {
         call.reply.bulk(name);
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// CLIENT SETNAME and HELLO's SETNAME; an empty name removes it.
@@ -158,7 +158,7 @@ fn durability(call: &mut Call<'_, '_, '_>) -> Handled {
     match request.len() {
         2 => {
             call.reply.bulk(call.client.durability.name());
-            return Ok(HostProgress::Done);
+            return Ok(Progress::Done);
         }
         3 => {}
         _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
@@ -213,7 +213,7 @@ fn tracking_info(call: &mut Call<'_, '_, '_>) -> Handled {
     reply.integer(-1);
     reply.bulk("prefixes");
     reply.array(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// UNBLOCK id [TIMEOUT | ERROR]: only WAITAOF waits for something that others may end; a pause,
@@ -270,13 +270,13 @@ fn reply_mode(call: &mut Call<'_, '_, '_>) -> Handled {
     } else {
         return Err(CommandError::Syntax.into());
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn info(call: &mut Call<'_, '_, '_>) -> Handled {
     let line = describe(call.shared, call.record, call.shared.now_ms());
     call.reply.verbatim(&line);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// Which connections LIST and KILL mean by TYPE.
@@ -323,7 +323,7 @@ fn list(call: &mut Call<'_, '_, '_>) -> Handled {
         text.push_str(&describe(call.shared, record, now_ms));
     }
     call.reply.verbatim(&text);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// The line of CLIENT LIST, with Redis' fields in Redis' order.
@@ -476,8 +476,8 @@ fn kill(call: &mut Call<'_, '_, '_>) -> Handled {
 
 /// Closes the connections that are met; how many, and whether this one is among them.
 /// O(connections).
-fn close(call: &Call<'_, '_, '_>, filter: &Filter<'_>, skip_me: bool) -> (usize, HostProgress) {
-    let (mut killed, mut progress) = (0, HostProgress::Done);
+fn close(call: &Call<'_, '_, '_>, filter: &Filter<'_>, skip_me: bool) -> (usize, Progress) {
+    let (mut killed, mut progress) = (0, Progress::Done);
     let now_ms = call.shared.now_ms();
     let clients: Vec<Arc<ClientRecord>> = match filter.id {
         Some(id) => call.shared.registry.get(id).into_iter().collect(),
@@ -489,7 +489,7 @@ fn close(call: &Call<'_, '_, '_>, filter: &Filter<'_>, skip_me: bool) -> (usize,
                 continue;
             }
             // This one closes after its reply.
-            progress = HostProgress::Close;
+            progress = Progress::Close;
         } else {
             record.kill();
             if let Some(mailbox) = call.shared.mailbox(record.origin().worker) {

@@ -1,6 +1,6 @@
 //! CONFIG: settings while the server runs.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_io::descriptors;
 use pando_protocol::pattern;
 
@@ -63,7 +63,7 @@ fn get(call: &mut Call<'_, '_, '_>) -> Handled {
         call.reply.bulk(name);
         call.reply.bulk(value);
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn set(call: &mut Call<'_, '_, '_>) -> Handled {

@@ -1,6 +1,6 @@
 //! AUTH HELLO QUIT RESET.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_protocol::{RespVersion, number};
 
 use super::error::Echo;
@@ -82,7 +82,7 @@ pub(super) fn hello(call: &mut Call<'_, '_, '_>) -> Handled {
         call.reply.set_version(version);
     }
     describe(call);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn describe(call: &mut Call<'_, '_, '_>) {
@@ -112,7 +112,7 @@ fn describe(call: &mut Call<'_, '_, '_>) {
 /// QUIT.
 pub(super) fn quit(call: &mut Call<'_, '_, '_>) -> Handled {
     call.reply.ok();
-    Ok(HostProgress::Close)
+    Ok(Progress::Close)
 }
 
 /// RESET: the state of a new connection, monitoring and names included.
@@ -131,5 +131,5 @@ pub(super) fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     call.record
         .change_names(|names| names.name = Box::default());
     call.reply.simple("RESET");
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }

@@ -1,6 +1,6 @@
 //! DEBUG: what test suites of clients use.
 
-use pando_db::HostProgress;
+use pando_db::{Progress, Wait};
 
 use super::{AdminError, Call, Handled};
 
@@ -22,7 +22,9 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         request.len(),
     ) {
         (b"help", 2) => call.help("DEBUG", HELP),
-        (b"sleep", 3) => Ok(HostProgress::Sleep(sleep_ms(request.arg(2)))),
+        (b"sleep", 3) => Ok(Progress::Waits(Wait::Time {
+            milliseconds: sleep_ms(request.arg(2)),
+        })),
         (b"set-active-expire", 3) => {
             call.shared
                 .database

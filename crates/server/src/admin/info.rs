@@ -5,7 +5,7 @@ use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pando_db::{HostProgress, LogState};
+use pando_db::{LogState, Progress};
 
 use super::memory::MemoryFigures;
 use super::{Call, Handled, REDIS_VERSION};
@@ -107,7 +107,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     }
     let text = report.text;
     call.reply.verbatim(&text);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn server(report: &mut Report<'_, '_, '_, '_>) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_protocol::command::{self, CommandSpec};
 
 use super::error::Echo;
@@ -54,7 +54,7 @@ fn latest(call: &mut Call<'_, '_, '_>) -> Handled {
             .integer(newest.map_or(0, |sample| sample.latency_ms as i64));
         call.reply.integer(series.worst_ms as i64);
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn history(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -69,7 +69,7 @@ fn history(call: &mut Call<'_, '_, '_>) -> Handled {
         call.reply.integer(sample.at_s as i64);
         call.reply.integer(sample.latency_ms as i64);
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -78,7 +78,7 @@ fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
         request.len() == 2 || request.args_from(2).any(|event| event == name.as_bytes())
     });
     call.reply.count(forgotten);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// Numbers of the commands that the request names (a container means its subcommands), or of all.
@@ -132,7 +132,7 @@ fn histogram(call: &mut Call<'_, '_, '_>) -> Handled {
             call.reply.integer(count as i64);
         }
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// Upper ends of classes in microseconds, with the values up to there.
@@ -176,7 +176,7 @@ fn doctor(call: &mut Call<'_, '_, '_>) -> Handled {
         );
     }
     call.reply.verbatim(&text);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn graph(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -193,7 +193,7 @@ fn graph(call: &mut Call<'_, '_, '_>) -> Handled {
         wall_us() / 1_000_000,
     );
     call.reply.verbatim(&drawn);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// Columns of the samples, oldest first, each from the least to the greatest latency, with the age

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pando_db::{CommandError, EvictionPolicy, HostProgress};
+use pando_db::{CommandError, EvictionPolicy, Progress};
 use pando_protocol::number;
 
 use super::{Call, Handled};
@@ -52,7 +52,7 @@ fn usage(call: &mut Call<'_, '_, '_>) -> Handled {
         Some(bytes) => call.reply.count(bytes),
         None => call.reply.null(),
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// Where memory goes, in bytes.
@@ -162,7 +162,7 @@ fn stats(call: &mut Call<'_, '_, '_>) -> Handled {
         reply.bulk(name);
         reply.double(&number::format_f64(value));
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn doctor(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -205,7 +205,7 @@ fn doctor(call: &mut Call<'_, '_, '_>) -> Handled {
     let mut text = findings.join("\n");
     text.push('\n');
     call.reply.verbatim(&text);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 fn malloc_stats(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -218,5 +218,5 @@ fn malloc_stats(call: &mut Call<'_, '_, '_>) -> Handled {
         let _ = writeln!(text, "engine {}: {}", gauge.name, gauge.value);
     });
     call.reply.verbatim(&text);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }

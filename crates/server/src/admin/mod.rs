@@ -40,7 +40,7 @@ mod slowlog;
 #[cfg(test)]
 mod tests;
 
-use pando_db::{Client, HostProgress, Turn};
+use pando_db::{Client, Progress, Turn};
 use pando_protocol::command::HostCommand;
 use pando_protocol::{Reply, Request};
 
@@ -69,13 +69,13 @@ pub(crate) struct Call<'c, 't, 'o> {
 }
 
 /// What a handler returns.
-pub(crate) type Handled = Result<HostProgress, AdminError>;
+pub(crate) type Handled = Result<Progress, AdminError>;
 
 impl Call<'_, '_, '_> {
     /// Answers `+OK`.
     fn ok(&mut self) -> Handled {
         self.reply.ok();
-        Ok(HostProgress::Done)
+        Ok(Progress::Done)
     }
 
     /// Answers the lines of a HELP, each a status line as in Redis.
@@ -88,7 +88,7 @@ impl Call<'_, '_, '_> {
         }
         self.reply.simple("HELP");
         self.reply.simple("    Prints this help.");
-        Ok(HostProgress::Done)
+        Ok(Progress::Done)
     }
 }
 

@@ -4,7 +4,7 @@
 //! makes the log before it superfluous. Without a log whoever asks for a save is told by an error:
 //! an answer of `+OK` would let a backup script believe that there is something to copy.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress, Wait};
 
 use super::{AdminError, Call, Handled};
 
@@ -16,7 +16,7 @@ pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.shared.database.recovery().is_none() {
         return Err(AdminError::NothingKept);
     }
-    Ok(HostProgress::AwaitHost(call.shared.keeper.ask_now()))
+    Ok(Progress::Waits(Wait::Host(call.shared.keeper.ask_now())))
 }
 
 /// Takes a checkpoint before the end, as fast as it can. The worker waits, its gate is free.
@@ -41,14 +41,14 @@ pub(super) fn bgsave(call: &mut Call<'_, '_, '_>, answer: &str) -> Handled {
         return Err(AdminError::SaveRuns);
     }
     call.reply.simple(answer);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// LASTSAVE: when the last checkpoint was complete; before the first, when the server started, as
 /// in Redis.
 pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
     call.reply.integer(last_save_s(call) as i64);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// See [`lastsave`], in seconds since the Unix epoch.
@@ -92,5 +92,5 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
     }
     tracing::info!(client = call.client.id, "SHUTDOWN");
     call.shared.request_shutdown();
-    Ok(HostProgress::Close)
+    Ok(Progress::Close)
 }

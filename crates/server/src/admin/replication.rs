@@ -1,6 +1,6 @@
 //! ROLE REPLICAOF SLAVEOF WAIT WAITAOF CLUSTER: a server that stands alone.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_protocol::number;
 
 use super::{AdminError, Call, Handled};
@@ -12,7 +12,7 @@ pub(super) fn role(call: &mut Call<'_, '_, '_>) -> Handled {
     reply.bulk("master");
     reply.integer(0);
     reply.array(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// REPLICAOF NO ONE changes nothing; following another server is refused.
@@ -38,7 +38,7 @@ pub(super) fn wait(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(AdminError::TimeoutNegative);
     }
     call.reply.integer(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// WAITAOF: waits for the disk, never for replicas, of which there are none. Inside EXEC it answers
@@ -63,8 +63,8 @@ pub(super) fn waitaof(call: &mut Call<'_, '_, '_>) -> Handled {
         call.reply.array(2);
         call.reply.integer(i64::from(durable));
         call.reply.integer(0);
-        return Ok(HostProgress::Done);
+        return Ok(Progress::Done);
     }
     let timeout_ms = (timeout_ms > 0).then_some(timeout_ms);
-    Ok(HostProgress::AwaitDurable { timeout_ms })
+    Ok(Progress::Waits(call.turn.disk(timeout_ms)))
 }

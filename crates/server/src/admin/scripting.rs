@@ -1,6 +1,6 @@
 //! FUNCTION and MODULE: there are neither functions nor modules.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
@@ -30,7 +30,7 @@ pub(super) fn function(call: &mut Call<'_, '_, '_>) -> Handled {
             reply.null();
             reply.bulk("engines");
             reply.map(0);
-            Ok(HostProgress::Done)
+            Ok(Progress::Done)
         }
         _ => Err(CommandError::Syntax.into()),
     }
@@ -64,7 +64,7 @@ fn list(call: &mut Call<'_, '_, '_>) -> Handled {
         }
     }
     call.reply.array(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }
 
 /// MODULE and its subcommands.
@@ -73,5 +73,5 @@ pub(super) fn module(call: &mut Call<'_, '_, '_>) -> Handled {
         return call.help("MODULE", MODULE_HELP);
     }
     call.reply.array(0);
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }

@@ -1,6 +1,6 @@
 //! SLOWLOG: commands that took long.
 
-use pando_db::{CommandError, HostProgress};
+use pando_db::{CommandError, Progress};
 use pando_protocol::number;
 
 use super::{AdminError, Call, Handled};
@@ -26,7 +26,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         b"help" => call.help("SLOWLOG", HELP),
         b"len" => {
             call.reply.count(call.shared.slowlog.len());
-            Ok(HostProgress::Done)
+            Ok(Progress::Done)
         }
         b"reset" => {
             call.shared.slowlog.reset();
@@ -61,5 +61,5 @@ fn get(call: &mut Call<'_, '_, '_>) -> Handled {
         reply.bulk(command.address);
         reply.bulk(command.client_name);
     }
-    Ok(HostProgress::Done)
+    Ok(Progress::Done)
 }

@@ -1,6 +1,6 @@
 //! Replies of the administrative commands, as redis-server 7.0.15 gives them.
 
-use pando_db::Outcome;
+use pando_db::{Progress, Wait};
 
 use crate::config::Config;
 use crate::registry::{BufferSizes, ClientFlag};
@@ -239,9 +239,9 @@ fn client_kill_reaches_other_workers_and_oneself() {
         (closed(&shell), shell.ask("CLIENT LIST").lines().count()),
         (vec![4], 3)
     );
-    assert!(matches!(shell.outcome, Outcome::Done));
+    assert!(matches!(shell.outcome, Progress::Done));
     assert_eq!(shell.short("CLIENT KILL TYPE normal SKIPME no"), ":1");
-    assert!(matches!(shell.outcome, Outcome::Close));
+    assert!(matches!(shell.outcome, Progress::Close));
     assert_eq!(closed(&shell), []);
 }
 
@@ -271,7 +271,7 @@ fn a_pause_holds_back_until_it_ends() {
             ("SET k v", ""),
         ],
     );
-    assert!(matches!(shell.outcome, Outcome::Paused(_)));
+    assert!(matches!(shell.outcome, Progress::Waits(Wait::Leave { .. })));
     let wakes = lock(&shell.mailbox.0).wakes;
     check(&mut shell, &[("CLIENT UNPAUSE", "+OK"), ("SET k v", "+OK")]);
     assert_eq!(lock(&shell.mailbox.0).wakes, wakes + 1);
@@ -498,7 +498,7 @@ fn small_honest_answers() {
 fn shutdown_closes_without_a_reply() {
     let mut shell = Shell::new(Config::default());
     assert_eq!(shell.ask("SHUTDOWN NOSAVE NOW"), "");
-    assert!(matches!(shell.outcome, Outcome::Close));
+    assert!(matches!(shell.outcome, Progress::Close));
     assert!(shell.shared.shutdown_requested());
     shell.shared.wait_for_shutdown();
 }
@@ -532,7 +532,12 @@ fn slow_commands_are_logged() {
             ("DEBUG SLEEP 21", ""),
         ],
     );
-    assert!(matches!(shell.outcome, Outcome::Sleep(21_000)));
+    assert!(matches!(
+        shell.outcome,
+        Progress::Waits(Wait::Time {
+            milliseconds: 21_000
+        })
+    ));
     let log = shell.ask("SLOWLOG GET -1");
     assert!(log.starts_with("*5\r\n*6\r\n:7\r\n"), "{log}");
     let first = log.split("\r\n").nth(4).unwrap();

@@ -3,13 +3,11 @@
 //! Phases:
 //!
 //! ```text
-//!           ┌── begin_slices ──► Slicing ── last slice ──────────────┐
-//! Ready ────┼── sleep ─────────► Sleeping ── due ────────────────────┼──► Ready
-//!           ├── pause ─────────► Paused ──── due, woken ─────────────┤
-//!           ├── await_durable ─► Awaiting ── on disk, due, unblocked ┤
-//!           ├── await_host ────► Saving ──── the keeper is done ─────┘
-//!           └── finish ────────► Closing ── output sent ──► Lingering ── peer closed, due ──► gone
+//! Ready ─── a request waits ──► Waiting ─── `Worker::resume` ──► Ready
+//!   │                              │
+//!   └──── finish, peer closed ─────┴──► Closing ── output sent ──► Lingering ─ closed, due ─► gone
 //! ```
+//! What a request may wait for, and how each wait ends, is one table in [`super::waiting`].
 //!
 //! Invariants:
 //! - **CO1** Requests are executed, and the socket is read, only while `Ready` with little output
@@ -24,39 +22,24 @@
 
 use std::sync::Arc;
 
-use pando_db::{Client, SlicedCommand};
+use pando_db::{Client, Wait};
 use pando_io::Stream;
 
 use super::input::Input;
 use super::output::Output;
+use super::waiting::Waiting;
 use super::wire::{WireDecoder, WireLimits};
-use crate::host::SliceTrace;
 use crate::limits;
 use crate::registry::{BufferSizes, ClientFlag, ClientRecord};
 use crate::shared::Shared;
-
-/// A long command between two slices.
-#[derive(Debug)]
-pub(crate) struct Slicing {
-    pub(crate) command: SlicedCommand,
-    pub(crate) trace: SliceTrace,
-}
 
 /// What a connection is doing; see the module's header.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Its requests are executed as they come.
     Ready,
-    /// A command goes on in slices.
-    Slicing(Box<Slicing>),
-    /// `+OK` is due later, unless the client wants no replies.
-    Sleeping { silent: bool },
-    /// The next request waits for the end of a pause.
-    Paused,
-    /// WAITAOF answers when this log epoch is on disk, or when it is due.
-    Awaiting { epoch: u64, silent: bool },
-    /// SAVE answers when the keeper has met this request.
-    Saving { request: u64, silent: bool },
+    /// One of its requests waits.
+    Waiting(Waiting),
     /// Nothing more is executed; the connection ends when its output is sent.
     Closing,
     /// Everything is sent, and the peer is told so; what it still sends is thrown away, so that the
@@ -112,6 +95,15 @@ impl Flags {
     #[inline]
     pub(crate) fn decoder_lags(self, client: &Client) -> bool {
         self.decoder_authenticated != client.authenticated
+    }
+}
+
+impl Phase {
+    fn wait(&self) -> Option<&Wait> {
+        match self {
+            Self::Waiting(waiting) => Some(&waiting.wait),
+            Self::Ready | Self::Closing | Self::Lingering => None,
+        }
     }
 }
 
@@ -172,16 +164,9 @@ impl Connection {
 
     /// Enters a phase, and says in the record whether the client waits.
     pub(crate) fn enter(&mut self, phase: Phase) {
-        let blocked = matches!(
-            phase,
-            Phase::Slicing(_)
-                | Phase::Sleeping { .. }
-                | Phase::Paused
-                | Phase::Awaiting { .. }
-                | Phase::Saving { .. }
-        );
-        self.record.set_flag(ClientFlag::Blocked, blocked);
-        if matches!(phase, Phase::Awaiting { .. }) {
+        let wait = phase.wait();
+        self.record.set_flag(ClientFlag::Blocked, wait.is_some());
+        if matches!(wait, Some(Wait::Disk { .. })) {
             self.record.begin_wait();
         } else {
             self.record.end_wait();
@@ -193,22 +178,22 @@ impl Connection {
         self.phase = phase;
     }
 
-    /// Whether it waits for something that nobody asks for any more when the peer has gone.
+    /// What one of its requests waits for.
+    pub(crate) fn wait(&self) -> Option<&Wait> {
+        self.phase.wait()
+    }
+
+    /// Whether it waits for something that nobody asks for any more when the peer has gone. A long
+    /// command is finished: it may write.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        self.flags.read_closed
-            && matches!(
-                self.phase,
-                Phase::Sleeping { .. }
-                    | Phase::Paused
-                    | Phase::Awaiting { .. }
-                    | Phase::Saving { .. }
-            )
+        let in_vain = |wait: &Wait| !matches!(wait, Wait::Others(_));
+        self.flags.read_closed && self.wait().is_some_and(in_vain)
     }
 
     /// The log epoch that its output, or itself, waits for.
     pub(crate) fn awaits(&self) -> Option<u64> {
-        let phase = match self.phase {
-            Phase::Awaiting { epoch, .. } => Some(epoch),
+        let phase = match self.wait() {
+            Some(Wait::Disk { epoch, .. }) => Some(epoch.0),
             _ => None,
         };
         let output = self.output.awaits();

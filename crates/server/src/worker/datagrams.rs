@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use pando_db::{Client, Database, Outcome};
+use pando_db::{Client, Database, Progress, Wait};
 use pando_io::{DATAGRAM_BYTES_MAX, DatagramSocket, Interest, Poller, Ready, Token};
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb, datagram, error};
 use pando_protocol::resp::Decoded;
@@ -416,15 +416,15 @@ impl Worker {
             let mut reply = Reply::bounded(out, end_max);
             turn.give_way();
             turn.recall(next - from);
-            let outcome = turn.execute_memcached(
+            let progress = turn.execute_memcached(
                 client,
                 entry.verb,
                 Line::new(request),
                 &mut reply,
                 &mut host,
             );
-            let mut goes_on = matches!(outcome, Outcome::Done);
-            if matches!(outcome, Outcome::Paused(_)) {
+            let mut goes_on = matches!(progress, Progress::Done);
+            if matches!(progress, Progress::Waits(Wait::Leave { .. })) {
                 // Nobody waits for a datagram.
                 reply.line(error::PAUSED);
             }

@@ -31,23 +31,13 @@
 //!
 //! Deliberately absent: what a reply waits for, which the database says, whatever the protocol.
 
-use pando_db::{Client, Database};
+use pando_db::{Client, Database, LogEpoch};
 
-use super::connection::{Connection, Phase};
+use super::connection::Connection;
 use super::group::{Group, Look};
-use super::{Worker, queue_up, touch};
+use super::waiting::Event;
+use super::{Worker, touch};
 use crate::registry::ClientFlag;
-
-/// How a WAITAOF ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Everything is on disk.
-    Durable,
-    /// Its time is over, or CLIENT UNBLOCK says so.
-    Due,
-    /// CLIENT UNBLOCK with ERROR.
-    Unblocked,
-}
 
 /// What stands among the slots for the replies to datagrams.
 const DATAGRAMS: usize = usize::MAX;
@@ -271,9 +261,7 @@ impl Worker {
             if connection.output.has_sendable() {
                 touch(slot, connection, &mut self.touched);
             }
-            if matches!(connection.phase, Phase::Awaiting { epoch, .. } if epoch <= durable) {
-                self.end_await(slot, End::Durable);
-            }
+            self.resume(slot, Event::Durable(LogEpoch(durable)));
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };
@@ -291,39 +279,5 @@ impl Worker {
             self.holding.group.close();
         }
         self.ask_for_disk();
-    }
-
-    /// CLIENT UNBLOCK has ended a wait, which may have come to its end meanwhile.
-    pub(super) fn unblock(&mut self, client: u64, wait: u64, by_error: bool) {
-        let Some(slot) = self.connections.slot_of(client) else {
-            return;
-        };
-        let connection = self.connections.get(slot);
-        if connection.is_some_and(|connection| connection.record.last_wait() == wait) {
-            let end = if by_error { End::Unblocked } else { End::Due };
-            self.end_await(slot, end);
-        }
-    }
-
-    /// WAITAOF answers: how many disks of this server have everything, and how many replicas.
-    pub(super) fn end_await(&mut self, slot: usize, end: End) {
-        let Some(connection) = self.connections.get_mut(slot) else {
-            return;
-        };
-        let Phase::Awaiting { silent, .. } = connection.phase else {
-            return;
-        };
-        if !silent {
-            let reply: &[u8] = match end {
-                End::Durable => b"*2\r\n:1\r\n:0\r\n",
-                End::Due => b"*2\r\n:0\r\n:0\r\n",
-                End::Unblocked => b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
-            };
-            let buffer = connection.output.buffer(&mut self.pool);
-            buffer.extend_from_slice(reply);
-            touch(slot, connection, &mut self.touched);
-        }
-        connection.enter(Phase::Ready);
-        queue_up(slot, connection, &mut self.queue);
     }
 }

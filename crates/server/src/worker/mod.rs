@@ -35,9 +35,9 @@ mod input;
 mod lookout;
 mod mailbox;
 mod output;
-mod saving;
 mod timers;
 mod turn;
+mod waiting;
 mod wire;
 
 use std::collections::VecDeque;
@@ -55,11 +55,12 @@ use self::batch::Gathering;
 use self::connection::{Connection, Phase};
 use self::connections::Connections;
 use self::datagrams::Datagrams;
-use self::holding::{End, Holding};
+use self::holding::Holding;
 use self::lookout::{Look, Lookout};
 use self::mailbox::Message;
 use self::output::BufferPool;
 use self::timers::{Deadline, Timers};
+use self::waiting::{Event, Waiters};
 use self::wire::WireLimits;
 use crate::limits;
 use crate::recorder::WorkerRecorder;
@@ -103,10 +104,7 @@ pub(crate) struct Worker {
     queue: VecDeque<usize>,
     /// Slots of connections whose output is to be sent at the end of the turn.
     touched: Vec<usize>,
-    slicing: Vec<usize>,
-    paused: Vec<usize>,
-    /// Slots of connections that wait for a checkpoint.
-    saving: Vec<usize>,
+    waiters: Waiters,
     holding: Holding,
     timers: Timers,
     gathering: Gathering,
@@ -152,9 +150,7 @@ impl Worker {
             connections: Connections::default(),
             queue: VecDeque::new(),
             touched: Vec::new(),
-            slicing: Vec::new(),
-            paused: Vec::new(),
-            saving: Vec::new(),
+            waiters: Waiters::default(),
             holding: Holding::default(),
             timers: Timers::default(),
             gathering: Gathering::new(),
@@ -197,7 +193,8 @@ impl Worker {
     /// How long to wait for events: not at all while there is work, else until the next timer. A
     /// turn that has `executed` something has read the clock when it was over.
     fn timeout(&self, executed: bool) -> Option<Duration> {
-        let idle = self.queue.is_empty() && self.slicing.is_empty() && self.touched.is_empty();
+        let idle =
+            self.queue.is_empty() && self.waiters.slicing.is_empty() && self.touched.is_empty();
         let has_datagrams = self.datagrams.as_ref().is_some_and(|it| it.has_input());
         if !idle || has_datagrams || self.must_release() {
             return Some(Duration::ZERO);
@@ -303,10 +300,7 @@ impl Worker {
         }
         self.messages = messages;
         if news.look {
-            for slot in std::mem::take(&mut self.paused) {
-                self.resume_paused(slot);
-            }
-            self.answer_saves();
+            self.resume_all();
         }
         if news.lines_dropped > 0 {
             let lines = news.lines_dropped;
@@ -391,21 +385,9 @@ impl Worker {
                 continue;
             }
             match connection.phase {
-                Phase::Sleeping { silent } => {
-                    if !silent {
-                        connection
-                            .output
-                            .buffer(&mut self.pool)
-                            .extend_from_slice(b"+OK\r\n");
-                        touch(slot, connection, &mut self.touched);
-                    }
-                    connection.enter(Phase::Ready);
-                    queue_up(slot, connection, &mut self.queue);
-                }
-                Phase::Paused => self.resume_paused(slot),
-                Phase::Awaiting { .. } => self.end_await(slot, End::Due),
+                Phase::Ready => {}
+                Phase::Waiting(_) => self.resume(slot, Event::Due),
                 Phase::Closing | Phase::Lingering => self.close(slot, Reason::Abandoned),
-                Phase::Ready | Phase::Slicing(_) | Phase::Saving { .. } => {}
             }
         }
         if self.sweeps() && now_ns / 1_000_000 >= self.sweep_ms {
@@ -424,15 +406,6 @@ impl Worker {
             slot.and_then(|slot| connections.get(slot))
                 .is_some_and(|connection| connection.due_ns == deadline.due_ns)
         });
-    }
-
-    fn resume_paused(&mut self, slot: usize) {
-        if let Some(connection) = self.connections.get_mut(slot)
-            && matches!(connection.phase, Phase::Paused)
-        {
-            connection.enter(Phase::Ready);
-            queue_up(slot, connection, &mut self.queue);
-        }
     }
 
     /// Whether a setting wants connections looked at once a second.

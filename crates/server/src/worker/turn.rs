@@ -3,16 +3,17 @@
 
 use std::io::ErrorKind;
 
-use pando_db::{Outcome, ReplyMode};
+use pando_db::{Progress, ReplyMode, Wait};
 use pando_io::{Interest, Poller, Token};
 use pando_protocol::Reply;
 use pando_protocol::memcached::{self, Line};
 use tracing::debug;
 
 use super::batch::{Batch, Entry, Place, Segment};
-use super::connection::{Connection, Phase, Slicing};
+use super::connection::{Connection, Phase};
 use super::output::{BufferPool, Sent};
 use super::timers::Timers;
+use super::waiting::{Event, Places, Waiting};
 use super::wire::{Resolved, WireError};
 use super::{Reason, Worker, queue_up, set_deadline, touch};
 use crate::host::WorkerHost;
@@ -24,7 +25,7 @@ impl Worker {
         self.release();
         self.read_queued();
         let datagrams = self.read_datagrams();
-        if self.gathering.is_empty() && self.slicing.is_empty() && !datagrams {
+        if self.gathering.is_empty() && self.waiters.slicing.is_empty() && !datagrams {
             if self.holding.group.is_open() {
                 // Nobody came.
                 self.ask_for_disk();
@@ -162,7 +163,7 @@ impl Worker {
 
     /// Runs one slice of every long command. The gate is passed on between them.
     fn run_slices(&mut self) {
-        for slot in std::mem::take(&mut self.slicing) {
+        for slot in std::mem::take(&mut self.waiters.slicing) {
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };
@@ -174,28 +175,29 @@ impl Worker {
                 arrived_ns,
                 ..
             } = connection;
-            let Phase::Slicing(slicing) = phase else {
+            let Phase::Waiting(Waiting {
+                wait: Wait::Others(slices),
+                trace: Some(trace),
+                ..
+            }) = phase
+            else {
                 continue;
             };
-            let Slicing { command, trace } = &mut **slicing;
             let mut turn = self.session.turn();
             let mut reply = Reply::new(output.buffer(&mut self.pool), client.protocol);
             let start = reply.position();
-            let is_done = trace.step(&self.recorder, || turn.slice(client, command, &mut reply));
+            let is_done = trace.step(&self.recorder, || turn.slice(client, slices, &mut reply));
             drop(turn);
             if !is_done {
-                self.slicing.push(slot);
+                self.waiters.slicing.push(slot);
                 continue;
             }
-            if let Phase::Slicing(slicing) = std::mem::replace(phase, Phase::Ready) {
-                WorkerHost::new(&self.shared, &mut self.recorder, record, *arrived_ns)
-                    .finish_slices(slicing.trace);
-            }
-            connection.enter(Phase::Ready);
+            WorkerHost::new(&self.shared, &mut self.recorder, record, *arrived_ns)
+                .finish_slices(trace);
             self.holding
                 .follow(slot, connection, start, &self.shared.database);
             touch(slot, connection, &mut self.touched);
-            queue_up(slot, connection, &mut self.queue);
+            self.resume(slot, Event::Over);
         }
     }
 
@@ -247,14 +249,14 @@ impl Worker {
             let out_len_max = out.len() + room;
             // The requests in a row that the connection brought, as long as each is just answered.
             let (mut start, mut silent);
-            let (entry, request, outcome) = loop {
+            let (entry, request, progress) = loop {
                 let entry = &entries[next];
                 let request = entry.request(ranges, bytes);
                 (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
                 turn.give_way();
                 turn.recall(next);
                 next += 1;
-                let outcome = match entry.resolved {
+                let progress = match entry.resolved {
                     Resolved::Resp(resolved) => {
                         let mut reply = Reply::new(out, client.protocol);
                         turn.execute(client, resolved, request, &mut reply, &mut host)
@@ -267,7 +269,7 @@ impl Worker {
                         turn.execute_memcached(client, verb, line, &mut reply, &mut host)
                     }
                 };
-                let goes_on = matches!(outcome, Outcome::Done)
+                let goes_on = matches!(progress, Progress::Done)
                     && !entry.waiting
                     && !self.holding.must_follow(client)
                     && !flags.decoder_lags(client)
@@ -275,66 +277,44 @@ impl Worker {
                     && out.len() < out_len_max
                     && matches!(entries.get(next), Some(it) if it.segment == entry.segment);
                 if !goes_on {
-                    break (entry, request, outcome);
+                    break (entry, request, progress);
                 }
                 segment.executed = entry.end;
             };
-            let phase = match outcome {
-                Outcome::Done => None,
-                Outcome::Close => Some(Phase::Closing),
-                Outcome::Sleep(milliseconds) => {
-                    let due_ns = self
-                        .recorder
-                        .now_ns()
-                        .saturating_add(milliseconds.saturating_mul(1_000_000));
-                    set_deadline(connection, &mut self.timers, due_ns);
-                    Some(Phase::Sleeping { silent })
-                }
-                Outcome::AwaitDurable { epoch, timeout_ms } => {
-                    if let Some(timeout_ms) = timeout_ms {
-                        let wait_ns = timeout_ms.saturating_mul(1_000_000);
-                        let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
-                        set_deadline(connection, &mut self.timers, due_ns);
-                    }
-                    self.holding.add(slot, connection, epoch);
-                    Some(Phase::Awaiting { epoch, silent })
-                }
-                Outcome::AwaitHost(request) => {
-                    self.saving.push(slot);
-                    Some(Phase::Saving { request, silent })
-                }
-                Outcome::Slices(command) => {
-                    let trace = host.begin_slices(&command, request);
+            let (phase, runs_again) = match progress {
+                Progress::Done => (None, false),
+                Progress::Close => (Some(Phase::Closing), false),
+                Progress::Waits(wait) => {
+                    let in_slices = matches!(wait, Wait::Others(_));
+                    let trace = in_slices.then(|| Box::new(host.begin_slices(request)));
                     connection.arrived_ns = arrived_ns;
-                    self.slicing.push(slot);
-                    Some(Phase::Slicing(Box::new(Slicing { command, trace })))
-                }
-                Outcome::Paused(until_us) => {
+                    let places = Places {
+                        waiters: &mut self.waiters,
+                        holding: &mut self.holding,
+                        timers: &mut self.timers,
+                    };
                     let now_us = turn.database().options().clock.now_us();
-                    let wait_ns = until_us.saturating_sub(now_us).saturating_mul(1000);
-                    let due_ns = self.recorder.now_ns().saturating_add(wait_ns);
-                    set_deadline(connection, &mut self.timers, due_ns);
-                    defer(connection, entry, entry.ranges(ranges));
-                    self.paused.push(slot);
-                    wait_unless_alone(connection, Phase::Paused);
-                    touch(slot, connection, &mut self.touched);
-                    continue;
-                }
-                Outcome::Part => {
-                    // The output is full: what waits is executed when the client has taken some.
-                    connection.arrived_ns = arrived_ns;
-                    defer(connection, entry, entry.ranges(ranges));
-                    self.holding
-                        .follow(slot, connection, start, &self.shared.database);
-                    touch(slot, connection, &mut self.touched);
-                    continue;
+                    places.begin(slot, connection, &wait, (self.recorder.now_ns(), now_us));
+                    let runs_again = wait.runs_again();
+                    // Who waits for its reader is held back by its output (CO1).
+                    let phase =
+                        (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {
+                            wait,
+                            silent,
+                            trace,
+                        }));
+                    (phase, runs_again)
                 }
             };
-            segment.executed = entry.end;
-            if entry.waiting {
-                connection.input.executed_waiting();
+            if runs_again {
+                defer(connection, entry, entry.ranges(ranges));
+            } else {
+                segment.executed = entry.end;
+                if entry.waiting {
+                    connection.input.executed_waiting();
+                }
+                connection.follow_authentication();
             }
-            connection.follow_authentication();
             self.holding
                 .follow(slot, connection, start, &self.shared.database);
             if let Some(phase) = phase {

@@ -31,7 +31,7 @@ pub(super) fn bitcount(
             reply.integer(ones);
             Ok(Progress::Done)
         }
-        Outcome::Begun(counting) => Ok(Progress::Slices(Box::new(counting))),
+        Outcome::Begun(counting) => Ok(Progress::in_slices(counting)),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn bitpos(
             reply.integer(position);
             Ok(Progress::Done)
         }
-        Outcome::Begun(search) => Ok(Progress::Slices(Box::new(search))),
+        Outcome::Begun(search) => Ok(Progress::in_slices(search)),
     }
 }
 

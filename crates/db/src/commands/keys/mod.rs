@@ -87,7 +87,7 @@ pub(super) fn begin(
     if work.step(keyspace, reply) {
         Ok(Progress::Done)
     } else {
-        Ok(Progress::Slices(Box::new(work)))
+        Ok(Progress::in_slices(work))
     }
 }
 

@@ -239,10 +239,10 @@ fn portion(
     if search.step(keyspace, reply) {
         return Progress::Done;
     }
-    Progress::Slices(Box::new(Search {
+    Progress::in_slices(Search {
         shape: search.shape.into_owned(),
         ..search
-    }))
+    })
 }
 
 /// The search for a portion: where its first item is not found yet.

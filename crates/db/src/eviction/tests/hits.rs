@@ -90,7 +90,7 @@ impl Cache for Server<'_> {
         }
         loop {
             match self.shell.begin(["SET", &name, &value]) {
-                (_, Outcome::Paused(_)) => {
+                (_, Progress::Waits(crate::Wait::Leave { .. })) => {
                     self.shell.pass_ms(1);
                     self.session.maintain();
                 }

@@ -1,0 +1,116 @@
+//! How far a request has come, and what it waits for: one type from the handler, or the host, to
+//! the connection that resumes it.
+//!
+//! | [`Wait`] for | what is left to do when it has come |
+//! |---|---|
+//! | `Time` | the reply: `+OK` |
+//! | `Disk` | the reply: which disks have everything |
+//! | `Host` | the reply, which is the host's to write |
+//! | `Others` | the next slice, in a later turn |
+//! | `Leave`, `Reader` | the request again ([`Wait::runs_again`]) |
+//!
+//! Whatever is waited for, no gate and no pin is held meanwhile, and nothing else of this client is
+//! executed. A new kind of wait (a key, a remote answer) is a variant here, and the compiler names
+//! the two places of a front end that must know it: where a wait begins, and where it ends.
+//!
+//! Deliberately absent: who wakes whom; that is the front end's.
+
+use pando_engine::LogEpoch;
+use pando_protocol::Reply;
+
+use crate::keyspace::Keyspace;
+
+/// How far a request has come.
+#[derive(Debug)]
+pub enum Progress {
+    /// The reply is written.
+    Done,
+    /// The reply is written; the connection is to be closed after it was sent.
+    Close,
+    /// It goes on when this has come.
+    Waits(Wait),
+}
+
+/// What a request waits for; see the module's header.
+#[derive(Debug)]
+pub enum Wait {
+    /// So many milliseconds (DEBUG SLEEP).
+    Time {
+        /// How long.
+        milliseconds: u64,
+    },
+    /// Everything up to `epoch` on disk: the reply is an array of 1 and 0. When so many
+    /// milliseconds have passed, it is one of 0 and 0 (WAITAOF).
+    Disk {
+        /// What [`crate::Database::durable`] must be.
+        epoch: LogEpoch,
+        /// How long at most; `None` is for ever.
+        timeout_ms: Option<u64>,
+    },
+    /// What this number stands for to the host (SAVE).
+    Host(u64),
+    /// That other requests have had their turn: the command goes on in slices
+    /// ([`crate::Turn::slice`]).
+    Others(Slices),
+    /// Leave to run: nothing was done, and it is asked again at this time (CLIENT PAUSE, memory).
+    Leave {
+        /// In microseconds since the Unix epoch.
+        until_us: u64,
+    },
+    /// The client, which must take some of the reply: as much is written as there was room for.
+    Reader,
+}
+
+/// A command that does its work in bounded slices.
+pub trait Slice: Send + std::fmt::Debug {
+    /// Does the next slice; when it returns true the reply is written (an error included) and the
+    /// command is over. Nothing is written to `reply` before that.
+    fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool;
+}
+
+/// A long command between two of its slices.
+#[derive(Debug)]
+pub struct Slices {
+    pub(crate) work: Box<dyn Slice>,
+    /// What the slices so far may tell of (AK4).
+    pub(crate) observed: LogEpoch,
+    /// Its client wants no reply to it.
+    pub(crate) silent: bool,
+}
+
+impl Wait {
+    /// Whether the request is executed again: what it has done so far is nothing, or kept by its
+    /// client.
+    #[must_use]
+    pub fn runs_again(&self) -> bool {
+        match self {
+            Self::Leave { .. } | Self::Reader => true,
+            Self::Time { .. } | Self::Disk { .. } | Self::Host(_) | Self::Others(_) => false,
+        }
+    }
+}
+
+impl Progress {
+    /// It goes on in slices.
+    pub(crate) fn in_slices(work: impl Slice + 'static) -> Self {
+        Self::Waits(Wait::Others(Slices {
+            work: Box::new(work),
+            observed: LogEpoch(0),
+            silent: false,
+        }))
+    }
+
+    /// It is asked again at this time.
+    pub(crate) fn put_off(until_us: u64) -> Self {
+        Self::Waits(Wait::Leave { until_us })
+    }
+
+    /// Until when it is put off, if it is.
+    #[must_use]
+    pub fn put_off_until(&self) -> Option<u64> {
+        match self {
+            Self::Waits(Wait::Leave { until_us }) => Some(*until_us),
+            _ => None,
+        }
+    }
+}

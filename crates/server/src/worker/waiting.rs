@@ -1,0 +1,209 @@
+//! Requests that wait, and the one place where they go on.
+//!
+//! | [`Wait`] | ends with [`Event`] | then |
+//! |---|---|---|
+//! | `Time` | `Due` | `+OK` |
+//! | `Disk` | `Durable`, `Due`, `Unblocked` | the reply to WAITAOF |
+//! | `Host` | `Saved` | the reply to SAVE |
+//! | `Others` | `Over`, after the last slice | nothing: the last slice has written the reply |
+//! | `Leave` | `Due`, `Look` | the request is executed again |
+//! | `Reader` | none | see below |
+//!
+//! A connection that waits executes nothing else (CO1). One that waits for its reader stays ready:
+//! its output is full, which holds it back like any other whose client does not read, and its
+//! request stands in its input.
+//!
+//! No end is missed. A deadline is set, or a slot noted, in the turn in which the wait begins, and
+//! the worker looks at its slots in the turns after it. A SAVE is noted by the keeper before its
+//! connection is noted here, and the keeper wakes all workers after it has answered one. An event
+//! that a connection does not wait for means nothing to it.
+//!
+//! Deliberately absent: replies that are written and held (`super::holding`).
+
+use pando_db::{LogEpoch, Wait};
+use pando_protocol::Reply;
+
+use super::connection::{Connection, Phase};
+use super::holding::Holding;
+use super::timers::Timers;
+use super::{Worker, queue_up, set_deadline, touch};
+use crate::admin::AdminError;
+use crate::host::SliceTrace;
+
+const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) wait: Wait,
+    /// Its client wants no reply to it.
+    pub(crate) silent: bool,
+    /// Of a command in slices.
+    pub(crate) trace: Option<Box<SliceTrace>>,
+}
+
+/// What a request may have waited for.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Its time has come.
+    Due,
+    /// Everything up to this epoch is on disk.
+    Durable(LogEpoch),
+    /// CLIENT UNBLOCK, with ERROR or without.
+    Unblocked { by_error: bool },
+    /// The keeper has met its request.
+    Saved(Result<(), AdminError>),
+    /// Its last slice is done.
+    Over,
+    /// A pause has ended, or been changed.
+    Look,
+}
+
+/// Slots of connections that wait for something that comes to many at once. One that waits no more,
+/// or whose slot another has taken, is left out at the next look.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// Long commands that have their next slice in the next turn.
+    pub(super) slicing: Vec<usize>,
+    leave: Vec<usize>,
+    host: Vec<usize>,
+}
+
+/// What a wait is noted in when it begins.
+pub(super) struct Places<'w> {
+    pub(super) waiters: &'w mut Waiters,
+    pub(super) holding: &'w mut Holding,
+    pub(super) timers: &'w mut Timers,
+}
+
+impl Places<'_> {
+    /// A request of the connection at `slot` waits from `now_ns` on, which the database's clock
+    /// calls `now_us`.
+    #[cold]
+    pub(super) fn begin(
+        self,
+        slot: usize,
+        connection: &mut Connection,
+        wait: &Wait,
+        (now_ns, now_us): (u64, u64),
+    ) {
+        let due_ns = match wait {
+            Wait::Time { milliseconds } => {
+                Some(milliseconds.saturating_mul(NANOSECONDS_PER_MILLISECOND))
+            }
+            Wait::Disk { epoch, timeout_ms } => {
+                self.holding.add(slot, connection, epoch.0);
+                timeout_ms.map(|it| it.saturating_mul(NANOSECONDS_PER_MILLISECOND))
+            }
+            Wait::Host(_) => {
+                self.waiters.host.push(slot);
+                None
+            }
+            Wait::Others(_) => {
+                self.waiters.slicing.push(slot);
+                None
+            }
+            Wait::Leave { until_us } => {
+                self.waiters.leave.push(slot);
+                Some(until_us.saturating_sub(now_us).saturating_mul(1000))
+            }
+            Wait::Reader => None,
+        };
+        if let Some(wait_ns) = due_ns {
+            set_deadline(connection, self.timers, now_ns.saturating_add(wait_ns));
+        }
+    }
+}
+
+impl Worker {
+    /// Ends the wait of the connection at `slot`, if this is what it waits for: its reply is
+    /// written, and its next requests, or the same one again, are executed.
+    pub(super) fn resume(&mut self, slot: usize, event: Event) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let Phase::Waiting(waiting) = &connection.phase else {
+            return;
+        };
+        let silent = waiting.silent;
+        let answer = match (&waiting.wait, event) {
+            (Wait::Time { .. }, Event::Due) | (Wait::Host(_), Event::Saved(Ok(()))) => Answer::Ok,
+            (Wait::Disk { epoch, .. }, Event::Durable(durable)) if *epoch <= durable => {
+                Answer::Disks(1)
+            }
+            (Wait::Disk { .. }, Event::Due | Event::Unblocked { by_error: false }) => {
+                Answer::Disks(0)
+            }
+            (Wait::Disk { .. }, Event::Unblocked { by_error: true }) => {
+                Answer::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())
+            }
+            (Wait::Host(_), Event::Saved(Err(error))) => {
+                self.recorder.statistics().record_error(&error.to_string());
+                Answer::Error(error.text())
+            }
+            (Wait::Others(_), Event::Over) | (Wait::Leave { .. }, Event::Due | Event::Look) => {
+                Answer::Nothing
+            }
+            _ => return,
+        };
+        if !silent && !matches!(answer, Answer::Nothing) {
+            let protocol = connection.client.protocol;
+            let out = connection.output.buffer(&mut self.pool);
+            let mut reply = Reply::new(out, protocol);
+            match answer {
+                Answer::Nothing => {}
+                Answer::Ok => reply.ok(),
+                Answer::Disks(count) => {
+                    // Of this server, and of replicas.
+                    reply.array(2);
+                    reply.integer(count);
+                    reply.integer(0);
+                }
+                Answer::Error(text) => reply.error(text),
+            }
+            touch(slot, connection, &mut self.touched);
+        }
+        connection.enter(Phase::Ready);
+        queue_up(slot, connection, &mut self.queue);
+    }
+
+    /// Something has happened that many may wait for: looks at those who wait for leave, or for a
+    /// checkpoint.
+    pub(super) fn resume_all(&mut self) {
+        for slot in std::mem::take(&mut self.waiters.leave) {
+            self.resume(slot, Event::Look);
+        }
+        for slot in std::mem::take(&mut self.waiters.host) {
+            let connection = self.connections.get(slot);
+            let Some(&Wait::Host(request)) = connection.and_then(Connection::wait) else {
+                continue;
+            };
+            match self.shared.keeper.answer(request) {
+                None => self.waiters.host.push(slot),
+                Some(result) => {
+                    let result = result.map_err(|reason| AdminError::save_failed(&reason));
+                    self.resume(slot, Event::Saved(result));
+                }
+            }
+        }
+    }
+
+    /// CLIENT UNBLOCK has ended a wait, which may have come to its end meanwhile.
+    pub(super) fn unblock(&mut self, client: u64, wait: u64, by_error: bool) {
+        let Some(slot) = self.connections.slot_of(client) else {
+            return;
+        };
+        let connection = self.connections.get(slot);
+        if connection.is_some_and(|connection| connection.record.last_wait() == wait) {
+            self.resume(slot, Event::Unblocked { by_error });
+        }
+    }
+}
+
+/// What is written when a wait ends.
+enum Answer {
+    Nothing,
+    Ok,
+    Disks(i64),
+    Error(Vec<u8>),
+}
