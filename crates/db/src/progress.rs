@@ -18,6 +18,7 @@
 use pando_engine::LogEpoch;
 use pando_protocol::Reply;
 
+use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 
 /// How far a request has come.
@@ -30,6 +31,9 @@ pub enum Progress {
     /// It goes on when this has come.
     Waits(Wait),
 }
+
+/// What a handler returns.
+pub(crate) type Handled = Result<Progress, CommandError>;
 
 /// What a request waits for; see the module's header.
 #[derive(Debug)]

@@ -31,12 +31,13 @@ use pando_sync::{AllGates, GateGuard};
 
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Handled};
+use crate::commands;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::memory::{Access, Fit};
+use crate::progress::Handled;
 use crate::progress::{Progress, Slices, Wait};
 use crate::session_state::SessionState;
 use crate::transaction::Transaction;

@@ -4,12 +4,12 @@
 use pando_protocol::command::{self, DatabaseCommand};
 use pando_protocol::{Reply, Request, number};
 
-use super::{Handled, Progress};
 use crate::client::Client;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::mapping;
+use crate::progress::{Handled, Progress};
 
 /// Runs a command of this family.
 pub(super) fn execute(

@@ -6,7 +6,6 @@
 mod bitmaps;
 pub(crate) mod databases;
 pub(crate) mod detached;
-
 pub(crate) mod extended;
 mod hashes;
 mod keys;
@@ -18,15 +17,11 @@ pub(crate) mod testing;
 use pando_protocol::command::KeyspaceCommand;
 use pando_protocol::{Reply, Request};
 
-use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-pub(crate) use crate::progress::{Progress, Slice};
+use crate::progress::Handled;
 
 pub(crate) use keys::again;
 pub use keys::memory_usage;
-
-/// What a handler returns.
-pub(crate) type Handled = Result<Progress, CommandError>;
 
 /// Runs a command on the keyspace.
 #[inline]

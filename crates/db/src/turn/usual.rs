@@ -14,9 +14,10 @@ use pando_protocol::{Reply, Request};
 use super::{Held, Host, Turn, is_exec};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands::{self, Handled};
+use crate::commands;
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
+use crate::progress::Handled;
 use crate::progress::{Progress, Wait};
 
 impl Turn<'_> {

@@ -7,10 +7,10 @@ use pando_protocol::{Reply, Request, number};
 
 use super::draft::Draft;
 use super::{EMPTY, check_length, kept, parse_offset};
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// What happens to a number that does not fit its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

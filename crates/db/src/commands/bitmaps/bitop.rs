@@ -5,10 +5,10 @@ use pando_protocol::{Reply, Request};
 
 use super::kept;
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {

@@ -4,10 +4,10 @@ use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
 use super::{EMPTY, byte_at, kept, parse_offset};
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// SETBIT key offset value
 pub(super) fn setbit(

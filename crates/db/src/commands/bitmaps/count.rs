@@ -11,10 +11,10 @@ use pando_protocol::{Reply, Request, number};
 use super::{RangeUnit, byte_at};
 use crate::commands::detached::Detached;
 use crate::commands::strings::is_reversed;
-use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits::SLICE_BYTES_MAX;
+use crate::progress::{Handled, Progress, Slice};
 
 /// BITCOUNT key [start end [BYTE | BIT]]
 pub(super) fn bitcount(

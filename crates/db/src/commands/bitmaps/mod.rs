@@ -15,10 +15,10 @@ use pando_engine::StringRef;
 use pando_protocol::command::BitmapCommand;
 use pando_protocol::{Reply, Request, number};
 
-use super::Handled;
 use super::strings::{check_length, kept, span};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::Handled;
 
 /// What an absent key counts as.
 const EMPTY: StringRef<'static> = StringRef::Flat(b"");

@@ -8,10 +8,10 @@ use pando_protocol::{Reply, Request, number};
 
 use super::{RangeUnit, byte_at};
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits::SLICE_BYTES_MAX;
+use crate::progress::{Handled, Progress, Slice};
 
 /// Bytes between two looks at whether the search is over.
 const STRIDE_BYTES: usize = 64 * 1024;

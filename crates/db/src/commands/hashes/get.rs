@@ -6,8 +6,8 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request};
 
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress};
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// HGET key field
 #[inline]

@@ -7,9 +7,9 @@ use pando_protocol::{Reply, Request};
 use super::{check_field, set_field};
 use crate::commands::detached::Detached;
 use crate::commands::extended::{Extended, TEXT_BYTES_MAX};
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
+use crate::progress::{Handled, Progress};
 
 // A number lies in one piece, so that a chunked value is none.
 const _: () = assert!(TEXT_BYTES_MAX <= COLUMN_FLAT_BYTES_MAX);

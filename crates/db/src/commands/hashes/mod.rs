@@ -25,11 +25,11 @@ use pando_engine::{Attributes, Decision, HashDraft, HashRef, NewValue, ValueRef,
 use pando_protocol::command::HashCommand;
 use pando_protocol::{Reply, Request};
 
-use super::Handled;
 use super::detached::Detached;
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::Handled;
 
 /// Runs a command of this family.
 #[inline]

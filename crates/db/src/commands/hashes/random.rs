@@ -7,10 +7,10 @@ use pando_protocol::number;
 use pando_protocol::{Reply, Request, RespVersion};
 
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress};
 
 /// From this share of the fields on, a walk through all of them is cheaper than picks by rank.
 const WALK_SHARE: usize = 4;

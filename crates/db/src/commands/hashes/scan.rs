@@ -10,11 +10,11 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
 
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress};
 use crate::cursors;
 use crate::encoding::HASHTABLE;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
+use crate::progress::{Handled, Progress};
 
 /// Fields that an HSCAN without COUNT looks at.
 const COUNT: usize = 10;

@@ -7,10 +7,10 @@ use pando_protocol::{Reply, Request};
 
 use super::{check_field, replace, set_field};
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress};
 use crate::encoding::is_long;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
+use crate::progress::{Handled, Progress};
 
 /// HSET key field value [field value …], and HMSET, which answers OK instead of the number of new
 /// fields.

@@ -5,9 +5,9 @@ use pando_protocol::{Reply, Request};
 
 use super::again;
 use crate::commands::databases::database_index;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// Copies a value, its deadline included, to another key or database; 1 if copied, 0 if there is
 /// nothing to copy or something in its place. O(size): the copy shares nothing with its source.

@@ -2,8 +2,8 @@
 
 use pando_protocol::{Reply, Request};
 
-use crate::commands::{Handled, Progress};
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// Removes keys, each by itself, and counts those that were there. Memory is returned behind the
 /// reply, so UNLINK differs from DEL by its name only.

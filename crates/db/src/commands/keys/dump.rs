@@ -2,10 +2,10 @@
 
 use pando_protocol::{Reply, Request};
 
-use crate::commands::{Handled, Progress};
 use crate::dump::{self, HashForm};
 use crate::encoding;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// The value in the format of Redis' files, or null. O(size).
 pub(super) fn dump(

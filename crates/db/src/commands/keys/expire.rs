@@ -3,9 +3,9 @@
 use pando_engine::{Deadline, Decision, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 const MILLISECONDS_PER_SECOND: i64 = 1000;
 

@@ -6,9 +6,9 @@ use pando_engine::{Attributes, ValueVersion};
 use pando_protocol::{Reply, Request};
 
 use super::type_name;
-use crate::commands::{Handled, Progress};
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress};
 
 /// How often RANDOMKEY tries anew when it has met an expired key.
 const RANDOM_TRIES_MAX: usize = 100;

@@ -14,9 +14,9 @@ use pando_engine::{Body, BodyRef, NewValue, StringRef, TypeTag};
 use pando_protocol::command::KeyCommand;
 use pando_protocol::{Reply, Request};
 
-use super::{Handled, Progress, Slice};
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress, Slice};
 
 pub use look::memory_usage;
 

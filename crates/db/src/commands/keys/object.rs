@@ -3,11 +3,11 @@
 use pando_engine::{BodyRef, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
+use crate::progress::{Handled, Progress};
 
 /// What OBJECT REFCOUNT answers for a value that Redis shares between all keys that have it.
 const SHARED: i64 = i32::MAX as i64;

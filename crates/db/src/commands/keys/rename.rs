@@ -8,9 +8,9 @@ use pando_protocol::{Reply, Request};
 
 use super::again;
 use crate::commands::databases::database_index;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// Gives a value another key, whatever was there; its deadline comes along.
 pub(super) fn rename(

@@ -5,12 +5,12 @@ use pando_engine::{Attributes, Deadline, Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
 use super::again;
-use crate::commands::{Handled, Progress};
 use crate::dump::{self, Bounds, PayloadError};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::memory::Tracking;
+use crate::progress::{Handled, Progress};
 
 /// The options behind the payload.
 #[derive(Clone, Copy, Debug, Default)]

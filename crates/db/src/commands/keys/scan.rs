@@ -17,11 +17,11 @@ use pando_engine::{Direction, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion, number, pattern};
 
 use super::type_name;
-use crate::commands::{Handled, Slice};
 use crate::cursors;
 use crate::error::CommandError;
 use crate::keyspace::{Keys, Keyspace, OrderedKeys, WalkingKeys};
 use crate::limits;
+use crate::progress::{Handled, Slice};
 use crate::view::View;
 
 /// Entries that a SCAN without COUNT looks at.

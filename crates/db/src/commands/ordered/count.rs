@@ -7,9 +7,10 @@ use pando_protocol::{Reply, Request};
 
 use super::bounds::Span;
 use super::only_limit;
-use crate::commands::{Handled, Slice, keys};
+use crate::commands::keys;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Slice};
 use crate::view::View;
 
 /// KCOUNT at work.

@@ -15,9 +15,9 @@ mod tests;
 use pando_protocol::command::OrderedCommand;
 use pando_protocol::{Reply, Request, number};
 
-use super::Handled;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, OrderedKeys};
+use crate::progress::Handled;
 
 /// Runs a command of this family.
 pub(super) fn execute(

@@ -15,10 +15,10 @@ use pando_protocol::{Reply, Request, RespVersion};
 use super::bounds::{Edge, Span};
 use super::{limit, write_next};
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress, Slice};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress, Slice};
 use crate::view::View;
 
 /// What is shown of an entry.

@@ -5,8 +5,8 @@ use pando_protocol::{Reply, Request};
 
 use super::options::GetexAction;
 use crate::commands::detached::{Detached, reply_bulk};
-use crate::commands::{Handled, Progress};
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// GET key
 #[inline]

@@ -6,10 +6,10 @@ use pando_protocol::{Reply, Request, number};
 
 use super::kept;
 use crate::commands::extended::Extended;
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// INCR key, DECR key
 pub(super) fn step(

@@ -14,9 +14,9 @@ use pando_engine::{BodyRef, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::{Handled, Progress};
 
 /// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]
 pub(super) fn lcs(

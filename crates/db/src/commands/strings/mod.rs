@@ -19,10 +19,10 @@ use pando_engine::{Attributes, ValueRef};
 use pando_protocol::command::StringCommand;
 use pando_protocol::{Reply, Request};
 
-use super::Handled;
 use super::detached::Detached;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::progress::Handled;
 
 pub(super) use range::{is_reversed, span};
 

@@ -8,10 +8,10 @@ use pando_protocol::{Reply, Request};
 
 use super::new_string;
 use crate::commands::detached::reply_bulk;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits::WARM_KEYS_MAX;
+use crate::progress::{Handled, Progress};
 
 /// MGET key [key …]
 pub(super) fn mget(

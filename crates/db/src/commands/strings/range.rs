@@ -7,10 +7,10 @@ use pando_protocol::{Reply, Request, number};
 
 use super::{check_length, kept};
 use crate::commands::detached::reply_bulk_range;
-use crate::commands::{Handled, Progress};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// The positions from `start` to `end`, both included, of `len` positions; negative ones count from
 /// behind, and what lies outside is cut off.

@@ -7,9 +7,9 @@ use super::get::answer_old;
 use super::new_string;
 use super::options::{Condition, SetOptions, Timing, Unit};
 use crate::commands::detached::Detached;
-use crate::commands::{Handled, Progress};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
+use crate::progress::{Handled, Progress};
 
 /// What a conditional write has done.
 struct Written {
