@@ -17,8 +17,15 @@ const METHOD: &str = "Servers started for each measurement, on one core with one
 
 const PEERS: [(&str, Peer); 2] = [("pando", Peer::Pando), ("redis", Peer::Redis)];
 
+/// Seconds of a measurement at a set rate, however short others are.
+const PACED_SECONDS_MIN: f64 = 2.0;
+
 fn cell(sizes: &Sizes, series: &str, peer: Peer, place: &str, more: &str) -> Cell {
     let seconds = sizes.wire_ms as f64 / 1e3;
+    cell_of(sizes, series, peer, place, seconds, more)
+}
+
+fn cell_of(sizes: &Sizes, series: &str, peer: Peer, place: &str, seconds: f64, more: &str) -> Cell {
     let line = format!(
         "--connections 20 --keys {} --fill --seconds {seconds} --warm-up {} {more}",
         sizes.rows,
@@ -258,7 +265,10 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
     for rate in [5, 10, 20, 40] {
         for (series, peer) in PEERS {
             let more = format!("--rate {rate}000");
-            cells.push(cell(sizes, series, peer, &rate.to_string(), &more));
+            let paced_s = sizes.paced_requests as f64 / (f64::from(rate) * 1e3);
+            let seconds = paced_s.max(PACED_SECONDS_MIN);
+            let place = rate.to_string();
+            cells.push(cell_of(sizes, series, peer, &place, seconds, &more));
         }
     }
     let quantile = |figure, title: &str| Panel {
@@ -272,8 +282,10 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
         method: format!(
             "Open loop: 95 % GET, 5 % SET of 8 bytes over {} keys fall due at a fixed rate; \
              latency counts from the due time, so a stall is charged for every request that \
-             waited. {METHOD}",
-            super::thousands(sizes.rows)
+             waited. Each measurement has {} requests or takes {PACED_SECONDS_MIN} s, whichever is \
+             longer: whoever else takes the core for some milliseconds is in every one. {METHOD}",
+            super::thousands(sizes.rows),
+            super::thousands(sizes.paced_requests as usize),
         ),
         place: "thousand requests/s",
         panels: vec![
@@ -284,5 +296,29 @@ pub(super) fn latency(sizes: &Sizes) -> Question {
         cells,
         comparisons: Vec::new(),
         shapes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(options: &[String], name: &str) -> f64 {
+        let mut from = options.iter().skip_while(|it| *it != name).skip(1);
+        from.next().and_then(|it| it.parse().ok()).unwrap()
+    }
+
+    /// Of two thousand, two requests are the 99.9th percentile: one interruption.
+    #[test]
+    fn a_high_percentile_is_of_many_requests() {
+        for sizes in [Sizes::quick(), Sizes::full()] {
+            for cell in latency(&sizes).cells {
+                let Job::Wire { options, .. } = cell.job else {
+                    panic!("{} is measured over the wire", cell.series);
+                };
+                let requests = number(&options, "--rate") * number(&options, "--seconds");
+                assert!(requests >= 40_000.0, "{options:?}");
+            }
+        }
     }
 }
