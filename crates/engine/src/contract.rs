@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Deadline, EpochClock, Hand, Key, NewValue, TreeId, ValueRef, ValueVersion};
+use crate::{Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion};
 
 /// Every session that the engine can serve is in use.
 #[derive(Debug, Error)]
@@ -198,6 +198,43 @@ pub struct Restored<'d> {
 
 /// Point operations.
 ///
+/// What the user of a session looks after:
+/// - operations that belong together share one pin ([`Self::pinned`]), which ends before the
+///   session waits for anything;
+/// - who drives the clock ([`EpochClock::tick`]) moves the horizon on behind it
+///   ([`EpochClock::set_horizon`]) and calls [`Self::maintain`] now and then, outside a pin; under
+///   [`EpochClock::self_driven`] sessions that write see to both;
+/// - who feeds the engine writes looks at [`Engine::pressure`], and stops writing at
+///   [`Pressure::Refuse`] until `maintain` has helped.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use pando_engine::{
+///     Body, Decision, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point, Pressure,
+///     ReferenceEngine,
+/// };
+///
+/// let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+/// let engine = ReferenceEngine::new(Arc::clone(&clock));
+/// let (tree, mut session) = (engine.create_tree(), engine.session()?);
+/// {
+///     let mut pinned = session.pinned();
+///     for key in [b"one", b"two"] {
+///         pinned.update(Key::new(tree, key), &mut NoHook, |_| {
+///             Decision::Write(NewValue::new(Body::string(b"value")))
+///         });
+///     }
+///     pinned.update(Key::new(tree, b"two"), &mut NoHook, |_| Decision::Remove);
+/// }
+/// assert_eq!(engine.len(tree), 1);
+/// // The version of the removed key is remembered until the horizon has passed it.
+/// clock.set_horizon(clock.tick());
+/// while session.maintain(100) > 0 {}
+/// assert_eq!(engine.pressure(), Pressure::None);
+/// # Ok::<(), pando_engine::SessionLimit>(())
+/// ```
+///
 /// A key longer than [`crate::limits::KEY_BYTES_MAX`] is a broken invariant of the caller.
 pub trait Point {
     /// Holds off reclamation until [`Self::unpin`]; a batch pins once. Reads and updates outside a
@@ -206,6 +243,14 @@ pub trait Point {
 
     /// Ends what [`Self::pin`] began. No session sleeps or waits while it is pinned.
     fn unpin(&mut self);
+
+    /// The session, pinned until what this returns goes, also when a closure of the caller panics.
+    fn pinned(&mut self) -> Pinned<'_, Self>
+    where
+        Self: Sized,
+    {
+        Pinned::new(self)
+    }
 
     /// Shows the key's value to `read`. Takes no lock on lock-free engines.
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R;

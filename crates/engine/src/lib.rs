@@ -15,6 +15,7 @@ pub mod conformance;
 mod contract;
 pub mod key;
 pub mod limits;
+mod pinned;
 mod reference;
 mod sweep;
 mod value;
@@ -25,6 +26,7 @@ pub use contract::{
     Restored, SessionLimit, Walk,
 };
 pub use key::{Key, TreeId};
+pub use pinned::Pinned;
 pub use reference::{ReferenceEngine, ReferenceSession};
 pub use sweep::{Hand, sweep_in_order};
 pub use value::mark;

@@ -1,7 +1,7 @@
 //! A session: what one thread works through.
 
 use std::fmt;
-use std::ops::{Bound, ControlFlow, Deref, DerefMut};
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_block::BlockRef;
@@ -68,36 +68,6 @@ impl Drop for MasstreeSession {
             maintain_some(self);
         }
         self.engine.close(&self.context);
-    }
-}
-
-/// A session that is pinned for as long as this lives, also when a closure of its caller panics.
-struct Pinned<'s>(&'s mut MasstreeSession);
-
-impl<'s> Pinned<'s> {
-    fn new(session: &'s mut MasstreeSession) -> Self {
-        session.pin();
-        Self(session)
-    }
-}
-
-impl Deref for Pinned<'_> {
-    type Target = MasstreeSession;
-
-    fn deref(&self) -> &MasstreeSession {
-        self.0
-    }
-}
-
-impl DerefMut for Pinned<'_> {
-    fn deref_mut(&mut self) -> &mut MasstreeSession {
-        self.0
-    }
-}
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        self.0.unpin();
     }
 }
 
@@ -261,7 +231,7 @@ impl Point for MasstreeSession {
         mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
     ) {
         // One pin around both, so that what the descents have found may be used (MH1).
-        let mut pinned = Pinned::new(self);
+        let mut pinned = self.pinned();
         for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
             pinned.warm(keys);
             for (index, key) in keys.iter().enumerate() {

@@ -58,6 +58,33 @@ pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<
     Ok(())
 }
 
+/// A panic in a closure ends the pin that was taken around it: what others replace from then on
+/// goes back.
+pub fn a_pin_ends_with_its_scope<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
+    let check = "a_pin_ends_with_its_scope";
+    let (_, engine) = open::<E>();
+    let tree = engine.create_tree();
+    let (mut reader, mut writer) = (session(&engine), session(&engine));
+    let key = Key::new(tree, b"key");
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let mut pinned = reader.pinned();
+        pinned.get(key, |_| std::panic::panic_any("planted"));
+    }));
+    if panicked.is_ok() {
+        return Err(plan.failure(check, "a closure was not run"));
+    }
+    for _ in 0..100 {
+        writer.update(key, &mut NoHook, |_| {
+            Decision::Write(NewValue::new(Body::string(b"value")))
+        });
+    }
+    while writer.maintain(100) > 0 {}
+    match engine.reclaimable_bytes() {
+        0 => Ok(()),
+        bytes => Err(plan.failure(check, format!("{bytes} bytes are held back"))),
+    }
+}
+
 /// Every key can be sampled, wherever in the tree it is.
 pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const DRAWS: usize = 4_000;

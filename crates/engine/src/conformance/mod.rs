@@ -158,7 +158,9 @@ pub use concurrent::{
     walks_miss_no_permanent_key,
 };
 pub use emptying::moves_are_unnoticed;
-pub use limits::{misuse_is_refused, samples_reach_every_key, sessions_are_bounded};
+pub use limits::{
+    a_pin_ends_with_its_scope, misuse_is_refused, samples_reach_every_key, sessions_are_bounded,
+};
 pub use marks::marks_stay_and_sweeps_pass_every_key;
 pub use restore::{
     boundaries_cut_evenly, restored_trees_keep_their_numbers, restores_keep_the_newest,
@@ -187,6 +189,7 @@ macro_rules! conformance_suite {
             operation_sequences
             bulk_loads
             sessions_are_bounded
+            a_pin_ends_with_its_scope
             misuse_is_refused
             samples_reach_every_key
             marks_stay_and_sweeps_pass_every_key

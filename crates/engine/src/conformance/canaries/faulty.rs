@@ -75,6 +75,7 @@ pub(super) enum Fault {
     MisuseStored,
     SessionsUnbounded,
     SessionsNeverReturn,
+    PinsNeverEnd,
     RestoreTakesOlder,
     RestoreForgetsTombstone,
     RestoredTreeGivenAgain,
@@ -105,6 +106,8 @@ pub(super) struct FaultyEngine<const FAULT: u8> {
     clock: Arc<EpochClock>,
     state: Mutex<State>,
     sessions: AtomicUsize,
+    /// Pins that are held, told as memory that waits.
+    pins: AtomicUsize,
 }
 
 pub(super) struct FaultySession<const FAULT: u8> {
@@ -174,6 +177,7 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
             clock,
             state: Mutex::default(),
             sessions: AtomicUsize::new(0),
+            pins: AtomicUsize::new(0),
         })
     }
 
@@ -232,7 +236,7 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
     }
 
     fn reclaimable_bytes(&self) -> usize {
-        0
+        self.pins.load(Ordering::Relaxed)
     }
 
     fn gauges(&self, _: &mut dyn FnMut(Gauge)) {}
@@ -395,9 +399,15 @@ impl<const FAULT: u8> FaultySession<FAULT> {
 }
 
 impl<const FAULT: u8> Point for FaultySession<FAULT> {
-    fn pin(&mut self) {}
+    fn pin(&mut self) {
+        self.engine.pins.fetch_add(1, Ordering::Relaxed);
+    }
 
-    fn unpin(&mut self) {}
+    fn unpin(&mut self) {
+        if !is(FAULT, Fault::PinsNeverEnd) {
+            self.engine.pins.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         let slot = self.read_slot(key);

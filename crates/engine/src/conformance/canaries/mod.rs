@@ -13,6 +13,7 @@ fn the_sound_engine_passes() {
         super::operation_sequences::<Sound>,
         super::bulk_loads::<Sound>,
         super::sessions_are_bounded::<Sound>,
+        super::a_pin_ends_with_its_scope::<Sound>,
         super::misuse_is_refused::<Sound>,
         super::samples_reach_every_key::<Sound>,
         super::marks_stay_and_sweeps_pass_every_key::<Sound>,
@@ -132,6 +133,7 @@ canaries! {
     misuse_stored: MisuseStored, misuse_is_refused;
     sessions_without_bound: SessionsUnbounded, sessions_are_bounded;
     sessions_that_never_return: SessionsNeverReturn, sessions_are_bounded;
+    pins_that_never_end: PinsNeverEnd, a_pin_ends_with_its_scope;
     restores_of_older_versions: RestoreTakesOlder, restores_keep_the_newest;
     restores_without_tombstones: RestoreForgetsTombstone, restores_keep_the_newest;
     restored_numbers_given_again: RestoredTreeGivenAgain, restored_trees_keep_their_numbers;
