@@ -83,7 +83,7 @@ pub(crate) enum BesideError {
 
 /// What a cell asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Get,
     MultiGet,
     MetaGet,
@@ -94,12 +94,24 @@ enum Kind {
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
-    name: &'static str,
-    kind: Kind,
+pub(crate) struct Cell {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     /// Operations in a block, which is sent at once.
-    depth: usize,
-    connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) connections: usize,
+}
+
+impl Cell {
+    /// What it sends, keys chosen at random, the same ones each time.
+    pub(crate) fn blocks(&self, keys: u64) -> Vec<Block> {
+        let mut rng = Rng::with_seed(5);
+        let mut block = || {
+            let numbers = std::iter::repeat_with(|| rng.u64(..keys));
+            Block::of(self.kind, numbers.take(self.depth))
+        };
+        (0..BLOCKS).map(|_| block()).collect()
+    }
 }
 
 const fn cell(name: &'static str, kind: Kind, depth: usize, connections: usize) -> Cell {
@@ -141,7 +153,7 @@ const FILL: u64 = 200;
 
 /// Requests that are sent together, with what answers them.
 #[derive(Debug, Default)]
-struct Block {
+pub(crate) struct Block {
     request: Vec<u8>,
     reply: Vec<u8>,
 }
@@ -205,7 +217,7 @@ struct Connection {
 }
 
 /// A server under a cell's load.
-struct Client<'c> {
+pub(crate) struct Client<'c> {
     server: &'c str,
     cell: &'static str,
     connections: Vec<Connection>,
@@ -214,7 +226,11 @@ struct Client<'c> {
 }
 
 impl<'c> Client<'c> {
-    fn connect(server: &'c Server, cell: &Cell, blocks: &'c [Block]) -> Result<Self, BesideError> {
+    pub(crate) fn connect(
+        server: &'c Server,
+        cell: &Cell,
+        blocks: &'c [Block],
+    ) -> Result<Self, BesideError> {
         let connect = |index: usize| {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port))?;
             stream.set_nodelay(true)?;
@@ -233,7 +249,7 @@ impl<'c> Client<'c> {
         })
     }
 
-    fn send(&mut self, index: usize) -> Result<(), BesideError> {
+    pub(crate) fn send(&mut self, index: usize) -> Result<(), BesideError> {
         let connection = &mut self.connections[index];
         connection.next = (connection.next + 1) % self.blocks.len();
         let request = &self.blocks[connection.next].request;
@@ -241,7 +257,7 @@ impl<'c> Client<'c> {
         sent.map_err(|source| broken(self.server, self.cell, source))
     }
 
-    fn receive(&mut self, index: usize) -> Result<(), BesideError> {
+    pub(crate) fn receive(&mut self, index: usize) -> Result<(), BesideError> {
         let connection = &mut self.connections[index];
         let expected = &self.blocks[connection.next].reply;
         let mut got = 0;
@@ -266,7 +282,7 @@ impl<'c> Client<'c> {
     }
 
     /// Sends and receives until the time is over; how many blocks were answered.
-    fn run(&mut self, span: Duration) -> Result<u64, BesideError> {
+    pub(crate) fn run(&mut self, span: Duration) -> Result<u64, BesideError> {
         let began = Instant::now();
         let mut answered = 0;
         for index in 0..self.connections.len() {
@@ -295,24 +311,25 @@ fn broken(server: &str, cell: &'static str, source: io::Error) -> BesideError {
     }
 }
 
-struct Sample {
+pub(crate) struct Sample {
     /// Operations per second.
-    rate: f64,
+    pub(crate) rate: f64,
     /// CPU microseconds of the server for each.
-    cpu: f64,
+    pub(crate) cpu: f64,
 }
 
-fn measure(
-    options: &Options,
+/// Loads a server for so many seconds, after a fifth of that for warming up.
+pub(crate) fn measure(
+    seconds: f64,
     server: &Server,
     cell: &Cell,
     blocks: &[Block],
 ) -> Result<Sample, BesideError> {
     let mut client = Client::connect(server, cell, blocks)?;
-    client.run(Duration::from_secs_f64(options.seconds / 5.0))?;
+    client.run(Duration::from_secs_f64(seconds / 5.0))?;
     let cpu = server.cpu_seconds()?;
     let began = Instant::now();
-    let blocks = client.run(Duration::from_secs_f64(options.seconds))?;
+    let blocks = client.run(Duration::from_secs_f64(seconds))?;
     let elapsed = began.elapsed().as_secs_f64();
     let operations = (blocks * cell.depth as u64) as f64;
     Ok(Sample {
@@ -332,17 +349,12 @@ fn compare(
         .iter()
         .filter(|cell| cell.name.contains(&options.only))
     {
-        let mut rng = Rng::with_seed(5);
-        let mut block = || {
-            let numbers = std::iter::repeat_with(|| rng.u64(..options.keys));
-            Block::of(cell.kind, numbers.take(cell.depth))
-        };
-        let blocks: Vec<_> = (0..BLOCKS).map(|_| block()).collect();
+        let blocks = cell.blocks(options.keys);
         let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
         for _ in 0..options.repeats {
             for (server, samples) in servers.iter().zip(&mut samples) {
                 progress.step(&format!("{}, {}", cell.name, server.name));
-                samples.push(measure(options, server, cell, &blocks)?);
+                samples.push(measure(options.seconds, server, cell, &blocks)?);
             }
         }
         progress.clear();
@@ -366,11 +378,12 @@ fn compare(
     Ok(())
 }
 
-fn fill(options: &Options, server: &Server, kind: Kind) -> Result<(), BesideError> {
+/// Writes every key once.
+pub(crate) fn fill(keys: u64, server: &Server, kind: Kind) -> Result<(), BesideError> {
     let cell = cell("the filling", kind, FILL as usize, 1);
-    let firsts = (0..options.keys).step_by(FILL as usize);
+    let firsts = (0..keys).step_by(FILL as usize);
     let blocks: Vec<_> = firsts
-        .map(|first| Block::of(kind, first..options.keys.min(first + FILL)))
+        .map(|first| Block::of(kind, first..keys.min(first + FILL)))
         .collect();
     let mut client = Client::connect(server, &cell, &blocks)?;
     for _ in &blocks {
@@ -381,7 +394,7 @@ fn fill(options: &Options, server: &Server, kind: Kind) -> Result<(), BesideErro
 }
 
 /// Pins this process, its client being the only thread that works.
-fn pin(cpus: &str) -> Result<(), BesideError> {
+pub(crate) fn pin(cpus: &str) -> Result<(), BesideError> {
     let process = std::process::id().to_string();
     let command = Command::new("taskset")
         .args(["-a", "-c", "-p", cpus, &process])
@@ -430,7 +443,7 @@ pub(crate) fn run(options: &Options) -> Result<(), BesideError> {
                 servers.push(Server::pando_of(pando, server_cpu, port, engine, *threads)?);
             }
             for server in &servers {
-                fill(options, server, kind)?;
+                fill(options.keys, server, kind)?;
             }
             compare(options, &servers, cells, &mut progress)?;
         }

@@ -77,7 +77,7 @@ enum Question {
     Memcached(beside::Options),
     /// The time that servers take to come back with their data, beside redis-server.
     Restart(restart::Options),
-    /// Two builds on a fixed set of cells; names regressions over 5 %.
+    /// Two builds on a fixed set of cells; names regressions.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
     /// to end.

@@ -41,7 +41,8 @@ fn a_planted_regression_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
-        error.contains("1 regression(s) over 5 %: decimal, get, million/s × 0.900"),
+        "1 regression(s) over 2 % in instructions, 5 % in times: \
+         decimal, get, million/s × 0.900"
         "{error}"
     );
 
@@ -95,17 +96,25 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
 
 /// A repository whose `pando-bench` says that it is being built, and is never done.
 fn endless_build(repository: &Path) {
-    std::fs::create_dir_all(repository.join("src")).unwrap();
+    for folder in ["src", "server/src"] {
+        std::fs::create_dir_all(repository.join(folder)).unwrap();
+    }
     let files = [
         (
             "Cargo.toml",
             "[package]\nname = \"pando-bench\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
-             build = \"build.rs\"\n[workspace]\n",
+             build = \"build.rs\"\n[workspace]\nmembers = [\"server\"]\n",
         ),
         (
             "Cargo.lock",
-            "version = 4\n\n[[package]]\nname = \"pando-bench\"\nversion = \"0.1.0\"\n",
+            "version = 4\n\n[[package]]\nname = \"pando-bench\"\nversion = \"0.1.0\"\n\n\
+             [[package]]\nname = \"pando-server\"\nversion = \"0.1.0\"\n",
         ),
+        (
+            "server/Cargo.toml",
+            "[package]\nname = \"pando-server\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+        ),
+        ("server/src/lib.rs", ""),
         (
             "build.rs",
             "fn main() {\n    let mark = std::env::var(\"GUARD_TEST_MARK\").unwrap();\n    \

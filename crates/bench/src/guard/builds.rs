@@ -9,9 +9,26 @@ use super::{GuardError, output_of, scratch};
 /// How the names of worktrees begin.
 pub(super) const TREE: &str = "tree-";
 
-/// Two programs; the worktrees of revisions are gone, their programs go when this is dropped.
+/// The programs of a build.
+#[derive(Debug, Default)]
+pub(super) struct Build {
+    /// `pando-bench`.
+    pub(super) bench: PathBuf,
+    /// `pando`, which lies beside it.
+    pub(super) server: PathBuf,
+}
+
+impl Build {
+    fn in_folder_of(bench: PathBuf) -> Self {
+        let server = bench.with_file_name("pando");
+        Self { bench, server }
+    }
+}
+
+/// Two builds; the worktrees of revisions are gone, their programs go
+/// when this is dropped.
 pub(super) struct Builds {
-    pub(super) programs: [PathBuf; 2],
+    pub(super) pair: [Build; 2],
     scratch: PathBuf,
     /// Where a revision was built: who removes what is left of it, also after a Ctrl-C.
     sweeper: Option<Sweeper>,
@@ -20,17 +37,18 @@ pub(super) struct Builds {
 impl Builds {
     pub(super) fn prepare(builds: [&str; 2]) -> Result<Self, GuardError> {
         let mut prepared = Self {
-            programs: [PathBuf::new(), PathBuf::new()],
+            pair: Default::default(),
             scratch: scratch(),
             sweeper: None,
         };
         for (at, build) in builds.into_iter().enumerate() {
             let path = Path::new(build);
-            prepared.programs[at] = if path.is_file() {
-                std::fs::canonicalize(path).map_err(|source| GuardError::Run {
+            prepared.pair[at] = if path.is_file() {
+                let path = std::fs::canonicalize(path);
+                Build::in_folder_of(path.map_err(|source| GuardError::Run {
                     program: build.into(),
                     source,
-                })?
+                })?)
             } else {
                 prepared.build(build, at)?
             };
@@ -38,9 +56,14 @@ impl Builds {
         Ok(prepared)
     }
 
+    /// A directory for what is measured.
+    pub(super) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
     /// Builds a revision. Both use one target directory, so that the second compiles only what
     /// differs.
-    fn build(&mut self, revision: &str, at: usize) -> Result<PathBuf, GuardError> {
+    fn build(&mut self, revision: &str, at: usize) -> Result<Build, GuardError> {
         let tree = self.scratch.join(format!("{TREE}{at}"));
         let target = self.scratch.join("target");
         let failed = |source| GuardError::Run {
@@ -66,6 +89,8 @@ impl Builds {
                 "--locked",
                 "-p",
                 "pando-bench",
+                "-p",
+                "pando-server",
                 "--target-dir",
             ])
             .arg(&target)
@@ -76,8 +101,12 @@ impl Builds {
         // Left behind it is removed at the end.
         let _ = output_of(&mut remove, "git worktree remove");
         built?;
-        let program = self.scratch.join(format!("pando-bench-{at}"));
-        std::fs::rename(target.join("release/pando-bench"), &program).map_err(failed)?;
-        Ok(program)
+        let folder = self.scratch.join(format!("build-{at}"));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        for program in ["pando-bench", "pando"] {
+            let built = target.join("release").join(program);
+            std::fs::rename(built, folder.join(program)).map_err(failed)?;
+        }
+        Ok(Build::in_folder_of(folder.join("pando-bench")))
     }
 }

@@ -1,4 +1,5 @@
-//! `guard`: two builds on a fixed short set of cells; regressions over 5 % are named.
+//! `guard`: two builds on a fixed short set of cells; regressions are named: more than
+//! 2 % in instructions, more than 5 % in times.
 //!
 //! Two measures per cell. Instructions (callgrind, where valgrind is installed) are the same on a
 //! busy machine and see what makes code longer, not what makes it wait. Times are taken in pairs,
@@ -6,9 +7,11 @@
 //! pairs but one agree that there is a loss at all.
 //!
 //! A build is a git revision, built in a worktree of its own that is removed afterwards, whatever
-//! ends the guard ([`sweep()`]), or the path of a `pando-bench` that is built already.
+//! ends the guard ([`sweep()`]), or the path of a `pando-bench` that is built already and has the
+//! server `pando` beside it.
 
 mod builds;
+mod served;
 mod sweep;
 
 use std::path::{Path, PathBuf};
@@ -19,13 +22,19 @@ use thiserror::Error;
 
 pub(crate) use sweep::sweep;
 
+use builds::{Build, Builds};
+use served::{Served, ServedError};
+
+use crate::beside::Kind;
 use crate::figures::Spread;
 use crate::progress::Progress;
 use crate::rounds::{self, CellError, Figures, figure};
 use crate::servers::bound_to_this_process;
 
-/// Losses above this share are regressions.
+/// Losses of time or memory above this share are regressions.
 const TOLERANCE: f64 = 0.05;
+/// So are more instructions by this share; they hardly vary.
+const INSTRUCTIONS_TOLERANCE: f64 = 0.02;
 
 /// What to compare.
 #[derive(Debug, Args)]
@@ -34,8 +43,8 @@ pub(crate) struct Options {
     before: String,
     /// The build under suspicion.
     after: String,
-    /// Pairs of timed runs per cell.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Pairs of timed runs per cell; 0 leaves the times out.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pairs: u16,
     /// Cells to run; all when absent.
     #[arg(long, value_delimiter = ',')]
@@ -63,68 +72,153 @@ pub(crate) enum GuardError {
         cell: &'static str,
         source: CellError,
     },
-    #[error("{} regression(s) over {:.0} %: {}", found.len(), TOLERANCE * 100.0, found.join("; "))]
+    #[error("{build} on {cell}: {source}")]
+    Served {
+        build: String,
+        cell: &'static str,
+        source: Box<ServedError>,
+    },
+    #[error("{} regression(s) over {}: {}", found.len(), tolerances(), found.join("; "))]
     Regressions { found: Vec<String> },
 }
 
-/// A cell: its name, the arguments after `cell`, the keys of a timed run and of a counted one.
+/// A cell: what is measured under which name.
 struct Fixed {
+    name: &'static str,
+    work: Work,
+}
+
+enum Work {
+    /// The arguments after `cell`, the keys of a timed run and of a counted one.
+    InProcess {
+        arguments: &'static str,
+        timed: u32,
+        counted: u32,
+    },
+    Served(Served),
+}
+
+const fn in_process(
     name: &'static str,
     arguments: &'static str,
     timed: u32,
     counted: u32,
+) -> Fixed {
+    let work = Work::InProcess {
+        arguments,
+        timed,
+        counted,
+    };
+    Fixed { name, work }
 }
 
-const SET: [Fixed; 5] = [
-    Fixed {
-        name: "decimal",
-        arguments: "points --target pando-masstree --shape decimal --threads 1 --seed 1 --keys",
-        timed: 300_000,
-        counted: 20_000,
-    },
-    Fixed {
-        name: "prefixed",
-        arguments: "points --target pando-masstree --shape prefixed --threads 1 --seed 1 --keys",
-        timed: 200_000,
-        counted: 20_000,
-    },
-    Fixed {
-        name: "two-threads",
-        arguments: "points --target pando-masstree --shape decimal --threads 2 --seed 1 --keys",
-        timed: 300_000,
-        counted: 20_000,
-    },
-    Fixed {
-        name: "update-columns",
-        arguments: "rows --workload mycsb-a --target pando-masstree --threads 1 --steps 100000 \
-                    --keys",
-        timed: 100_000,
-        counted: 10_000,
-    },
-    Fixed {
-        name: "getrange",
-        arguments: "rows --workload mycsb-e --target pando-masstree --threads 1 --steps 4000 \
-                    --keys",
-        timed: 100_000,
-        counted: 10_000,
-    },
+const fn served(name: &'static str, engine: &'static str, kind: Kind) -> Fixed {
+    let work = Work::Served(Served { engine, kind });
+    Fixed { name, work }
+}
+
+const SET: [Fixed; 10] = [
+    in_process(
+        "decimal",
+        "points --target pando-masstree --shape decimal --threads 1 --seed 1 --keys",
+        300_000,
+        20_000,
+    ),
+    in_process(
+        "prefixed",
+        "points --target pando-masstree --shape prefixed --threads 1 --seed 1 --keys",
+        200_000,
+        20_000,
+    ),
+    in_process(
+        "two-threads",
+        "points --target pando-masstree --shape decimal --threads 2 --seed 1 --keys",
+        300_000,
+        20_000,
+    ),
+    in_process(
+        "mercury",
+        "points --target pando-mercury --shape decimal --threads 1 --seed 1 --keys",
+        300_000,
+        20_000,
+    ),
+    in_process(
+        "update-columns",
+        "rows --workload mycsb-a --target pando-masstree --threads 1 --steps 100000 --keys",
+        100_000,
+        10_000,
+    ),
+    in_process(
+        "getrange",
+        "rows --workload mycsb-e --target pando-masstree --threads 1 --steps 4000 --keys",
+        100_000,
+        10_000,
+    ),
+    served("wire-get", "masstree", Kind::RespGet),
+    served("wire-set", "masstree", Kind::RespSet),
+    served("wire-get-mercury", "mercury", Kind::RespGet),
+    served("wire-set-mercury", "mercury", Kind::RespSet),
 ];
 
 fn names() -> Vec<&'static str> {
     SET.iter().map(|cell| cell.name).collect()
 }
 
+fn tolerances() -> String {
+    let [instructions, times] = [INSTRUCTIONS_TOLERANCE, TOLERANCE].map(|share| share * 100.0);
+    format!("{instructions:.0} % in instructions, {times:.0} % in times")
+}
+
 impl Fixed {
-    fn arguments(&self, keys: u32) -> Vec<String> {
-        let mut arguments: Vec<String> = self
-            .arguments
-            .split_whitespace()
-            .map(String::from)
-            .collect();
-        arguments.push(keys.to_string());
-        arguments.insert(0, "cell".into());
-        arguments
+    fn timed(&self, build: &Build) -> Result<Figures, GuardError> {
+        match &self.work {
+            Work::InProcess {
+                arguments, timed, ..
+            } => {
+                let measured = rounds::measure_with(&build.bench, &line(arguments, *timed));
+                measured.map_err(|source| GuardError::Cell {
+                    build: build.bench.display().to_string(),
+                    cell: self.name,
+                    source,
+                })
+            }
+            Work::Served(served) => served
+                .timed(build)
+                .map_err(|error| error.on(build, self.name)),
+        }
     }
+
+    fn instructions(&self, build: &Build, scratch: &Path) -> Result<Cost, GuardError> {
+        match &self.work {
+            Work::InProcess {
+                arguments, counted, ..
+            } => {
+                let arguments = line(arguments, *counted);
+                let instructions = instructions(&build.bench, &arguments, self.name)?;
+                Ok(Cost {
+                    instructions,
+                    requests: None,
+                })
+            }
+            Work::Served(served) => served
+                .instructions(build, scratch)
+                .map_err(|error| error.on(build, self.name)),
+        }
+    }
+}
+
+/// The arguments of a cell in a process of its own.
+fn line(arguments: &str, keys: u32) -> Vec<String> {
+    let words = ["cell"].into_iter().chain(arguments.split_whitespace());
+    let words = words.map(String::from);
+    words.chain([keys.to_string()]).collect()
+}
+
+/// Instructions of a run, and of how many requests where there are some.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    instructions: u64,
+    requests: Option<u64>,
 }
 
 /// Compares the builds; an error when the second is worse.
@@ -136,7 +230,7 @@ pub(crate) fn run(options: &Options) -> Result<(), GuardError> {
     {
         return Err(GuardError::NoCell { name: name.clone() });
     }
-    let builds = builds::Builds::prepare([&options.before, &options.after])?;
+    let builds = Builds::prepare([&options.before, &options.after])?;
     let counts = !options.times_only && has_valgrind();
     if !counts && !options.times_only {
         println!("valgrind is not installed: instructions are left out");
@@ -149,19 +243,7 @@ pub(crate) fn run(options: &Options) -> Result<(), GuardError> {
     let mut progress = Progress::new(cells.len() * (pairs + usize::from(counts)));
     let mut found = Vec::new();
     for cell in cells {
-        let mut measured = Vec::new();
-        if counts {
-            progress.step(&format!("{}, instructions", cell.name));
-            let [before, after] = [0, 1].map(|at| instructions(&builds.programs[at], cell));
-            measured.push(of_instructions(before?, after?));
-        }
-        let mut runs = Vec::new();
-        for pair in 1..=pairs {
-            progress.step(&format!("{}, pair {pair} of {pairs}", cell.name));
-            let [before, after] = [0, 1].map(|at| timed(&builds.programs[at], cell));
-            runs.push((before?, after?));
-        }
-        measured.extend(of_pairs(&runs));
+        let measured = measure(cell, &builds, counts, pairs, &mut progress)?;
         progress.clear();
         println!("{}", cell.name);
         for Measured { what, regression } in measured {
@@ -176,11 +258,36 @@ pub(crate) fn run(options: &Options) -> Result<(), GuardError> {
     }
     progress.end();
     if found.is_empty() {
-        println!("no regression over {:.0} %", TOLERANCE * 100.0);
+        println!("no regression over {}", tolerances());
         Ok(())
     } else {
         Err(GuardError::Regressions { found })
     }
+}
+
+/// All figures of a cell.
+fn measure(
+    cell: &Fixed,
+    builds: &Builds,
+    counts: bool,
+    pairs: usize,
+    progress: &mut Progress,
+) -> Result<Vec<Measured>, GuardError> {
+    let [before, after] = &builds.pair;
+    let mut measured = Vec::new();
+    if counts {
+        progress.step(&format!("{}, instructions", cell.name));
+        let [before, after] =
+            [before, after].map(|build| cell.instructions(build, builds.scratch()));
+        measured.push(of_instructions(before?, after?));
+    }
+    let mut runs = Vec::new();
+    for pair in 1..=pairs {
+        progress.step(&format!("{}, pair {pair} of {pairs}", cell.name));
+        runs.push((cell.timed(before)?, cell.timed(after)?));
+    }
+    measured.extend(of_pairs(&runs));
+    Ok(measured)
 }
 
 /// One figure of a cell: what is printed, and what is said of it when it is a regression.
@@ -189,11 +296,20 @@ struct Measured {
     regression: Option<String>,
 }
 
-fn of_instructions(before: u64, after: u64) -> Measured {
-    let ratio = after as f64 / before as f64;
+fn of_instructions(before: Cost, after: Cost) -> Measured {
+    let ratio = after.instructions as f64 / before.instructions as f64;
+    let each = |cost: Cost| {
+        let requests = cost.requests?;
+        Some(cost.instructions as f64 / requests as f64)
+    };
+    let each = each(before).zip(each(after));
+    let each = each.map_or(String::new(), |(before, after)| {
+        format!(" ({before:.0} → {after:.0} per request)")
+    });
     Measured {
-        what: format!("instructions × {ratio:.4}"),
-        regression: (ratio > 1.0 + TOLERANCE).then(|| format!("instructions × {ratio:.3}")),
+        what: format!("instructions × {ratio:.4}{each}"),
+        regression: (ratio > 1.0 + INSTRUCTIONS_TOLERANCE)
+            .then(|| format!("instructions × {ratio:.3}")),
     }
 }
 
@@ -222,15 +338,6 @@ fn of_pairs(runs: &[(Figures, Figures)]) -> Vec<Measured> {
     all
 }
 
-fn timed(program: &Path, cell: &Fixed) -> Result<Figures, GuardError> {
-    let measured = rounds::measure_with(program, &cell.arguments(cell.timed));
-    measured.map_err(|source| GuardError::Cell {
-        build: program.display().to_string(),
-        cell: cell.name,
-        source,
-    })
-}
-
 /// Whether ratios (above 1 is better) show a loss over the tolerance.
 fn is_loss(ratios: &[f64]) -> bool {
     let median = Spread::of(ratios.iter().copied()).median;
@@ -257,17 +364,21 @@ fn output_of(command: &mut Command, what: &str) -> Result<std::process::Output, 
     })
 }
 
-fn instructions(program: &Path, cell: &Fixed) -> Result<u64, GuardError> {
+fn instructions(
+    program: &Path,
+    arguments: &[String],
+    cell: &'static str,
+) -> Result<u64, GuardError> {
     let build = program.display().to_string();
     let mut command = bound_to_this_process("valgrind");
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", &build])
-        .args(cell.arguments(cell.counted));
+        .args(arguments);
     let output = output_of(&mut command, &format!("valgrind {build}"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     collected(&text).ok_or(GuardError::Cell {
         build,
-        cell: cell.name,
+        cell,
         source: CellError::NoFigures,
     })
 }
@@ -336,10 +447,18 @@ mod tests {
 
     #[test]
     fn instructions_count_over_the_tolerance_only() {
-        assert!(of_instructions(1000, 1050).regression.is_none());
-        let longer = of_instructions(1000, 1060).regression;
-        assert_eq!(longer.as_deref(), Some("instructions × 1.060"));
-        assert!(of_instructions(1000, 500).regression.is_none());
+        let judge = |before, after| {
+            let cost = |instructions| Cost {
+                instructions,
+                requests: Some(10),
+            };
+            of_instructions(cost(before), cost(after))
+        };
+        assert!(judge(1000, 1020).regression.is_none());
+        let longer = judge(1000, 1030);
+        assert_eq!(longer.what, "instructions × 1.0300 (100 → 103 per request)");
+        assert_eq!(longer.regression.as_deref(), Some("instructions × 1.030"));
+        assert!(judge(1000, 500).regression.is_none());
     }
 
     #[test]
