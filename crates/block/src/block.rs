@@ -70,7 +70,8 @@ impl<'g> BlockRef<'g> {
     #[inline]
     fn read<T: Copy>(self, offset: usize) -> T {
         let field = self.0.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: the block lives and is immutable (VB1), and `Shape` says what is where.
+        // SAFETY: the block lives and is immutable (VB1 immutable-block), and `Shape` says what is
+        // where.
         unsafe { field.read_unaligned() }
     }
 
@@ -78,8 +79,8 @@ impl<'g> BlockRef<'g> {
     #[inline]
     fn meta_word(self) -> &'g AtomicU32 {
         let word = self.0.as_ptr().wrapping_add(META_OFFSET);
-        // SAFETY: the block lives, is aligned to 8 (P2), and this word is accessed as an atomic
-        // only since the block was published (VB1).
+        // SAFETY: the block lives, is aligned to 8 (P2 alignment), and this word is accessed as an
+        // atomic only since the block was published (VB1 immutable-block).
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
@@ -159,7 +160,7 @@ impl<'g> BlockRef<'g> {
         let shape = self.shape();
         if shape.meta & IS_EXTERNAL != 0 {
             let pointer = self.read::<NonNull<u8>>(shape.key_offset);
-            // SAFETY: owned by this block or its successor, so it lives (VB2).
+            // SAFETY: owned by this block or its successor, so it lives (VB2 one-owner).
             return unsafe { external_of(pointer, shape.key_bytes) };
         }
         self.slice(shape.key_offset, shape.key_bytes)

@@ -22,11 +22,11 @@
 //! two numbers of forms are free (6 is poison).
 //!
 //! Invariants:
-//! - **VB1** A published block is immutable but for its access mark, which is a hint and lies in a
-//!   word that is only accessed as an atomic; a change publishes a new block and retires the old
-//!   one. Whoever is pinned since before that may go on reading the old one.
-//! - **VB2** Every body and every external key part is owned by exactly one block that is not
-//!   retired, or by retired blocks only. A successor takes them over bit by bit; the retired
+//! - **VB1 immutable-block** A published block is immutable but for its access mark, which is a
+//!   hint and lies in a word that is only accessed as an atomic; a change publishes a new block and
+//!   retires the old one. Whoever is pinned since before that may go on reading the old one.
+//! - **VB2 one-owner** Every body and every external key part is owned by exactly one block that is
+//!   not retired, or by retired blocks only. A successor takes them over bit by bit; the retired
 //!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor are pinned
 //!   since before the successor existed, hence until after it could be reclaimed.
 //!

@@ -16,23 +16,24 @@
 //! | `straddle` | a command under all gates, at its end | `Release` | clients of `sync`, `Acquire` |
 //!
 //! Invariants:
-//! - **AK1** A session that holds its own gate sees one epoch from taking the gate to giving it
-//!   back.
-//! - **AK2** What a command under all gates writes belongs, as one group, to the epoch that is
-//!   current at its end; `straddle` is at least that epoch if the command began in an earlier one,
-//!   before anybody can see what it wrote.
+//! - **AK1 one-epoch-per-turn** A session that holds its own gate sees one epoch from taking the
+//!   gate to giving it back.
+//! - **AK2 group-of-its-end** What a command under all gates writes belongs, as one group, to the
+//!   epoch that is current at its end; `straddle` is at least that epoch if the command began in an
+//!   earlier one, before anybody can see what it wrote.
 //! - **AK3** What a session has logged is handed over before an epoch that it belongs to is closed:
 //!   at the end of a turn, before all gates are taken, at the end of a command under all gates.
-//! - **AK4** A reply to a client of `sync` waits for every epoch that it could have observed: a
-//!   write's own, a value's, a tombstone's, that of its database's last change of tree, `straddle`;
-//!   the current one for ranges and answers about whole databases.
-//! - **AK5** A reply to a client of `interval` waits for the epoch of what it wrote, if the log is
-//!   not known to have room for that (LT1 of the log's state), since a crash would lose it for as
-//!   long as the disk is full.
-//! - **AK6** Nor is it sent before that while something is not on disk that could have been
-//!   acknowledged long before ([`crate::Database::may_acknowledge`]), since a crash would lose more
-//!   than was promised. That is asked when the reply is sent, not when the request runs: until
-//!   then, a turn may have taken long, its thread may not have run, a client may not have read.
+//! - **AK4 sync-waits** A reply to a client of `sync` waits for every epoch that it could have
+//!   observed: a write's own, a value's, a tombstone's, that of its database's last change of tree,
+//!   `straddle`; the current one for ranges and answers about whole databases.
+//! - **AK5 interval-waits** A reply to a client of `interval` waits for the epoch of what it wrote,
+//!   if the log is not known to have room for that (LT1 acknowledged-fits of the log's state),
+//!   since a crash would lose it for as long as the disk is full.
+//! - **AK6 late-disk-waits** Nor is it sent before that while something is not on disk that could
+//!   have been acknowledged long before ([`crate::Database::may_acknowledge`]), since a crash would
+//!   lose more than was promised. That is asked when the reply is sent, not when the request runs:
+//!   until then, a turn may have taken long, its thread may not have run, a client may not have
+//!   read.
 //!
 //! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.

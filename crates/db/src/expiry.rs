@@ -11,12 +11,12 @@
 //! the key's present deadline from the engine, and enters that one.
 //!
 //! Invariants:
-//! - **X1** When no commit awaits reconciliation, a key has exactly one entry if its value has a
-//!   deadline, and none otherwise. Reason: an entry is only made for the deadline that the key has
-//!   while the mutex is held; whoever replaces that deadline commits later, hence reconciles later,
-//!   and removes it.
-//! - **X2** An entry is a hint: the expirer removes a key only in an `update` that sees the
-//!   deadline passed.
+//! - **X1 one-entry** When no commit awaits reconciliation, a key has exactly one entry if its
+//!   value has a deadline, and none otherwise. Reason: an entry is only made for the deadline that
+//!   the key has while the mutex is held; whoever replaces that deadline commits later, hence
+//!   reconciles later, and removes it.
+//! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key only in an `update` that
+//!   sees the deadline passed.
 //!
 //! Cost: O(log entries of a shard) per change of a deadline; keys without deadlines pay nothing. A
 //! tree is dropped in O(shards), under all gates, and its entries are freed later, under none.

@@ -155,7 +155,7 @@ impl Database {
         let most = self.watch_buried_bytes_max();
         let horizon = self.watch_horizon.advance(&self.epochs, buried_bytes, most);
         // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
-        // must find the tombstone, to know what to wait for (AK4).
+        // must find the tombstone, to know what to wait for (AK4 sync-waits).
         let durable = LogEpoch(self.durable() + 1);
         self.epochs.set_horizon(horizon.min(durable));
     }

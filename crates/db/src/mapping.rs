@@ -8,7 +8,7 @@ use crate::database::Database;
 use crate::durable::hook::record_mapping;
 use crate::session_state::SessionState;
 
-/// Exchanges two databases. The caller holds all gates (B1).
+/// Exchanges two databases. The caller holds all gates (B1 mapping-stands-still).
 pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize, second: usize) {
     if first != second {
         database.change_trees(session, &[first, second], || {
@@ -21,7 +21,7 @@ pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize
 }
 
 /// Empties database `index` by giving it a new tree. An empty one stays as it is: tree numbers are
-/// not used twice. The caller holds all gates (B1).
+/// not used twice. The caller holds all gates (B1 mapping-stands-still).
 pub(crate) fn replace(database: &Database, session: &mut SessionState, index: usize) {
     let store = &database.store;
     if store.len(database.tree(index)) == 0 {

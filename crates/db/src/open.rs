@@ -180,7 +180,7 @@ mod tests {
         );
     }
 
-    /// B2, and that a session which ends leaves its counts.
+    /// B2 own-gate, and that a session which ends leaves its counts.
     #[test]
     fn sessions_are_bounded_and_come_back() {
         let database = open(|options| options.sessions_max = 3).expect("the options are valid");

@@ -10,8 +10,9 @@
 //! | `Leave`, `Reader` | the request again ([`Wait::runs_again`]) |
 //!
 //! Whatever is waited for, no gate and no pin is held meanwhile, and nothing else of this client is
-//! executed. A new kind of wait (a key, a remote answer) is a variant here, and the compiler names
-//! the two places of a front end that must know it: where a wait begins, and where it ends.
+//! executed. A new kind of wait (a key, a remote answer) is a variant here. The compiler names
+//! where a front end begins a wait; where it ends one (`Worker::resume` of the server) needs an
+//! arm, too.
 //!
 //! Deliberately absent: who wakes whom; that is the front end's.
 
@@ -76,7 +77,7 @@ pub trait Slice: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Slices {
     pub(crate) work: Box<dyn Slice>,
-    /// What the slices so far may tell of (AK4).
+    /// What the slices so far may tell of (AK4 sync-waits).
     pub(crate) observed: LogEpoch,
     /// Its client wants no reply to it.
     pub(crate) silent: bool,

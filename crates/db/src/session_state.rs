@@ -28,13 +28,13 @@ pub(crate) struct SessionState {
     /// How much the command in work may write.
     pub(crate) fit: Fit,
     pub(crate) evictor: Evictor,
-    /// Whether what commands see is noted, for a client of `sync` (AK4).
+    /// Whether what commands see is noted, for a client of `sync` (AK4 sync-waits).
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.
     pub(crate) observed: LogEpoch,
     /// The latest epoch of a group of the command in work; 0: there was none.
     pub(crate) wrote: LogEpoch,
-    /// Whether that group is not to be acknowledged before it is durable (AK5).
+    /// Whether that group is not to be acknowledged before it is durable (AK5 interval-waits).
     pub(crate) beyond_room: bool,
 }
 
@@ -85,7 +85,7 @@ impl SessionState {
         }
     }
 
-    /// Notes that the reply may tell of this epoch (AK4).
+    /// Notes that the reply may tell of this epoch (AK4 sync-waits).
     #[inline]
     pub(crate) fn observe(&mut self, epoch: LogEpoch) {
         if self.observes {

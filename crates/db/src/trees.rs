@@ -4,13 +4,14 @@
 //! |---|---|---|---|
 //! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //!
-//! It changes only under all gates (B1), whose mutexes order the `Relaxed` accesses.
+//! It changes only under all gates (B1 mapping-stands-still), whose mutexes order the `Relaxed`
+//! accesses.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_engine::{LogEpoch, TreeId};
 
-/// What stands behind each database number (B1).
+/// What stands behind each database number (B1 mapping-stands-still).
 #[derive(Debug)]
 pub(crate) struct Trees {
     slots: Box<[Slot]>,
@@ -41,25 +42,25 @@ impl Trees {
         self.slots.len()
     }
 
-    /// The tree of database `index` (B1).
+    /// The tree of database `index` (B1 mapping-stands-still).
     #[inline]
     pub(crate) fn get(&self, index: usize) -> TreeId {
         TreeId(self.slots[index].tree.load(Ordering::Relaxed))
     }
 
-    /// The trees of all databases, in order (B1).
+    /// The trees of all databases, in order (B1 mapping-stands-still).
     pub(crate) fn iter(&self) -> impl Iterator<Item = TreeId> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// The epoch in which database `index` was given its tree, 0 if that was at the start (B1):
-    /// what is seen in it is undone if a crash loses that epoch.
+    /// The epoch in which database `index` was given its tree, 0 if that was at the start
+    /// (B1 mapping-stands-still): what is seen in it is undone if a crash loses that epoch.
     pub(crate) fn changed_in(&self, index: usize) -> LogEpoch {
         LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
     }
 
     /// Gives database `index` another tree, in this epoch; returns the one that it had. The caller
-    /// holds all gates (B1).
+    /// holds all gates (B1 mapping-stands-still).
     pub(crate) fn set(&self, index: usize, tree: TreeId, epoch: LogEpoch) -> TreeId {
         let slot = &self.slots[index];
         slot.changed_in.store(epoch.0, Ordering::Relaxed);

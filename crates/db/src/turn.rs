@@ -8,19 +8,19 @@
 //!                    └──── all gates (kept for consecutive such commands)
 //! ```
 //! `hold_own` and `hold_all` perform the transitions; each lets go of what is held, pin included,
-//! before it takes anything (pando-sync's G2). `give_way` does so between two requests of a batch
-//! that has held its gates for long while others wait for them.
+//! before it takes anything (pando-sync's G2 gates-in-order). `give_way` does so between two
+//! requests of a batch that has held its gates for long while others wait for them.
 //!
 //! Invariants:
-//! - **T1** A command runs under the own gate or under all gates, pinned; which
+//! - **T1 gate-and-pin** A command runs under the own gate or under all gates, pinned; which
 //!   one its entry in the command table says. One of `Gates::None` begins under nothing: the host's
 //!   take a gate when they ask for a keyspace, EXEC takes all when it is sure to run.
-//! - **T2** No gate and no pin is held between the letting go of one and the taking of the other,
-//!   nor after the turn is dropped.
-//! - **T3** The clock is read after a gate was taken, so that a command which has waited for gates
-//!   judges deadlines as those do that ran meanwhile.
-//! - **T4** What one command writes is one group of the log: it ends when the command does
-//!   (`finish`), under the gates that the command ran under (AK2).
+//! - **T2 nothing-between** No gate and no pin is held between the letting go of one and the taking
+//!   of the other, nor after the turn is dropped.
+//! - **T3 clock-after-gate** The clock is read after a gate was taken, so that a command which has
+//!   waited for gates judges deadlines as those do that ran meanwhile.
+//! - **T4 one-group** What one command writes is one group of the log: it ends when the command
+//!   does (`finish`), under the gates that the command ran under (AK2 group-of-its-end).
 
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{
@@ -180,8 +180,8 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// What was written since the last call is a group (T4): the epoch stands still (AK1), or the
-    /// command under all gates is over (AK2).
+    /// What was written since the last call is a group (T4): the epoch stands still
+    /// (AK1 one-epoch-per-turn), or the command under all gates is over (AK2 group-of-its-end).
     fn end_group(&mut self) {
         if let Some(begun) = self.whole_since.take() {
             let now = self.session.now_us / 1000;

@@ -112,7 +112,7 @@ impl WatchHorizon {
         epoch
     }
 
-    /// Ends a hold; one that W2 has ended may be gone.
+    /// Ends a hold; one that W2 bounded-patience has ended may be gone.
     pub(crate) fn release(&self, epoch: LogEpoch) {
         let mut state = lock(&self.state);
         if let Some(count) = state.held.get_mut(&epoch) {
@@ -124,8 +124,8 @@ impl WatchHorizon {
     }
 
     /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
-    /// that W2 still allows to be, else to the current one. `buried_bytes` is what removals
-    /// have left behind so far, `most` of which a WATCH may hold back.
+    /// that W2 bounded-patience still allows to be, else to the current one. `buried_bytes` is what
+    /// removals have left behind so far, `most` of which a WATCH may hold back.
     pub(crate) fn advance(&self, clock: &EpochClock, buried_bytes: u64, most: u64) -> LogEpoch {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(tick(&clock, &horizon, 0), LogEpoch(5));
     }
 
-    /// W2, and that a client that never comes back leaves nothing.
+    /// W2 bounded-patience, and that a client that never comes back leaves nothing.
     #[test]
     fn the_horizon_leaves_old_watches_behind() {
         let (clock, horizon) = (

@@ -5,20 +5,23 @@
 //! its keys in none; one that does not has no scan to call.
 //!
 //! Invariants that every engine keeps (the conformance suite checks them):
-//! - **E1** `update` is atomic per key: the closure sees the latest committed value, and what it
-//!   decides is committed before any other writer of the key is shown a value.
-//! - **E2** Versions of one (tree, key) strictly increase (see [`crate::EpochClock`]).
-//! - **E3** The commit hook runs once per commit, under the lock that orders the key's writers,
-//!   with the value before and after. It must not block, allocate without bound or call the engine.
-//! - **E4** A scan yields keys in strict order, without duplicates, and every key that is present
-//!   from its start to its end.
-//! - **E5** A reader sees a whole value of one version, never a mixture.
-//! - **E6** The access mark of a value is the one that it was written with until a reader of that
-//!   value changes it; a racing change may be lost.
-//! - **E7** A walk, from cursor 0 along the cursors that its steps return until one returns 0,
-//!   shows every key that is present from its start to its end. Cursors are numbers without state:
-//!   any of them can be used again, by any session, at any time. A key that came, went or moved
-//!   meanwhile may be shown or not, and a key may be shown twice when others came or went.
+//! - **E1 atomic-update** `update` is atomic per key: the closure sees the latest committed value,
+//!   and what it decides is committed before any other writer of the key is shown a value.
+//! - **E2 versions-grow** Versions of one (tree, key) strictly increase (see
+//!   [`crate::EpochClock`]).
+//! - **E3 hook-once** The commit hook runs once per commit, under the lock that orders the key's
+//!   writers, with the value before and after. It must not block, allocate without bound or call
+//!   the engine.
+//! - **E4 scan-complete** A scan yields keys in strict order, without duplicates, and every key
+//!   that is present from its start to its end.
+//! - **E5 whole-values** A reader sees a whole value of one version, never a mixture.
+//! - **E6 marks-stay** The access mark of a value is the one that it was written with until a
+//!   reader of that value changes it; a racing change may be lost.
+//! - **E7 walk-complete** A walk, from cursor 0 along the cursors that its steps return until one
+//!   returns 0, shows every key that is present from its start to its end. Cursors are numbers
+//!   without state: any of them can be used again, by any session, at any time. A key that came,
+//!   went or moved meanwhile may be shown or not, and a key may be shown twice when others came or
+//!   went.
 //!
 //! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
 

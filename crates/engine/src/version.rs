@@ -14,15 +14,16 @@
 //! by itself ([`EpochClock::self_driven`]): removed keys are forgotten at once.
 //!
 //! Invariants:
-//! - **V1** A commit draws `max(old + 1, first of the current epoch)` under the lock of the key's
-//!   node or bucket; `old` is the version of the value or of its tombstone.
-//! - **V2** A tombstone is removed only when its epoch is below the horizon, and the horizon never
-//!   exceeds the current epoch. The next insert of the key then draws a version of a later epoch,
-//!   so versions increase although the tombstone is gone.
-//! - **V3** Under a self-driven clock a removal draws `old + 1` and leaves no tombstone; before it
-//!   gives the key's lock back, the current epoch is above that version's ([`EpochClock::forget`]).
-//!   The next insert of the key, under the same lock, draws from a later epoch. Most removals find
-//!   it so and write nothing: the epoch moves only when what it has brought is removed within it.
+//! - **V1 version-draw** A commit draws `max(old + 1, first of the current epoch)` under the lock
+//!   of the key's node or bucket; `old` is the version of the value or of its tombstone.
+//! - **V2 tombstone-horizon** A tombstone is removed only when its epoch is below the horizon, and
+//!   the horizon never exceeds the current epoch. The next insert of the key then draws a version
+//!   of a later epoch, so versions increase although the tombstone is gone.
+//! - **V3 self-driven-removal** Under a self-driven clock a removal draws `old + 1` and leaves no
+//!   tombstone; before it gives the key's lock back, the current epoch is above that version's
+//!   ([`EpochClock::forget`]). The next insert of the key, under the same lock, draws from a later
+//!   epoch. Most removals find it so and write nothing: the epoch moves only when what it has
+//!   brought is removed within it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

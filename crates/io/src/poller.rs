@@ -5,8 +5,9 @@
 //! as that: what arrives later is a new change.
 //!
 //! Invariants:
-//! - **PO1** After `wait` has reported a socket readable, the caller reads until a short read, an
-//!   error or the end, over as many calls of `wait` as it likes: it remembers what is readable.
+//! - **PO1 read-until-short** After `wait` has reported a socket readable, the caller reads until a
+//!   short read, an error or the end, over as many calls of `wait` as it likes: it remembers what
+//!   is readable.
 //! - **PO2** `Interest::ReadWrite` is asked for only while output waits: a Unix socket would
 //!   otherwise report each reply that the peer has taken.
 //! - **PO3** Changing the interest reports what is ready already, so no readiness is lost between a

@@ -1,11 +1,11 @@
 //! The faults that tests plant; outside tests there is nothing here.
 
 pando_chassis::canary! {
-    /// A freed slot is reused without the inserting mark (M7).
+    /// A freed slot is reused without the inserting mark (M7 slot-reuse-marked).
     ReuseWithoutMark,
     /// A border node splits without the splitting mark.
     SplitWithoutMark,
-    /// A replaced block is reclaimed at once (M1).
+    /// A replaced block is reclaimed at once (M1 reachable-lives).
     FreeEarly,
     /// An entry turns into a layer without the unstable mark (§4.6.3).
     DeepenWithoutMark,
@@ -15,7 +15,7 @@ pando_chassis::canary! {
     RemoveWithoutMark,
     /// A layer leaves the tree without the deleted mark.
     LayerGoesWithoutMark,
-    /// What a warming pass has found is used without a look at the node (MH2).
+    /// What a warming pass has found is used without a look at the node (MH2 spot-of-its-key).
     RecallUnchecked,
     /// A value's link is changed after its node was unlocked.
     RelocateUnlocked,

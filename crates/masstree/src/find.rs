@@ -5,8 +5,9 @@
 //! version was taken. A split or a removal marks the lower node before the upper one, so it has
 //! changed one of the two. Inserts send a reader back to the node, splits and removals to the root.
 //!
-//! Departure: a child's version is loaded only after its parent was validated once more (M2), so
-//! that a stale child pointer is never followed; the paper relies on type-stable memory there.
+//! Departure: a child's version is loaded only after its parent was validated once more
+//! (M2 validate-then-follow), so that a stale child pointer is never followed; the paper relies on
+//! type-stable memory there.
 //!
 //! What a get goes through is compiled into one function: a call hands such results over in memory,
 //! and the three of them take a tenth of a get of ten million keys (docs/BENCHMARKS.md).
@@ -270,8 +271,8 @@ impl<'g> BorderRef<'g> {
         {
             return None;
         }
-        // SAFETY: loaded under a version that was validated since (M2), with a code that did not
-        // change around the load.
+        // SAFETY: loaded under a version that was validated since (M2 validate-then-follow), with a
+        // code that did not change around the load.
         Some((code, unsafe { Self::found(code, link, guard) }))
     }
 
@@ -284,16 +285,16 @@ impl<'g> BorderRef<'g> {
     }
 
     /// # Safety
-    /// `link` is what a listed entry with this code holds (M2).
+    /// `link` is what a listed entry with this code holds (M2 validate-then-follow).
     #[inline]
     pub(crate) unsafe fn found(code: u8, link: *mut u8, guard: Guard<'g>) -> Found<'g> {
         if code == CODE_LAYER {
-            // SAFETY: the link of a LAYER entry leads to a node of the layer (M1).
+            // SAFETY: the link of a LAYER entry leads to a node of the layer (M1 reachable-lives).
             return Found::Layer(unsafe { NodeRef::from_link(link, guard) });
         }
         debug_assert!(code <= CODE_SUFFIX, "a listed slot was filled");
         let block = NonNull::new(link).expect("a listed entry has a link");
-        // SAFETY: any other listed entry holds a value's block (M1).
+        // SAFETY: any other listed entry holds a value's block (M1 reachable-lives).
         Found::Value(unsafe { BlockRef::from_address(block, guard) })
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn only_layer<'g, 'k>(
     if !version.is_lone() {
         return None;
     }
-    // SAFETY: its version says that it is a border node, and it lives (M1).
+    // SAFETY: its version says that it is a border node, and it lives (M1 reachable-lives).
     let border = unsafe { BorderRef::from_raw(root.pointer().cast(), guard) };
     let layer = border.permutation().lists_slot_0_only()
         && border.slice(0) == u64::from_be_bytes(*slice)
@@ -90,6 +90,7 @@ pub(crate) fn only_layer<'g, 'k>(
     if !border.version.unchanged_since(version) {
         return None;
     }
-    // SAFETY: the link of a LAYER entry, as the header of this function says (M1, M2).
+    // SAFETY: the link of a LAYER entry, as the header of this function says (M1 reachable-lives,
+    // M2 validate-then-follow).
     Some((unsafe { NodeRef::from_link(link, guard) }, further))
 }

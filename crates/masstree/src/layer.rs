@@ -15,8 +15,9 @@
 //! Invariants:
 //! - **ML1** Exactly one LAYER entry leads to a layer; its link is the layer's root or, lazily
 //!   updated, a former root, which is on the layer's leftmost path.
-//! - **ML2** Only the owner of a layer's root border node replaces or removes it, and while it is
-//!   owned and not deleted the entry above stays. So a search for the entry must succeed.
+//! - **ML2 owner-replaces-layer** Only the owner of a layer's root border node replaces or removes
+//!   it, and while it is owned and not deleted the entry above stays. So a search for the entry
+//!   must succeed.
 
 use pando_block::{BlockRef, KeyPart};
 use pando_sync::shim::Spin;

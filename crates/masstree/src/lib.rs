@@ -11,7 +11,7 @@
 //! | 4.2 layout: nodes, slices, suffixes, prefetching | `node`, `slice`; `pando_block`, `pando_sync::prefetch` |
 //! | 4.3 nonconcurrent modification | `split` (sequential inserts), `remove`, the list of `node` |
 //! | 4.4 concurrency: no lost keys | `find` (why), `models`, `schedules`, `tests::stress` (that) |
-//! | 4.5 writer–writer coordination, figures 3 and 4 | `pando_sync::version_lock`, `update`, M6 in `node` |
+//! | 4.5 writer–writer coordination, figures 3 and 4 | `pando_sync::version_lock`, `update`, M6 locks-upward in `node` |
 //! | 4.6.1 updates | `update`; epochs: `pando_sync::epoch` |
 //! | 4.6.2 border inserts | `permutation`, `update` |
 //! | 4.6.3 new layers | `layer` |
@@ -24,7 +24,8 @@
 //!
 //! Not of the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys),
 //! `relocate` (values leave memory that is to go back to the system). Each departure from the paper
-//! is said, with its reason, in the module where it happens; the invariants M1 to M7 stand in
+//! is said, with its reason, in the module where it happens; the invariants M1 reachable-lives to
+//! M7 slot-reuse-marked stand in
 //! `node`.
 //!
 //! Memory that was replaced or removed waits for the pins of readers (§4.6.1) and is bounded by

@@ -29,17 +29,21 @@
 //! version (§4.7).
 //!
 //! Invariants:
-//! - **M1** Whatever is reachable from a tree's root, or was since the pin began, lives until the
-//!   pin ends: nodes and blocks are retired only after they were made unreachable.
-//! - **M2** A pointer from a slot or child array is followed only after the version under which it
-//!   was loaded was validated; vacated slots keep stale pointers. `next`, `prev` and `parent` hold
-//!   no stale pointers while their node is live.
-//! - **M3** `low` is constant; all keys of a border node are at or above it, and below `next`'s.
-//! - **M4** All keys with the same slice of a layer are in one border node.
-//! - **M5** A layer's first border node stays its leftmost until the whole layer goes.
-//! - **M6** Locks are taken up the tree: border node, then its left sibling, then ancestors, then
-//!   the border node above the layer. Nobody holding a lock waits for one further down.
-//! - **M7** A slot whose code is not [`CODE_NEVER`] is reused only under the inserting mark.
+//! - **M1 reachable-lives** Whatever is reachable from a tree's root, or was since the pin began,
+//!   lives until the pin ends: nodes and blocks are retired only after they were made unreachable.
+//! - **M2 validate-then-follow** A pointer from a slot or child array is followed only after the
+//!   version under which it was loaded was validated; vacated slots keep stale pointers. `next`,
+//!   `prev` and `parent` hold no stale pointers while their node is live.
+//! - **M3 low-is-constant** `low` is constant; all keys of a border node are at or above it, and
+//!   below `next`'s.
+//! - **M4 one-slice-one-node** All keys with the same slice of a layer are in one border node.
+//! - **M5 leftmost-stays** A layer's first border node stays its leftmost until the whole layer
+//!   goes.
+//! - **M6 locks-upward** Locks are taken up the tree: border node, then its left sibling, then
+//!   ancestors, then the border node above the layer. Nobody holding a lock waits for one further
+//!   down.
+//! - **M7 slot-reuse-marked** A slot whose code is not [`CODE_NEVER`] is reused only under the
+//!   inserting mark.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -268,7 +272,7 @@ impl<'g> NodeRef<'g> {
 }
 
 impl Border {
-    /// Bytes of a node of this width: whole lines, which the pool aligns (P2).
+    /// Bytes of a node of this width: whole lines, which the pool aligns (P2 alignment).
     pub(crate) const fn bytes(width: usize) -> usize {
         (size_of::<Self>() + width * size_of::<Entry>()).next_multiple_of(align_of::<Self>())
     }

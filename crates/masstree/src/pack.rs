@@ -8,10 +8,10 @@
 //! nodes above them) and is linked when it is whole, as in `layer`.
 //!
 //! Why it is sound beside everything else: under the lock of a border node, its range up to its
-//! right sibling's bound is the caller's alone (M3), and the run's keys are packed only as far as
-//! they lie in that range, behind the node's last slice. So none of them is in the tree, and nobody
-//! can put one before the lock is released. What is not so, because another run or a key of before
-//! lies there, is put key by key.
+//! right sibling's bound is the caller's alone (M3 low-is-constant), and the run's keys are packed
+//! only as far as they lie in that range, behind the node's last slice. So none of them is in the
+//! tree, and nobody can put one before the lock is released. What is not so, because another run or
+//! a key of before lies there, is put key by key.
 //!
 //! Deliberately absent: filling the nodes that a run finds between keys of others (it begins behind
 //! what stands there, once `split` has cut behind the run).
@@ -106,7 +106,7 @@ impl Pending {
     }
 }
 
-/// The next keys of a run that have the same slice: they stay in one node (M4).
+/// The next keys of a run that have the same slice: they stay in one node (M4 one-slice-one-node).
 struct Group {
     slice: u64,
     /// Keys that end in the slice.
@@ -239,7 +239,8 @@ impl<'g> Packer<'_, '_, 'g> {
             reused |= border.code(*slot) != CODE_NEVER;
         }
         if reused {
-            // A reader may still be looking at a key that was removed from such a slot (M7).
+            // A reader may still be looking at a key that was removed from such a slot
+            // (M7 slot-reuse-marked).
             border.version.mark_inserting();
         }
         for (entry, slot) in pending.entries().iter().zip(slots) {

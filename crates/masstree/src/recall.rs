@@ -16,10 +16,11 @@
 //! links up to date, and spares all later descents the climb.
 //!
 //! Invariants:
-//! - **MH1** Spots are used only under the pin of the session under which they were found, so their
-//!   nodes live (M1); the session forgets them when its last pin ends.
-//! - **MH2** A spot answers for its own key only: the tree, the slices above the layer, the slice
-//!   and the rank are compared, and a suffix with the block's.
+//! - **MH1 spots-under-pin** Spots are used only under the pin of the session under which they were
+//!   found, so their nodes live (M1 reachable-lives); the session forgets them when its last pin
+//!   ends.
+//! - **MH2 spot-of-its-key** A spot answers for its own key only: the tree, the slices above the
+//!   layer, the slice and the rank are compared, and a suffix with the block's.
 //!
 //! Deliberately absent: spots below [`PREFIX_SLICES`] layers.
 
@@ -140,7 +141,7 @@ impl Spot {
     /// The session has been pinned since the spot was found (MH1).
     #[inline]
     unsafe fn border<'g>(&self, guard: Guard<'g>) -> BorderRef<'g> {
-        // SAFETY: the node was reachable under this pin, so it lives (M1).
+        // SAFETY: the node was reachable under this pin, so it lives (M1 reachable-lives).
         unsafe { BorderRef::from_raw(self.border, guard) }
     }
 
@@ -159,7 +160,7 @@ impl Spot {
         // SAFETY: as the caller says.
         let border = unsafe { self.border(guard) };
         // The same permutation under the same version lists the same keys: a slot that was used
-        // before is filled again under the inserting mark only (M7).
+        // before is filled again under the inserting mark only (M7 slot-reuse-marked).
         let same = border.permutation() == self.permutation || canary.is(Fault::RecallUnchecked);
         if !same {
             return Err(Stale);

@@ -2,7 +2,8 @@
 //!
 //! Under the border node's lock the block is copied bit by bit and the entry's link changed by one
 //! store, as by an update (§4.6.1) that changes nothing: readers see the one block or the other,
-//! which are equal (VB1). A mark that a reader sets in the old one meanwhile is lost.
+//! which are equal (VB1 immutable-block). A mark that a reader sets in the old one meanwhile is
+//! lost.
 
 use pando_block::{BlockRef, Keep};
 

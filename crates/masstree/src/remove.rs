@@ -4,8 +4,9 @@
 //! `task`, once the tombstone's epoch is below the horizon.
 //!
 //! An entry leaves by the permutation alone: its slot keeps code, slice and link for readers that
-//! have seen it, and is reused only under the inserting mark (M7). A border node that becomes
-//! empty, unless it is its layer's leftmost (M5), leaves the list and its ancestors:
+//! have seen it, and is reused only under the inserting mark (M7 slot-reuse-marked). A border node
+//! that becomes empty, unless it is its layer's leftmost (M5 leftmost-stays), leaves the list and
+//! its ancestors:
 //!
 //! 1. the node is marked deleted; whoever meets it descends again;
 //! 2. its left sibling is locked, the list closed over it, and the sibling unlocked;

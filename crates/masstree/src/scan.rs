@@ -5,11 +5,11 @@
 //! stack of layers, on the heap because a key of 64 KiB is 8,192 layers deep. Where a node turns
 //! out to be deleted the stack is dropped and the scan descends again behind the last key shown.
 //!
-//! Why every key that is present throughout is seen (E4), forwards: a snapshot holds all keys of
-//! its node's range at its time, and its `next` was loaded under the same version; a later split
-//! moves keys only that the snapshot holds; a removed node was empty. Backwards: the node to the
-//! left of a bound is accepted only if, under the version of its snapshot, its right neighbour
-//! begins at or above the bound; else it has split, and the scan goes right first.
+//! Why every key that is present throughout is seen (E4 scan-complete), forwards: a snapshot holds
+//! all keys of its node's range at its time, and its `next` was loaded under the same version; a
+//! later split moves keys only that the snapshot holds; a removed node was empty. Backwards: the
+//! node to the left of a bound is accepted only if, under the version of its snapshot, its right
+//! neighbour begins at or above the bound; else it has split, and the scan goes right first.
 //!
 //! Deliberately absent: a snapshot of the whole range.
 

@@ -103,7 +103,7 @@ fn purge_all(
         };
         spots.recall(index);
         let spot = spots.take();
-        // SAFETY: found above, under the same pin (MH1).
+        // SAFETY: found above, under the same pin (MH1 spots-under-pin).
         let start = spot.and_then(|spot| unsafe { spot.reached(keys[index], &tree.canary, guard) });
         purge(tree, tombstone, start, guard, context);
     }
@@ -118,7 +118,7 @@ impl Point for MasstreeSession {
 
     fn unpin(&mut self) {
         if self.context.release() {
-            // MH1.
+            // MH1 spots-under-pin.
             self.spots.clear();
         }
         self.maintain_by_itself();
@@ -132,7 +132,7 @@ impl Point for MasstreeSession {
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
             let block = tree.and_then(|tree| {
-                // SAFETY: spots are gone when the session is not pinned (MH1).
+                // SAFETY: spots are gone when the session is not pinned (MH1 spots-under-pin).
                 let found = spot.map(|spot| unsafe { spot.read(key, &tree.canary, guard) });
                 match found {
                     Some(Ok(block)) => block,
@@ -162,7 +162,7 @@ impl Point for MasstreeSession {
             batch::warm(&engine.directory, keys, guard, &context.counters, spots);
         });
         if !self.context.is_held() {
-            // MH1: the pin under which they were found has ended.
+            // MH1 spots-under-pin: the pin under which they were found has ended.
             self.spots.clear();
         }
     }
@@ -206,7 +206,7 @@ impl Point for MasstreeSession {
                 decide(None);
                 return None;
             };
-            // SAFETY: spots are gone when the session is not pinned (MH1).
+            // SAFETY: spots are gone when the session is not pinned (MH1 spots-under-pin).
             let start = spot.and_then(|spot| unsafe { spot.reached(key, &tree.canary, guard) });
             let commit = Update {
                 tree,
@@ -230,7 +230,8 @@ impl Point for MasstreeSession {
         hook: &mut H,
         mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
     ) {
-        // One pin around both, so that what the descents have found may be used (MH1).
+        // One pin around both, so that what the descents have found may be used
+        // (MH1 spots-under-pin).
         let mut pinned = self.pinned();
         for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
             pinned.warm(keys);

@@ -151,7 +151,8 @@ fn keep_left(
     let kept = if position < cut { cut - 1 } else { cut };
     let mut left = permutation.truncate(kept);
     for index in kept..WIDTH {
-        // Whoever knows these slots fails validation by the split: they are as good as new (M7).
+        // Whoever knows these slots fails validation by the split: they are as good as new
+        // (M7 slot-reuse-marked).
         border.set_code(left.slot(index), CODE_NEVER);
     }
     if position < cut {
@@ -163,7 +164,8 @@ fn keep_left(
 }
 
 /// How many of the keys stay left; `run` is the position of a run's next key. Keys with the same
-/// slice stay together (M4): a slice has at most ten, so that a place to cut always exists.
+/// slice stay together (M4 one-slice-one-node): a slice has at most ten, so that a place to cut
+/// always exists.
 fn choose_cut(entries: &[NewEntry; WIDTH + 1], edge: Edge, run: Option<usize>) -> usize {
     let valid = |cut: usize| entries[cut - 1].slice != entries[cut].slice;
     if let Some(cut) = run.map(|position| (position + 1).min(WIDTH))

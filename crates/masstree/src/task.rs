@@ -23,7 +23,7 @@
 //! - **MT1** A tombstone is queued once, in commit order of its session, so that epochs along a
 //!   queue do not decrease.
 //! - **MT2** A tombstone is taken out only if the key still has exactly this one, and its epoch is
-//!   below the horizon (V2).
+//!   below the horizon (V2 tombstone-horizon).
 //! - **MT3** A dropped tree is freed only when no pin is left that could have reached it.
 
 use std::sync::Arc;
@@ -133,7 +133,7 @@ fn free_node(node: &Unreachable, queue: &mut Vec<Unreachable>, context: &mut Con
                     }
                     Found::Value(block) => {
                         let reclaim = Keep::NOTHING.reclaimer();
-                        // SAFETY: as above; a listed block was not retired (VB2).
+                        // SAFETY: as above; a listed block was not retired (VB2 one-owner).
                         unsafe { reclaim(block.address(), &mut context.pool) };
                     }
                     Found::Absent => unreachable!("a listed slot holds something"),
@@ -359,7 +359,7 @@ fn tidy_chain(
         path.push(reached);
         root = next;
     }
-    // The leftmost border node is responsible for the lowest slice (M5).
+    // The leftmost border node is responsible for the lowest slice (M5 leftmost-stays).
     let reached = find_border(root, 0, &context.counters)?;
     let locked = lock_border(&reached, 0)?;
     let permutation = locked.permutation();
@@ -377,7 +377,7 @@ fn tidy_chain(
         return Ok(None);
     };
     let mut chain = vec![lowest];
-    // Up to the first layer that stays (M6: locks go up).
+    // Up to the first layer that stays (M6 locks-upward: locks go up).
     let above = loop {
         let Some(reached) = path.pop() else {
             unreachable!("the first layer has one entry at least, and stays")
@@ -395,7 +395,7 @@ fn tidy_chain(
     let above_offset = path.len() * SLICE_BYTES;
     let cursor = Cursor::at(key, above_offset);
     let permutation = above.permutation();
-    // While the lowest layer's only node is ours, nobody has cut it off (ML2).
+    // While the lowest layer's only node is ours, nobody has cut it off (ML2 owner-replaces-layer).
     let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
     let position = position.expect("the entry above a layer stays while the layer is owned");
     let slot = permutation.slot(position);

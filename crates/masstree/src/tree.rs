@@ -45,7 +45,8 @@ impl Tree {
     pub(crate) fn root<'g>(&self, guard: Guard<'g>) -> NodeRef<'g> {
         // Acquire pairs with `set_root`.
         let root = NonNull::new(self.root.load(Ordering::Acquire));
-        // SAFETY: the first layer's root lives as long as the tree does (M1, M5).
+        // SAFETY: the first layer's root lives as long as the tree does (M1 reachable-lives,
+        // M5 leftmost-stays).
         unsafe { NodeRef::from_raw(root.expect("a tree has a root"), guard) }
     }
 

@@ -10,9 +10,9 @@
 //! | nothing, and no free slot | `split` or, in a young layer's root, `layer::grow` | 5 |
 //! | another key with this slice | a new layer, `layer::deepen` (§4.6.3) | – |
 //!
-//! Versions (V1 to V3 of the engine crate) are drawn under the lock. A removed key leaves a
-//! tombstone block that remembers its version; `task` takes it out when the horizon has passed it.
-//! Under a self-driven clock the entry goes at once.
+//! Versions (V1 version-draw to V3 self-driven-removal of the engine crate) are drawn under the
+//! lock. A removed key leaves a tombstone block that remembers its version; `task` takes it out
+//! when the horizon has passed it. Under a self-driven clock the entry goes at once.
 
 use std::mem;
 use std::ops::Deref;
@@ -97,7 +97,7 @@ pub(crate) struct Commit {
 /// Where the version of a commit comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum Draw<'a> {
-    /// Drawn under the lock (V1).
+    /// Drawn under the lock (V1 version-draw).
     Clock(&'a EpochClock),
     /// Given by recovery: committed if it is above what stands there, a tombstone of an absent key
     /// included.
@@ -113,7 +113,7 @@ impl Draw<'_> {
         }
     }
 
-    /// The version of a removal that leaves no tombstone (V3).
+    /// The version of a removal that leaves no tombstone (V3 self-driven-removal).
     fn forget(self, old: ValueVersion) -> Option<ValueVersion> {
         match self {
             Self::Clock(clock) => clock.forget(old),
@@ -423,7 +423,8 @@ where
     }
 }
 
-/// Takes a value out of the node at once: nobody has to remember its version (V3).
+/// Takes a value out of the node at once: nobody has to remember its version
+/// (V3 self-driven-removal).
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
@@ -506,7 +507,8 @@ impl NewEntry {
     ) {
         let (permutation, slot) = permutation.insert(position);
         if border.code(slot) != CODE_NEVER && !tree.canary.is(Fault::ReuseWithoutMark) {
-            // A reader may still be looking at the key that was removed from this slot (M7).
+            // A reader may still be looking at the key that was removed from this slot
+            // (M7 slot-reuse-marked).
             border.version.mark_inserting();
         }
         border.fill(slot, self.slice, self.code, self.link);

@@ -24,12 +24,12 @@
 //! | slab headers | their class's depot | see `slab` | pools, as hints |
 //!
 //! Invariants:
-//! - **P1** A block belongs to exactly one of: a caller, a pool's free list, the depot, its slab's
-//!   free list. A free block holds the link to the next one at offset 8, nothing else.
-//! - **P2** A block of a class whose size is a multiple of 64 is aligned to 64 bytes, every other
-//!   one to 8 (multiples of 16, and blocks above the classes, to 16).
-//! - **P3** Memory of chunks stays mapped until the arena is dropped, also where it was given back
-//!   (then it reads as zero), so that a stale optimistic read can never fault.
+//! - **P1 one-holder** A block belongs to exactly one of: a caller, a pool's free list, the depot,
+//!   its slab's free list. A free block holds the link to the next one at offset 8, nothing else.
+//! - **P2 alignment** A block of a class whose size is a multiple of 64 is aligned to 64 bytes,
+//!   every other one to 8 (multiples of 16, and blocks above the classes, to 16).
+//! - **P3 chunks-stay-mapped** Memory of chunks stays mapped until the arena is dropped, also where
+//!   it was given back (then it reads as zero), so that a stale optimistic read can never fault.
 //! - **P4** A slab has a class while a block of it is outside its own free list.
 //!
 //! Deliberately absent: NUMA placement, moving blocks (who owns them does), a thread of its own

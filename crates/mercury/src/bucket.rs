@@ -30,18 +30,19 @@
 //! | slots | owner of the lock, `Release` | everybody, `Acquire` |
 //!
 //! Invariants:
-//! - **HB1** Only the owner of the bucket's lock changes its lines, but for the locked bit itself.
+//! - **HB1 owner-writes** Only the owner of the bucket's lock changes its lines, but for the locked
+//!   bit itself.
 //! - **HB2** While a key has an entry (a tombstone counts) in a table, it stands in one slot; a new
 //!   entry of the key takes the same slot by one store. So a reader that looks at every slot once
 //!   meets the key, whatever else comes and goes.
-//! - **HB3** A reader loads the control word first, and reads slots only if the bucket has not
-//!   moved, going on by the link that it loaded with the mark. A move freezes the bucket: nobody
-//!   changes it or its further lines afterwards. So what the reader meets is what stood there at
-//!   some time after that load and not after the move, which is a time within its operation; and
-//!   entries that are replaced in the next table later are retired after the reader has pinned.
-//!   Whoever pins later than that sees the mark.
-//! - **HB4** A further line that is unlinked stays whole until the pins of that time have ended. A
-//!   moved bucket names no further lines.
+//! - **HB3 control-first** A reader loads the control word first, and reads slots only if the
+//!   bucket has not moved, going on by the link that it loaded with the mark. A move freezes the
+//!   bucket: nobody changes it or its further lines afterwards. So what the reader meets is what
+//!   stood there at some time after that load and not after the move, which is a time within its
+//!   operation; and entries that are replaced in the next table later are retired after the reader
+//!   has pinned. Whoever pins later than that sees the mark.
+//! - **HB4 lines-outlive-pins** A further line that is unlinked stays whole until the pins of that
+//!   time have ended. A moved bucket names no further lines.
 //!
 //! The lock is the paper's test-and-set (§4.1), tested before it is set, so that who waits does not
 //! take the line from its owner. Deliberately absent: its fairness; it is held for one decision of
@@ -68,7 +69,8 @@ const LOCKED: u64 = 1;
 const MOVED: u64 = 1 << 1;
 const LINK_MASK: u64 = !63;
 const TAG_SHIFT: u32 = 48;
-/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8 (P2).
+/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8
+/// (P2 alignment).
 const GROWTH_BITS: u32 = 3;
 const GROWTH_MASK: u64 = (1 << GROWTH_BITS) - 1;
 const ADDRESS_MASK: u64 = ((1 << TAG_SHIFT) - 1) & !GROWTH_MASK;
@@ -314,7 +316,8 @@ impl Line {
         let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
         let line = Line::empty();
         line.slots()[0].store(tagged.0, Ordering::Relaxed);
-        // SAFETY: the block is that long and aligned to lines (P2), and nobody else has it.
+        // SAFETY: the block is that long and aligned to lines (P2 alignment), and nobody else has
+        // it.
         unsafe { memory.write(line) };
         let link = memory.as_ptr().expose_provenance() as u64;
         let control = self.control().load(Ordering::Relaxed);
@@ -495,8 +498,8 @@ impl<'g> Owned<'g> {
     }
 }
 
-/// A bucket that nobody else reaches yet, while it is filled (HR5). Its stores need no order among
-/// each other: they are published by what leads to the bucket.
+/// A bucket that nobody else reaches yet, while it is filled (HR5 shared-locks). Its stores need no
+/// order among each other: they are published by what leads to the bucket.
 pub(crate) struct Filling<'g> {
     last: &'g Line,
     used: usize,

@@ -1,20 +1,22 @@
 //! The faults that tests plant; outside tests there is nothing here.
 
 pando_chassis::canary! {
-    /// A writer that has waited for a bucket does not look at *hasmoved* (HR2).
+    /// A writer that has waited for a bucket does not look at *hasmoved* (HR2 marked-when-moved).
     IgnoreMoved,
-    /// A reader does not look at *hasmoved* (HB3).
+    /// A reader does not look at *hasmoved* (HB3 control-first).
     ReadWithoutCheck,
-    /// A replaced entry is reclaimed at once (VB1).
+    /// A replaced entry is reclaimed at once (VB1 immutable-block).
     FreeEarly,
-    /// A walk steps by plain addition instead of from the highest bit of the mask down (HW1).
+    /// A walk steps by plain addition instead of from the highest bit of the mask down
+    /// (HW1 step-shows-range).
     PlainCursor,
-    /// A walk shows a bucket that has moved from where it was (HW2).
+    /// A walk shows a bucket that has moved from where it was (HW2 moved-from-next).
     WalkWithoutMoved,
-    /// A bucket is marked as moved before its entries are in the next table (HR2).
+    /// A bucket is marked as moved before its entries are in the next table
+    /// (HR2 marked-when-moved).
     MarkEarly,
-    /// A table is given up at once when it ceases to be current (HR4).
+    /// A table is given up at once when it ceases to be current (HR4 old-table-outlives-pins).
     FreeTableEarly,
-    /// Slots of a smaller table get other growth bits than their keys' (HR5).
+    /// Slots of a smaller table get other growth bits than their keys' (HR5 shared-locks).
     WrongGrowthBits,
 }

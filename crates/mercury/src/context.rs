@@ -41,14 +41,15 @@ impl Retire for Context {
     fn retire_moved(&mut self, entry: BlockRef<'_>) {
         let (pointer, bytes) = (entry.address(), entry.bytes());
         let reclaim = Keep::ALL.reclaimer();
-        // SAFETY: as in `retire_bytes`; the body's owner is the entry in its place (VB2).
+        // SAFETY: as in `retire_bytes`; the body's owner is the entry in its place (VB2 one-owner).
         unsafe { self.retire(pointer, bytes, reclaim) };
     }
 
     fn retire_line(&mut self, line: NonNull<Line>) {
         self.counters.overflow_lines.add(-1);
         let bytes = size_of::<Line>();
-        // SAFETY: the caller has removed the only link to the line (HB4) and holds a pin.
+        // SAFETY: the caller has removed the only link to the line (HB4 lines-outlive-pins) and
+        // holds a pin.
         unsafe { self.retire(line.cast(), bytes, reclaim_line) };
     }
 }
@@ -60,6 +61,6 @@ fn retire_bytes(context: &mut Context, tree: &Tree, entry: BlockRef<'_>, bytes: 
         unsafe { reclaim(pointer, &mut context.pool) };
         return;
     }
-    // SAFETY: the caller has removed the only way to the entry (HB3) and holds a pin.
+    // SAFETY: the caller has removed the only way to the entry (HB3 control-first) and holds a pin.
     unsafe { context.retire(pointer, bytes, reclaim) };
 }

@@ -186,7 +186,7 @@ impl Mercury {
 }
 
 /// Adds what stands in a bucket, or where it has moved to. Buckets of the next table that are still
-/// to be filled are left alone (HR5).
+/// to be filled are left alone (HR5 shared-locks).
 fn inspect<'g>(table: &'g Table, index: usize, guard: Guard<'g>, model: &mut LineModel) {
     let bucket = table.bucket(index).lock(guard);
     if !bucket.has_moved() {

@@ -1,11 +1,12 @@
 //! From a key to its entry, without a lock (§3, reads), and to the bucket where a writer begins.
 //!
 //! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
-//! reclaimed by epochs, so that a reader needs no lock to read one whole (VB1), and the marks of
-//! `bucket` tell it when to go on in the next table (HB3). It writes no shared memory. What the
-//! paper holds against readers without locks (§2.2) does not come with them here: a writer clones
-//! no part of a chain, it stores one slot, and a reader validates nothing but the mark. Readers
-//! that lock are [`crate::Locking::Bucket`]; what they cost is measured beside.
+//! reclaimed by epochs, so that a reader needs no lock to read one whole (VB1 immutable-block), and
+//! the marks of
+//! `bucket` tell it when to go on in the next table (HB3 control-first). It writes no shared
+//! memory. What the paper holds against readers without locks (§2.2) does not come with them here:
+//! a writer clones no part of a chain, it stores one slot, and a reader validates nothing but the
+//! mark. Readers that lock are [`crate::Locking::Bucket`]; what they cost is measured beside.
 
 use std::hint::select_unpredictable;
 
@@ -18,8 +19,8 @@ use crate::counters::Counters;
 use crate::table::Table;
 use crate::tree::Tree;
 
-/// The bucket of a hash as far as the counter of moved buckets tells (HR2 says what if it moves
-/// then), and its table.
+/// The bucket of a hash as far as the counter of moved buckets tells (HR2 marked-when-moved says
+/// what if it moves then), and its table.
 #[inline]
 pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table, &'g Line) {
     let mut table = tree.table(guard);
@@ -82,7 +83,7 @@ pub(crate) fn lock_bucket<'g>(
     let (mut table, mut bucket) = locate(tree, hash, guard);
     loop {
         let owned = bucket.lock(guard);
-        // HR2: it may have moved while we waited.
+        // HR2 marked-when-moved: it may have moved while we waited.
         if !owned.has_moved() || tree.canary.is(Fault::IgnoreMoved) {
             return (table, owned);
         }

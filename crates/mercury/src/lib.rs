@@ -12,7 +12,7 @@
 //! | 3, figure 2: lock, *hasmoved* and pointer in one place; the pair in one block | `bucket`, `pando_block` |
 //! | 3 which of two tables: the counter of moved buckets, then *hasmoved* | `find`, `walk` |
 //! | 3 expansion: initialisation, re-hashing bucket by bucket, termination | `resize`, `table`, `task` |
-//! | 3 thread-locks at the two changes of state | not needed, see HR1 to HR4 in `resize` |
+//! | 3 thread-locks at the two changes of state | not needed, see HR1 next-once to HR4 old-table-outlives-pins in `resize` |
 //! | 3 pools per thread, large chunks; 4 huge pages | `pando_memory::pool`, [`Options::pages`] |
 //! | 4.1 memory accesses of a get | [`Mercury::line_model`] |
 //! | 4.1 kinds of locks; gets while the table expands | [`Locking`], `pando-bench hash` |

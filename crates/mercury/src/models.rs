@@ -145,7 +145,8 @@ fn the_bucket_lock_loses_no_update() {
     );
 }
 
-/// HR1, HR2, HR5: a table that begins to grow, and the move that follows, beside a reader.
+/// HR1 next-once, HR2 marked-when-moved, HR5 shared-locks: a table that begins to grow, and the
+/// move that follows, beside a reader.
 fn read_beside_a_move(locking: Locking, fault: Option<Fault>) {
     model_with(
         locking,
@@ -171,7 +172,7 @@ fn a_reader_misses_nothing_while_a_bucket_moves() {
     read_beside_a_move(Locking::Optimistic, None);
 }
 
-/// HR2: the same for a reader that takes the bucket's lock.
+/// HR2 marked-when-moved: the same for a reader that takes the bucket's lock.
 #[test]
 fn a_locking_reader_misses_nothing_while_a_bucket_moves() {
     read_beside_a_move(Locking::Bucket, None);
@@ -183,7 +184,8 @@ fn the_model_catches_a_mark_before_the_entries() {
     read_beside_a_move(Locking::Optimistic, Some(Fault::MarkEarly));
 }
 
-/// HR4: a reader that began in a table that ceases to be current and is freed meanwhile.
+/// HR4 old-table-outlives-pins: a reader that began in a table that ceases to be current and is
+/// freed meanwhile.
 fn read_beside_the_end(fault: Option<Fault>) {
     model(
         fault,
@@ -225,7 +227,7 @@ fn write_beside_a_move(fault: Option<Fault>) {
     );
 }
 
-/// HR2: a writer that waits for a bucket that moves goes on in the next table.
+/// HR2 marked-when-moved: a writer that waits for a bucket that moves goes on in the next table.
 #[test]
 fn no_write_is_lost_to_a_move() {
     write_beside_a_move(None);
@@ -237,7 +239,7 @@ fn the_model_catches_a_writer_that_ignores_the_mark() {
     write_beside_a_move(Some(Fault::IgnoreMoved));
 }
 
-/// HR3: two threads that both insert into a table that grows move its buckets once.
+/// HR3 one-mover: two threads that both insert into a table that grows move its buckets once.
 #[test]
 fn two_helpers_move_a_table_once() {
     model(
@@ -253,7 +255,7 @@ fn two_helpers_move_a_table_once() {
     );
 }
 
-/// HW2: a walk beside a move shows what is there throughout.
+/// HW2 moved-from-next: a walk beside a move shows what is there throughout.
 #[test]
 fn a_walk_misses_nothing_while_a_bucket_moves() {
     model(
@@ -305,7 +307,8 @@ fn write_beside_a_merge(fault: Option<Fault>) {
     );
 }
 
-/// HR1, HR2: two buckets that become one, beside a writer and a reader of what lies in them.
+/// HR1 next-once, HR2 marked-when-moved: two buckets that become one, beside a writer and a reader
+/// of what lies in them.
 #[test]
 fn nothing_is_lost_while_a_table_shrinks() {
     write_beside_a_merge(None);
@@ -317,7 +320,7 @@ fn the_model_of_a_merge_catches_a_writer_that_ignores_the_mark() {
     write_beside_a_merge(Some(Fault::IgnoreMoved));
 }
 
-/// HW2: the same beside a walk.
+/// HW2 moved-from-next: the same beside a walk.
 #[test]
 fn a_walk_misses_nothing_while_a_table_shrinks() {
     model_of(

@@ -28,21 +28,21 @@
 //!
 //! Departure: the paper takes every worker's thread-lock to change the table's state. The two
 //! changes are one store each here, and these invariants make them safe:
-//! - **HR1** `Table::next` is set once, before the first bucket of the table is marked, and only on
-//!   the current table. So who sees a mark finds the next table.
-//! - **HR2** A bucket is marked under its lock after its entries are in the next table, and never
-//!   unmarked; nobody changes a marked bucket. A writer looks at the mark after it has taken the
-//!   lock. So at any time one bucket is responsible for a key, whichever table an operation began
-//!   in, and it makes no difference when a thread learns of a change of state.
-//! - **HR3** Who owns `moving` of a table is alone in moving its buckets and in replacing the
-//!   tree's current table; the last one keeps the right for ever. So a table is resized once.
-//! - **HR4** A table that is current no more is freed when no pin is left of those who could have
-//!   loaded it.
-//! - **HR5** While a table of n buckets grows, buckets i and i + n of the next one are reached by
-//!   nobody but who moves bucket i, until that is marked: everybody else goes there by the mark or
-//!   by the counter. So they are filled without locks, by stores in any order; the mark publishes
-//!   them, and the counter does. A shrinking table's target may be in use since its other half has
-//!   moved, and is locked.
+//! - **HR1 next-once** `Table::next` is set once, before the first bucket of the table is marked,
+//!   and only on the current table. So who sees a mark finds the next table.
+//! - **HR2 marked-when-moved** A bucket is marked under its lock after its entries are in the next
+//!   table, and never unmarked; nobody changes a marked bucket. A writer looks at the mark after it
+//!   has taken the lock. So at any time one bucket is responsible for a key, whichever table an
+//!   operation began in, and it makes no difference when a thread learns of a change of state.
+//! - **HR3 one-mover** Who owns `moving` of a table is alone in moving its buckets and in replacing
+//!   the tree's current table; the last one keeps the right for ever. So a table is resized once.
+//! - **HR4 old-table-outlives-pins** A table that is current no more is freed when no pin is left
+//!   of those who could have loaded it.
+//! - **HR5 shared-locks** While a table of n buckets grows, buckets i and i + n of the next one are
+//!   reached by nobody but who moves bucket i, until that is marked: everybody else goes there by
+//!   the mark or by the counter. So they are filled without locks, by stores in any order; the mark
+//!   publishes them, and the counter does. A shrinking table's target may be in use since its other
+//!   half has moved, and is locked.
 //!
 //! No step's work grows with the table: memory is zeroed by the system on first touch and given
 //! back in pieces (`pando_memory::Zeroed`).
@@ -212,7 +212,8 @@ fn split<'g>(
     let bit = table.buckets().ilog2();
     let mut halves = [index, index + table.buckets()].map(|at| Filling::new(next.bucket(at)));
     let hash_of = |tagged: Tagged| {
-        // SAFETY: the bucket is locked and has not moved, so the slot names a live entry (HB1).
+        // SAFETY: the bucket is locked and has not moved, so the slot names a live entry
+        // (HB1 owner-writes).
         engine.hash(unsafe { tagged.entry(guard) }.key_part())
     };
     bucket.each(|_, tagged| {

@@ -97,7 +97,7 @@ pub(crate) struct Table {
     published: Padded<AtomicUsize>,
     /// The memory behind them, which counts how much of it is used.
     lines: Padded<Lines>,
-    /// Nobody may use the table any more: for tests (HR4).
+    /// Nobody may use the table any more: for tests (HR4 old-table-outlives-pins).
     #[cfg(test)]
     gone: pando_sync::shim::unmodelled::AtomicBool,
 }
@@ -164,7 +164,7 @@ impl Table {
     pub(crate) fn next<'g>(&self, _: Guard<'g>) -> Option<&'g Table> {
         // Acquire pairs with `begin`: the table is seen initialised.
         let next = self.next.load(Ordering::Acquire);
-        // SAFETY: null, or a table that lives until the pin ends (HR4).
+        // SAFETY: null, or a table that lives until the pin ends (HR4 old-table-outlives-pins).
         unsafe { next.as_ref() }
     }
 

@@ -1,9 +1,9 @@
 //! Deferred work: purging tombstones, freeing dropped trees and the tables that resizes leave.
 //!
 //! Departure from the paper (§3): there a removed pair is freed at once, and the old table when the
-//! last bucket has moved. Here versions of a key must increase across its removal (E2), which a
-//! tombstone remembers until nobody can need it, and readers without locks may still look at
-//! either.
+//! last bucket has moved. Here versions of a key must increase across its removal
+//! (E2 versions-grow), which a tombstone remembers until nobody can need it, and readers without
+//! locks may still look at either.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -16,7 +16,8 @@
 //!   queue do not decrease. Restored ones may come in any order; one that is queued behind a later
 //!   epoch waits for that.
 //! - **HT2** A tombstone is taken out only under its bucket's lock, and only if its epoch is below
-//!   the horizon (V2). It need not be the one that was queued: any that is old enough may go.
+//!   the horizon (V2 tombstone-horizon). It need not be the one that was queued: any that is old
+//!   enough may go.
 //! - **HT3** A dropped tree, or a table that is not current any more, is freed only when no pin is
 //!   left that could have reached it.
 
@@ -269,7 +270,7 @@ pub(crate) fn purge(
         if !tagged.has(Tag::of_hash(hash)) {
             return;
         }
-        // SAFETY: the lock is held, so the slot names a live entry (HB1).
+        // SAFETY: the lock is held, so the slot names a live entry (HB1 owner-writes).
         let entry = unsafe { tagged.entry(guard) };
         if entry.is_tombstone() && entry.version().epoch() < horizon {
             bucket.clear(place);

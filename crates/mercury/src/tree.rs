@@ -42,7 +42,7 @@ impl Tree {
     pub(crate) fn table<'g>(&self, _: Guard<'g>) -> &'g Table {
         // Acquire pairs with `set_table`.
         let table = self.current.load(Ordering::Acquire);
-        // SAFETY: a tree has a table, which lives until the pin ends (HR4).
+        // SAFETY: a tree has a table, which lives until the pin ends (HR4 old-table-outlives-pins).
         unsafe { &*table }
     }
 

@@ -1,11 +1,11 @@
 //! Changing a key under its bucket's lock (§3): the one write primitive.
 //!
 //! Under the lock the decision is taken, the entry built, the commit hook told, and then the change
-//! published in one store of a slot. Versions (V1 to V3 of the engine crate) are drawn under the
-//! lock. A removed key leaves a tombstone entry that remembers its version; `task` takes it out
-//! when the horizon has passed it. Under a self-driven clock the entry goes at once. The paper's
-//! writers change a pair in place; with readers that take no lock a change is another entry (VB1),
-//! and the old one is retired.
+//! published in one store of a slot. Versions (V1 version-draw to V3 self-driven-removal of the
+//! engine crate) are drawn under the lock. A removed key leaves a tombstone entry that remembers
+//! its version; `task` takes it out when the horizon has passed it. Under a self-driven clock the
+//! entry goes at once. The paper's writers change a pair in place; with readers that take no lock a
+//! change is another entry (VB1 immutable-block), and the old one is retired.
 
 use pando_block::{BlockRef, KeyPart};
 use pando_engine::{
@@ -104,7 +104,8 @@ pub(crate) fn update<'d, H: CommitHook>(
     Some(commit(tree, place, found, change, hook, guard, context))
 }
 
-/// Takes an entry out at once: nobody has to remember its version (V3). Unlocks.
+/// Takes an entry out at once: nobody has to remember its version (V3 self-driven-removal).
+/// Unlocks.
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
@@ -143,7 +144,7 @@ pub(crate) fn restore(
 }
 
 /// Moves a key's entry out of memory that is being emptied, if there is room elsewhere; whether it
-/// did. Readers see the one entry or the other, which are equal (VB1).
+/// did. Readers see the one entry or the other, which are equal (VB1 immutable-block).
 pub(crate) fn relocate(
     tree: &Tree,
     (key, hash): (Key<'_>, u64),

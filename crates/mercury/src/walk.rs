@@ -9,12 +9,13 @@
 //! the mask downwards. Redis' dictionaries are walked so. The paper lists no keys.
 //!
 //! Invariants:
-//! - **HW1** A step that is given the fraction f and returns g shows every key between f and g that
-//!   was present throughout the step; f < g, or g is 0, the end. So the steps of a walk cover
-//!   everything from 0 to 1, whatever sizes the table had between them: the interval that a step
-//!   shows begins at f or before. What lies before f in it is shown again.
-//! - **HW2** A bucket that has moved is shown from the next table, read *after* the mark was seen,
-//!   and one that has not from where it is. A key that was present throughout is in one of the two.
+//! - **HW1 step-shows-range** A step that is given the fraction f and returns g shows every key
+//!   between f and g that was present throughout the step; f < g, or g is 0, the end. So the steps
+//!   of a walk cover everything from 0 to 1, whatever sizes the table had between them: the
+//!   interval that a step shows begins at f or before. What lies before f in it is shown again.
+//! - **HW2 moved-from-next** A bucket that has moved is shown from the next table, read *after* the
+//!   mark was seen, and one that has not from where it is. A key that was present throughout is in
+//!   one of the two.
 //!
 //! Deliberately absent: order, and a memory of what was shown. A key can be shown twice when the
 //! table's size has changed.

@@ -15,8 +15,8 @@
 //! Invariants:
 //! - **G1** Whoever holds all gates runs alone among gate holders: every holder of a single gate
 //!   holds one of them.
-//! - **G2** Gates are taken in index order by one taker at a time (the turnstile), and a session
-//!   waits for nothing while it holds its own, so no cycle of waits exists.
+//! - **G2 gates-in-order** Gates are taken in index order by one taker at a time (the turnstile),
+//!   and a session waits for nothing while it holds its own, so no cycle of waits exists.
 //! - **G3** A session that sees `waiting` queues behind the turnstile, so a taker waits for at most
 //!   one batch per session, or one request of a batch that takes long (G5). A stale reading costs
 //!   fairness for one batch, never exclusion, which is why `Relaxed` is enough.

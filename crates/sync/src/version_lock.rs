@@ -19,12 +19,13 @@
 //! | 38–63 | vsplit, +1 per unlock after `mark_splitting` | owner, at unlock | readers |
 //!
 //! Invariants:
-//! - **L1** Only the owner of the lock changes the word, but for the locked bit itself.
+//! - **L1 owner-writes-word** Only the owner of the lock changes the word, but for the locked bit
+//!   itself.
 //! - **L2** Whatever a reader loaded between [`VersionLock::stable`] and a successful
 //!   [`VersionLock::unchanged_since`] belongs to one state of the node, provided that its writers
 //!   marked the word before they changed what they changed.
-//! - **L3** A dirty or changed word never compares equal to a stable snapshot; the locked bit is
-//!   ignored, because a locked node that is not dirty may be read.
+//! - **L3 dirty-never-equal** A dirty or changed word never compares equal to a stable snapshot;
+//!   the locked bit is ignored, because a locked node that is not dirty may be read.
 //!
 //! Deliberately absent: fairness (who waits asks again after at most a few microseconds, and may
 //! find the lock taken again), poisoning, reader counts.

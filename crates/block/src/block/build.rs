@@ -181,7 +181,8 @@ impl<'g> BlockRef<'g> {
             Source::New(body) => block.put_body(shape.body_offset, body),
             Source::Moved(from) => {
                 let to = block.0.as_ptr().wrapping_add(shape.body_offset);
-                // SAFETY: both bodies are that long, the blocks are different; VB2 says who drops.
+                // SAFETY: both bodies are that long, the blocks are different; VB2 one-owner says
+                // who drops.
                 unsafe { ptr::copy_nonoverlapping(from, to, body_bytes) };
             }
         }

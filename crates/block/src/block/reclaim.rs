@@ -15,10 +15,10 @@ use crate::layout::{Form, HEADER_BYTES, IS_EXTERNAL};
 ///
 /// # Safety
 /// The pointer leads to a block that nobody can reach; it is reclaimed once; another block holds
-/// exactly what the [`Keep`] says that this is for (VB2).
+/// exactly what the [`Keep`] says that this is for (VB2 one-owner).
 pub type Reclaimer = Reclaim<Pool>;
 
-/// What a successor block has taken over from the one that it replaces (VB2).
+/// What a successor block has taken over from the one that it replaces (VB2 one-owner).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// The body, if it is a large form.
@@ -67,7 +67,7 @@ unsafe fn reclaim<const KEEP_BODY: bool, const KEEP_KEY: bool>(
     if !KEEP_BODY {
         let body = pointer.as_ptr().wrapping_add(shape.body_offset);
         match shape.form() {
-            // SAFETY: the body has this form, and this block is its last owner (VB2).
+            // SAFETY: the body has this form, and this block is its last owner (VB2 one-owner).
             Form::Chunked => unsafe { ptr::drop_in_place(body.cast::<Chunked>()) },
             // SAFETY: as above.
             Form::Wide => unsafe { ptr::drop_in_place(body.cast::<WideRow>()) },
@@ -76,7 +76,7 @@ unsafe fn reclaim<const KEEP_BODY: bool, const KEEP_KEY: bool>(
     }
     if !KEEP_KEY && shape.meta & IS_EXTERNAL != 0 {
         let key = block.read::<NonNull<u8>>(shape.key_offset);
-        // SAFETY: this block is the key part's last owner (VB2).
+        // SAFETY: this block is the key part's last owner (VB2 one-owner).
         unsafe { free_external(key, shape.key_bytes, pool) };
     }
     // SAFETY: allocated with this length by `build` or `duplicate`; the rest is the caller's.

@@ -345,8 +345,8 @@ fn run(turn: &mut Turn<'_>, client: &mut Client, host: &mut impl Host, line: &st
     assert_ne!(bytes[0], b'-', "{line}: {}", bytes.escape_ascii());
 }
 
-/// AK2: the clock does not wait for a long EXEC; what it wrote in the epoch in which it began is
-/// taken for what it is, part of a group of the epoch in which it ended.
+/// AK2 group-of-its-end: the clock does not wait for a long EXEC; what it wrote in the epoch in
+/// which it began is taken for what it is, part of a group of the epoch in which it ended.
 #[test]
 fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     let mut pair = Pair::new();
@@ -398,7 +398,8 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     assert_eq!(database.durable(), begins_in + 1);
 }
 
-/// AK1: an epoch may end where a batch gives way, and each command's group is of its own epoch.
+/// AK1 one-epoch-per-turn: an epoch may end where a batch gives way, and each command's group is of
+/// its own epoch.
 #[test]
 fn ak1_an_epoch_ends_where_a_batch_gives_way() {
     let pair = Pair::new();
@@ -453,7 +454,7 @@ fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
     assert_eq!(log.closed.load(Ordering::SeqCst), 100);
 }
 
-/// AK1, and that two threads that tick do not close an epoch twice.
+/// AK1 one-epoch-per-turn, and that two threads that tick do not close an epoch twice.
 #[test]
 fn ak1_a_turn_sees_one_epoch() {
     let log = Arc::new(HandLog::default());

@@ -16,8 +16,8 @@ impl Database {
 
     /// Whether a reply may be sent now that tells a client of `interval` that something was written
     /// in `epoch` ([`Client::unacknowledged`](crate::Client::unacknowledged)): it is on disk, or
-    /// nothing is missing there that anybody could have been told of long ago (AK6). If not, the
-    /// reply waits for the epoch, as if the client awaited it.
+    /// nothing is missing there that anybody could have been told of long ago
+    /// (AK6 late-disk-waits). If not, the reply waits for the epoch, as if the client awaited it.
     #[must_use]
     pub fn may_acknowledge(&self, epoch: u64) -> bool {
         let Some(log) = self.acknowledgement.log() else {

@@ -36,7 +36,7 @@ impl Database {
     }
 
     /// Notes that requests which are under way take `more` bytes of memory than before, and returns
-    /// what they take. What is given back was taken (RQ1).
+    /// what they take. What is given back was taken (RQ1 charged-is-held).
     pub fn charge_requests(&self, more: isize) -> usize {
         self.memory.requests.charge(more)
     }
@@ -59,7 +59,7 @@ impl Database {
         self.memory.requests.set_bytes_max(bytes_max);
     }
 
-    /// Bytes of memory that one request may take before it runs (RQ2).
+    /// Bytes of memory that one request may take before it runs (RQ2 one-request-fits).
     #[must_use]
     #[inline]
     pub fn request_bytes_max(&self) -> usize {
@@ -76,7 +76,8 @@ impl Database {
         self.memory.pace.tick(self.keys(), now_ms);
     }
 
-    /// The bytes that eviction keeps the memory in use below; `None` when nothing is evicted (EV3).
+    /// The bytes that eviction keeps the memory in use below; `None` when nothing is evicted
+    /// (EV3 no-eviction-unlogged).
     fn eviction_line(&self) -> Option<usize> {
         self.memory.line().filter(|_| self.takes_writes())
     }

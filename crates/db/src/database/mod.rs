@@ -11,8 +11,9 @@
 //! `keyspace` on; what is here needs no key.
 //!
 //! Invariants:
-//! - **B1** The mapping changes only under all gates, so it stands still for whoever holds one.
-//! - **B2** A session's gate index is its own from opening to drop.
+//! - **B1 mapping-stands-still** The mapping changes only under all gates, so it stands still for
+//!   whoever holds one.
+//! - **B2 own-gate** A session's gate index is its own from opening to drop.
 
 mod log;
 mod memory;

@@ -15,8 +15,9 @@
 //! kinds included.
 //!
 //! Invariants:
-//! - **DU1** No payload makes [`decode`] panic, allocate more than a small multiple of the payload
-//!   before its contents are seen to be there, or produce more than its bounds allow.
+//! - **DU1 payload-bounded** No payload makes [`decode`] panic, allocate more than a small multiple
+//!   of the payload before its contents are seen to be there, or produce more than its bounds
+//!   allow.
 //! - **DU2** What `decode` accepts holds every promise of the format that it relies on: lengths
 //!   inside the payload, links between packed entries, no field twice.
 //!

@@ -187,7 +187,7 @@ impl<'p> Reader<'p> {
         let compressed_length = self.length()?;
         let length = usize::try_from(self.length()?).map_err(|_| self.malformed())?;
         let compressed = self.take(compressed_length)?;
-        // Counted before memory is asked for (DU1).
+        // Counted before memory is asked for (DU1 payload-bounded).
         self.count(length)?;
         lzf::decompress(compressed, length)
             .map(Cow::Owned)

@@ -37,7 +37,7 @@ impl<'l> Recorder<'l> {
         Self { log, later: None }
     }
 
-    /// In the commit hook (E3 of the engine crate).
+    /// In the commit hook (E3 hook-once of the engine crate).
     #[inline]
     pub(crate) fn committed(
         &mut self,

@@ -16,9 +16,11 @@
 //! else.
 //!
 //! Invariants:
-//! - **DR1** A record's cost is that of what changed, O(changed · log size), for values that share
-//!   nodes with their predecessor; small values are written whole unless that is dear.
-//! - **DR2** A value made from its predecessor and a change equals the value that was committed.
+//! - **DR1 cost-of-change** A record's cost is that of what changed, O(changed · log size), for
+//!   values that share nodes with their predecessor; small values are written whole unless that is
+//!   dear.
+//! - **DR2 change-rebuilds** A value made from its predecessor and a change equals the value that
+//!   was committed.
 
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};

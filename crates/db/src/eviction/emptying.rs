@@ -29,7 +29,7 @@ fn next_tree(emptier: &mut Emptier, database: &Database) -> Option<TreeId> {
 }
 
 /// Passes up to `limits::EMPTY_STEPS_MAX` values, or a few more; returns how many. `short`: memory
-/// is short (EV1). The caller holds a gate.
+/// is short (EV1 bounded-eviction). The caller holds a gate.
 pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool) -> usize {
     // Another session does it.
     let Ok(mut emptier) = database.memory.emptier.try_lock() else {

@@ -5,7 +5,7 @@
 //! (`memory/judge.rs`). The `volatile` policies sweep through the expiry index instead, so that
 //! their work does not grow with the keys that never expire; `volatile-ttl` takes the first
 //! entries of some of the index's shards. A key is removed by an update that looks at it once
-//! more, through the one write path (K2), under the session's own gate.
+//! more, through the one write path (K2 one-write-path), under the session's own gate.
 //!
 //! **How much.** What is evicted comes back when pins end and tombstones go, so it does not show in
 //! the memory in use at once. Keys are evicted as long as the memory in use, without what is on its
@@ -17,12 +17,14 @@
 //! a command evicts no more than about what it takes itself.
 //!
 //! Invariants:
-//! - **EV1** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys, looks at
+//! - **EV1 bounded-eviction** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys,
+//!   looks at
 //!   `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more than these;
 //!   a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on between.
-//! - **EV2** A key is evicted only if the policy may take it when it is removed: with a deadline
-//!   under a `volatile` policy, and not used since its mark was read.
-//! - **EV3** Nothing is evicted while writes are paused, or while the log takes none.
+//! - **EV2 policy-at-removal** A key is evicted only if the policy may take it when it is removed:
+//!   with a deadline under a `volatile` policy, and not used since its mark was read.
+//! - **EV3 no-eviction-unlogged** Nothing is evicted while writes are paused, or while the log
+//!   takes none.
 
 mod emptying;
 

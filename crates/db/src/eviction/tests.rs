@@ -123,7 +123,7 @@ fn writes_go_on_while_keys_can_go() {
     }
 }
 
-/// EV2: keys without a deadline stay, and without others writes are refused.
+/// EV2 policy-at-removal: keys without a deadline stay, and without others writes are refused.
 #[test]
 fn volatile_policies_take_keys_with_a_deadline_only() {
     use EvictionPolicy::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
@@ -249,8 +249,8 @@ fn all_databases_give_room() {
     }
 }
 
-/// EV1: one call takes a bounded number of keys, and a lower limit is reached by maintenance while
-/// writes go on.
+/// EV1 bounded-eviction: one call takes a bounded number of keys, and a lower limit is reached by
+/// maintenance while writes go on.
 #[test]
 fn a_lower_limit_is_reached_step_by_step() {
     on_every_engine(EvictionPolicy::AllKeysLru, 5000, |shell| {
@@ -311,7 +311,7 @@ fn scattered_memory_is_no_reason_to_evict_many() {
     });
 }
 
-/// EV3.
+/// EV3 no-eviction-unlogged.
 /// What was evicted is on its way back while a reader holds its pin: writers wait for it, and no
 /// longer than they should.
 #[test]

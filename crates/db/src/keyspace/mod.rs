@@ -3,10 +3,10 @@
 //! Reading is here, the one write path in `update`, listing in `keys`.
 //!
 //! Invariants:
-//! - **K1** A value whose deadline has passed is shown to no read and to no update's closure; an
-//!   update that keeps such a key removes it instead.
-//! - **K2** Every write goes through [`Keyspace::update`] (the one write path): it counts the
-//!   commit and brings the expiry index up to date before it returns.
+//! - **K1 expired-hidden** A value whose deadline has passed is shown to no read and to no update's
+//!   closure; an update that keeps such a key removes it instead.
+//! - **K2 one-write-path** Every write goes through [`Keyspace::update`] (the one write path): it
+//!   counts the commit and brings the expiry index up to date before it returns.
 
 mod keys;
 mod update;
@@ -220,14 +220,14 @@ impl<'t> Keyspace<'t> {
     }
 
     /// Notes what a reply may tell of a key: the version that stood there, expired or not, or the
-    /// tombstone of what did (AK4).
+    /// tombstone of what did (AK4 sync-waits).
     #[cold]
     fn observe_key(&mut self, key: Key<'_>, seen: Option<ValueVersion>) {
         let version = seen.or_else(|| match self.session.store.probe(key) {
             // Something newer than what was missed is at least as late.
             Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
             // A tombstone goes only when its epoch is on disk; that of a removal by a command under
-            // all gates is older than its group (AK2).
+            // all gates is older than its group (AK2 group-of-its-end).
             Probe::Absent => {
                 let straddle = self.database.acknowledgement.straddle();
                 self.session.observe(straddle);
@@ -241,7 +241,7 @@ impl<'t> Keyspace<'t> {
             .observe(self.database.trees.changed_in(self.index));
     }
 
-    /// Notes that a reply may tell of anything that was ever written (AK4).
+    /// Notes that a reply may tell of anything that was ever written (AK4 sync-waits).
     #[inline]
     pub(crate) fn observe_all(&mut self) {
         let current = self.database.epochs.current();

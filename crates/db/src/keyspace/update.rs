@@ -1,4 +1,4 @@
-//! The one write path (K2).
+//! The one write path (K2 one-write-path).
 
 use pando_durability::log::LogSession;
 use pando_engine::{CommitHook, Deadline, Decision, Key, Point, TreeId, ValueRef, ValueVersion};
@@ -83,8 +83,9 @@ impl CommitHook for Hook<'_> {
 }
 
 impl Keyspace<'_> {
-    /// The one write primitive (K1, K2): `decide` is shown the value and says what becomes of it.
-    /// It is pure and may run more than once. Returns the version drawn, if anything changed.
+    /// The one write primitive (K1 expired-hidden, K2 one-write-path): `decide` is shown the value
+    /// and says what becomes of it. It is pure and may run more than once. Returns the version
+    /// drawn, if anything changed.
     pub fn update<'d>(
         &mut self,
         key: &[u8],
@@ -200,7 +201,8 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Removes the key if its deadline has passed, the expirer's update (X2); whether it did.
+    /// Removes the key if its deadline has passed, the expirer's update (X2 entry-is-hint); whether
+    /// it did.
     pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
         self.remove_if(tree, key, |_| false).expired
     }

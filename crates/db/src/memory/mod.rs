@@ -167,7 +167,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Bytes of memory that one request may take before it runs (RQ2).
+    /// Bytes of memory that one request may take before it runs (RQ2 one-request-fits).
     #[inline]
     pub(crate) fn request_bytes_max(&self) -> usize {
         let own = match self.requests.bytes_max() {

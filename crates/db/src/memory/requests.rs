@@ -15,8 +15,10 @@
 //! | `Requests::bytes_max` | CONFIG SET | `Relaxed` | the same, the host |
 //!
 //! Invariants:
-//! - **RQ1** `held_bytes` is the sum of what the host has charged and not given back.
-//! - **RQ2** A request alone never goes beyond the bound: its own is a share of it.
+//! - **RQ1 charged-is-held** `held_bytes` is the sum of what the host has charged and not given
+//!   back.
+//! - **RQ2 one-request-fits** A request alone never goes beyond the bound: its own is a share of
+//!   it.
 //!
 //! Deliberately absent: connections.
 

@@ -19,13 +19,15 @@
 //! Invariants:
 //! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
 //!   scan begins; the mapping is that of this moment.
-//! - **CW2** The end epoch is taken under all gates after the scan, so no group of a later epoch is
-//!   in the checkpoint, and it is durable in the log before the manifest counts; but for a log that
-//!   is full and has no segment, when nothing was written from the start epoch on. Such a
-//!   checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of the log;
-//!   it says that all that is in it was durable, so that none falls back behind it unnoticed.
-//! - **CW3** Log segments go only below the start of the oldest checkpoint that stays: the older of
-//!   two, or the only one, where the volume has no room for both and the log ([`super::room`]).
+//! - **CW2 end-after-scan** The end epoch is taken under all gates after the scan, so no group of a
+//!   later epoch is in the checkpoint, and it is durable in the log before the manifest counts; but
+//!   for a log that is full and has no segment, when nothing was written from the start epoch on.
+//!   Such a checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of
+//!   the log; it says that all that is in it was durable, so that none falls back behind it
+//!   unnoticed.
+//! - **CW3 log-kept-for-oldest** Log segments go only below the start of the oldest checkpoint that
+//!   stays: the older of two, or the only one, where the volume has no room for both and the log
+//!   ([`super::room`]).
 //! - **CW4** No disk is waited for in a turn.
 //!
 //! Deliberately absent: a picture of one moment. Recovery replays the log over the checkpoint.
@@ -236,7 +238,8 @@ impl Database {
     }
 
     /// Has something in the log before the first part of the first checkpoint, so that no crash
-    /// leaves parts alone (RC6); unless it is full, when a checkpoint is what makes room.
+    /// leaves parts alone (RC6 parts-stay); unless it is full, when a checkpoint is what makes
+    /// room.
     fn begin_log(&self, durable: &Durable) -> Result<(), CheckpointFailure> {
         let log = &durable.log;
         if log.statistics().segments > 0 {

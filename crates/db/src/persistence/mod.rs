@@ -129,7 +129,7 @@ pub(crate) fn open(
     let wakes = Arc::clone(&changed);
     log.on_durable(Box::new(move |_| wakes.tell()));
     // Whatever the mapping is now, the log says it: a later start may know another number of
-    // databases (RC5).
+    // databases (RC5 start-writes-nothing).
     if found.mapping_grown {
         let mut session = log.session(0);
         hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());

@@ -31,18 +31,19 @@
 //! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
 //!
 //! Invariants:
-//! - **RC1** Epochs begin above everything that was seen on disk, what does not count included.
+//! - **RC1 epochs-above-disk** Epochs begin above everything that was seen on disk, what does not
+//!   count included.
 //! - **RC2** A checkpoint that turns out to be damaged leaves nothing behind: the next attempt
 //!   begins with an empty engine.
 //! - **RC3** Nothing is shown before all is done.
-//! - **RC4** Where there was a checkpoint, no empty database begins: without a log, the newest
-//!   whole checkpoint is all there is, for whoever follows the advice to remove a damaged log;
-//!   without either, recovery refuses.
-//! - **RC5** A start writes nothing that it has found on disk, so that a client of `sync` waits
-//!   for no epoch in which nothing has changed, however full the disk is.
-//! - **RC6** No part of a checkpoint goes before recovery has succeeded without it: who has lost
-//!   manifests or the log finds it when he brings them back. A crash leaves no part alone: before
-//!   the first checkpoint, something is in the log.
+//! - **RC4 no-empty-beginning** Where there was a checkpoint, no empty database begins: without a
+//!   log, the newest whole checkpoint is all there is, for whoever follows the advice to remove a
+//!   damaged log; without either, recovery refuses.
+//! - **RC5 start-writes-nothing** A start writes nothing that it has found on disk, so that a
+//!   client of `sync` waits for no epoch in which nothing has changed, however full the disk is.
+//! - **RC6 parts-stay** No part of a checkpoint goes before recovery has succeeded without it: who
+//!   has lost manifests or the log finds it when he brings them back. A crash leaves no part alone:
+//!   before the first checkpoint, something is in the log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Small volumes: how the log and the checkpoints get along with the room that there is.
 //!
 //! Segments are a small part of a volume each, so that those in use and ahead take little of it.
-//! The log leaves the next checkpoint its room (LR1). Once it has taken half of what remains, a
-//! checkpoint is due, which is then taken without rests; and as long as it has, no more than one
-//! checkpoint stays. So the volume has to hold two checkpoints, the old one and the new, and a few
-//! segments.
+//! The log leaves the next checkpoint its room (LR1 checkpoint-room). Once it has taken half of
+//! what remains, a checkpoint is due, which is then taken without rests; and as long as it has, no
+//! more than one checkpoint stays. So the volume has to hold two checkpoints, the old one and the
+//! new, and a few segments.
 //!
 //! Deliberately absent: when a checkpoint is taken. Whoever takes them asks
 //! [`Database::log_room`].
@@ -41,7 +41,7 @@ impl Durable {
     }
 
     /// If room is short that the log and the checkpoints share, lets go of all checkpoints but the
-    /// newest, and of the log before it (CW3); returns how many segments.
+    /// newest, and of the log before it (CW3 log-kept-for-oldest); returns how many segments.
     pub(super) fn make_room(&self, kept: &mut Vec<u64>) -> Result<usize, CheckpointFailure> {
         if !self.log.shares_volume() || !self.is_short() {
             return Ok(0);

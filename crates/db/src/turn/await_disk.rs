@@ -7,7 +7,7 @@ use crate::acknowledge::Durability;
 use crate::client::Client;
 
 impl Turn<'_> {
-    /// The answer tells that something was written (AK5, AK6).
+    /// The answer tells that something was written (AK5 interval-waits, AK6 late-disk-waits).
     #[inline]
     pub(super) fn note_write(&mut self, client: &mut Client) {
         let epoch = std::mem::replace(&mut self.session.wrote, LogEpoch(0));
@@ -19,7 +19,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Everything that the answer could tell of is to be on disk (AK4).
+    /// Everything that the answer could tell of is to be on disk (AK4 sync-waits).
     #[cold]
     pub(super) fn acknowledge(&mut self, client: &mut Client) {
         self.session.observes = false;
@@ -30,8 +30,8 @@ impl Turn<'_> {
     }
 
     /// Notes that the reply tells of whole databases: a client of `sync` is answered when
-    /// everything that was written before is on disk (AK4). For front ends with commands of their
-    /// own.
+    /// everything that was written before is on disk (AK4 sync-waits). For front ends with commands
+    /// of their own.
     pub fn observe_all(&mut self) {
         let current = self.database.epochs.current();
         self.session.observe(current);

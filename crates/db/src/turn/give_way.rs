@@ -8,8 +8,9 @@
 //! | own gate | whoever takes all gates | pando-sync's `waiting` |
 //! | all gates | likewise, and every session | likewise, and `queued` |
 //!
-//! Nothing of a request is under way between two of them: its group has ended (T4), and what its
-//! reply waits for is noted with its client. So a turn that gave way is as good as two turns.
+//! Nothing of a request is under way between two of them: its group has ended (T4 one-group), and
+//! what its reply waits for is noted with its client. So a turn that gave way is as good as two
+//! turns.
 
 use super::{Held, Turn};
 use crate::limits;

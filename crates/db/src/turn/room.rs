@@ -29,8 +29,8 @@ pub(crate) enum Room {
 
 impl Turn<'_> {
     /// Whether a command of the client that needs memory may run: there is room, or keys could be
-    /// evicted to make some. Bounded work (EV1); between its rounds the turn lets go of its gate
-    /// and pin, so that what was evicted comes back.
+    /// evicted to make some. Bounded work (EV1 bounded-eviction); between its rounds the turn lets
+    /// go of its gate and pin, so that what was evicted comes back.
     #[inline]
     pub(crate) fn room(&mut self, client: &mut Client) -> Room {
         if self.database.has_room() {

@@ -215,7 +215,7 @@ fn text(reply: &[u8]) -> String {
 
 // Gates.
 
-/// T1.
+/// T1 gate-and-pin.
 #[test]
 fn a_command_runs_under_the_gates_that_it_needs() {
     let mut bench = Bench::new();
@@ -237,7 +237,7 @@ fn a_command_runs_under_the_gates_that_it_needs() {
     }
 }
 
-/// T1: no gate is held while a file may be written.
+/// T1 gate-and-pin: no gate is held while a file may be written.
 #[test]
 fn the_host_is_given_gates() {
     Bench::new().check(&[
@@ -299,7 +299,7 @@ fn a_long_batch_gives_way_between_requests() {
     }
 }
 
-/// T2: it would wait for itself.
+/// T2 nothing-between: it would wait for itself.
 #[test]
 fn a_turn_leaves_nothing_held() {
     let mut bench = Bench::new();
@@ -330,7 +330,7 @@ fn an_exec_that_cannot_run_takes_no_gate_but_its_own() {
     ]);
 }
 
-/// T3.
+/// T3 clock-after-gate.
 #[test]
 fn the_clock_is_read_when_a_gate_is_taken() {
     let mut bench = Bench::new();

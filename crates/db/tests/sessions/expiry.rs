@@ -1,5 +1,5 @@
 //! Deadlines: keys go when they are due without being touched, and the expiry index names exactly
-//! the keys that have a deadline (invariant X1), whatever sessions did at the same time.
+//! the keys that have a deadline (invariant X1 one-entry), whatever sessions did at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,7 +159,7 @@ fn count_deadlines(connection: &mut Connection) -> (u64, u64) {
     (with, without)
 }
 
-/// X1.
+/// X1 one-entry.
 #[test]
 fn the_index_names_exactly_the_keys_with_deadlines() {
     on_every_engine(|engine| {

@@ -2,7 +2,8 @@
 //! or not it was undone.
 //!
 //! `maintain` steps let tombstones and log epochs pass between WATCH and EXEC: what is remembered
-//! of a key that came and went must not depend on them (invariant W1 of the database's watches).
+//! of a key that came and went must not depend on them (invariant W1 absent-unchanged of the
+//! database's watches).
 
 use crate::connection::{Connection, maintain, on_every_engine, open};
 use crate::script::run;
@@ -85,7 +86,7 @@ fn a_key_that_appears_stops_exec() {
         a: EXEC -> *-1");
 }
 
-/// W1: the tombstone stays while somebody watches.
+/// W1 absent-unchanged: the tombstone stays while somebody watches.
 #[test]
 fn a_key_that_came_and_went_stops_exec() {
     run("a: WATCH k -> +OK
@@ -369,8 +370,8 @@ fn a_broken_watch_answers_null_in_resp3() {
     });
 }
 
-/// W2: a watch that was held too long cannot be told from a broken one, and the tombstones that it
-/// needed are let go.
+/// W2 bounded-patience: a watch that was held too long cannot be told from a broken one, and the
+/// tombstones that it needed are let go.
 #[test]
 fn a_watch_of_an_absent_key_has_an_end() {
     on_every_engine(|engine| {

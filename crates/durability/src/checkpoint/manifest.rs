@@ -225,7 +225,7 @@ pub fn remove_unfinished(
     Ok(staying)
 }
 
-/// Removes the files of all checkpoints but these, manifests first (CP1).
+/// Removes the files of all checkpoints but these, manifests first (CP1 parts-first).
 pub fn remove_others(
     disk: &dyn Disk,
     directories: &Directories,

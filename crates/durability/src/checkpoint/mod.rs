@@ -18,13 +18,16 @@
 //! go.
 //!
 //! Invariants:
-//! - **CP1** A manifest is renamed into place after all that it names is durable, in whatever
-//!   directories. Part files without a manifest are what a crash has left, or a checkpoint that was
-//!   given up.
-//! - **CP2** The end epoch that a manifest states is durable in the log before it is renamed, so
-//!   that no checkpoint shows what a crash has taken back; or the checkpoint needs no log (CW2).
-//! - **CP3** Nothing of a damaged file is shown: a block is checked before its entries are.
-//! - **CP4** A writer buffers a bounded number of bytes, whatever the entries: large ones are cut.
+//! - **CP1 parts-first** A manifest is renamed into place after all that it names is durable, in
+//!   whatever directories. Part files without a manifest are what a crash has left, or a checkpoint
+//!   that was given up.
+//! - **CP2 end-is-durable** The end epoch that a manifest states is durable in the log before it is
+//!   renamed, so that no checkpoint shows what a crash has taken back; or the checkpoint needs no
+//!   log (CW2 end-after-scan).
+//! - **CP3 checked-before-shown** Nothing of a damaged file is shown: a block is checked before its
+//!   entries are.
+//! - **CP4 bounded-buffer** A writer buffers a bounded number of bytes, whatever the entries: large
+//!   ones are cut.
 //!
 //! Deliberately absent: what an entry's key and value mean.
 

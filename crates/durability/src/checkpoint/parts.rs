@@ -2,9 +2,9 @@
 //!
 //! A thread goes on in the directory that it has given the least whenever it has written a piece to
 //! one, so that each takes an equal share, whatever the trees' shape and the disks' speed: the log
-//! keeps room for that share on each volume ([`crate::log`], LR1). A value is not cut between
-//! directories. Threads begin in different directories, and end in different ones, so that all
-//! disks are at work. A part is made when its turn comes.
+//! keeps room for that share on each volume ([`crate::log`], LR1 checkpoint-room). A value is not
+//! cut between directories. Threads begin in different directories, and end in different ones, so
+//! that all disks are at work. A part is made when its turn comes.
 //!
 //! A piece grows with what was written, so that a manifest has a bounded number of chunks.
 

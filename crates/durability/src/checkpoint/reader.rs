@@ -71,7 +71,8 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    /// The next block, checked (CP3): kind, entries, and where its payload is in the buffer.
+    /// The next block, checked (CP3 checked-before-shown): kind, entries, and where its payload is
+    /// in the buffer.
     fn next(&mut self) -> Result<Option<(Kind, u32, std::ops::Range<usize>)>, CheckpointError> {
         if self.offset == self.end() {
             return Ok(None);

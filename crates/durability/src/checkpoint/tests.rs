@@ -176,7 +176,8 @@ fn golden_bytes() {
     );
 }
 
-/// CP3: a flipped bit anywhere is found, whether the file is read for its entries or not.
+/// CP3 checked-before-shown: a flipped bit anywhere is found, whether the file is read for its
+/// entries or not.
 #[test]
 fn a_flipped_bit_is_found() {
     let disk = disk();
@@ -275,8 +276,8 @@ fn crashes_of(
     Ok(())
 }
 
-/// CP1: whatever the power takes, the newest manifest that is there is whole, and the older
-/// checkpoint stays until the newer one counts.
+/// CP1 parts-first: whatever the power takes, the newest manifest that is there is whole, and the
+/// older checkpoint stays until the newer one counts.
 #[test]
 fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
     let three = several(&["/a", "/b", "/c"]);

@@ -111,7 +111,7 @@ impl PartWriter {
         }
     }
 
-    /// Adds an entry whose value comes in pieces and is written as it comes (CP4).
+    /// Adds an entry whose value comes in pieces and is written as it comes (CP4 bounded-buffer).
     pub fn large_entry(
         &mut self,
         key: &[u8],
@@ -267,7 +267,8 @@ impl LargeValue<'_> {
     }
 }
 
-/// Makes the checkpoint of these parts count (CP1): the caller has seen `end` durable (CP2).
+/// Makes the checkpoint of these parts count (CP1 parts-first): the caller has seen `end` durable
+/// (CP2 end-is-durable).
 /// `about` is kept for the reader.
 pub fn publish(
     disk: &dyn Disk,

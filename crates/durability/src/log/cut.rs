@@ -7,7 +7,8 @@
 //! says that it was durable: then recovery refuses.
 //!
 //! Invariants:
-//! - **LC1** The cutoff is never below an epoch that is known to have been durable.
+//! - **LC1 cutoff-covers-durable** The cutoff is never below an epoch that is known to have been
+//!   durable.
 //! - **LC2** The epochs that count form one chain. An epoch that an earlier recovery left out is
 //!   not in it, although its frames may still be there, because the first epoch written after that
 //!   recovery names the one that it kept.

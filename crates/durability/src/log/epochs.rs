@@ -16,17 +16,18 @@
 //! ```
 //!
 //! Invariants:
-//! - **LE1** `durable` is at least E only if every frame of every epoch up to E, marks included, is
-//!   durable in every log that took part.
-//! - **LE2** Epochs become durable in order: recovery finds an epoch only with all before it.
+//! - **LE1 durable-is-written** `durable` is at least E only if every frame of every epoch up to E,
+//!   marks included, is durable in every log that took part.
+//! - **LE2 durable-in-order** Epochs become durable in order: recovery finds an epoch only with all
+//!   before it.
 //! - **LE3** Whoever wants an epoch finds it durable, or is woken when it is: he says so and then
 //!   looks; who makes it durable says so and then looks who wants it (a `SeqCst` fence between).
 //! - **LE4** The epoch thread does not sleep while an open epoch is wanted and nothing is in
 //!   flight: it looks under `state`, and whoever changes the one or the other does so, or looks,
 //!   under `state` afterwards and wakes it.
-//! - **LE5** As long as an epoch in which something was written is not durable, open ones included,
-//!   one of the two times is set and no later than the moment at which the first write of that
-//!   epoch could have been acknowledged.
+//! - **LE5 late-is-told** As long as an epoch in which something was written is not durable, open
+//!   ones included, one of the two times is set and no later than the moment at which the first
+//!   write of that epoch could have been acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;

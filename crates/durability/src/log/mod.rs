@@ -30,8 +30,8 @@
 //! [`Log::durable`], [`Log::want`] and [`Log::state`].
 //!
 //! Invariants:
-//! - **LG1** What was handed over before `close_epoch(E)` with an epoch up to E is found by
-//!   recovery once `durable() ≥ E`, whatever is lost of what was not synced.
+//! - **LG1 closed-is-found** What was handed over before `close_epoch(E)` with an epoch up to E is
+//!   found by recovery once `durable() ≥ E`, whatever is lost of what was not synced.
 //! - **LG2** Of an epoch that is not durable, recovery finds all or nothing.
 //! - **LG3** A write or sync that failed is never repeated in place, and nothing that depends on it
 //!   is acknowledged.
@@ -410,7 +410,7 @@ impl Log {
     }
 
     /// A checkpoint was taken, of so many bytes, and began when `written` bytes were in the log:
-    /// the next one will take about as much, and what was logged since (LR1).
+    /// the next one will take about as much, and what was logged since (LR1 checkpoint-room).
     pub fn expect_checkpoint(&self, bytes: u64, written: u64) {
         self.shared.supply.reserve.expect(bytes, written);
     }
@@ -421,7 +421,7 @@ impl Log {
         self.shared.supply.reserve.spend(bytes);
     }
 
-    /// Gives free files back while less is free than a checkpoint needs (LR1).
+    /// Gives free files back while less is free than a checkpoint needs (LR1 checkpoint-room).
     pub fn give_back(&self) -> Result<(), LogError> {
         self.shared.supply.give_back(&*self.shared.disk)
     }

@@ -7,9 +7,9 @@
 //! Invariants:
 //! - **LQ1** Frames get their sequence in the order in which they are handed over, and are written
 //!   in that order: a log's frames have consecutive sequences.
-//! - **LQ2** Nothing is handed over for an epoch that is closed: an epoch is closed under all
-//!   gates, with every session's groups handed over. Whoever breaks this stops the server rather
-//!   than acknowledge what recovery would not find.
+//! - **LQ2 nothing-late** Nothing is handed over for an epoch that is closed: an epoch is closed
+//!   under all gates, with every session's groups handed over. Whoever breaks this stops the server
+//!   rather than acknowledge what recovery would not find.
 
 use std::collections::VecDeque;
 use std::ops::Range;

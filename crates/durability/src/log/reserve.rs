@@ -19,9 +19,9 @@
 //! early is covered by `margin`.
 //!
 //! Invariants:
-//! - **LR1** The log makes a file only where the volume keeps [`Reserve::bytes`] free besides, and
-//!   keeps recycled files only while it does. Files that are in use, or ahead, stay: they are the
-//!   room that was promised to what is acknowledged (LT1).
+//! - **LR1 checkpoint-room** The log makes a file only where the volume keeps [`Reserve::bytes`]
+//!   free besides, and keeps recycled files only while it does. Files that are in use, or ahead,
+//!   stay: they are the room that was promised to what is acknowledged (LT1 acknowledged-fits).
 //!
 //! Deliberately absent: others who write to the volume. What they take is not there any more.
 

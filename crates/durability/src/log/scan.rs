@@ -9,8 +9,8 @@
 //! | `log-…`, bad header, other format, other database, renamed, twice | refused, with the file |
 //! | a bad frame with a valid one behind it | a gap: its frames do not count |
 //! | a bad frame with none behind it | the end of the segment |
-//! | a frame that a later segment repeats (LS3) | does not count |
-//! | a file shorter than it was made | refused: no crash does that (LS1), so it was cut |
+//! | a frame that a later segment repeats (LS3 stale-frames) | does not count |
+//! | a file shorter than it was made | refused: no crash does that (LS1 named-is-whole), so it was cut |
 //!
 //! A gap or an end is a torn tail or damage: a torn tail if no epoch that is known to have been
 //! durable needs what is missing. That an epoch was durable is known from the closing marks and
@@ -66,7 +66,7 @@ pub struct ScannedSegment {
     pub ordinal: u64,
     /// The sequence of its first frame.
     pub first: u64,
-    /// Sequences from here on do not count: a later segment repeats them (LS3).
+    /// Sequences from here on do not count: a later segment repeats them (LS3 stale-frames).
     pub limit: u64,
     /// Bytes of the file.
     pub bytes: u64,

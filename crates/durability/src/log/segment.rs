@@ -32,12 +32,14 @@
 //! ```
 //!
 //! Invariants:
-//! - **LS1** A file that is named `log-…` has its whole length and a whole header: both are durable
-//!   before the name, and the name is durable before a frame is written. A file named so with a bad
-//!   header, or a shorter one, is damaged.
-//! - **LS2** A recycled file's new name is durable before its bytes are overwritten.
-//! - **LS3** A frame whose sequence is at or above the first one of a later segment of the same log
-//!   and incarnation does not count: the later segment repeats it, after a failed write.
+//! - **LS1 named-is-whole** A file that is named `log-…` has its whole length and a whole header:
+//!   both are durable before the name, and the name is durable before a frame is written. A file
+//!   named so with a bad header, or a shorter one, is damaged.
+//! - **LS2 name-before-bytes** A recycled file's new name is durable before its bytes are
+//!   overwritten.
+//! - **LS3 stale-frames** A frame whose sequence is at or above the first one of a later segment of
+//!   the same log and incarnation does not count: the later segment repeats it, after a failed
+//!   write.
 
 use std::path::{Path, PathBuf};
 

@@ -32,7 +32,8 @@ pub struct LogSession {
     frames: Vec<(u64, Body)>,
     /// Most bytes of a frame in this log.
     frame_bytes_max: usize,
-    /// Bytes of this turn that fit in the room that the log is known to have (LT1).
+    /// Bytes of this turn that fit in the room that the log is known to have
+    /// (LT1 acknowledged-fits).
     granted: usize,
 }
 
@@ -179,8 +180,8 @@ impl LogSession {
         self.granted = self.shared.granted(self.log);
     }
 
-    /// Whether the groups that are not handed over yet may find no room on the disk (LT1): they are
-    /// not to be acknowledged before they are durable.
+    /// Whether the groups that are not handed over yet may find no room on the disk
+    /// (LT1 acknowledged-fits): they are not to be acknowledged before they are durable.
     #[inline]
     #[must_use]
     pub fn is_beyond_room(&self) -> bool {

@@ -13,11 +13,12 @@
 //! ```
 //!
 //! Invariants:
-//! - **LT1** What was handed over to a log fits in the room that it is known to have, that of its
-//!   present segment and of a file ahead ([`Shared::room`]), or it is not acknowledged before it is
-//!   durable: sessions wait while half of the room is taken, and are granted three quarters
-//!   ([`Shared::granted`]). So a disk that turns out to be full takes what was acknowledged. The
-//!   rest is for what frames and blocks add, and for the turns of others that run at once.
+//! - **LT1 acknowledged-fits** What was handed over to a log fits in the room that it is known to
+//!   have, that of its present segment and of a file ahead ([`Shared::room`]), or it is not
+//!   acknowledged before it is durable: sessions wait while half of the room is taken, and are
+//!   granted three quarters ([`Shared::granted`]). So a disk that turns out to be full takes what
+//!   was acknowledged. The rest is for what frames and blocks add, and for the turns of others that
+//!   run at once.
 
 use pando_sync::shim::unmodelled::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::path::PathBuf;
@@ -389,7 +390,7 @@ impl Shared {
     /// Whether the present segment of a log has little room, or there is none.
     fn is_low(&self, log: usize) -> bool {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
-        // Its last block is not for groups (LW4).
+        // Its last block is not for groups (LW4 last-block-proof).
         let left = (self.options.segment_bytes - used).saturating_sub(BLOCK_BYTES as u64);
         used == 0 || left < self.options.segment_bytes / 4
     }
@@ -398,7 +399,8 @@ impl Shared {
     /// and not yet written: in its present segment, and in a file ahead.
     fn room(&self, log: usize) -> usize {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
-        // The last block is not for groups (LW4), and the next frame may not fit before it.
+        // The last block is not for groups (LW4 last-block-proof), and the next frame may not fit
+        // before it.
         let lost = (BLOCK_BYTES + self.frame_bytes_max()) as u64;
         let takes = |used: u64| (self.options.segment_bytes - used).saturating_sub(lost) as usize;
         let present = if used == 0 { 0 } else { takes(used) };

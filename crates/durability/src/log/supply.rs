@@ -43,7 +43,8 @@ pub(super) struct Sealed {
 pub struct LogRoom {
     /// Bytes that are free on the volume.
     pub free: u64,
-    /// Bytes of these that are kept for a checkpoint (LR1); 0 if that lies elsewhere.
+    /// Bytes of these that are kept for a checkpoint (LR1 checkpoint-room); 0 if that lies
+    /// elsewhere.
     pub kept: u64,
     /// Whether parts of checkpoints lie there.
     pub shared: bool,
@@ -75,7 +76,7 @@ impl LogRoom {
 #[derive(Debug, Default)]
 struct LogFiles {
     directory: PathBuf,
-    /// What its volume has of checkpoints (LR1).
+    /// What its volume has of checkpoints (LR1 checkpoint-room).
     share: Share,
     ready: Option<FreeFile>,
     making: bool,
@@ -256,7 +257,8 @@ impl Supply {
                 other => other.map_err(|error| io("open", error))?,
             };
             if file.bytes().map_err(|error| io("measure", error))? == self.segment_bytes {
-                // A process that was killed may have left it as long, and not yet durable (LS1).
+                // A process that was killed may have left it as long, and not yet durable
+                // (LS1 named-is-whole).
                 file.sync().map_err(|error| io("sync", error))?;
                 return Ok(FreeFile { path, file });
             }
@@ -265,8 +267,8 @@ impl Supply {
         }
     }
 
-    /// Whether a log may take `more` bytes of its volume (LR1). A disk that cannot tell what it has
-    /// is asked for it.
+    /// Whether a log may take `more` bytes of its volume (LR1 checkpoint-room). A disk that cannot
+    /// tell what it has is asked for it.
     fn leave_room(&self, disk: &dyn Disk, log: usize, more: u64) -> Result<(), LogError> {
         let (directory, share) = {
             let files = &self.lock().logs[log];
@@ -420,7 +422,7 @@ impl Supply {
     }
 
     /// Makes free files of the segments of which all epochs lie below `epoch`; returns how many.
-    /// Their new names are durable before they can be used (LS2).
+    /// Their new names are durable before they can be used (LS2 name-before-bytes).
     pub(super) fn recycle_below(&self, disk: &dyn Disk, epoch: u64) -> Result<usize, LogError> {
         let mut superfluous = Vec::new();
         self.lock().sealed.retain(|sealed| {
@@ -447,7 +449,8 @@ impl Supply {
         let mut directories: Vec<_> = freed.iter().map(|path| directory_of(path)).collect();
         directories.sort_unstable();
         directories.dedup();
-        // Those of a directory that was not synced are not used before it was (LS2).
+        // Those of a directory that was not synced are not used before it was
+        // (LS2 name-before-bytes).
         let mut unsynced = Vec::new();
         for directory in directories {
             if let Err(error) = disk.sync_directory(directory) {

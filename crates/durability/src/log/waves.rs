@@ -4,9 +4,10 @@
 //! within a wave only, memory is bounded by a wave, and still no thread reads for all others.
 //!
 //! Invariants:
-//! - **LV1** Waves come in the order of epochs: no group of one belongs to an older epoch than a
-//!   group of the one before. Their pieces have each group that counts exactly once.
-//! - **LV2** A group lies in one piece, also where it goes on in the next segment.
+//! - **LV1 waves-in-order** Waves come in the order of epochs: no group of one belongs to an older
+//!   epoch than a group of the one before. Their pieces have each group that counts exactly once.
+//! - **LV2 group-in-one-piece** A group lies in one piece, also where it goes on in the next
+//!   segment.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

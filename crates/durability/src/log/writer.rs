@@ -19,12 +19,12 @@
 //!   the file is not written through, returned without an error; until then it stays in the batch.
 //! - **LW2** After a failed write or sync nothing is ever written to that segment again, and
 //!   nothing in it that was not synced before counts: the batch goes to a fresh segment, whose
-//!   first sequence says from where on it replaces the old one (LS3).
+//!   first sequence says from where on it replaces the old one (LS3 stale-frames).
 //! - **LW3** A block that was written is never written again: a batch begins at a block's beginning
 //!   and is padded with zeros to a block's end.
-//! - **LW4** The last block of a segment is for a proof that an epoch is durable whose mark is in
-//!   the next one, so that recovery notices when that one is gone as a whole. It is written once,
-//!   when there is such an epoch; until then the segment is not recycled.
+//! - **LW4 last-block-proof** The last block of a segment is for a proof that an epoch is durable
+//!   whose mark is in the next one, so that recovery notices when that one is gone as a whole. It
+//!   is written once, when there is such an epoch; until then the segment is not recycled.
 
 use pando_sync::shim::unmodelled::Ordering;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Access marks and sweeps (E6).
+//! Access marks and sweeps (E6 marks-stay).
 
 use std::collections::BTreeMap;
 

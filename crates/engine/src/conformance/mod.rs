@@ -11,7 +11,7 @@
 //! the machine's), and `PANDO_CONFORMANCE_EFFORT` to a number above its default to run longer.
 //!
 //! What is asked beyond the letter of the contract:
-//! - versions are exactly those of V1;
+//! - versions are exactly those of V1 version-draw;
 //! - `get_many` and `update_many` go through the keys in order;
 //! - after `maintain` has returned 0 with no session pinned, tombstones below the horizon are gone.
 //!

@@ -1,4 +1,4 @@
-//! The model of an engine: sorted maps, and the versions that V1 asks for.
+//! The model of an engine: sorted maps, and the versions that V1 version-draw asks for.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -214,7 +214,7 @@ impl Expected {
     }
 }
 
-/// A hook that compares commits with what is expected, in order (E3).
+/// A hook that compares commits with what is expected, in order (E3 hook-once).
 #[derive(Debug)]
 pub(super) struct ExpectingHook<'e> {
     expected: std::slice::Iter<'e, Expected>,

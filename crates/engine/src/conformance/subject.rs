@@ -1,8 +1,9 @@
 //! Sessions as the checks use them: how keys are listed depends on what an engine can do.
 //!
 //! Every check is written for scans. An engine without key order stands in with walks: all of its
-//! keys are gathered and put in order, so that the check asks of walks what E7 promises (every key
-//! that was there throughout, with a whole value) and the rest of the contract in full.
+//! keys are gathered and put in order, so that the check asks of walks what E7 walk-complete
+//! promises (every key that was there throughout, with a whole value) and the rest of the contract
+//! in full.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

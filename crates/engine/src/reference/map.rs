@@ -56,7 +56,7 @@ impl LiveValue {
 pub(super) const TOMBSTONE_BYTES: usize =
     size_of::<Slot>() + size_of::<(LogEpoch, Arc<[u8]>)>() + 48;
 
-/// What a commit leaves to be freed when the lock is released (RE4).
+/// What a commit leaves to be freed when the lock is released (RE4 free-after-lock).
 pub(super) type Garbage = Option<NewValue<'static>>;
 
 impl Slot {
@@ -107,7 +107,8 @@ impl Map {
         }
     }
 
-    /// Decides and commits (E1, E3, V1); the map is changed after the hook has returned.
+    /// Decides and commits (E1 atomic-update, E3 hook-once, V1 version-draw); the map is changed
+    /// after the hook has returned.
     pub(super) fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,
@@ -226,7 +227,7 @@ impl Map {
     }
 
     /// Looks at up to `steps` queued keys and forgets the tombstones of epochs below `horizon`
-    /// (V2); returns how many it looked at.
+    /// (V2 tombstone-horizon); returns how many it looked at.
     pub(super) fn purge(&mut self, horizon: LogEpoch, steps: usize) -> usize {
         for step in 0..steps {
             match self.tombstones.front() {

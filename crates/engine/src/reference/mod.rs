@@ -17,8 +17,8 @@
 //!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
 //! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
 //!   the last key that it saw, so writers wait for one chunk at most; what it yields is in order,
-//!   and a key that stays is met by the chunk that covers it (E4).
-//! - **RE4** A replaced or removed value is freed after the lock is released.
+//!   and a key that stays is met by the chunk that covers it (E4 scan-complete).
+//! - **RE4 free-after-lock** A replaced or removed value is freed after the lock is released.
 //!
 //! Deliberately absent: lock-free reads, prefetching, reclamation (a lock needs none, so pins do
 //! nothing).

@@ -5,11 +5,11 @@
 //! written takes no memory.
 //!
 //! Invariants:
-//! - **DC1** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height` bytes hold the
-//!   column; height 0 is one chunk.
-//! - **DC2** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is zeros. A hole is
-//!   zeros only. Nothing but zeros lies behind the column's length.
-//! - **DC3** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
+//! - **DC1 least-height** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height`
+//!   bytes hold the column; height 0 is one chunk.
+//! - **DC2 zero-filled** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is
+//!   zeros. A hole is zeros only. Nothing but zeros lies behind the column's length.
+//! - **DC3 exact-heap** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
 //!
 //! Deliberately absent: removal of bytes from the middle, which no command asks for.
 
@@ -211,7 +211,7 @@ impl Chunked {
         }
     }
 
-    /// The same column, handed over to a successor value (D2). O(1).
+    /// The same column, handed over to a successor value (D2 successors-share). O(1).
     #[must_use]
     pub fn hand_over(&self) -> Self {
         Self {

@@ -160,8 +160,8 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// The same hash for the value that takes its place (D2): RENAME, a new deadline. O(1) when
-    /// wide, else O(size).
+    /// The same hash for the value that takes its place (D2 successors-share): RENAME, a new
+    /// deadline. O(1) when wide, else O(size).
     #[must_use]
     pub fn hand_over(self) -> Body<'static> {
         match self {
@@ -389,8 +389,8 @@ impl<'o> HashDraft<'o> {
         }
     }
 
-    /// The finished body, in the form that its size asks for (D1). O(1), or O(size) for a hash that
-    /// becomes packed again.
+    /// The finished body, in the form that its size asks for (D1 smallest-form). O(1), or O(size)
+    /// for a hash that becomes packed again.
     #[must_use]
     pub fn finish(self) -> Body<'static> {
         match self.0 {

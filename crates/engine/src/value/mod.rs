@@ -9,11 +9,12 @@
 //! cost of an operation never grows with what it does not touch.
 //!
 //! Invariants:
-//! - **D1** A body is in its smallest form when written: flat up to the flat bound, packed up to
-//!   the packed bound. (A shrunk value may stay chunked or wide until half of the bound.)
-//!   Constructors choose the form; engines refuse what is too long for its own.
-//! - **D2** Nodes of a chunked column or wide row are shared only between successive versions of
-//!   one value, or with the one value that took them over (RENAME); COPY copies.
+//! - **D1 smallest-form** A body is in its smallest form when written: flat up to the flat bound,
+//!   packed up to the packed bound. (A shrunk value may stay chunked or wide until half of the
+//!   bound.) Constructors choose the form; engines refuse what is too long for its own.
+//! - **D2 successors-share** Nodes of a chunked column or wide row are shared only between
+//!   successive versions of one value, or with the one value that took them over (RENAME); COPY
+//!   copies.
 
 mod chunked;
 mod cost;
@@ -64,7 +65,7 @@ pub struct Attributes {
     pub token: Option<NonZero<u64>>,
 }
 
-/// A value as a reader sees it: whole and of one version (E5).
+/// A value as a reader sees it: whole and of one version (E5 whole-values).
 #[derive(Clone, Copy, Debug)]
 pub struct ValueRef<'a> {
     /// Drawn at commit.

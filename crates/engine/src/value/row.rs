@@ -13,10 +13,10 @@
 //!
 //! Invariants:
 //! - **DP1** Names strictly increase, so a field is found by binary search over the ends.
-//! - **DP2** Offsets take 4 bytes only when names and values exceed [`SHORT_DATA_BYTES_MAX`], so
-//!   equal contents have equal bytes.
-//! - **DP3** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and holds every
-//!   value in line.
+//! - **DP2 short-offsets** Offsets take 4 bytes only when names and values exceed
+//!   [`SHORT_DATA_BYTES_MAX`], so equal contents have equal bytes.
+//! - **DP3 packed-bound** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and
+//!   holds every value in line.
 //!
 //! Deliberately absent: changes in place of what a reader can see. A draft copies the block once
 //! and changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched

@@ -41,7 +41,8 @@ impl Deref for FlatString<'_> {
 }
 
 impl<'d> StringBody<'d> {
-    /// These bytes, in the form that their length asks for (D1). O(1) when flat, else one copy.
+    /// These bytes, in the form that their length asks for (D1 smallest-form). O(1) when flat, else
+    /// one copy.
     #[inline]
     #[must_use]
     pub fn borrowed(bytes: &'d [u8]) -> Self {
@@ -206,8 +207,8 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The same string for the value that takes its place (D2): RENAME, a new deadline. O(1) when
-    /// chunked, else O(length).
+    /// The same string for the value that takes its place (D2 successors-share): RENAME, a new
+    /// deadline. O(1) when chunked, else O(length).
     #[must_use]
     pub fn hand_over(self) -> StringBody<'static> {
         match self {

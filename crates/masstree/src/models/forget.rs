@@ -1,5 +1,5 @@
-//! Models of removals that leave no tombstone (V3): an entry, a node and a layer go beside readers
-//! and writers that were on their way to them.
+//! Models of removals that leave no tombstone (V3 self-driven-removal): an entry, a node and a
+//! layer go beside readers and writers that were on their way to them.
 
 use super::{LONG, OTHER, THIRD, beside};
 use crate::canary::Fault;

@@ -1,5 +1,6 @@
-//! Models of operations that begin where a warming pass has found their key (MH1, MH2): beside a
-//! split, a new layer, a node and a layer that go, a slot and a node's memory that are used again.
+//! Models of operations that begin where a warming pass has found their key (MH1 spots-under-pin,
+//! MH2 spot-of-its-key): beside a split, a new layer, a node and a layer that go, a slot and a
+//! node's memory that are used again.
 
 use pando_engine::{Key, TreeId};
 
@@ -32,7 +33,8 @@ impl World {
         spot: Option<Spot>,
         guard: Guard<'_>,
     ) -> bool {
-        // SAFETY: the model says whether the pin has lasted since the spot was found (MH1).
+        // SAFETY: the model says whether the pin has lasted since the spot was found
+        // (MH1 spots-under-pin).
         let read = spot.map(|spot| unsafe { spot.read(named(key), &self.tree.canary, guard) });
         let Some(Ok(block)) = read else {
             return self.has(context, key);
@@ -44,7 +46,7 @@ impl World {
     fn put_warmed(&self, context: &mut Context, key: &[u8]) {
         context.pinned(|guard, context| {
             let spot = self.warmed(context, key, guard);
-            // SAFETY: under the same pin (MH1).
+            // SAFETY: under the same pin (MH1 spots-under-pin).
             let start =
                 spot.and_then(|spot| unsafe { spot.reached(named(key), &self.tree.canary, guard) });
             let climbed = spot.is_some_and(Spot::climbed);

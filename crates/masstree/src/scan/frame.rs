@@ -10,8 +10,8 @@
 //!
 //! A layer's first node is looked beyond only when half of it is visited, so that a scan of few
 //! entries asks for little that it does not need. A snapshot that was taken early is as good as one
-//! taken late: E4 asks for the keys that are present throughout the scan, and each value is one
-//! that its key had during it.
+//! taken late: E4 scan-complete asks for the keys that are present throughout the scan, and each
+//! value is one that its key had during it.
 
 use std::ptr::NonNull;
 
@@ -235,7 +235,7 @@ impl<'g> Frame<'g> {
     pub(super) fn item(&self, index: usize, guard: Guard<'g>) -> (u64, u8, Found<'g>) {
         let Item { slice, link, code } = self.items[index % ITEMS];
         // SAFETY: a walk leads over entries only after `fill` has validated the version behind
-        // their loads (M2), and seen the same code on both sides of the link.
+        // their loads (M2 validate-then-follow), and seen the same code on both sides of the link.
         (slice, code, unsafe { BorderRef::found(code, link, guard) })
     }
 
@@ -399,8 +399,9 @@ impl YoungLayer {
     ) -> impl Iterator<Item = (u64, u8, BlockRef<'g>)> {
         self.items[..self.count].iter().map(move |item| {
             let link = NonNull::new(item.link).expect("a listed entry has a link");
-            // SAFETY: `take` has validated the version after the entry was loaded (M2), and seen
-            // the same code, one of a value, on both sides of the link.
+            // SAFETY: `take` has validated the version after the entry was loaded
+            // (M2 validate-then-follow), and seen the same code, one of a value, on both sides of
+            // the link.
             let block = unsafe { BlockRef::from_address(link, guard) };
             (item.slice, item.code, block)
         })

@@ -14,7 +14,7 @@
 //! memory below it as well, to within the allowance.
 //!
 //! **What goes back.** Free slabs beyond a few ([`kept_slabs`]) go back to the system, whole chunks
-//! first. They stay mapped (P3).
+//! first. They stay mapped (P3 chunks-stay-mapped).
 
 use std::fmt;
 use std::ptr::NonNull;

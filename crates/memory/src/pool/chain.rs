@@ -17,7 +17,7 @@ pub(super) struct Chain {
     pub(super) count: usize,
 }
 
-// SAFETY: a chain owns its blocks (P1).
+// SAFETY: a chain owns its blocks (P1 one-holder).
 unsafe impl Send for Chain {}
 
 impl Chain {
@@ -37,12 +37,12 @@ impl Chain {
     }
 
     /// # Safety
-    /// `block` is free, at least 16 bytes long, and on no other chain (P1).
+    /// `block` is free, at least 16 bytes long, and on no other chain (P1 one-holder).
     #[inline]
     pub(super) unsafe fn push(&mut self, block: *mut u8) {
         // SAFETY: the block has room for a link at offset 8.
         let link = unsafe { block.add(LINK_OFFSET) };
-        // SAFETY: aligned to 8 (P2) and owned by the chain from now on.
+        // SAFETY: aligned to 8 (P2 alignment) and owned by the chain from now on.
         unsafe { link.cast::<*mut u8>().write(self.first) };
         self.first = block;
         self.count += 1;
@@ -51,7 +51,7 @@ impl Chain {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<NonNull<u8>> {
         let block = NonNull::new(self.first)?;
-        // SAFETY: a block on the chain holds a link at offset 8 (P1).
+        // SAFETY: a block on the chain holds a link at offset 8 (P1 one-holder).
         let link = unsafe { block.as_ptr().add(LINK_OFFSET) };
         // SAFETY: as above.
         self.first = unsafe { link.cast::<*mut u8>().read() };

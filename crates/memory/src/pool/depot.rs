@@ -28,7 +28,7 @@ pub(super) struct Depot {
     end: *mut u8,
 }
 
-// SAFETY: a depot owns its free blocks (P1), and its slabs live as long as the arena.
+// SAFETY: a depot owns its free blocks (P1 one-holder), and its slabs live as long as the arena.
 unsafe impl Send for Depot {}
 
 impl Default for Depot {

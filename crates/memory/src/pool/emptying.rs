@@ -15,11 +15,11 @@
 //! | a round | [`Pool::begin_emptying`] | [`Pool::end_emptying`] |
 //!
 //! Invariant:
-//! - **PE1** A slab hands out no blocks, neither from its own list nor as part of a chain of the
-//!   depot's that was put there during the round, while its emptying bit is set. What pools hold of
-//!   it when a round begins may be handed out once more.
-//! - **PE2** When a round begins, the slabs of a class that hand out blocks have as many free as
-//!   callers hold in those of the class that are being emptied.
+//! - **PE1 emptying-gives-none** A slab hands out no blocks, neither from its own list nor as part
+//!   of a chain of the depot's that was put there during the round, while its emptying bit is set.
+//!   What pools hold of it when a round begins may be handed out once more.
+//! - **PE2 room-to-move** When a round begins, the slabs of a class that hand out blocks have as
+//!   many free as callers hold in those of the class that are being emptied.
 
 use std::sync::atomic::Ordering;
 

@@ -128,8 +128,8 @@ impl SlabRef {
 
     /// What its chunk says of itself.
     fn header(self) -> &'static Header {
-        // SAFETY: chunks stay mapped as long as the arena (P3), whose call this is; all fields that
-        // change are atomics.
+        // SAFETY: chunks stay mapped as long as the arena (P3 chunks-stay-mapped), whose call this
+        // is; all fields that change are atomics.
         unsafe { &*self.header_address() }
     }
 
@@ -294,7 +294,7 @@ impl Slabs {
     /// Takes a free block back; returns its slab if that is all free now, which has no class then.
     ///
     /// # Safety
-    /// `block` is a free block of this class, on no chain (P1).
+    /// `block` is a free block of this class, on no chain (P1 one-holder).
     pub(super) unsafe fn put(&mut self, block: *mut u8, class: usize) -> Option<SlabRef> {
         // SAFETY: blocks of classes lie in chunks.
         let slab = unsafe { SlabRef::of_block(block) };

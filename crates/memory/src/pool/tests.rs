@@ -344,8 +344,8 @@ fn pools_of_many_threads_share_slabs() {
     assert!(arena.usage().mapped_bytes <= Chunk::BYTES as u64);
 }
 
-/// PE2: what lies in slabs that are being emptied finds room in others of its class, also where a
-/// class has few slabs, all of which are nearly empty.
+/// PE2 room-to-move: what lies in slabs that are being emptied finds room in others of its class,
+/// also where a class has few slabs, all of which are nearly empty.
 #[cfg(not(pando_global_allocator))]
 #[test]
 fn a_round_leaves_room_for_what_it_moves() {

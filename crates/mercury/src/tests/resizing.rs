@@ -247,7 +247,8 @@ fn slots_with_wrong_growth_bits(fault: Option<Fault>) -> usize {
             let mut slots = 0;
             for index in 0..table.buckets() {
                 table.bucket(index).lock(guard).each(|_, tagged| {
-                    // SAFETY: the bucket is locked and has not moved (HB1): nothing is resized.
+                    // SAFETY: the bucket is locked and has not moved (HB1 owner-writes): nothing is
+                    // resized.
                     let entry = unsafe { tagged.entry(guard) };
                     let hash = engine.hash(entry.key_part());
                     assert_eq!(hash as usize & table.mask(), index);

@@ -10,10 +10,11 @@
 //! What a request may wait for, and how each wait ends, is one table in [`super::waiting`].
 //!
 //! Invariants:
-//! - **CO1** Requests are executed, and the socket is read, only while `Ready` with little output
-//!   waiting: who does not read is not read from. So what a client has sent is executed in order,
-//!   whatever one of its requests waits for.
-//! - **CO2** `readable` holds from a report of the poller to a short read (the poller's PO1).
+//! - **CO1 ready-and-heard** Requests are executed, and the socket is read, only while `Ready` with
+//!   little output waiting: who does not read is not read from. So what a client has sent is
+//!   executed in order, whatever one of its requests waits for.
+//! - **CO2** `readable` holds from a report of the poller to a short read (the poller's
+//!   PO1 read-until-short).
 //!
 //! An idle connection holds no buffer: it costs about 800 bytes, its record and place in the tables
 //! included.

@@ -42,7 +42,7 @@ use crate::protection;
 use crate::registry::{ClientOrigin, ClientRecord, WireProtocol};
 use crate::statistics::WorkerStatistics;
 
-/// A socket, and whether it may have something to read (PO1).
+/// A socket, and whether it may have something to read (PO1 read-until-short).
 #[derive(Debug)]
 struct Bound {
     socket: DatagramSocket,

@@ -10,7 +10,7 @@
 //!              │ end of the turn, no gate held; perhaps a few turns later ([`super::group`])
 //!              ▼
 //! ask_for_disk: the log is told; on a quick disk it is written here and now, else the mailbox
-//!              │ notes the epoch (WM4); woken, or passing by
+//!              │ notes the epoch (WM4 no-lost-wake); woken, or passing by
 //!              ▼
 //! release: what is on disk by now may be sent
 //! ```
@@ -153,8 +153,8 @@ impl Holding {
 }
 
 impl Worker {
-    /// Holds what would acknowledge too much if it were sent now (AK6 of the database). No gate is
-    /// held.
+    /// Holds what would acknowledge too much if it were sent now (AK6 late-disk-waits of the
+    /// database). No gate is held.
     #[inline]
     pub(super) fn hold_late(&mut self) {
         let connection = |slot: &usize| self.connections.get(*slot);
@@ -220,7 +220,8 @@ impl Worker {
         }
     }
 
-    /// Whether something that is waited for is on disk, though nobody may say so any more (WM4).
+    /// Whether something that is waited for is on disk, though nobody may say so any more
+    /// (WM4 no-lost-wake).
     pub(super) fn must_release(&self) -> bool {
         !self.holding.slots.is_empty() && self.shared.database.durable() >= self.holding.noted
     }

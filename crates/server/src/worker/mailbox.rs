@@ -12,9 +12,10 @@
 //!   ([`limits::MONITOR_QUEUE_BYTES_MAX`]): what a worker does not take in time is dropped, so that
 //!   a slow worker costs the others no memory. The worker says how many lines that were.
 //! - **WM3** A closed mailbox takes nothing: a connection that is sent to it comes back.
-//! - **WM4** A worker that notes an epoch ([`Mailbox::await_durable`]) and finds afterwards that it
-//!   is not on disk will be woken when it is: the queue's mutex orders the note before or after the
-//!   look of whoever tells of the disk, and in the latter case the worker sees the epoch itself.
+//! - **WM4 no-lost-wake** A worker that notes an epoch ([`Mailbox::await_durable`]) and finds
+//!   afterwards that it is not on disk will be woken when it is: the queue's mutex orders the note
+//!   before or after the look of whoever tells of the disk, and in the latter case the worker sees
+//!   the epoch itself.
 //!
 //! Deliberately absent: replies. Who asks does not wait.
 

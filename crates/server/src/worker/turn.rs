@@ -296,7 +296,7 @@ impl Worker {
                     let now_us = turn.database().options().clock.now_us();
                     places.begin(slot, connection, &wait, (self.recorder.now_ns(), now_us));
                     let runs_again = wait.runs_again();
-                    // Who waits for its reader is held back by its output (CO1).
+                    // Who waits for its reader is held back by its output (CO1 ready-and-heard).
                     let phase =
                         (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {
                             wait,

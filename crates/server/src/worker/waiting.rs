@@ -9,9 +9,9 @@
 //! | `Leave` | `Due`, `Look` | the request is executed again |
 //! | `Reader` | none | see below |
 //!
-//! A connection that waits executes nothing else (CO1). One that waits for its reader stays ready:
-//! its output is full, which holds it back like any other whose client does not read, and its
-//! request stands in its input.
+//! A connection that waits executes nothing else (CO1 ready-and-heard). One that waits for its
+//! reader stays ready: its output is full, which holds it back like any other whose client does not
+//! read, and its request stands in its input.
 //!
 //! No end is missed. A deadline is set, or a slot noted, in the turn in which the wait begins, and
 //! the worker looks at its slots in the turns after it. A SAVE is noted by the keeper before its

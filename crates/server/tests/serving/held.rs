@@ -309,7 +309,7 @@ impl Clock for HandClock {
     }
 }
 
-/// AK6: what a crash takes of `interval` is bounded, whatever the disk does.
+/// AK6 late-disk-waits: what a crash takes of `interval` is bounded, whatever the disk does.
 #[test]
 fn replies_of_interval_wait_while_the_disk_stands_still() {
     let (disk, clock) = (SimulatedDisk::new(), Arc::new(HandClock::default()));

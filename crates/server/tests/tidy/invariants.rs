@@ -1,9 +1,12 @@
-//! Rules about invariants: a header defines each once as `- **V1** …`; whatever cites one cites one
-//! that is defined; a prefix belongs to one module, which ARCHITECTURE.md names in its table.
+//! Rules about invariants.
+//!
+//! A header defines each once, with a code and, unless it is the file's own, a name:
+//! `- **V1 version-draw** …`. Whatever cites one cites one that is defined; a comment of another
+//! file adds the name, so that a reader need not look it up. A prefix belongs to one module, which
+//! docs/INVARIANTS.md names in its table.
 //!
 //! A citation is one or two capitals and a number, as a word of its own, in a comment; in a string
-//! it stands in parentheses, leads or is all (`"(V1)"`, `"V1: …"`, `"V1"`), since strings are full
-//! of other codes.
+//! it stands in parentheses, leads or is all, since strings are full of other codes.
 
 use std::collections::BTreeMap;
 
@@ -37,15 +40,19 @@ fn is_name(word: &str) -> bool {
         && !OTHER_CODES.contains(&word)
 }
 
-/// The name that a header line defines.
-fn definition(line: &str) -> Option<&str> {
+/// The code that a header line defines, and its name.
+fn definition(line: &str) -> Option<(&str, Option<&str>)> {
     let rest = line
         .trim_start()
         .strip_prefix("//!")?
         .trim_start()
         .strip_prefix("- **")?;
-    let (name, _) = rest.split_once("**")?;
-    is_name(name).then_some(name)
+    let (bold, _) = rest.split_once("**")?;
+    let (code, name) = match bold.split_once(' ') {
+        Some((code, name)) => (code, Some(name)),
+        None => (bold, None),
+    };
+    is_name(code).then_some((code, name))
 }
 
 /// Whether a string speaks of an invariant where `name` stands, at byte `at` of its line. `code` is
@@ -64,8 +71,8 @@ fn is_cited_in_string(line: &str, code: &str, at: usize, name: &str) -> bool {
 fn findings(sources: &[Source]) -> Vec<Finding> {
     let mut defined = BTreeMap::new();
     let mut findings = Vec::new();
-    for (name, path, line) in definitions(sources) {
-        if let Some(first) = defined.insert(name, path) {
+    for (name, slug, path, line) in definitions(sources) {
+        if let Some((first, _)) = defined.insert(name, (path, slug)) {
             findings.push(Finding::new(
                 path,
                 line,
@@ -85,24 +92,43 @@ fn findings(sources: &[Source]) -> Vec<Finding> {
                     findings.push(Finding::new(&source.path, index + 1, what));
                 }
             }
+            for (at, name) in names(comment) {
+                let what = match defined.get(name) {
+                    Some((path, Some(slug))) if *path != source.path => {
+                        let follows = comment[at + name.len()..].strip_prefix(' ');
+                        if follows.is_some_and(|rest| rest.starts_with(slug)) {
+                            continue;
+                        }
+                        format!("{name} of another file is cited without its name, {slug}")
+                    }
+                    Some((path, None)) if *path != source.path => {
+                        format!("{name} has no name, and is {path}'s own")
+                    }
+                    _ => continue,
+                };
+                findings.push(Finding::new(&source.path, index + 1, what));
+            }
         }
     }
     findings
 }
 
-/// Every definition: name, path, line from 1.
-fn definitions(sources: &[Source]) -> impl Iterator<Item = (&str, &str, usize)> {
+/// Every definition: code, name, path, line from 1.
+fn definitions(sources: &[Source]) -> impl Iterator<Item = (&str, Option<&str>, &str, usize)> {
     sources.iter().flat_map(|source| {
         let lines = source.comments.lines().enumerate();
-        lines.filter_map(|(index, line)| Some((definition(line)?, &*source.path, index + 1)))
+        lines.filter_map(|(index, line)| {
+            let (code, name) = definition(line)?;
+            Some((code, name, &*source.path, index + 1))
+        })
     })
 }
 
-/// Holds the table of prefixes in ARCHITECTURE.md (rows like ``| V | `engine/src/version.rs` | …``)
-/// against the definitions.
-fn unlisted_prefixes(sources: &[Source], architecture: &str) -> Vec<Finding> {
+/// Holds the table of prefixes in docs/INVARIANTS.md (rows like
+/// ``| V | `engine/src/version.rs` | …``) against the definitions.
+fn unlisted_prefixes(sources: &[Source], table: &str) -> Vec<Finding> {
     let mut listed = BTreeMap::new();
-    for line in architecture.lines() {
+    for line in table.lines() {
         let mut cells = line.split('|').map(str::trim).skip(1);
         if let (Some(prefix), Some(module)) = (cells.next(), cells.next())
             && is_name(&format!("{prefix}1"))
@@ -111,12 +137,12 @@ fn unlisted_prefixes(sources: &[Source], architecture: &str) -> Vec<Finding> {
         }
     }
     let mut findings = Vec::new();
-    for (name, path, line) in definitions(sources) {
+    for (name, _, path, line) in definitions(sources) {
         let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
         let what = match listed.get(prefix) {
             Some(module) if module == path => continue,
-            Some(module) => format!("{name}: ARCHITECTURE.md gives the prefix to {module}"),
-            None => format!("{name}: ARCHITECTURE.md does not list the prefix"),
+            Some(module) => format!("{name}: docs/INVARIANTS.md gives the prefix to {module}"),
+            None => format!("{name}: docs/INVARIANTS.md does not list the prefix"),
         };
         findings.push(Finding::new(path, line, what));
     }
@@ -129,8 +155,8 @@ fn every_cited_invariant_is_defined_once() {
 }
 
 #[test]
-fn the_architecture_lists_every_prefix() {
-    assert_none(&unlisted_prefixes(sources(), file("ARCHITECTURE.md")));
+fn every_prefix_is_listed() {
+    assert_none(&unlisted_prefixes(sources(), file("docs/INVARIANTS.md")));
 }
 
 #[test]
@@ -165,10 +191,10 @@ fn canary_invariants() {
     // Put together here: a citation in this file would be held against the repository.
     let name = ["QZ", "3"].concat();
     let named = |text: &str| text.replace('N', &name);
-    let header = named("//! Nodes.\n//!\n//! - **N** A node stands.\n");
+    let header = named("//! Nodes.\n//!\n//! - **N node-stands** A node stands.\n");
     let citing = named(concat!(
         "//! x\n",
-        "// SAFETY: N. And RESP2, A1b, x86.\n",
+        "// SAFETY: N node-stands. And RESP2, A1b, x86.\n",
         "fn f() { g(\"é\", \"N: no\", \"x (N)\", \"N\", \"x N\") }\n",
     ));
     let misspelt = named("//! x\n/// Stays put (`N4`).\n");
@@ -182,6 +208,19 @@ fn canary_invariants() {
     );
     assert_eq!(
         lines(&[("a.rs", &header), ("b.rs", &misspelt)]),
+        [at("b.rs", 2)]
+    );
+    for text in ["//! N", "//! N node-falls", "//! N, node-stands"] {
+        let unnamed = named(text);
+        assert_eq!(
+            lines(&[("a.rs", &header), ("b.rs", &unnamed)]),
+            [at("b.rs", 1)]
+        );
+    }
+    let own = named("//! - **N** A node stands.\n// SAFETY: N.\n");
+    assert_eq!(lines(&[("a.rs", &own)]), []);
+    assert_eq!(
+        lines(&[("a.rs", &own), ("b.rs", &named("//! x\n//! N again\n"))]),
         [at("b.rs", 2)]
     );
 }

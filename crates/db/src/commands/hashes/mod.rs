@@ -5,10 +5,10 @@
 //! leaves open.
 //!
 //! Invariants:
-//! - **H1** A stored hash has a field: whoever removes the last one removes the key.
-//! - **H2** A change keeps the deadline and the flags of the hash.
-//! - **H3** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have converted the
-//!   hash, and never goes back.
+//! - **H1 no-empty-hash** A stored hash has a field: whoever removes the last one removes the key.
+//! - **H2 attributes-stay** A change keeps the deadline and the flags of the hash.
+//! - **H3 encoding-stays** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have
+//!   converted the hash, and never goes back.
 //!
 //! Costs are those of [`HashRef`] and [`HashDraft`]: a command on some fields of a wide hash takes
 //! O(log fields) for each of them.

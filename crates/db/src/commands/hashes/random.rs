@@ -60,7 +60,7 @@ pub(super) fn fields(
     Ok(Progress::Done)
 }
 
-/// Any field; a stored hash has one (H1).
+/// Any field; a stored hash has one (H1 no-empty-hash).
 fn pick<'a>(hash: HashRef<'a>, random: &mut fastrand::Rng) -> (&'a [u8], StringRef<'a>) {
     hash.nth(random.usize(..hash.len()))
         .expect("a rank below the length")

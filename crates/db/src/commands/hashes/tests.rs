@@ -153,7 +153,7 @@ fn a_field_is_set_only_if_absent() {
     ]);
 }
 
-/// H1.
+/// H1 no-empty-hash.
 #[test]
 fn the_last_field_takes_the_key_with_it() {
     Shell::new().check(&[
@@ -236,7 +236,7 @@ fn fractions_are_added() {
     shell.check(&[("HINCRBYFLOAT h f 0.5", "$5 205.5")]);
 }
 
-/// H2.
+/// H2 attributes-stay.
 #[test]
 fn a_change_keeps_the_deadline() {
     let mut shell = Shell::new();
@@ -280,7 +280,7 @@ fn a_change_keeps_the_deadline() {
     assert_eq!(attributes(&mut shell, "h"), Attributes::default());
 }
 
-/// H3.
+/// H3 encoding-stays.
 #[test]
 fn the_encoding_remembers_a_conversion() {
     let short = "v".repeat(LISTPACK_ITEM_BYTES_MAX);

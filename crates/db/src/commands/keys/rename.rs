@@ -1,7 +1,7 @@
 //! RENAME RENAMENX MOVE: a value goes to another key or database.
 //!
 //! These run under all gates, so nobody sees the value twice or not at all. A large body is handed
-//! over, not copied (D2 of `pando_engine`'s values).
+//! over, not copied (D2 successors-share of `pando_engine`'s values).
 
 use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request};

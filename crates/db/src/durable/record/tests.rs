@@ -134,7 +134,7 @@ fn golden_bytes() {
     );
 }
 
-/// DR1: what a record takes follows from what changed.
+/// DR1 cost-of-change: what a record takes follows from what changed.
 #[test]
 fn small_changes_of_large_values_have_small_records() {
     let large = NewValue::new(Body::string_owned(vec![7; 3_000_000]));
@@ -260,7 +260,7 @@ fn edited(old: &NewValue<'_>, edits: &[Edit]) -> NewValue<'static> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// DR2, along a chain of versions; and a whole value comes back.
+    /// DR2 change-rebuilds, along a chain of versions; and a whole value comes back.
     #[test]
     fn old_value_and_change_make_the_new_value(
         versions in vec(vec(edit(), 1..6), 1..12),

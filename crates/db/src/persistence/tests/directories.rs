@@ -59,7 +59,7 @@ fn refused(setup: &Setup, disk: &SimulatedDisk) -> RecoveryError {
     }
 }
 
-/// CP1 with several directories: also between the syncs of two of them.
+/// CP1 parts-first with several directories: also between the syncs of two of them.
 #[test]
 fn every_call_of_a_small_workload() {
     let seed = 2;

@@ -197,7 +197,7 @@ fn log_space_comes_back_while_the_database_is_served() {
     assert!(used[7] < used[3] * 2, "{used:?}");
 }
 
-/// RC1 and the order of commits over many restarts.
+/// RC1 epochs-above-disk and the order of commits over many restarts.
 #[test]
 fn epochs_never_go_back() {
     let setup = Setup::default();

@@ -59,7 +59,8 @@ fn rescue(database: &Database) -> usize {
     unreachable!("it ends")
 }
 
-/// LT1: no epoch ends while writes come, as if the disk were slow; all of them fit.
+/// LT1 acknowledged-fits: no epoch ends while writes come, as if the disk were slow; all of them
+/// fit.
 #[test]
 fn what_is_acknowledged_finds_room_on_a_full_disk() {
     for (segments, bytes) in [(2, 400), (3, 4000), (4, 12_000)] {
@@ -124,8 +125,8 @@ fn a_value_longer_than_the_disk_is_answered_when_checkpoints_have_made_room() {
     shell.check(&[("STRLEN large", ":600000"), ("GET more", "$1 1")]);
 }
 
-/// CW2: a checkpoint that stands without the log says what it holds, so that an older one is not
-/// used in its place without that.
+/// CW2 end-after-scan: a checkpoint that stands without the log says what it holds, so that an
+/// older one is not used in its place without that.
 #[test]
 fn nothing_falls_back_behind_a_checkpoint_that_stands_alone() {
     for forgotten in [false, true] {
@@ -301,7 +302,8 @@ fn a_load_stops_when_the_log_is_full() {
     assert!((1..400).contains(&keys), "{keys}");
 }
 
-/// RC5: nothing was written since the start, so that nothing has to become durable.
+/// RC5 start-writes-nothing: nothing was written since the start, so that nothing has to become
+/// durable.
 #[test]
 fn answers_about_whole_databases_need_no_room_after_a_start() {
     let (setup, disk) = (one_log(), SimulatedDisk::new());

@@ -65,8 +65,8 @@ fn empty_log(disk: &SimulatedDisk) {
     }
 }
 
-/// LC1 across checkpoints: the newer one knows what was durable, though it cannot be used, or the
-/// log has lost even what it needs.
+/// LC1 cutoff-covers-durable across checkpoints: the newer one knows what was durable, though it
+/// cannot be used, or the log has lost even what it needs.
 #[test]
 fn what_a_newer_checkpoint_knows_is_not_forgotten() {
     let setup = Setup::default();
@@ -88,7 +88,7 @@ fn what_a_newer_checkpoint_knows_is_not_forgotten() {
     }
 }
 
-/// RC4, for whoever follows the advice of the refusal.
+/// RC4 no-empty-beginning, for whoever follows the advice of the refusal.
 #[test]
 fn a_checkpoint_stands_alone_when_all_logs_were_removed() {
     let setup = Setup::default();
@@ -171,7 +171,7 @@ fn a_start_without_a_log_may_be_cut_off_anywhere() {
     }
 }
 
-/// RC4: where there was a checkpoint, no empty database begins.
+/// RC4 no-empty-beginning: where there was a checkpoint, no empty database begins.
 #[test]
 fn no_empty_database_begins_where_there_were_checkpoints() {
     let setup = Setup::default();
@@ -199,7 +199,8 @@ fn no_empty_database_begins_where_there_were_checkpoints() {
     }
 }
 
-/// RC6: what is left of a database whose manifests and log went stays until they are back.
+/// RC6 parts-stay: what is left of a database whose manifests and log went stays until they are
+/// back.
 #[test]
 fn parts_alone_are_refused_and_stay() {
     let setup = Setup::default();
@@ -245,7 +246,8 @@ fn parts_alone_are_refused_and_stay() {
     }
 }
 
-/// RC6: what a checkpoint has left that was cut off goes, but not before the start has succeeded.
+/// RC6 parts-stay: what a checkpoint has left that was cut off goes, but not before the start has
+/// succeeded.
 #[test]
 fn parts_beside_a_log_go_with_the_first_start_that_succeeds() {
     let setup = Setup::default();

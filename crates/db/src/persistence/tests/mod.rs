@@ -295,7 +295,7 @@ fn checkpoint(harness: &Arc<Mutex<Harness>>, busy: bool) -> Result<(), String> {
     };
     let log = database.log().expect("there is one");
     if log.statistics().segments == 0 && log.has_open_writes() {
-        // Its first act is to have something in the log (RC6).
+        // Its first act is to have something in the log (RC6 parts-stay).
         let first = (database.epochs.current().0, picture(&database));
         lock(harness).history.push(first);
     }

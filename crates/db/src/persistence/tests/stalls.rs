@@ -79,7 +79,7 @@ impl World {
             judges_early,
             held: 0,
         };
-        // The start's own records. From here on replies wait for no room (AK5).
+        // The start's own records. From here on replies wait for no room (AK5 interval-waits).
         world.end_epoch();
         while world.log().statistics().free_files == 0 {
             yield_now();

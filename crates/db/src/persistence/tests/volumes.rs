@@ -149,7 +149,7 @@ fn canary_a_log_that_leaves_checkpoints_no_room() {
     assert!((0..6).any(|seed| goes_on(Fault::RoomTaken, seed).is_err()));
 }
 
-/// CW3, with the power cut at any call while room is made.
+/// CW3 log-kept-for-oldest, with the power cut at any call while room is made.
 #[test]
 fn room_is_made_without_losing_anything() {
     let work = |disk: &SimulatedDisk, setup: &Setup| {

@@ -57,7 +57,8 @@ fn a_disk_that_does_not_keep_up_is_late() {
         is_oldest && !log.is_late(late_us(us)) && log.is_late(late_us(us) + 1)
     };
     assert!(!log.is_late(u64::MAX), "nothing is on its way");
-    // LE5: the first write counts, whether its epoch is open or closed, and whenever that was.
+    // LE5 late-is-told: the first write counts, whether its epoch is open or closed, and whenever
+    // that was.
     write(epoch, 5000);
     write(epoch, 4000);
     assert!(is_late_after(5000), "open");

@@ -106,7 +106,8 @@ fn killed_at(call: usize, through: bool, seed: u64) -> bool {
     happened
 }
 
-/// LS1: what was not durable when the process ended is not taken for it by the next one.
+/// LS1 named-is-whole: what was not durable when the process ended is not taken for it by the next
+/// one.
 #[test]
 fn a_killed_process_leaves_files_that_are_not_durable() {
     for (seed, through) in [(40, true), (41, false)] {

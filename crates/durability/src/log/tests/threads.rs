@@ -386,8 +386,8 @@ fn a_segment_that_begins_is_room() {
     log.close().unwrap();
 }
 
-/// LT1 with sessions that acknowledge at once: whatever was handed over when the disk turns out to
-/// be full, and was not said to wait, is written to the room that is left.
+/// LT1 acknowledged-fits with sessions that acknowledge at once: whatever was handed over when the
+/// disk turns out to be full, and was not said to wait, is written to the room that is left.
 #[test]
 fn what_sessions_hand_over_to_a_full_disk_is_written() {
     const SEGMENT_BYTES: u64 = 256 * 1024;

@@ -1,4 +1,5 @@
-//! Commits of a key follow each other, over removal, purge and insertion too (E1, E2, E3).
+//! Commits of a key follow each other, over removal, purge and insertion too (E1 atomic-update,
+//! E2 versions-grow, E3 hook-once).
 
 use std::cell::Cell;
 use std::collections::HashMap;

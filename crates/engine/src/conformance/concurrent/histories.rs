@@ -1,4 +1,4 @@
-//! Histories of keys, checked for linearizability (E1).
+//! Histories of keys, checked for linearizability (E1 atomic-update).
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +116,8 @@ impl Worker {
                     }
                     ControlFlow::Continue(())
                 });
-                // A key that a scan does not show was absent at some time of the scan (E4).
+                // A key that a scan does not show was absent at some time of the scan
+                // (E4 scan-complete).
                 self.note_all(call, now(), held)?;
             }
         }

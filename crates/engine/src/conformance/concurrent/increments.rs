@@ -1,4 +1,4 @@
-//! Counters that several threads increase (E1).
+//! Counters that several threads increase (E1 atomic-update).
 
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove, short};
 use crate::conformance::{Failure, Plan, Subject};

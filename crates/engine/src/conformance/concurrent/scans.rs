@@ -1,4 +1,4 @@
-//! Scans beside inserts and removals (E4).
+//! Scans beside inserts and removals (E4 scan-complete).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};

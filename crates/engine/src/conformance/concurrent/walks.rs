@@ -1,4 +1,4 @@
-//! Walks, at rest, between changes and beside them (E7).
+//! Walks, at rest, between changes and beside them (E7 walk-complete).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Values whose parts must agree, read while they are replaced (E5).
+//! Values whose parts must agree, read while they are replaced (E5 whole-values).
 
 use std::num::NonZero;
 use std::ops::{Bound, ControlFlow};

@@ -9,7 +9,7 @@ use crate::value::cost::{self, Cost};
 
 const MIB: usize = 1024 * 1024;
 
-/// Checks DC1, DC2 and DC3.
+/// Checks DC1 least-height, DC2 zero-filled and DC3 exact-heap.
 fn check(column: &Chunked) {
     assert!(column.length <= span(column.height));
     assert!(column.height == 0 || span(column.height - 1) < column.length);

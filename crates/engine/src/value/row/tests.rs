@@ -48,7 +48,7 @@ fn offsets_take_four_bytes_beyond_what_two_reach() {
         (&b"f"[..], Cell::Inline(&long))
     );
     assert_eq!((read.field(1), read.cell(1)), (&b"g"[..], Cell::OutOfLine));
-    // DP2: without the long value the offsets are short again.
+    // DP2 short-offsets: without the long value the offsets are short again.
     assert_eq!(
         assemble(&read.without_field(0)),
         row_of(&[(b"g", Cell::OutOfLine)])

@@ -1,4 +1,5 @@
-//! Keeping the nodes of a wide row neither too large nor too small (DW1, DW2, DW3).
+//! Keeping the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
+//! DW2 interior-children, DW3 heavy-neighbours).
 
 use super::{Child, Handle, Node, Subtree};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
@@ -7,7 +8,7 @@ use crate::value::cost;
 /// Leaves merge up to this weight, so that a merged leaf does not split again at once.
 const MERGED_LEAF_BYTES_MAX: usize = WIDE_LEAF_BYTES_MAX / 4 * 3;
 
-// Two leaves that are both too light always merge, which is DW3.
+// Two leaves that are both too light always merge, which is DW3 heavy-neighbours.
 const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
 
 /// Takes `right` in behind the child at `index`, which was changed, and repairs what the change
@@ -92,7 +93,7 @@ fn repair(list: &mut Vec<Child>, mut index: usize) {
         match remedy {
             Remedy::Remove => {
                 list.remove(index);
-                // Its neighbours are neighbours of each other now (DW3).
+                // Its neighbours are neighbours of each other now (DW3 heavy-neighbours).
                 index = index.saturating_sub(1);
             }
             Remedy::JoinNext => join(list, index),
@@ -116,9 +117,10 @@ fn join(list: &mut Vec<Child>, index: usize) {
             let mut all = std::mem::take(children).to_vec();
             let first = all.len();
             all.extend_from_slice(&others);
-            // The first child of a node has no separator of its own (DW4).
+            // The first child of a node has no separator of its own (DW4 separators).
             all[first].separator = next.separator;
-            // The leaves on both sides of the seam are neighbours now, and may both be light (DW3).
+            // The leaves on both sides of the seam are neighbours now, and may both be light
+            // (DW3 heavy-neighbours).
             repair(&mut all, first);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)

@@ -1,9 +1,9 @@
 //! What a version of a row holds alone: the nodes that its successor does not share.
 //!
 //! Both rows are gone through level by level, from the higher root down. Shared nodes are at the
-//! same level, because all leaves are at one depth (DW2), and what is below a shared node is
-//! shared: so only nodes that one of the two has alone are opened, about one per level between
-//! successive versions.
+//! same level, because all leaves are at one depth (DW2 interior-children), and what is below a
+//! shared node is shared: so only nodes that one of the two has alone are opened, about one per
+//! level between successive versions.
 
 use std::collections::HashSet;
 

@@ -11,7 +11,7 @@ use crate::value::{Chunked, StringRef, cost};
 #[derive(Debug)]
 pub(in crate::value) struct Leaf {
     pub(super) block: Box<[u8]>,
-    /// See DW6.
+    /// See DW6 large-in-order.
     pub(super) large: Vec<Chunked>,
 }
 
@@ -28,7 +28,7 @@ impl Leaf {
         }
     }
 
-    /// How many large columns stand before the field at `index` (DW6).
+    /// How many large columns stand before the field at `index` (DW6 large-in-order).
     fn large_before(&self, index: usize) -> usize {
         if self.large.is_empty() {
             0
@@ -37,7 +37,8 @@ impl Leaf {
         }
     }
 
-    /// What a change of the leaf copies, in bytes: the measure of DW1 and DW3.
+    /// What a change of the leaf copies, in bytes: the measure of DW1 leaf-weight and
+    /// DW3 heavy-neighbours.
     pub(super) fn weight(&self) -> usize {
         self.block.len() + self.large.len() * size_of::<Chunked>()
     }
@@ -148,7 +149,8 @@ impl Handle<Leaf> {
         self.change(block, first..first + usize::from(was_large), None);
     }
 
-    /// Cuts the leaf until DW1 holds; returns what comes to the right of it. When fields are
+    /// Cuts the leaf until DW1 leaf-weight holds; returns what comes to the right of it. When
+    /// fields are
     /// `appended` in order, all but the last stay: leaves that are not met again remain full.
     pub(super) fn split(&mut self, appended: bool) -> Vec<Child> {
         if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {

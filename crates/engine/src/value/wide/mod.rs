@@ -7,17 +7,18 @@
 //! changed in place, so that many changes in one draft copy each node once.
 //!
 //! Invariants:
-//! - **DW1** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds at least
-//!   one field, unless it is the root of an empty row.
-//! - **DW2** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`] children, the root at
-//!   least two; all leaves are at one depth.
-//! - **DW3** Of two neighbouring leaves of one interior node at least one weighs
+//! - **DW1 leaf-weight** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds
+//!   at least one field, unless it is the root of an empty row.
+//! - **DW2 interior-children** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`]
+//!   children, the root at least two; all leaves are at one depth.
+//! - **DW3 heavy-neighbours** Of two neighbouring leaves of one interior node at least one weighs
 //!   [`WIDE_LEAF_BYTES_MIN`] or more.
-//! - **DW4** A child's separator is above every field of the child before it and at or below every
-//!   field of its own. That of a node's first child is meaningless.
-//! - **DW5** A subtree's count of fields and of heap bytes (nodes shared with other versions
-//!   included) is that of its content.
-//! - **DW6** `Leaf::large` holds the columns whose cell says so, in the order of their fields.
+//! - **DW4 separators** A child's separator is above every field of the child before it and at or
+//!   below every field of its own. That of a node's first child is meaningless.
+//! - **DW5 exact-sums** A subtree's count of fields and of heap bytes (nodes shared with other
+//!   versions included) is that of its content.
+//! - **DW6 large-in-order** `Leaf::large` holds the columns whose cell says so, in the order of
+//!   their fields.
 //!
 //! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
 //! changes once it is published.
@@ -120,7 +121,7 @@ impl WideRow {
         self.root.heap_bytes
     }
 
-    /// The same row, handed over to a successor value (D2). O(1).
+    /// The same row, handed over to a successor value (D2 successors-share). O(1).
     #[must_use]
     pub fn hand_over(&self) -> Self {
         Self {

@@ -19,7 +19,7 @@ pub(super) enum Separator {
 const _: () = assert!(size_of::<Separator>() == 24);
 
 impl Separator {
-    /// The separator of a first child, which nobody reads (DW4).
+    /// The separator of a first child, which nobody reads (DW4 separators).
     pub(super) const FIRST: Self = Self::Short {
         length: 0,
         bytes: [0; SHORT_BYTES_MAX],

@@ -18,7 +18,7 @@ impl WideRow {
         new
     }
 
-    /// Takes roots with one child away (DW2).
+    /// Takes roots with one child away (DW2 interior-children).
     pub(super) fn lower(&mut self) {
         while let Node::Interior(children) = &self.root.node {
             let [only] = &**children else { return };

@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::value::cost::{self, Cost};
 use crate::value::row::{Cell, EMPTY};
 
-/// Checks DW1 to DW6.
+/// Checks DW1 leaf-weight to DW6 large-in-order.
 pub(super) fn check(row: &WideRow) {
     let depth = check_tree(&row.root, true, None, None);
     assert!(depth <= 16, "depth {depth}");
