@@ -25,6 +25,7 @@ mod hash;
 mod hitrate;
 mod listener;
 mod load;
+mod locking;
 mod progress;
 mod report;
 mod restart;

@@ -5,26 +5,22 @@
 //! | `directory` | see `pando_sync::Directory` | operations, pinned |
 //! | `tasks` | see `task` | `maintain` |
 //! | `shared` | see `pando_chassis::Shared` | everybody |
-//! | `hasher`, `locking`, `pages` | `with_options`, once | everybody |
+//! | `hasher`, `pages` | `with_options`, once | everybody |
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use pando_block::BlockRef;
 use pando_chassis::{KeySums, Shared};
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::Pages;
 use pando_sync::epoch::Guard;
 
-use crate::bucket::Tag;
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::find;
 use crate::limits::RETIRED_BYTES_MAX;
-use crate::locking::{Locking, Stripes};
 use crate::session::MercurySession;
 use crate::table::Table;
 use crate::task::Tasks;
@@ -41,8 +37,6 @@ pub struct Options {
     /// Bytes that may be retired and not yet reclaimed before writes are to be refused; 256 MiB by
     /// default.
     pub retired_bytes_max: usize,
-    /// The locks of operations; others than the default are for comparison.
-    pub locking: Locking,
 }
 
 impl Default for Options {
@@ -50,7 +44,6 @@ impl Default for Options {
         Self {
             pages: Pages::Huge,
             retired_bytes_max: RETIRED_BYTES_MAX,
-            locking: Locking::default(),
         }
     }
 }
@@ -61,8 +54,6 @@ pub struct Mercury {
     pub(crate) directory: Directory,
     pub(crate) tasks: Tasks,
     pub(crate) pages: Pages,
-    pub(crate) stripes: Stripes,
-    locking: Locking,
     hasher: RandomState,
     pub(crate) shared: Shared<Counters>,
 }
@@ -99,8 +90,6 @@ impl Mercury {
             directory: Directory::new(),
             tasks: Tasks::new(SESSIONS),
             pages: options.pages,
-            stripes: Stripes::new(options.locking),
-            locking: options.locking,
             hasher: RandomState::default(),
             shared: Shared::new(SESSIONS, options.retired_bytes_max, options.pages),
         })
@@ -140,39 +129,6 @@ impl Mercury {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.finish()
-    }
-
-    /// Looks a key up as the engine's locking asks for.
-    #[inline]
-    pub(crate) fn find<'g>(
-        &self,
-        tree: &Tree,
-        hash: u64,
-        key: &[u8],
-        guard: Guard<'g>,
-        context: &Context,
-    ) -> Option<BlockRef<'g>> {
-        if self.locking == Locking::Optimistic {
-            return find::find(tree, hash, key, guard, &context.counters);
-        }
-        self.find_locked(tree, hash, key, guard, context)
-    }
-
-    #[inline(never)]
-    fn find_locked<'g>(
-        &self,
-        tree: &Tree,
-        hash: u64,
-        key: &[u8],
-        guard: Guard<'g>,
-        context: &Context,
-    ) -> Option<BlockRef<'g>> {
-        if self.locking == Locking::Bucket {
-            let (_, bucket) = find::lock_bucket(tree, hash, guard, &context.counters);
-            return bucket.find(Tag::of_hash(hash), key).map(|(_, entry)| entry);
-        }
-        let _stripe = self.stripes.read(hash);
-        find::find(tree, hash, key, guard, &context.counters)
     }
 
     pub(crate) fn context(&self) -> Option<Context> {

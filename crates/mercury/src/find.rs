@@ -6,7 +6,7 @@
 //! `bucket` tell it when to go on in the next table (HB3 control-first). It writes no shared
 //! memory. What the paper holds against readers without locks (§2.2) does not come with them here:
 //! a writer clones no part of a chain, it stores one slot, and a reader validates nothing but the
-//! mark. Readers that lock are [`crate::Locking::Bucket`]; what they cost is measured beside.
+//! mark. Readers that lock are `find_locked`; what they cost is measured beside.
 
 use std::hint::select_unpredictable;
 
@@ -70,6 +70,18 @@ pub(crate) fn find<'g>(
             Found::Moved => (table, bucket) = follow(table, hash, guard, counters),
         }
     }
+}
+
+/// The same under the bucket's lock, as the paper has it.
+pub(crate) fn find_locked<'g>(
+    tree: &Tree,
+    hash: u64,
+    key: &[u8],
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> Option<BlockRef<'g>> {
+    let (_, bucket) = lock_bucket(tree, hash, guard, counters);
+    bucket.find(Tag::of_hash(hash), key).map(|(_, entry)| entry)
 }
 
 /// The bucket where a key of this hash belongs, locked, and its table.

@@ -15,7 +15,7 @@
 //! | 3 thread-locks at the two changes of state | not needed, see HR1 next-once to HR4 old-table-outlives-pins in `resize` |
 //! | 3 pools per thread, large chunks; 4 huge pages | `pando_memory::pool`, [`Options::pages`] |
 //! | 4.1 memory accesses of a get | [`Mercury::line_model`] |
-//! | 4.1 kinds of locks; gets while the table expands | [`Locking`], `pando-bench hash` |
+//! | 4.1 kinds of locks; gets while the table expands | [`MercurySession::get_locked`], `pando-bench hash` |
 //! | 4.2 YCSB mixes | `pando-bench hash` and its report's cells `mercury-4` to `-6` |
 //! | 5 to do: memory that serves all threads | `pando_memory::pool`, blocks go back by depots |
 //! | 5 to do: persistence | not here: `pando_durability`, told of commits by `update`'s hook |
@@ -47,7 +47,6 @@ mod counters;
 mod engine;
 mod find;
 pub mod limits;
-mod locking;
 mod resize;
 mod sample;
 mod session;
@@ -58,7 +57,6 @@ mod update;
 mod walk;
 
 pub use engine::{LineModel, Mercury, Options};
-pub use locking::Locking;
 pub use pando_memory::pool::Pages;
 pub use session::MercurySession;
 

@@ -36,9 +36,6 @@ pub const RELEASE_BYTES: usize = 2 << 20;
 /// Such pieces that one call gives back at most: a client's command may wait for it.
 pub const RELEASES_MAX: usize = 4;
 
-/// Locks of [`crate::Locking::Mutex`] and [`crate::Locking::RwLock`].
-pub const LOCK_STRIPES: usize = 4096;
-
 // Lengths are kept in 32 bits.
 const _: () = assert!(COLUMN_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize);

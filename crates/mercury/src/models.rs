@@ -15,7 +15,7 @@ use pando_engine::{
 };
 
 use crate::canary::Fault;
-use crate::{Locking, Mercury, MercurySession, Options, Pages};
+use crate::{Mercury, MercurySession, Options, Pages};
 
 /// Preemptions per execution: the races of two threads on one bucket show with two.
 const PREEMPTIONS_MAX: usize = 2;
@@ -65,29 +65,16 @@ fn model(
     right: fn(&mut MercurySession, TreeId),
     after: fn(&mut MercurySession, TreeId),
 ) {
-    model_with(Locking::Optimistic, fault, before, left, right, after);
-}
-
-/// As [`model`], with another kind of locks.
-fn model_with(
-    locking: Locking,
-    fault: Option<Fault>,
-    before: &'static [&'static [u8]],
-    left: fn(&mut MercurySession, TreeId),
-    right: fn(&mut MercurySession, TreeId),
-    after: fn(&mut MercurySession, TreeId),
-) {
     let prepare = move |session: &mut MercurySession, tree: TreeId, _: &EpochClock| {
         for key in before {
             put(session, tree, key, key[0]);
         }
     };
-    model_of(locking, fault, prepare, left, right, after);
+    model_of(fault, prepare, left, right, after);
 }
 
 /// As [`model`], for a tree that `prepare` has brought where it is to be.
 fn model_of(
-    locking: Locking,
     fault: Option<Fault>,
     prepare: impl Fn(&mut MercurySession, TreeId, &EpochClock) + Send + Sync + 'static,
     left: fn(&mut MercurySession, TreeId),
@@ -104,7 +91,6 @@ fn model_of(
         counted.fetch_add(1, Ordering::Relaxed);
         let options = Options {
             pages: Pages::Small,
-            locking,
             ..Options::default()
         };
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
@@ -147,18 +133,15 @@ fn the_bucket_lock_loses_no_update() {
 
 /// HR1 next-once, HR2 marked-when-moved, HR5 shared-locks: a table that begins to grow, and the
 /// move that follows, beside a reader.
-fn read_beside_a_move(locking: Locking, fault: Option<Fault>) {
-    model_with(
-        locking,
+fn read_beside_a_move(fault: Option<Fault>, reader: fn(&mut MercurySession, TreeId)) {
+    model(
         fault,
         &[b"\x01", b"\x02"],
         |session, tree| {
             put(session, tree, b"\x03", 3);
             put(session, tree, b"\x04", 4);
         },
-        |session, tree| {
-            assert_eq!(get(session, tree, b"\x01"), Some(1), "there throughout");
-        },
+        reader,
         |session, tree| {
             for key in 1..=4 {
                 assert_eq!(get(session, tree, &[key]), Some(key));
@@ -167,21 +150,29 @@ fn read_beside_a_move(locking: Locking, fault: Option<Fault>) {
     );
 }
 
+fn reads_the_first(session: &mut MercurySession, tree: TreeId) {
+    assert_eq!(get(session, tree, b"\x01"), Some(1), "there throughout");
+}
+
 #[test]
 fn a_reader_misses_nothing_while_a_bucket_moves() {
-    read_beside_a_move(Locking::Optimistic, None);
+    read_beside_a_move(None, reads_the_first);
 }
 
 /// HR2 marked-when-moved: the same for a reader that takes the bucket's lock.
 #[test]
 fn a_locking_reader_misses_nothing_while_a_bucket_moves() {
-    read_beside_a_move(Locking::Bucket, None);
+    read_beside_a_move(None, |session, tree| {
+        let key = Key::new(tree, b"\x01");
+        let is_there = session.get_locked(key, |value| value.is_some());
+        assert!(is_there, "there throughout");
+    });
 }
 
 #[test]
 #[should_panic(expected = "there throughout")]
 fn the_model_catches_a_mark_before_the_entries() {
-    read_beside_a_move(Locking::Optimistic, Some(Fault::MarkEarly));
+    read_beside_a_move(Some(Fault::MarkEarly), reads_the_first);
 }
 
 /// HR4 old-table-outlives-pins: a reader that began in a table that ceases to be current and is
@@ -293,7 +284,6 @@ fn prepare_to_shrink(session: &mut MercurySession, tree: TreeId, clock: &EpochCl
 
 fn write_beside_a_merge(fault: Option<Fault>) {
     model_of(
-        Locking::Optimistic,
         fault,
         prepare_to_shrink,
         |session, _| {
@@ -324,7 +314,6 @@ fn the_model_of_a_merge_catches_a_writer_that_ignores_the_mark() {
 #[test]
 fn a_walk_misses_nothing_while_a_table_shrinks() {
     model_of(
-        Locking::Optimistic,
         None,
         prepare_to_shrink,
         |session, _| {

@@ -14,6 +14,7 @@ use pando_sync::epoch::Guard;
 use crate::batch;
 use crate::context::Context;
 use crate::engine::Mercury;
+use crate::find::{find, find_locked};
 use crate::limits::{BATCH_KEYS_MAX, REMOVALS_PER_LOOK};
 use crate::resize;
 use crate::sample::sample;
@@ -51,6 +52,25 @@ impl MercurySession {
         }
     }
 
+    /// As [`Point::get`], under the lock of the key's bucket: the read of the paper (§3), for those
+    /// who measure what it costs (§4.1).
+    #[inline]
+    pub fn get_locked<R>(
+        &mut self,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        key.check();
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(key.tree.0, guard);
+            let hash = engine.hash(key.bytes);
+            let entry =
+                tree.and_then(|tree| find_locked(tree, hash, key.bytes, guard, &context.counters));
+            read(entry.and_then(BlockRef::value))
+        })
+    }
+
     /// The key's entry, shown to `read` under a pin.
     #[inline]
     fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<BlockRef<'_>>) -> R) -> R {
@@ -59,7 +79,7 @@ impl MercurySession {
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
             let hash = engine.hash(key.bytes);
-            read(tree.and_then(|tree| engine.find(tree, hash, key.bytes, guard, context)))
+            read(tree.and_then(|tree| find(tree, hash, key.bytes, guard, &context.counters)))
         })
     }
 }
@@ -110,18 +130,8 @@ fn apply<'d, H: CommitHook>(
     guard: Guard<'_>,
     context: &mut Context,
 ) -> Option<ValueVersion> {
-    let commit = {
-        let _stripe = engine.stripes.write(hash);
-        update(
-            tree,
-            (key, hash),
-            &engine.clock,
-            hook,
-            decide,
-            guard,
-            context,
-        )?
-    };
+    let clock = &engine.clock;
+    let commit = update(tree, (key, hash), clock, hook, decide, guard, context)?;
     follow_up(engine, tree, hash, commit, guard, context);
     context.count_commit();
     Some(commit.version)
@@ -148,8 +158,8 @@ impl Point for MercurySession {
         self.context.pinned(|guard, context| {
             batch::for_each(engine, keys, guard, context, |index, found, context| {
                 let bytes = keys[index].bytes;
-                let entry =
-                    found.and_then(|(tree, hash)| engine.find(tree, hash, bytes, guard, context));
+                let entry = found
+                    .and_then(|(tree, hash)| find(tree, hash, bytes, guard, &context.counters));
                 read(index, entry.and_then(BlockRef::value));
             });
         });
@@ -314,7 +324,6 @@ impl Point for MercurySession {
                 return false;
             };
             let hash = engine.hash(key.bytes);
-            let _stripe = engine.stripes.write(hash);
             relocate(tree, (key, hash), guard, context)
         })
     }

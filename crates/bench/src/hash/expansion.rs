@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use pando_engine::{Engine, Point};
-use pando_mercury::{Locking, Mercury as MercuryEngine};
+use pando_mercury::Mercury as MercuryEngine;
 
 use super::targets::{Mercury, Target, Worker};
 use super::{Shape, Small};
+use crate::locking::Locking;
 
 /// Gets between two looks at whether the measurement is over.
 const TURN: u64 = 256;

@@ -377,6 +377,6 @@ mod tests {
             };
             run_one(&options).unwrap_or_else(|error| panic!("{target}: {error}"));
         }
-        expansion::measure(pando_mercury::Locking::Optimistic, 3_000, 1);
+        expansion::measure(crate::locking::Locking::Optimistic, 3_000, 1);
     }
 }

@@ -9,9 +9,10 @@ use pando_engine::{
     Body, BodyRef, Decision, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point, TreeId,
     ValueRef,
 };
-use pando_mercury::{Locking, Mercury as MercuryEngine, MercurySession, Options};
+use pando_mercury::Mercury as MercuryEngine;
 
 use super::number_of;
+use crate::locking::{LockedSession, Locking, Locks};
 
 /// The targets by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,18 +101,20 @@ pub(crate) trait Worker {
 pub(crate) struct Mercury {
     pub(super) engine: Arc<MercuryEngine>,
     pub(super) tree: TreeId,
+    locks: Arc<Locks>,
 }
 
 impl Mercury {
     pub(crate) fn new(locking: Locking) -> Self {
-        let options = Options {
-            locking,
-            ..Options::default()
-        };
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = MercuryEngine::with_options(clock, options);
+        let engine = MercuryEngine::new(clock);
         let tree = engine.create_tree();
-        Self { engine, tree }
+        let locks = Locks::new(locking);
+        Self {
+            engine,
+            tree,
+            locks,
+        }
     }
 }
 
@@ -121,7 +124,7 @@ impl Target for Mercury {
     fn worker(&self) -> MercuryWorker {
         let session = self.engine.session().expect("fewer threads than sessions");
         MercuryWorker {
-            session,
+            session: LockedSession::new(session, &self.locks),
             tree: self.tree,
             pinned: false,
         }
@@ -136,7 +139,7 @@ impl Target for Mercury {
 }
 
 pub(crate) struct MercuryWorker {
-    pub(super) session: MercurySession,
+    session: LockedSession,
     tree: TreeId,
     pinned: bool,
 }
@@ -151,10 +154,7 @@ fn number(value: Option<ValueRef<'_>>) -> u64 {
 impl Worker for MercuryWorker {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        let key = Key::new(self.tree, key);
-        self.session.update(key, &mut NoHook, |_| {
-            Decision::Write(NewValue::new(Body::string(value)))
-        });
+        self.session.put(Key::new(self.tree, key), value);
     }
 
     #[inline]
@@ -163,23 +163,34 @@ impl Worker for MercuryWorker {
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        if !self.session.is_optimistic() {
+            return keys
+                .iter()
+                .fold(0, |sum, key| sum.wrapping_add(self.get(key)));
+        }
         let mut named = [Key::new(self.tree, b""); super::BATCH];
         for (named, key) in named.iter_mut().zip(keys) {
             named.bytes = key;
         }
         let mut sum = 0_u64;
-        self.session.get_many(&named[..keys.len()], |_, value| {
-            sum = sum.wrapping_add(number(value));
-        });
+        self.session
+            .session
+            .get_many(&named[..keys.len()], |_, value| {
+                sum = sum.wrapping_add(number(value));
+            });
         sum
     }
 
     fn put_batch(&mut self, pairs: &[(&[u8], &[u8])]) {
+        if !self.session.is_optimistic() {
+            return pairs.iter().for_each(|(key, value)| self.put(key, value));
+        }
         let mut named = [Key::new(self.tree, b""); super::BATCH];
         for (named, (key, _)) in named.iter_mut().zip(pairs) {
             named.bytes = key;
         }
         self.session
+            .session
             .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
                 Decision::Write(NewValue::new(Body::string(pairs[index].1)))
             });
@@ -187,14 +198,14 @@ impl Worker for MercuryWorker {
 
     fn turn(&mut self) {
         if self.pinned {
-            self.session.unpin();
+            self.session.session.unpin();
         }
-        self.session.pin();
+        self.session.session.pin();
         self.pinned = true;
     }
 
     fn settle(&mut self) {
-        while self.session.maintain(4096) > 0 {}
+        while self.session.session.maintain(4096) > 0 {}
     }
 }
 

@@ -15,18 +15,13 @@ use pando_engine::{
     ValueRef, ValueVersion, Walk,
 };
 
-use crate::{Locking, Mercury, MercurySession, Options, Pages};
+use crate::{Mercury, MercurySession, Options, Pages};
 
 /// An engine on ordinary pages, with its clock: a test touches little of a chunk.
 fn engine() -> (Arc<EpochClock>, Arc<Mercury>) {
-    engine_with(Locking::Optimistic)
-}
-
-fn engine_with(locking: Locking) -> (Arc<EpochClock>, Arc<Mercury>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     let options = Options {
         pages: Pages::Small,
-        locking,
         ..Options::default()
     };
     (Arc::clone(&clock), Mercury::with_options(clock, options))

@@ -9,9 +9,9 @@ use pando_engine::{
 };
 
 use pando_masstree::Pages;
-use pando_mercury::Locking;
 
 use super::{Target, Worker, key_figure};
+use crate::locking::{LockedSession, Locking, Locks};
 
 /// An engine of this project.
 pub(crate) struct Pando<E> {
@@ -99,18 +99,19 @@ impl<S: Point> PandoWorker<S> {
         self.session
             .get(Key::new(self.tree, key), |value| value.map(number))
     }
+}
 
-    fn get_values(&mut self, keys: &[&[u8]]) -> u64 {
-        let mut named = [Key::new(self.tree, b""); 64];
-        for (named, key) in named.iter_mut().zip(keys) {
-            named.bytes = key;
-        }
-        let mut sum = 0_u64;
-        self.session.get_many(&named[..keys.len()], |_, value| {
-            sum = sum.wrapping_add(value.map_or(0, number));
-        });
-        sum
+/// The sum over the numbers of `keys`, their descents interleaved.
+fn get_values(session: &mut impl Point, tree: TreeId, keys: &[&[u8]]) -> u64 {
+    let mut named = [Key::new(tree, b""); 64];
+    for (named, key) in named.iter_mut().zip(keys) {
+        named.bytes = key;
     }
+    let mut sum = 0_u64;
+    session.get_many(&named[..keys.len()], |_, value| {
+        sum = sum.wrapping_add(value.map_or(0, number));
+    });
+    sum
 }
 
 impl<S: Ordered> Worker for PandoWorker<S> {
@@ -135,7 +136,7 @@ impl<S: Ordered> Worker for PandoWorker<S> {
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
-        self.get_values(keys)
+        get_values(&mut self.session, self.tree, keys)
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
@@ -194,63 +195,75 @@ pub(crate) type Reference = Pando<ReferenceEngine>;
 
 /// The hash engine with one of the kinds of locks that its paper compares: the discriminant of
 /// [`Locking`].
-pub(crate) struct Mercury<const LOCKING: u8>(Pando<pando_mercury::Mercury>);
+pub(crate) struct Mercury<const LOCKING: u8> {
+    pando: Pando<pando_mercury::Mercury>,
+    locks: Arc<Locks>,
+}
 
-/// A session of an engine without order.
-pub(crate) struct HashWorker<S>(PandoWorker<S>);
+/// A session of it.
+pub(crate) struct HashWorker {
+    session: LockedSession,
+    tree: TreeId,
+}
 
 impl<const LOCKING: u8> Target for Mercury<LOCKING> {
-    type Worker<'t> = HashWorker<pando_mercury::MercurySession>;
+    type Worker<'t> = HashWorker;
 
     fn new() -> Self {
-        let clock = Arc::new(EpochClock::self_driven());
         let kinds = [
             Locking::Optimistic,
             Locking::Bucket,
             Locking::Mutex,
             Locking::RwLock,
         ];
-        let options = pando_mercury::Options {
-            locking: kinds[LOCKING as usize],
-            ..pando_mercury::Options::default()
-        };
-        let engine = pando_mercury::Mercury::with_options(clock, options);
+        let engine = pando_mercury::Mercury::new(Arc::new(EpochClock::self_driven()));
         let tree = engine.create_tree();
-        Self(Pando { engine, tree })
+        Self {
+            pando: Pando { engine, tree },
+            locks: Locks::new(kinds[LOCKING as usize]),
+        }
     }
 
-    fn worker(&self) -> Self::Worker<'_> {
-        let session = self.0.engine.session();
-        HashWorker(PandoWorker {
-            session: session.expect("fewer threads than sessions"),
-            tree: self.0.tree,
-        })
+    fn worker(&self) -> HashWorker {
+        let session = self.pando.engine.session();
+        let session = session.expect("fewer threads than sessions");
+        HashWorker {
+            session: LockedSession::new(session, &self.locks),
+            tree: self.pando.tree,
+        }
     }
 }
 
-impl<S: Point> Worker for HashWorker<S> {
+impl Worker for HashWorker {
     fn put(&mut self, key: &[u8], value: u64) {
-        self.0.put_value(key, value);
+        let key = Key::new(self.tree, key);
+        self.session.put(key, &value.to_le_bytes());
     }
 
     fn get(&mut self, key: &[u8]) -> Option<u64> {
-        self.0.get_value(key)
+        let key = Key::new(self.tree, key);
+        self.session.get(key, |value| value.map(number))
     }
 
     fn remove(&mut self, key: &[u8]) {
-        self.0.remove_key(key);
+        self.session.remove(Key::new(self.tree, key));
     }
 
     fn pin(&mut self) {
-        self.0.session.pin();
+        self.session.session.pin();
     }
 
     fn unpin(&mut self) {
-        self.0.session.unpin();
+        self.session.session.unpin();
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
-        self.0.get_values(keys)
+        if self.session.is_optimistic() {
+            return get_values(&mut self.session.session, self.tree, keys);
+        }
+        keys.iter().fold(0, |sum, key| {
+            sum.wrapping_add(self.get(key).unwrap_or_default())
+        })
     }
 }
 
