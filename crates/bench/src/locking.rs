@@ -5,130 +5,179 @@
 //! never rests on them.
 //!
 //! Deliberately absent: a variant without any lock, which the paper shows as an upper bound. Reads
-//! of [`Locking::Optimistic`] are that.
+//! of [`Optimistic`] are that.
 
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
-use pando_engine::{Body, Decision, Key, NewValue, NoHook, Point, ValueRef};
+use pando_engine::{Decision, Key, NoHook, Point, ValueRef};
 use pando_mercury::MercurySession;
 
 /// Locks of a striped kind.
 const STRIPES: usize = 4096;
 
-/// What excludes what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Locking {
-    /// Reads take no lock; writers take their bucket's: what the engine does.
-    Optimistic,
-    /// Reads take the bucket's test-and-test-and-set lock too, as in the paper.
-    Bucket,
-    /// Every operation takes a striped `std::sync::Mutex`.
-    Mutex,
-    /// Every operation takes a striped `std::sync::RwLock`, reads shared.
-    RwLock,
-}
-
-/// The locks that all sessions of one engine share.
-#[derive(Debug)]
-pub(crate) struct Locks {
-    kind: Kind,
-    hasher: RandomState,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Optimistic,
-    Bucket,
-    Mutex(Box<[Mutex<()>]>),
-    RwLock(Box<[RwLock<()>]>),
-}
-
-impl Locks {
-    pub(crate) fn new(locking: Locking) -> Arc<Self> {
-        let kind = match locking {
-            Locking::Optimistic => Kind::Optimistic,
-            Locking::Bucket => Kind::Bucket,
-            Locking::Mutex => Kind::Mutex((0..STRIPES).map(|_| Mutex::default()).collect()),
-            Locking::RwLock => Kind::RwLock((0..STRIPES).map(|_| RwLock::default()).collect()),
-        };
-        Arc::new(Self {
-            kind,
-            hasher: RandomState::default(),
-        })
-    }
-
-    fn stripe(&self, key: Key<'_>) -> usize {
-        self.hasher.hash_one(key.bytes) as usize % STRIPES
-    }
-}
-
-/// A session under these locks.
-pub(crate) struct LockedSession {
-    pub(crate) session: MercurySession,
-    locks: Arc<Locks>,
-}
-
-impl LockedSession {
-    pub(crate) fn new(session: MercurySession, locks: &Arc<Locks>) -> Self {
-        let locks = Arc::clone(locks);
-        Self { session, locks }
-    }
-
+/// What excludes what: the locks that all sessions of one engine share.
+pub(crate) trait Locking: Default + Send + Sync + 'static {
     /// Whether operations may be interleaved: no lock is held beside the engine's.
-    pub(crate) fn is_optimistic(&self) -> bool {
-        matches!(self.locks.kind, Kind::Optimistic)
-    }
+    const INTERLEAVED: bool = false;
+
+    /// A read under these locks.
+    fn get<R>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R;
+
+    /// A change under these locks.
+    fn update<'d>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        decide: impl Fn() -> Decision<'d>,
+    );
+}
+
+#[inline]
+fn update<'d>(session: &mut MercurySession, key: Key<'_>, decide: impl Fn() -> Decision<'d>) {
+    session.update(key, &mut NoHook, |_| decide());
+}
+
+/// Reads take no lock; writers take their bucket's: what the engine does.
+#[derive(Default)]
+pub(crate) struct Optimistic;
+
+impl Locking for Optimistic {
+    const INTERLEAVED: bool = true;
 
     #[inline]
-    pub(crate) fn get<R>(
-        &mut self,
+    fn get<R>(
+        &self,
+        session: &mut MercurySession,
         key: Key<'_>,
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
-        match &self.locks.kind {
-            Kind::Optimistic => self.session.get(key, read),
-            Kind::Bucket => self.session.get_locked(key, read),
-            Kind::Mutex(stripes) => {
-                let held = stripes[self.locks.stripe(key)].lock();
-                let _held = held.unwrap_or_else(PoisonError::into_inner);
-                self.session.get(key, read)
-            }
-            Kind::RwLock(stripes) => {
-                let held = stripes[self.locks.stripe(key)].read();
-                let _held = held.unwrap_or_else(PoisonError::into_inner);
-                self.session.get(key, read)
-            }
+        session.get(key, read)
+    }
+
+    #[inline]
+    fn update<'d>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        decide: impl Fn() -> Decision<'d>,
+    ) {
+        update(session, key, decide);
+    }
+}
+
+/// Reads take the bucket's test-and-test-and-set lock too, as in the paper.
+#[derive(Default)]
+pub(crate) struct BucketLocks;
+
+impl Locking for BucketLocks {
+    #[inline]
+    fn get<R>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        session.get_locked(key, read)
+    }
+
+    #[inline]
+    fn update<'d>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        decide: impl Fn() -> Decision<'d>,
+    ) {
+        update(session, key, decide);
+    }
+}
+
+/// Locks by the hash of the key.
+struct Stripes<L> {
+    locks: Box<[L]>,
+    hasher: RandomState,
+}
+
+impl<L: Default> Default for Stripes<L> {
+    fn default() -> Self {
+        Self {
+            locks: (0..STRIPES).map(|_| L::default()).collect(),
+            hasher: RandomState::default(),
         }
     }
+}
 
-    #[inline]
-    pub(crate) fn put(&mut self, key: Key<'_>, bytes: &[u8]) {
-        self.write(key, || Decision::Write(NewValue::new(Body::string(bytes))));
+impl<L> Stripes<L> {
+    fn of(&self, key: Key<'_>) -> &L {
+        &self.locks[self.hasher.hash_one(key.bytes) as usize % STRIPES]
+    }
+}
+
+/// Every operation takes a striped `std::sync::Mutex`.
+#[derive(Default)]
+pub(crate) struct Mutexes(Stripes<Mutex<()>>);
+
+impl Locking for Mutexes {
+    fn get<R>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        let _held = self
+            .0
+            .of(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        session.get(key, read)
     }
 
-    pub(crate) fn remove(&mut self, key: Key<'_>) {
-        self.write(key, || Decision::Remove);
+    fn update<'d>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        decide: impl Fn() -> Decision<'d>,
+    ) {
+        let _held = self
+            .0
+            .of(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        update(session, key, decide);
+    }
+}
+
+/// Every operation takes a striped `std::sync::RwLock`, reads shared.
+#[derive(Default)]
+pub(crate) struct RwLocks(Stripes<RwLock<()>>);
+
+impl Locking for RwLocks {
+    fn get<R>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        let held = self.0.of(key).read();
+        let _held = held.unwrap_or_else(PoisonError::into_inner);
+        session.get(key, read)
     }
 
-    #[inline]
-    fn write<'d>(&mut self, key: Key<'_>, decide: impl Fn() -> Decision<'d>) {
-        let session = &mut self.session;
-        let mut update = || session.update(key, &mut NoHook, |_| decide());
-        match &self.locks.kind {
-            Kind::Optimistic | Kind::Bucket => update(),
-            Kind::Mutex(stripes) => {
-                let held = stripes[self.locks.stripe(key)].lock();
-                let _held = held.unwrap_or_else(PoisonError::into_inner);
-                update()
-            }
-            Kind::RwLock(stripes) => {
-                let held = stripes[self.locks.stripe(key)].write();
-                let _held = held.unwrap_or_else(PoisonError::into_inner);
-                update()
-            }
-        };
+    fn update<'d>(
+        &self,
+        session: &mut MercurySession,
+        key: Key<'_>,
+        decide: impl Fn() -> Decision<'d>,
+    ) {
+        let held = self.0.of(key).write();
+        let _held = held.unwrap_or_else(PoisonError::into_inner);
+        update(session, key, decide);
     }
 }
 
@@ -136,34 +185,39 @@ impl LockedSession {
 mod tests {
     use std::sync::Arc;
 
-    use pando_engine::{Engine, EpochClock};
+    use pando_engine::{Body, Engine, EpochClock, NewValue};
     use pando_mercury::Mercury;
 
     use super::*;
 
+    fn answers<L: Locking>() -> Vec<bool> {
+        let engine = Mercury::new(Arc::new(EpochClock::self_driven()));
+        let tree = engine.create_tree();
+        let mut session = engine.session().expect("a session is free");
+        let locks = L::default();
+        for number in 0..2_000_u32 {
+            let write = || Decision::Write(NewValue::new(Body::string(b"value")));
+            locks.update(&mut session, Key::new(tree, &number.to_be_bytes()), write);
+        }
+        for number in (0..2_000_u32).step_by(2) {
+            let bytes = number.to_be_bytes();
+            locks.update(&mut session, Key::new(tree, &bytes), || Decision::Remove);
+        }
+        let is_there = |number: u32| {
+            let bytes = number.to_be_bytes();
+            locks.get(&mut session, Key::new(tree, &bytes), |value| {
+                value.is_some()
+            })
+        };
+        (0..2_000).map(is_there).collect()
+    }
+
     #[test]
     fn every_kind_of_lock_gives_the_same_answers() {
-        for locking in [
-            Locking::Optimistic,
-            Locking::Bucket,
-            Locking::Mutex,
-            Locking::RwLock,
-        ] {
-            let engine = Mercury::new(Arc::new(EpochClock::self_driven()));
-            let tree = engine.create_tree();
-            let session = engine.session().expect("a session is free");
-            let mut session = LockedSession::new(session, &Locks::new(locking));
-            for number in 0..2_000_u32 {
-                session.put(Key::new(tree, &number.to_be_bytes()), b"value");
-            }
-            for number in (0..2_000_u32).step_by(2) {
-                session.remove(Key::new(tree, &number.to_be_bytes()));
-            }
-            for number in 0..2_000_u32 {
-                let bytes = number.to_be_bytes();
-                let is_there = session.get(Key::new(tree, &bytes), |value| value.is_some());
-                assert_eq!(is_there, number % 2 == 1, "{locking:?}");
-            }
-        }
+        let expected: Vec<_> = (0..2_000).map(|number| number % 2 == 1).collect();
+        assert_eq!(answers::<Optimistic>(), expected);
+        assert_eq!(answers::<BucketLocks>(), expected);
+        assert_eq!(answers::<Mutexes>(), expected);
+        assert_eq!(answers::<RwLocks>(), expected);
     }
 }

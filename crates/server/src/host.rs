@@ -162,11 +162,27 @@ impl<'w> WorkerHost<'w> {
         });
     }
 
-    /// A command was timed by itself.
+    /// A command was timed by itself, has failed, or monitors are there: apart, so that most commands
+    /// are noted in line.
     #[inline(never)]
-    fn note_timed(&mut self, spec: &CommandSpec, elapsed_ns: u64, request: Request<'_>) {
-        let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
-        self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));
+    fn note_unusual(
+        &mut self,
+        client: &Client,
+        (spec, command): (&'static CommandSpec, u16),
+        request: Request<'_>,
+        elapsed_ns: Option<u64>,
+        error: Option<&CommandError>,
+    ) {
+        if let Some(elapsed_ns) = elapsed_ns {
+            let elapsed_ns = elapsed_ns + std::mem::take(&mut self.slept_ms) * 1_000_000;
+            self.note_slow(spec, elapsed_ns, || slowlog::shorten(request));
+        }
+        if error.is_some() || self.failure.is_some() {
+            self.note_failure(command, error);
+        }
+        if self.shared.monitors.any() && monitor::is_shown(spec) {
+            self.feed_monitors(client, request);
+        }
     }
 
     /// A command has answered an error.
@@ -268,14 +284,9 @@ impl Host for WorkerHost<'_> {
         if spec.categories.has(Category::Connection) || spec.categories.has(Category::Transaction) {
             self.record.observe(client);
         }
-        if let Some(elapsed_ns) = elapsed {
-            self.note_timed(spec, elapsed_ns, request);
-        }
-        if error.is_some() || self.failure.is_some() {
-            self.note_failure(command, error);
-        }
-        if self.shared.monitors.any() && monitor::is_shown(spec) {
-            self.feed_monitors(client, request);
+        let failed = error.is_some() || self.failure.is_some();
+        if elapsed.is_some() || failed || self.shared.monitors.any() {
+            self.note_unusual(client, (spec, command), request, elapsed, error);
         }
     }
 

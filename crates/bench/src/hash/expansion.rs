@@ -48,9 +48,9 @@ struct Round {
 /// Prints the gets a second of one reader before, while and after a table of about `keys` keys
 /// doubles: medians of so many rounds after a first one, whose memory is new to the machine and
 /// which does not count; of that one if the memory was in use before and no more are asked for.
-pub(super) fn measure(locking: Locking, keys: u64, rounds: usize) {
+pub(super) fn measure<L: Locking>(keys: u64, rounds: usize) {
     let uncounted = usize::from(rounds > 1);
-    let rounds = (0..rounds + uncounted).map(|_| round(locking, keys));
+    let rounds = (0..rounds + uncounted).map(|_| round::<L>(keys));
     let rounds: Vec<_> = rounds.skip(uncounted).collect();
     let print = |what: &str, figure: fn(&Round) -> f64| {
         println!("{what} {}", median(rounds.iter().map(figure)));
@@ -75,8 +75,8 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-fn round(locking: Locking, keys: u64) -> Round {
-    let target = Mercury::new(locking);
+fn round<L: Locking>(keys: u64) -> Round {
+    let target = Mercury::<L>::default();
     let mut loader = target.worker();
     let mut count = 0;
     let mut put = |count: &mut u64| {
@@ -118,14 +118,14 @@ fn round(locking: Locking, keys: u64) -> Round {
     })
 }
 
-fn drain(target: &Mercury) {
+fn drain<L: Locking>(target: &Mercury<L>) {
     let mut worker = target.worker();
     worker.settle();
 }
 
 /// Maintains for a while, or until nothing is left to do: million gets a second of the reader
 /// meanwhile, and how many seconds that was.
-fn phase(target: &Mercury, reader: &Reader, lasts: Option<Duration>) -> (f64, f64) {
+fn phase<L: Locking>(target: &Mercury<L>, reader: &Reader, lasts: Option<Duration>) -> (f64, f64) {
     let mut session = target.engine.session().expect("a session is free");
     let (gets, started) = (reader.gets.load(Ordering::Relaxed), Instant::now());
     loop {
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    fn run(&self, target: &Mercury) {
+    fn run<L: Locking>(&self, target: &Mercury<L>) {
         let (mut worker, mut random) = (target.worker(), Rng::with_seed(3));
         let (mut gets, mut wrong) = (0, 0);
         while !self.over.load(Ordering::Relaxed) {

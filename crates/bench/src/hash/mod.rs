@@ -25,6 +25,7 @@ use thiserror::Error;
 use crate::accounting::own_resident_bytes;
 use crate::arguments::count;
 use crate::distribution::{Chooser, Distribution, YCSB_THETA};
+use crate::locking::{BucketLocks, Locking, Mutexes, Optimistic, RwLocks};
 use crate::rounds::{self, CellError, in_turns, side_by_side};
 use targets::{DashMap, Mercury, PapayaMap, SccMap, Target, TargetName, Worker};
 
@@ -121,21 +122,26 @@ pub(crate) fn run(options: &Options) -> Result<(), HashError> {
 /// Measures the target that `options` name, in this process.
 pub(crate) fn run_one(options: &OneOptions) -> Result<(), HashError> {
     match options.target {
-        TargetName::Mercury(locking) if options.expansion => {
-            expansion::measure(locking, options.keys, options.rounds);
-            Ok(())
-        }
-        TargetName::Mercury(locking) => {
-            measure(options, || Mercury::new(locking))?;
-            if options.threads == 1 {
-                expansion::measure(locking, options.keys, 1);
-            }
-            Ok(())
-        }
+        TargetName::Mercury => measure_mercury::<Optimistic>(options),
+        TargetName::MercuryBucket => measure_mercury::<BucketLocks>(options),
+        TargetName::MercuryMutex => measure_mercury::<Mutexes>(options),
+        TargetName::MercuryRwLock => measure_mercury::<RwLocks>(options),
         TargetName::DashMap => measure(options, DashMap::default),
         TargetName::Papaya => measure(options, PapayaMap::default),
         TargetName::Scc => measure(options, SccMap::default),
     }
+}
+
+fn measure_mercury<L: Locking>(options: &OneOptions) -> Result<(), HashError> {
+    if options.expansion {
+        expansion::measure::<L>(options.keys, options.rounds);
+        return Ok(());
+    }
+    measure(options, Mercury::<L>::default)?;
+    if options.threads == 1 {
+        expansion::measure::<L>(options.keys, 1);
+    }
+    Ok(())
 }
 
 /// How keys and values are made of an item's number.
@@ -377,6 +383,6 @@ mod tests {
             };
             run_one(&options).unwrap_or_else(|error| panic!("{target}: {error}"));
         }
-        expansion::measure(crate::locking::Locking::Optimistic, 3_000, 1);
+        expansion::measure::<Optimistic>(3_000, 1);
     }
 }

@@ -9,25 +9,28 @@ use pando_engine::{
     Body, BodyRef, Decision, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point, TreeId,
     ValueRef,
 };
-use pando_mercury::Mercury as MercuryEngine;
+use pando_mercury::{Mercury as MercuryEngine, MercurySession};
 
 use super::number_of;
-use crate::locking::{LockedSession, Locking, Locks};
+use crate::locking::Locking;
 
 /// The targets by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetName {
-    Mercury(Locking),
+    Mercury,
+    MercuryBucket,
+    MercuryMutex,
+    MercuryRwLock,
     DashMap,
     Papaya,
     Scc,
 }
 
 const NAMES: [(TargetName, &str); 7] = [
-    (TargetName::Mercury(Locking::Optimistic), "mercury"),
-    (TargetName::Mercury(Locking::Bucket), "mercury-ttas"),
-    (TargetName::Mercury(Locking::Mutex), "mercury-mutex"),
-    (TargetName::Mercury(Locking::RwLock), "mercury-rwlock"),
+    (TargetName::Mercury, "mercury"),
+    (TargetName::MercuryBucket, "mercury-ttas"),
+    (TargetName::MercuryMutex, "mercury-mutex"),
+    (TargetName::MercuryRwLock, "mercury-rwlock"),
     (TargetName::DashMap, "dashmap"),
     (TargetName::Papaya, "papaya"),
     (TargetName::Scc, "scc"),
@@ -97,34 +100,33 @@ pub(crate) trait Worker {
     fn settle(&mut self) {}
 }
 
-/// The engine.
-pub(crate) struct Mercury {
+/// The engine, under one of the kinds of locks that its paper compares.
+pub(crate) struct Mercury<L> {
     pub(super) engine: Arc<MercuryEngine>,
     pub(super) tree: TreeId,
-    locks: Arc<Locks>,
+    locks: L,
 }
 
-impl Mercury {
-    pub(crate) fn new(locking: Locking) -> Self {
-        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = MercuryEngine::new(clock);
+impl<L: Locking> Default for Mercury<L> {
+    fn default() -> Self {
+        let engine = MercuryEngine::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));
         let tree = engine.create_tree();
-        let locks = Locks::new(locking);
         Self {
             engine,
             tree,
-            locks,
+            locks: L::default(),
         }
     }
 }
 
-impl Target for Mercury {
-    type Worker<'t> = MercuryWorker;
+impl<L: Locking> Target for Mercury<L> {
+    type Worker<'t> = MercuryWorker<'t, L>;
 
-    fn worker(&self) -> MercuryWorker {
+    fn worker(&self) -> MercuryWorker<'_, L> {
         let session = self.engine.session().expect("fewer threads than sessions");
         MercuryWorker {
-            session: LockedSession::new(session, &self.locks),
+            session,
+            locks: &self.locks,
             tree: self.tree,
             pinned: false,
         }
@@ -138,8 +140,9 @@ impl Target for Mercury {
     }
 }
 
-pub(crate) struct MercuryWorker {
-    session: LockedSession,
+pub(crate) struct MercuryWorker<'t, L> {
+    session: MercurySession,
+    locks: &'t L,
     tree: TreeId,
     pinned: bool,
 }
@@ -151,19 +154,22 @@ fn number(value: Option<ValueRef<'_>>) -> u64 {
     }
 }
 
-impl Worker for MercuryWorker {
+impl<L: Locking> Worker for MercuryWorker<'_, L> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.session.put(Key::new(self.tree, key), value);
+        let write = || Decision::Write(NewValue::new(Body::string(value)));
+        let key = Key::new(self.tree, key);
+        self.locks.update(&mut self.session, key, write);
     }
 
     #[inline]
     fn get(&mut self, key: &[u8]) -> u64 {
-        self.session.get(Key::new(self.tree, key), number)
+        let key = Key::new(self.tree, key);
+        self.locks.get(&mut self.session, key, number)
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
-        if !self.session.is_optimistic() {
+        if !L::INTERLEAVED {
             return keys
                 .iter()
                 .fold(0, |sum, key| sum.wrapping_add(self.get(key)));
@@ -173,16 +179,14 @@ impl Worker for MercuryWorker {
             named.bytes = key;
         }
         let mut sum = 0_u64;
-        self.session
-            .session
-            .get_many(&named[..keys.len()], |_, value| {
-                sum = sum.wrapping_add(number(value));
-            });
+        self.session.get_many(&named[..keys.len()], |_, value| {
+            sum = sum.wrapping_add(number(value));
+        });
         sum
     }
 
     fn put_batch(&mut self, pairs: &[(&[u8], &[u8])]) {
-        if !self.session.is_optimistic() {
+        if !L::INTERLEAVED {
             return pairs.iter().for_each(|(key, value)| self.put(key, value));
         }
         let mut named = [Key::new(self.tree, b""); super::BATCH];
@@ -190,7 +194,6 @@ impl Worker for MercuryWorker {
             named.bytes = key;
         }
         self.session
-            .session
             .update_many(&named[..pairs.len()], &mut NoHook, |index, _| {
                 Decision::Write(NewValue::new(Body::string(pairs[index].1)))
             });
@@ -198,14 +201,14 @@ impl Worker for MercuryWorker {
 
     fn turn(&mut self) {
         if self.pinned {
-            self.session.session.unpin();
+            self.session.unpin();
         }
-        self.session.session.pin();
+        self.session.pin();
         self.pinned = true;
     }
 
     fn settle(&mut self) {
-        while self.session.session.maintain(4096) > 0 {}
+        while self.session.maintain(4096) > 0 {}
     }
 }
 

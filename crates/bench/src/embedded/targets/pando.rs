@@ -11,7 +11,7 @@ use pando_engine::{
 use pando_masstree::Pages;
 
 use super::{Target, Worker, key_figure};
-use crate::locking::{LockedSession, Locking, Locks};
+use crate::locking::{BucketLocks, Locking, Mutexes, Optimistic, RwLocks};
 
 /// An engine of this project.
 pub(crate) struct Pando<E> {
@@ -193,73 +193,71 @@ impl Target for MasstreeSmall {
 
 pub(crate) type Reference = Pando<ReferenceEngine>;
 
-/// The hash engine with one of the kinds of locks that its paper compares: the discriminant of
-/// [`Locking`].
-pub(crate) struct Mercury<const LOCKING: u8> {
+/// The hash engine with one of the kinds of locks that its paper compares.
+pub(crate) struct Mercury<L> {
     pando: Pando<pando_mercury::Mercury>,
-    locks: Arc<Locks>,
+    locks: L,
 }
 
 /// A session of it.
-pub(crate) struct HashWorker {
-    session: LockedSession,
+pub(crate) struct HashWorker<'t, L> {
+    session: pando_mercury::MercurySession,
+    locks: &'t L,
     tree: TreeId,
 }
 
-impl<const LOCKING: u8> Target for Mercury<LOCKING> {
-    type Worker<'t> = HashWorker;
+impl<L: Locking> Target for Mercury<L> {
+    type Worker<'t> = HashWorker<'t, L>;
 
     fn new() -> Self {
-        let kinds = [
-            Locking::Optimistic,
-            Locking::Bucket,
-            Locking::Mutex,
-            Locking::RwLock,
-        ];
         let engine = pando_mercury::Mercury::new(Arc::new(EpochClock::self_driven()));
         let tree = engine.create_tree();
         Self {
             pando: Pando { engine, tree },
-            locks: Locks::new(kinds[LOCKING as usize]),
+            locks: L::default(),
         }
     }
 
-    fn worker(&self) -> HashWorker {
+    fn worker(&self) -> HashWorker<'_, L> {
         let session = self.pando.engine.session();
-        let session = session.expect("fewer threads than sessions");
         HashWorker {
-            session: LockedSession::new(session, &self.locks),
+            session: session.expect("fewer threads than sessions"),
+            locks: &self.locks,
             tree: self.pando.tree,
         }
     }
 }
 
-impl Worker for HashWorker {
+impl<L: Locking> Worker for HashWorker<'_, L> {
     fn put(&mut self, key: &[u8], value: u64) {
-        let key = Key::new(self.tree, key);
-        self.session.put(key, &value.to_le_bytes());
+        let (key, bytes) = (Key::new(self.tree, key), value.to_le_bytes());
+        let write = || Decision::Write(NewValue::new(Body::string(&bytes)));
+        self.locks.update(&mut self.session, key, write);
     }
 
     fn get(&mut self, key: &[u8]) -> Option<u64> {
         let key = Key::new(self.tree, key);
-        self.session.get(key, |value| value.map(number))
+        let read = |value: Option<ValueRef<'_>>| value.map(number);
+        self.locks.get(&mut self.session, key, read)
     }
 
     fn remove(&mut self, key: &[u8]) {
-        self.session.remove(Key::new(self.tree, key));
+        let key = Key::new(self.tree, key);
+        self.locks
+            .update(&mut self.session, key, || Decision::Remove);
     }
 
     fn pin(&mut self) {
-        self.session.session.pin();
+        self.session.pin();
     }
 
     fn unpin(&mut self) {
-        self.session.session.unpin();
+        self.session.unpin();
     }
 
     fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
-        if self.session.is_optimistic() {
-            return get_values(&mut self.session.session, self.tree, keys);
+        if L::INTERLEAVED {
+            return get_values(&mut self.session, self.tree, keys);
         }
         keys.iter().fold(0, |sum, key| {
             sum.wrapping_add(self.get(key).unwrap_or_default())
@@ -268,10 +266,10 @@ impl Worker for HashWorker {
 }
 
 /// Reads take no lock.
-pub(crate) type MercuryOptimistic = Mercury<0>;
+pub(crate) type MercuryOptimistic = Mercury<Optimistic>;
 /// The lock in the bucket's line.
-pub(crate) type MercuryBucket = Mercury<1>;
+pub(crate) type MercuryBucket = Mercury<BucketLocks>;
 /// Striped mutexes.
-pub(crate) type MercuryMutex = Mercury<2>;
+pub(crate) type MercuryMutex = Mercury<Mutexes>;
 /// Striped reader-writer locks.
-pub(crate) type MercuryRwLock = Mercury<3>;
+pub(crate) type MercuryRwLock = Mercury<RwLocks>;
