@@ -99,8 +99,8 @@ pub trait EpochLog: Send + Sync + fmt::Debug {
     /// Somebody waits until `epoch` is on disk. Does not wait.
     fn want(&self, epoch: LogEpoch);
 
-    /// Calls `wake` whenever another epoch is on disk, after [`Self::durable`] says so, and when
-    /// [`Self::state`] changes. There is one `wake`, given before anybody waits.
+    /// Registers `wake`, which is called after a wanted epoch became durable and when
+    /// [`Self::state`] changes. Several may be registered, each before anybody waits.
     fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>);
 
     /// Whether something is not on disk that could have been acknowledged long before `now_us`, by

@@ -1,4 +1,4 @@
-//! SWAPDB and FLUSHDB: databases are given other trees.
+//! SWAPDB, FLUSHDB and FLUSHALL: databases are given other trees (`trees` holds which).
 //!
 //! The old tree of a database that is emptied is freed in the background.
 

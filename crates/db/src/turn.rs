@@ -12,9 +12,10 @@
 //! requests of a batch that has held its gates for long while others wait for them.
 //!
 //! Invariants:
-//! - **T1 gate-and-pin** A command runs under the own gate or under all gates, pinned; which
-//!   one its entry in the command table says. One of `Gates::None` begins under nothing: the host's
-//!   take a gate when they ask for a keyspace, EXEC takes all when it is sure to run.
+//! - **T1 gate-and-pin** A command runs under its own gate or under all gates, pinned, as its entry
+//!   in the command table says. A command of `Gates::None` begins without a gate: the host's take
+//!   one when they ask for a keyspace; EXEC takes all unless it was refused while it was queued,
+//!   and asks under them whether a watched key has changed.
 //! - **T2 nothing-between** No gate and no pin is held between the letting go of one and the taking
 //!   of the other, nor after the turn is dropped.
 //! - **T3 clock-after-gate** The clock is read after a gate was taken, so that a command which has
@@ -565,7 +566,7 @@ impl<'t> Turn<'t> {
     }
 
     /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
-    /// that cannot run takes no gate.
+    /// that was refused while it was queued takes no gate.
     fn exec(
         &mut self,
         client: &mut Client,

@@ -1,8 +1,9 @@
 //! A view: what a command reads, and whatever outlives its turn.
 //!
-//! Slices of long commands, SCAN cursors and cas tokens carry the view that they began with, so
-//! that they go on where they were although the database number means another tree by now. Writers
-//! and upkeep (expiry, eviction, checkpoints) work on trees.
+//! A slice of a long command carries the view it began with and goes on in its tree, whatever the
+//! database number means by then. A SCAN cursor remembers its view and is refused in any other; a
+//! cas token is drawn from the view's tree. Writers and upkeep (expiry, eviction, checkpoints) work
+//! on trees.
 
 use pando_engine::{Key, TreeId};
 

@@ -21,13 +21,11 @@
 //! Invariants:
 //! - **W1 absent-unchanged** A key watched as absent in epoch `e` is unchanged if it is absent
 //!   without a tombstone, and the horizon has not passed `e` (a removal since would have left a
-//!   tombstone of epoch ≥
-//!   `e`, which stands until the horizon passes it).
+//!   tombstone of epoch ≥ `e`, which stands until the horizon passes it).
 //! - **W2 bounded-patience** The horizon waits for a WATCH at most for `limits::WATCH_AGE_MAX_MS`,
-//!   and at most for
-//!   `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short; a transaction
-//!   that comes later is refused if W1 can no longer tell (the client tries again, as after any
-//!   conflict).
+//!   and at most for `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short; a
+//!   transaction that comes later is refused if W1 can no longer tell (the client tries again, as
+//!   after any conflict).
 //! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
 //!   changed.
 //! - **W4** What is remembered of a key speaks of the tree that its database has.

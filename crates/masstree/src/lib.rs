@@ -25,8 +25,7 @@
 //! Not of the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys),
 //! `relocate` (values leave memory that is to go back to the system). Each departure from the paper
 //! is said, with its reason, in the module where it happens; the invariants M1 reachable-lives to
-//! M7 slot-reuse-marked stand in
-//! `node`.
+//! M7 slot-reuse-marked stand in `node`.
 //!
 //! Memory that was replaced or removed waits for the pins of readers (§4.6.1) and is bounded by
 //! [`Options::retired_bytes_max`], large values counted with what they do not share with their

@@ -2,11 +2,10 @@
 //!
 //! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
 //! reclaimed by epochs, so that a reader needs no lock to read one whole (VB1 immutable-block), and
-//! the marks of
-//! `bucket` tell it when to go on in the next table (HB3 control-first). It writes no shared
-//! memory. What the paper holds against readers without locks (§2.2) does not come with them here:
-//! a writer clones no part of a chain, it stores one slot, and a reader validates nothing but the
-//! mark. Readers that lock are `find_locked`; what they cost is measured beside.
+//! the marks of `bucket` tell it when to go on in the next table (HB3 control-first). It writes no
+//! shared memory. What the paper holds against readers without locks (§2.2) does not come with them
+//! here: a writer clones no part of a chain, it stores one slot, and a reader validates nothing but
+//! the mark. Readers that lock are `find_locked`; what they cost is measured beside.
 
 use std::hint::select_unpredictable;
 

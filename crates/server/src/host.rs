@@ -162,8 +162,8 @@ impl<'w> WorkerHost<'w> {
         });
     }
 
-    /// A command was timed by itself, has failed, or monitors are there: apart, so that most commands
-    /// are noted in line.
+    /// A command was timed by itself, has failed, or monitors are there. Out of line, so that most
+    /// commands are noted in line.
     #[inline(never)]
     fn note_unusual(
         &mut self,

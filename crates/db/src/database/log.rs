@@ -42,8 +42,8 @@ impl Database {
         log.map_or(0, |log| log.write_ns())
     }
 
-    /// Calls `wake` with [`Self::durable`] whenever that has grown; once, before anybody waits. It
-    /// does not wait.
+    /// Registers `wake`, which is called with [`Self::durable`] after a wanted epoch became durable
+    /// and when the log's state changes. It does not wait. To be registered before anybody waits.
     pub fn on_durable(&self, wake: impl Fn(u64) + Send + Sync + 'static) {
         if let Some(log) = self.acknowledgement.log() {
             log.on_durable(Box::new(move |epoch| wake(epoch.0)));

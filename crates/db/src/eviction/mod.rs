@@ -18,9 +18,9 @@
 //!
 //! Invariants:
 //! - **EV1 bounded-eviction** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys,
-//!   looks at
-//!   `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more than these;
-//!   a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on between.
+//!   looks at `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more
+//!   than these; a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on
+//!   between.
 //! - **EV2 policy-at-removal** A key is evicted only if the policy may take it when it is removed:
 //!   with a deadline under a `volatile` policy, and not used since its mark was read.
 //! - **EV3 no-eviction-unlogged** Nothing is evicted while writes are paused, or while the log

@@ -5,7 +5,8 @@
 //! with an answer for every case; here any unusual answer sends the request there, and nothing has
 //! happened yet. So the two never disagree, and most requests are asked a few loads and compares.
 //!
-//! Deliberately absent: refusals, transactions, gates, replies that wait for the disk.
+//! Deliberately absent: refusals, transactions, all gates, clients of `sync`. A write of an
+//! `interval` client may still have to wait (AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, Gates, KeyspaceCommand, Rule};

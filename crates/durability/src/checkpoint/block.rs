@@ -3,7 +3,7 @@
 //! | offset | bytes | header of a file |
 //! |---|---|---|
 //! | 0 | 8 | `PANDOCPT` |
-//! | 8 | 4 | format, 1 |
+//! | 8 | 4 | format ([`FORMAT`]) |
 //! | 12 | 4 | part number |
 //! | 16 | 8 | start epoch |
 //! | 24 | 4 | salt, random |

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 8 | `PANDOMAN` |
-//! | 4 | format, 1 |
+//! | 4 | format ([`FORMAT`]) |
 //! | 4 | CRC-32C of what follows |
 //! | 8 | start epoch |
 //! | 8 | end epoch |

@@ -268,8 +268,7 @@ impl LargeValue<'_> {
 }
 
 /// Makes the checkpoint of these parts count (CP1 parts-first): the caller has seen `end` durable
-/// (CP2 end-is-durable).
-/// `about` is kept for the reader.
+/// (CP2 end-is-durable). `about` is kept for the reader.
 pub fn publish(
     disk: &dyn Disk,
     directories: &Directories,

@@ -22,7 +22,7 @@
 //! | `reserve` | what of a volume is left to checkpoints |
 //! | `state` | what these share; full, failed |
 //! | `segment`, `frame` | the formats |
-//! | `scan`, `cut`, `reader` | reading: what is there, up to where it counts, its groups |
+//! | `scan`, `cut`, `reader`, `waves` | reading: what is there, up to where it counts, its groups, for several threads |
 //! | `error` | what can be wrong |
 //!
 //! Locks, in the order in which they are taken: a log's writer; epochs; queues by index; the

@@ -12,7 +12,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | `PANDOLOG` |
-//! | 8 | 4 | version of the format: 1 |
+//! | 8 | 4 | version of the format |
 //! | 12 | 4 | CRC32C of the first 128 bytes, these four as zeros (in every version) |
 //! | 16 | 16 | identity of the database |
 //! | 32 | 8 | log |

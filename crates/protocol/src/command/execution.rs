@@ -28,7 +28,7 @@ pub enum Gates {
     Own,
     /// All: every other command sees the whole of it or nothing.
     All,
-    /// None when it begins; it takes what it needs itself. It may wait for a disk before.
+    /// None at the start: the handler takes what it needs, and may wait for a disk until then.
     None,
 }
 

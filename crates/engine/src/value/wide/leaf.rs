@@ -150,8 +150,8 @@ impl Handle<Leaf> {
     }
 
     /// Cuts the leaf until DW1 leaf-weight holds; returns what comes to the right of it. When
-    /// fields are
-    /// `appended` in order, all but the last stay: leaves that are not met again remain full.
+    /// fields are `appended` in order, all but the last stay: leaves that are not met again remain
+    /// full.
     pub(super) fn split(&mut self, appended: bool) -> Vec<Child> {
         if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
             return Vec::new();
