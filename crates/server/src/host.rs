@@ -259,7 +259,11 @@ impl Host for WorkerHost<'_> {
         self.record.observe(client);
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "as a call it takes longer than what it does"
+    )]
+    #[inline(always)]
     fn finished(
         &mut self,
         client: &Client,

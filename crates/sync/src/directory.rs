@@ -82,6 +82,7 @@ impl<T: Send + Sync> Directory<T> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     fn segment(&self, number: u32) -> Option<&Segment<T>> {
         // Acquire pairs with `create`: the segment is seen zeroed.
         let segment = self.segments[(number >> SEGMENT_BITS) as usize].load(Ordering::Acquire);
