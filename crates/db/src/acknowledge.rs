@@ -1,13 +1,15 @@
 //! Acknowledgement: when a log epoch ends, and for which epoch a reply waits.
 //!
-//! An epoch ends *under all gates*: [`Acknowledgement::tick`] takes them, moves the clock and
-//! closes the epoch that was current, so no turn sees two epochs and whatever one command writes
-//! carries one.
-//! Who waits for the disk may do so himself ([`Acknowledgement::want`]), which saves two switches
-//! between threads where the disk is quick.
-//! A command that itself holds all gates for long (a long EXEC) does not hold the clock up: after
-//! [`limits::TICK_PATIENCE_MS`] the epoch ends beside it, and the command's group belongs to the
-//! epoch that is current when it is done.
+//! An epoch ends *under all gates*: [`Acknowledgement::tick`] takes them, advances the clock and
+//! closes the epoch that was current. So no turn sees two epochs, and everything one command writes
+//! carries the same one.
+//!
+//! A thread that waits for the disk may write the epoch itself ([`Acknowledgement::want`]). On a
+//! fast disk that saves two switches between threads.
+//!
+//! A command that holds all gates for long (a long EXEC) does not stop the clock. After
+//! [`limits::TICK_PATIENCE_MS`] the epoch ends while the command runs, and the command's group
+//! belongs to the epoch that is current when it finishes.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -16,24 +18,23 @@
 //! | `straddle` | a command under all gates, at its end | `Release` | clients of `sync`, `Acquire` |
 //!
 //! Invariants:
-//! - **AK1 one-epoch-per-turn** A session that holds its own gate sees one epoch from taking the
-//!   gate to giving it back.
-//! - **AK2 group-of-its-end** What a command under all gates writes belongs, as one group, to the
-//!   epoch that is current at its end; `straddle` is at least that epoch if the command began in an
-//!   earlier one, before anybody can see what it wrote.
-//! - **AK3** What a session has logged is handed over before an epoch that it belongs to is closed:
-//!   at the end of a turn, before all gates are taken, at the end of a command under all gates.
-//! - **AK4 sync-waits** A reply to a client of `sync` waits for every epoch that it could have
-//!   observed: a write's own, a value's, a tombstone's, that of its database's last change of tree,
-//!   `straddle`; the current one for ranges and answers about whole databases.
-//! - **AK5 interval-waits** A reply to a client of `interval` waits for the epoch of what it wrote,
-//!   if the log is not known to have room for that (LT1 acknowledged-fits of the log's state),
-//!   since a crash would lose it for as long as the disk is full.
-//! - **AK6 late-disk-waits** Nor is it sent before that while something is not on disk that could
-//!   have been acknowledged long before ([`crate::Database::may_acknowledge`]), since a crash would
-//!   lose more than was promised. That is asked when the reply is sent, not when the request runs:
-//!   until then, a turn may have taken long, its thread may not have run, a client may not have
-//!   read.
+//! - **AK1 one-epoch-per-turn** A session that holds its own gate sees one epoch, from taking the
+//!   gate to releasing it.
+//! - **AK2 group-of-its-end** Everything a command under all gates writes belongs, as one group, to
+//!   the epoch that is current when the command ends. If it began in an earlier epoch, `straddle`
+//!   is at least its last epoch before anybody can see what it wrote.
+//! - **AK3** A session hands over what it has logged before an epoch it belongs to is closed: at
+//!   the end of a turn, before all gates are taken, at the end of a command under all gates.
+//! - **AK4 sync-waits** A reply to a client of `sync` waits for every epoch it could have observed:
+//!   that of its own write, of a value or tombstone it read, of its database's last change of tree,
+//!   and `straddle`; the current one for ranges and answers about whole databases.
+//! - **AK5 interval-waits** A reply to a client of `interval` waits for the epoch of its write if
+//!   the log is not known to have room for it (LT1 acknowledged-fits of the log's state): until the
+//!   disk has room, a crash would lose that write.
+//! - **AK6 late-disk-waits** The reply also waits for that epoch while a write is not durable that
+//!   could have been acknowledged long before ([`crate::Database::may_acknowledge`]): a crash would
+//!   lose more than was promised. This is checked when the reply is sent, not when the request
+//!   runs. In between a turn may take long, its thread may not run, the client may not read.
 //!
 //! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.

@@ -20,14 +20,15 @@
 //!   marks included, is durable in every log that took part.
 //! - **LE2 durable-in-order** Epochs become durable in order: recovery finds an epoch only with all
 //!   before it.
-//! - **LE3** Whoever wants an epoch finds it durable, or is woken when it is: he says so and then
-//!   looks; who makes it durable says so and then looks who wants it (a `SeqCst` fence between).
+//! - **LE3** A session that wants an epoch either finds it durable or is woken when it is. The
+//!   session announces its wish and then looks at `durable`; a logger publishes `durable` and then
+//!   looks for wishes. A `SeqCst` fence separates the two steps on both sides.
 //! - **LE4** The epoch thread does not sleep while an open epoch is wanted and nothing is in
-//!   flight: it looks under `state`, and whoever changes the one or the other does so, or looks,
-//!   under `state` afterwards and wakes it.
-//! - **LE5 late-is-told** As long as an epoch in which something was written is not durable, open
-//!   ones included, one of the two times is set and no later than the moment at which the first
-//!   write of that epoch could have been acknowledged.
+//!   flight. It decides under `state`; a change to either condition is made, or followed by a look,
+//!   under `state`, and wakes it.
+//! - **LE5 late-is-told** While an epoch with writes is not durable, open ones included, at least
+//!   one of the two times is set. It is no later than the moment at which the epoch's first write
+//!   could have been acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
