@@ -7,8 +7,8 @@
 //!                    │           ▼
 //!                    └──── all gates (kept for consecutive such commands)
 //! ```
-//! `hold_own` and `hold_all` perform the transitions; each lets go of what is held, pin included,
-//! before it takes anything (pando-sync's G2 gates-in-order). `give_way` does so between two
+//! `hold_own` and `hold_all` perform the transitions. Each releases what is held, the pin included,
+//! before it takes anything (G2 gates-in-order of pando-sync). `give_way` does the same between two
 //! requests of a batch that has held its gates for long while others wait for them.
 //!
 //! Invariants:
@@ -16,12 +16,12 @@
 //!   in the command table says. A command of `Gates::None` begins without a gate: the host's take
 //!   one when they ask for a keyspace; EXEC takes all unless it was refused while it was queued,
 //!   and asks under them whether a watched key has changed.
-//! - **T2 nothing-between** No gate and no pin is held between the letting go of one and the taking
-//!   of the other, nor after the turn is dropped.
-//! - **T3 clock-after-gate** The clock is read after a gate was taken, so that a command which has
-//!   waited for gates judges deadlines as those do that ran meanwhile.
-//! - **T4 one-group** What one command writes is one group of the log: it ends when the command
-//!   does (`finish`), under the gates that the command ran under (AK2 group-of-its-end).
+//! - **T2 nothing-between** No gate and no pin is held between releasing one gate and taking the
+//!   next, nor after the turn is dropped.
+//! - **T3 clock-after-gate** The clock is read after a gate was taken. A command that waited for
+//!   gates judges deadlines as the commands do that ran meanwhile.
+//! - **T4 one-group** Everything one command writes is one group of the log. The group ends with
+//!   the command (`finish`), under the gates the command ran under (AK2 group-of-its-end).
 
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{

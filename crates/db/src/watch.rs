@@ -1,14 +1,14 @@
 //! WATCH: what a client saw of its keys, and whether it has changed since.
 //!
-//! A watched key is remembered as (database, version or absent). Absence is told apart from *came
-//! and went* by the tombstone that a removal leaves: while a client watches an absent key, the
-//! tombstone horizon stays at the epoch of the WATCH. A key that has expired is removed when it is
-//! watched, as the expirer would do it, and watched as absent.
+//! A watched key is remembered as (database, version or absent). Only the tombstone of a removal
+//! tells "absent" from "came and went", so the tombstone horizon stays at the epoch of the WATCH
+//! while a client watches an absent key. A key that has expired is removed when it is watched, as
+//! the expirer would do, and watched as absent.
 //!
-//! A tombstone tells of one tree only, so FLUSHDB, FLUSHALL and SWAPDB look at all watched keys of
-//! their databases ([`Database::change_trees`]): those that have changed by then, or that stand in
-//! the tree that goes or in the one that comes, break their client's transaction; the others are
-//! watched anew in the tree that comes. O(watched keys), under all gates, as in Redis.
+//! A tombstone belongs to one tree. So FLUSHDB, FLUSHALL and SWAPDB look at all watched keys of
+//! their databases ([`Database::change_trees`]). A key that has changed by then, or that is present
+//! in the old tree or in the new one, breaks its client's transaction; any other is watched anew in
+//! the new tree. O(watched keys), under all gates, as in Redis.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -20,15 +20,15 @@
 //!
 //! Invariants:
 //! - **W1 absent-unchanged** A key watched as absent in epoch `e` is unchanged if it is absent
-//!   without a tombstone, and the horizon has not passed `e` (a removal since would have left a
-//!   tombstone of epoch ≥ `e`, which stands until the horizon passes it).
-//! - **W2 bounded-patience** The horizon waits for a WATCH at most for `limits::WATCH_AGE_MAX_MS`,
-//!   and at most for `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short; a
-//!   transaction that comes later is refused if W1 can no longer tell (the client tries again, as
-//!   after any conflict).
-//! - **W3** A doubt is a change: a transaction may be refused for nothing, never run on what has
-//!   changed.
-//! - **W4** What is remembered of a key speaks of the tree that its database has.
+//!   without a tombstone and the horizon has not passed `e`. A removal since then would have left a
+//!   tombstone of epoch ≥ `e`, which stays until the horizon passes it.
+//! - **W2 bounded-patience** The horizon waits for a WATCH for at most `limits::WATCH_AGE_MAX_MS`
+//!   and at most `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short. Once W1
+//!   can no longer tell, the transaction is refused, and the client tries again as after any
+//!   conflict.
+//! - **W3** A doubt counts as a change: a transaction may be refused for nothing, but never runs on
+//!   a key that has changed.
+//! - **W4** What is remembered of a key is about the tree its database has.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
