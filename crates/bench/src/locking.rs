@@ -22,26 +22,35 @@ pub(crate) trait Locking: Default + Send + Sync + 'static {
     /// Whether operations may be interleaved: no lock is held beside the engine's.
     const INTERLEAVED: bool = false;
 
+    /// Takes what a read of the key takes beside the engine's locks.
+    fn hold_to_read(&self, key: Key<'_>) -> impl Sized;
+
+    /// The same for a change.
+    fn hold_to_write(&self, key: Key<'_>) -> impl Sized;
+
     /// A read under these locks.
+    #[inline]
     fn get<R>(
         &self,
         session: &mut MercurySession,
         key: Key<'_>,
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
-    ) -> R;
+    ) -> R {
+        let _held = self.hold_to_read(key);
+        session.get(key, read)
+    }
 
     /// A change under these locks.
+    #[inline]
     fn update<'d>(
         &self,
         session: &mut MercurySession,
         key: Key<'_>,
         decide: impl Fn() -> Decision<'d>,
-    );
-}
-
-#[inline]
-fn update<'d>(session: &mut MercurySession, key: Key<'_>, decide: impl Fn() -> Decision<'d>) {
-    session.update(key, &mut NoHook, |_| decide());
+    ) {
+        let _held = self.hold_to_write(key);
+        session.update(key, &mut NoHook, |_| decide());
+    }
 }
 
 /// Reads take no lock; writers take their bucket's: what the engine does.
@@ -51,25 +60,9 @@ pub(crate) struct Optimistic;
 impl Locking for Optimistic {
     const INTERLEAVED: bool = true;
 
-    #[inline]
-    fn get<R>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
-    ) -> R {
-        session.get(key, read)
-    }
+    fn hold_to_read(&self, _: Key<'_>) -> impl Sized {}
 
-    #[inline]
-    fn update<'d>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        decide: impl Fn() -> Decision<'d>,
-    ) {
-        update(session, key, decide);
-    }
+    fn hold_to_write(&self, _: Key<'_>) -> impl Sized {}
 }
 
 /// Reads take the bucket's test-and-test-and-set lock too, as in the paper.
@@ -77,6 +70,10 @@ impl Locking for Optimistic {
 pub(crate) struct BucketLocks;
 
 impl Locking for BucketLocks {
+    fn hold_to_read(&self, _: Key<'_>) -> impl Sized {}
+
+    fn hold_to_write(&self, _: Key<'_>) -> impl Sized {}
+
     #[inline]
     fn get<R>(
         &self,
@@ -85,16 +82,6 @@ impl Locking for BucketLocks {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
         session.get_locked(key, read)
-    }
-
-    #[inline]
-    fn update<'d>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        decide: impl Fn() -> Decision<'d>,
-    ) {
-        update(session, key, decide);
     }
 }
 
@@ -124,32 +111,13 @@ impl<L> Stripes<L> {
 pub(crate) struct Mutexes(Stripes<Mutex<()>>);
 
 impl Locking for Mutexes {
-    fn get<R>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
-    ) -> R {
-        let _held = self
-            .0
-            .of(key)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        session.get(key, read)
+    fn hold_to_read(&self, key: Key<'_>) -> impl Sized {
+        self.hold_to_write(key)
     }
 
-    fn update<'d>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        decide: impl Fn() -> Decision<'d>,
-    ) {
-        let _held = self
-            .0
-            .of(key)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        update(session, key, decide);
+    fn hold_to_write(&self, key: Key<'_>) -> impl Sized {
+        let held = self.0.of(key).lock();
+        held.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,26 +126,14 @@ impl Locking for Mutexes {
 pub(crate) struct RwLocks(Stripes<RwLock<()>>);
 
 impl Locking for RwLocks {
-    fn get<R>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
-    ) -> R {
+    fn hold_to_read(&self, key: Key<'_>) -> impl Sized {
         let held = self.0.of(key).read();
-        let _held = held.unwrap_or_else(PoisonError::into_inner);
-        session.get(key, read)
+        held.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update<'d>(
-        &self,
-        session: &mut MercurySession,
-        key: Key<'_>,
-        decide: impl Fn() -> Decision<'d>,
-    ) {
+    fn hold_to_write(&self, key: Key<'_>) -> impl Sized {
         let held = self.0.of(key).write();
-        let _held = held.unwrap_or_else(PoisonError::into_inner);
-        update(session, key, decide);
+        held.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
