@@ -91,7 +91,10 @@ const _: () = {
     }
 };
 
-/// In which form a block holds its value.
+/// In which form a block holds its value. The form says how the bytes lie, not of what type the
+/// value is: a string is flat or chunked and a hash packed or wide, so their blocks need not name
+/// the type. A type that shares one of these forms names itself in the extras, whose bits 3 to 5
+/// are free for its [`pando_engine::TypeTag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Tombstone = 0,
