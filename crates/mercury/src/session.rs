@@ -20,7 +20,7 @@ use crate::resize;
 use crate::sample::sample;
 use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
-use crate::update::{Change, Commit, Removal, relocate, restore, update};
+use crate::update::{Change, Commit, Removal, Update, relocate, restore};
 use crate::walk::walk;
 
 /// A session of a [`Mercury`]: a pin, a pool and counters of its own.
@@ -121,17 +121,18 @@ fn follow_up(
 
 /// Updates a key and does what follows.
 #[inline]
-fn apply<'d, H: CommitHook>(
+fn apply<'d, H, D>(
     engine: &Mercury,
-    tree: &Tree,
-    (key, hash): (Key<'_>, u64),
-    hook: &mut H,
-    decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    update: Update<'_, '_, H, D>,
     guard: Guard<'_>,
     context: &mut Context,
-) -> Option<ValueVersion> {
-    let clock = &engine.clock;
-    let commit = update(tree, (key, hash), clock, hook, decide, guard, context)?;
+) -> Option<ValueVersion>
+where
+    H: CommitHook,
+    D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+{
+    let (tree, hash) = (update.tree, update.hash);
+    let commit = update.run(guard, context)?;
     follow_up(engine, tree, hash, commit, guard, context);
     context.count_commit();
     Some(commit.version)
@@ -200,8 +201,15 @@ impl Point for MercurySession {
                 decide(None);
                 return None;
             };
-            let hash = engine.hash(key.bytes);
-            apply(engine, tree, (key, hash), hook, decide, guard, context)
+            let update = Update {
+                tree,
+                clock: &engine.clock,
+                key,
+                hash: engine.hash(key.bytes),
+                hook,
+                decide,
+            };
+            apply(engine, update, guard, context)
         });
         self.maintain_by_itself();
         version
@@ -222,9 +230,15 @@ impl Point for MercurySession {
                     decide(index, None);
                     return;
                 };
-                let decide = |old: Option<ValueRef<'_>>| decide(index, old);
-                let key = (keys[index], hash);
-                apply(engine, tree, key, hook, decide, guard, context);
+                let update = Update {
+                    tree,
+                    clock: &engine.clock,
+                    key: keys[index],
+                    hash,
+                    hook,
+                    decide: |old: Option<ValueRef<'_>>| decide(index, old),
+                };
+                apply(engine, update, guard, context);
             });
         });
         self.maintain_by_itself();

@@ -16,6 +16,7 @@ use pando_sync::epoch::Guard;
 use crate::bucket::{Owned, Place, Tag, Tagged};
 use crate::context::{Context, Retire};
 use crate::find::lock_bucket;
+use crate::table::Table;
 use crate::tree::Tree;
 
 /// What a commit has done.
@@ -52,56 +53,139 @@ impl Commit {
     }
 }
 
-/// Decides about a key and commits; `None` when the key was kept.
-#[inline]
-pub(crate) fn update<'d, H: CommitHook>(
-    tree: &Tree,
-    (key, hash): (Key<'_>, u64),
-    clock: &EpochClock,
-    hook: &mut H,
-    mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
-    guard: Guard<'_>,
-    context: &mut Context,
-) -> Option<Commit> {
-    let tag = Tag::of_hash(hash);
-    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
-    let found = bucket.find(tag, key.bytes);
-    let old = found.and_then(|(_, entry)| entry.value());
-    let new = match decide(old) {
-        Decision::Keep => return None,
-        Decision::Remove if old.is_none() => return None,
-        Decision::Remove => {
-            if let Some((place, entry)) = found
-                && let Some(version) = clock.forget(entry.version())
-            {
-                hook.committed(key, old, None, version);
-                forget(tree, bucket, place, entry, context);
-                return Some(Commit {
-                    removal: Removal::Forgotten,
-                    ..Commit::replaced(version)
-                });
+/// One call of `update`.
+pub(crate) struct Update<'a, 'k, H, D> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) clock: &'a EpochClock,
+    pub(crate) key: Key<'k>,
+    pub(crate) hash: u64,
+    pub(crate) hook: &'a mut H,
+    pub(crate) decide: D,
+}
+
+impl<'d, H, D> Update<'_, '_, H, D>
+where
+    H: CommitHook,
+    D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+{
+    /// Decides about the key and commits; `None` when the key was kept.
+    #[inline]
+    pub(crate) fn run(mut self, guard: Guard<'_>, context: &mut Context) -> Option<Commit> {
+        let Self { tree, key, .. } = self;
+        let locked = Locked::of_key(tree, key.bytes, self.hash, guard, context);
+        let found = locked.found;
+        let old = found.and_then(|(_, entry)| entry.value());
+        let new = match (self.decide)(old) {
+            Decision::Keep => return None,
+            Decision::Remove if old.is_none() => return None,
+            Decision::Remove => {
+                if let Some((place, entry)) = found
+                    && let Some(version) = self.clock.forget(entry.version())
+                {
+                    self.hook.committed(key, old, None, version);
+                    forget(tree, locked.bucket, place, entry, context);
+                    return Some(Commit {
+                        removal: Removal::Forgotten,
+                        ..Commit::replaced(version)
+                    });
+                }
+                None
             }
-            None
+            Decision::Write(new) => Some(new),
+        };
+        let old_version = found.map(|(_, entry)| entry.version());
+        let version = ValueVersion::after(old_version, self.clock.current());
+        // What most writes are, in few instructions: the processor begins with the next operation
+        // while this one waits for its entry, as far ahead as it can hold instructions.
+        if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)
+            && entry.is_short()
+            && let Some((next, new)) =
+                BlockRef::build_short(&mut context.pool, guard, version, key.bytes, new)
+        {
+            self.hook.committed(key, Some(old), Some(new), version);
+            locked
+                .bucket
+                .replace(place, place.tagged().with_entry(next));
+            drop(locked);
+            context.retire_entry(tree, entry);
+            return Some(Commit::replaced(version));
         }
-        Decision::Write(new) => Some(new),
-    };
-    let version = ValueVersion::after(found.map(|(_, entry)| entry.version()), clock.current());
-    // What most writes are, in few instructions: the processor begins with the next operation while
-    // this one waits for its entry, as far ahead as it can hold instructions.
-    if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)
-        && entry.is_short()
-        && let Some((next, new)) =
-            BlockRef::build_short(&mut context.pool, guard, version, key.bytes, new)
-    {
-        hook.committed(key, Some(old), Some(new), version);
-        bucket.replace(place, place.tagged().with_entry(next));
-        drop(bucket);
-        context.retire_entry(tree, entry);
-        return Some(Commit::replaced(version));
+        let change = Change { key, version, new };
+        Some(locked.commit(tree, change, self.hook, guard, context))
     }
-    let change = Change { key, version, new };
-    let place = (bucket, hash, table.growth_shift());
-    Some(commit(tree, place, found, change, hook, guard, context))
+}
+
+/// A key's bucket, locked, and what stands there. Unlocks when it goes.
+struct Locked<'g> {
+    bucket: Owned<'g>,
+    table: &'g Table,
+    hash: u64,
+    found: Option<(Place<'g>, BlockRef<'g>)>,
+}
+
+impl<'g> Locked<'g> {
+    #[inline]
+    fn of_key(tree: &Tree, key: &[u8], hash: u64, guard: Guard<'g>, context: &Context) -> Self {
+        let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+        Self {
+            found: bucket.find(Tag::of_hash(hash), key),
+            bucket,
+            table,
+            hash,
+        }
+    }
+
+    /// An entry of the key, as its slot holds it.
+    fn tagged(&self, entry: BlockRef<'g>) -> Tagged {
+        Tagged::new(self.hash, self.table.growth_shift(), entry)
+    }
+
+    /// Publishes a change, and unlocks.
+    #[inline(never)]
+    fn commit<H: CommitHook>(
+        self,
+        tree: &Tree,
+        change: Change<'_, '_>,
+        hook: &mut H,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Commit {
+        let Change { key, version, new } = change;
+        let found = self.found;
+        let old = found.and_then(|(_, entry)| entry.value());
+        let key_part = KeyPart::inline(key.bytes);
+        let entry = BlockRef::build(&mut context.pool, guard, version, key_part, new);
+        let new = entry.value();
+        hook.committed(key, old, new, version);
+        let tagged = self.tagged(entry);
+        let overflowed = match found {
+            Some((place, _)) => {
+                self.bucket.replace(place, tagged);
+                false
+            }
+            None => self.bucket.insert(tagged, &mut context.pool),
+        };
+        drop(self);
+        let (was, is) = (old.is_some(), new.is_some());
+        let was_tombstone = found.is_some() && !was;
+        if was != is || was_tombstone || found.is_none() {
+            let keys = i64::from(is) - i64::from(was);
+            let tombstones = i64::from(!is) - i64::from(was_tombstone);
+            tree.counts.add(context.number(), keys, tombstones);
+        }
+        if overflowed {
+            context.counters.overflow_lines.add(1);
+        }
+        if let Some((_, replaced)) = found {
+            context.retire_replaced(tree, (replaced, entry));
+        }
+        Commit {
+            version,
+            removal: if is { Removal::None } else { Removal::Buried },
+            inserted: found.is_none(),
+            overflowed,
+        }
+    }
 }
 
 /// Takes an entry out at once: nobody has to remember its version (V3 self-driven-removal).
@@ -133,14 +217,9 @@ pub(crate) fn restore(
     guard: Guard<'_>,
     context: &mut Context,
 ) -> Option<Commit> {
-    let tag = Tag::of_hash(hash);
-    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
-    let found = bucket.find(tag, change.key.bytes);
-    let newer = found.is_none_or(|(_, entry)| entry.version() < change.version);
-    newer.then(|| {
-        let place = (bucket, hash, table.growth_shift());
-        commit(tree, place, found, change, &mut NoHook, guard, context)
-    })
+    let locked = Locked::of_key(tree, change.key.bytes, hash, guard, context);
+    let newer = (locked.found).is_none_or(|(_, entry)| entry.version() < change.version);
+    newer.then(|| locked.commit(tree, change, &mut NoHook, guard, context))
 }
 
 /// Moves a key's entry out of memory that is being emptied, if there is room elsewhere; whether it
@@ -151,9 +230,8 @@ pub(crate) fn relocate(
     guard: Guard<'_>,
     context: &mut Context,
 ) -> bool {
-    let tag = Tag::of_hash(hash);
-    let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
-    let Some((place, entry)) = bucket.find(tag, key.bytes) else {
+    let locked = Locked::of_key(tree, key.bytes, hash, guard, context);
+    let Some((place, entry)) = locked.found else {
         return false;
     };
     if !entry.is_emptying() {
@@ -162,8 +240,8 @@ pub(crate) fn relocate(
     let Some(next) = entry.duplicate(&mut context.pool) else {
         return false;
     };
-    bucket.replace(place, Tagged::new(hash, table.growth_shift(), next));
-    drop(bucket);
+    locked.bucket.replace(place, locked.tagged(next));
+    drop(locked);
     context.retire_moved(entry);
     true
 }
@@ -173,56 +251,4 @@ pub(crate) struct Change<'k, 'd> {
     pub(crate) key: Key<'k>,
     pub(crate) version: ValueVersion,
     pub(crate) new: Option<NewValue<'d>>,
-}
-
-/// Publishes a change under the bucket's lock, and unlocks.
-#[inline(never)]
-fn commit<'g, H: CommitHook>(
-    tree: &Tree,
-    (bucket, hash, growth_shift): (Owned<'g>, u64, u32),
-    found: Option<(Place<'g>, BlockRef<'g>)>,
-    change: Change<'_, '_>,
-    hook: &mut H,
-    guard: Guard<'g>,
-    context: &mut Context,
-) -> Commit {
-    let Change { key, version, new } = change;
-    let old = found.and_then(|(_, entry)| entry.value());
-    let entry = BlockRef::build(
-        &mut context.pool,
-        guard,
-        version,
-        KeyPart::inline(key.bytes),
-        new,
-    );
-    let new = entry.value();
-    hook.committed(key, old, new, version);
-    let tagged = Tagged::new(hash, growth_shift, entry);
-    let overflowed = match found {
-        Some((place, _)) => {
-            bucket.replace(place, tagged);
-            false
-        }
-        None => bucket.insert(tagged, &mut context.pool),
-    };
-    drop(bucket);
-    let (was, is) = (old.is_some(), new.is_some());
-    let was_tombstone = found.is_some() && !was;
-    if was != is || was_tombstone || found.is_none() {
-        let keys = i64::from(is) - i64::from(was);
-        let tombstones = i64::from(!is) - i64::from(was_tombstone);
-        tree.counts.add(context.number(), keys, tombstones);
-    }
-    if overflowed {
-        context.counters.overflow_lines.add(1);
-    }
-    if let Some((_, replaced)) = found {
-        context.retire_replaced(tree, (replaced, entry));
-    }
-    Commit {
-        version,
-        removal: if is { Removal::None } else { Removal::Buried },
-        inserted: found.is_none(),
-        overflowed,
-    }
 }
