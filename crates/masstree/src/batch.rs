@@ -28,9 +28,8 @@ use pando_sync::version_lock::NodeVersion;
 use crate::counters::Counters;
 use crate::find::{Found, LayerGone, current_root, is_of, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
-use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Either, Guard, InteriorRef, NodeRef};
-use crate::permutation::Permutation;
-use crate::recall::{Spot, Spots};
+use crate::node::{BLOCK_SPAN_BYTES, Either, Guard, InteriorRef, NodeRef};
+use crate::recall::{Place, Spot, Spots};
 use crate::slice::Cursor;
 use crate::tree::Directory;
 use crate::tree::Tree;
@@ -51,15 +50,6 @@ enum State<'g> {
     Done(Option<BlockRef<'g>>),
     /// Warmed: the block was asked for, or there is none.
     Warm(Place<'g>),
-}
-
-/// Where a key stands in its border node.
-#[derive(Clone, Copy)]
-struct Place<'g> {
-    border: BorderRef<'g>,
-    version: NodeVersion,
-    permutation: Permutation,
-    position: Option<u8>,
 }
 
 /// A step down that is to be validated when the child has come.
@@ -98,15 +88,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         let State::Warm(place) = self.state else {
             return None;
         };
-        Spot::new(
-            self.tree?,
-            self.cursor,
-            place.border,
-            place.version,
-            place.permutation,
-            place.position,
-            self.climbed,
-        )
+        Spot::new(self.tree?, self.cursor, place, self.climbed)
     }
 
     /// One step; whether there is more to do.

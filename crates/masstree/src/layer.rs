@@ -26,11 +26,11 @@ use pando_sync::version_lock::{NodeKind, VersionLock};
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, find_border, look};
-use crate::node::{BorderRef, Guard, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
+use crate::node::{BorderRef, Guard, NewEntry, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
 use crate::permutation::Permutation;
-use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES, slice_of};
+use crate::slice::{CODE_LAYER, CODE_SUFFIX, CODE_UNSTABLE, Cursor, SLICE_BYTES};
 use crate::tree::Tree;
-use crate::update::{Locked, NewEntry, lock_border};
+use crate::update::{Insertion, Locked, lock_border};
 
 /// Where a descent left the layer above.
 #[derive(Clone, Copy)]
@@ -39,68 +39,60 @@ pub(crate) struct Above<'g> {
     pub(crate) slice: u64,
 }
 
-/// Turns the entry in `slot`, which holds `other`, into a layer that holds `other`'s value and the
-/// block that `build` makes when told its suffix. The caller owns `border` and retires `other`, but
-/// for its body, after having unlocked.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a step of `update`, which holds all of these"
-)]
-pub(crate) fn deepen<'g>(
-    tree: &Tree,
-    border: BorderRef<'g>,
-    slot: usize,
-    other: BlockRef<'g>,
-    new_suffix: &[u8],
-    build: impl FnOnce(&[u8], &mut Context) -> BlockRef<'g>,
-    guard: Guard<'g>,
-    context: &mut Context,
-) {
-    let old_suffix = other.key_part();
-    let common = old_suffix
-        .iter()
-        .zip(new_suffix)
-        .take_while(|(a, b)| a == b)
-        .count();
-    // Both go on after the shared slices, at least one of them with a byte.
-    let shared =
-        (common / SLICE_BYTES).min((old_suffix.len().min(new_suffix.len()) - 1) / SLICE_BYTES);
-    let offset = shared * SLICE_BYTES;
-    let (old, new) = (
-        Cursor::at(old_suffix, offset),
-        Cursor::at(new_suffix, offset),
-    );
-    let moved = KeyPart::store(&mut context.pool, old.suffix());
-    let moved = other.rebuild(&mut context.pool, moved);
-    let block = build(new.suffix(), context);
-    let mut entries = [
-        NewEntry {
-            slice: old.slice(),
-            code: old.rank(),
-            link: moved.as_ptr(),
-        },
-        NewEntry {
-            slice: new.slice(),
-            code: new.rank(),
-            link: block.as_ptr(),
-        },
-    ];
-    entries.sort_by_key(|entry| (entry.slice, entry.code));
-    let mut root = young_layer(&entries, guard, context);
-    for index in (0..shared).rev() {
-        let slice = slice_of(&new_suffix[index * SLICE_BYTES..]);
-        let link = root.node().as_ptr().cast();
-        root = young_layer(
-            &[NewEntry {
-                slice,
-                code: CODE_LAYER,
-                link,
-            }],
-            guard,
-            context,
-        );
+/// Where two keys with the same slice part.
+pub(crate) struct Fork<'o, 'n> {
+    /// Slices that both suffixes begin with.
+    shared: usize,
+    old: Cursor<'o>,
+    pub(crate) new: Cursor<'n>,
+}
+
+impl<'o, 'n> Fork<'o, 'n> {
+    pub(crate) fn of_suffixes(old: &'o [u8], new: &'n [u8]) -> Self {
+        let common = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+        // Both go on after the shared slices, at least one of them with a byte.
+        let shared = (common / SLICE_BYTES).min((old.len().min(new.len()) - 1) / SLICE_BYTES);
+        Self {
+            shared,
+            old: Cursor::at(old, shared * SLICE_BYTES),
+            new: Cursor::at(new, shared * SLICE_BYTES),
+        }
     }
-    context.counters.entries.add(2);
+
+    /// A layer for each shared slice and one in which the keys part, with `old`'s value and `new`,
+    /// which has its suffix there; nobody sees them yet. Returns the first one's root. The caller
+    /// retires `old`, but for its body.
+    pub(crate) fn build_layers<'g>(
+        &self,
+        old: BlockRef<'_>,
+        new: BlockRef<'_>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> BorderRef<'g> {
+        let suffix = KeyPart::store(&mut context.pool, self.old.suffix());
+        let old = old.rebuild(&mut context.pool, suffix);
+        let mut entries = [(self.old, old), (self.new, new)].map(|(cursor, block)| NewEntry {
+            slice: cursor.slice(),
+            code: cursor.rank(),
+            link: block.as_ptr(),
+        });
+        entries.sort_by_key(|entry| (entry.slice, entry.code));
+        let mut root = young_layer(&entries, guard, context);
+        for layer in (0..self.shared).rev() {
+            let entry = NewEntry {
+                slice: self.new.above(layer),
+                code: CODE_LAYER,
+                link: root.node().as_ptr().cast(),
+            };
+            root = young_layer(&[entry], guard, context);
+        }
+        context.counters.entries.add(2);
+        root
+    }
+}
+
+/// Turns the entry in `slot` of a border node that the caller owns into a layer.
+pub(crate) fn deepen(tree: &Tree, border: BorderRef<'_>, slot: usize, root: BorderRef<'_>) {
     // A reader that saw the suffix must not take the layer for its value: it sees the mark between.
     if !tree.canary.is(Fault::DeepenWithoutMark) {
         border.set_code(slot, CODE_UNSTABLE);
@@ -117,7 +109,7 @@ pub(crate) fn young_layer<'g>(
 ) -> BorderRef<'g> {
     let root = new_root(&mut context.pool, guard, WIDTH_YOUNG);
     for (slot, entry) in entries.iter().enumerate() {
-        root.fill(slot, entry.slice, entry.code, entry.link);
+        root.fill(slot, *entry);
     }
     root.set_permutation(Permutation::ascending(entries.len()));
     context.count_node(root.node(), 1);
@@ -128,19 +120,13 @@ pub(crate) fn young_layer<'g>(
     root
 }
 
-/// Replaces a full young root, which the caller has locked, by a full-size one with `entry` at
-/// `position`. Takes the lock over.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a step of `update`, which holds all of these"
-)]
+/// Replaces a full young root, which the caller has locked, by a full-size one that has the new
+/// entry too. Takes the lock over.
 pub(crate) fn grow<'g>(
     tree: &Tree,
     young: BorderRef<'g>,
-    position: usize,
-    entry: NewEntry,
+    insertion: Insertion,
     cursor: Cursor<'_>,
-    key: &[u8],
     guard: Guard<'g>,
     context: &mut Context,
 ) {
@@ -148,34 +134,28 @@ pub(crate) fn grow<'g>(
     let wide = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, 0);
     let old = young.permutation();
     for index in 0..=old.count() {
-        if index == position {
-            wide.fill(index, entry.slice, entry.code, entry.link);
-            continue;
-        }
-        let slot = old.slot(index - usize::from(index > position));
-        wide.fill(index, young.slice(slot), young.code(slot), young.link(slot));
+        wide.fill(index, insertion.listed(young, old, index));
     }
     wide.set_permutation(Permutation::ascending(old.count() + 1));
     context.count_node(wide.node(), 1);
     // Marked before the new root is linked, so that nobody reads the old one from then on.
     young.version.mark_deleted();
-    let (above, slot) = lock_above(tree, key, cursor.offset(), guard, context);
+    let (above, slot) = lock_above(tree, cursor, guard, context);
     above.set_link(slot, wide.node().as_ptr().cast());
     drop(above);
     young.version.unlock();
     context.retire_node(young.node());
 }
 
-/// Locks the border node whose entry leads to the layer at `offset` of `key`, of which the caller
-/// owns the root border node (ML2); returns the entry's slot too.
+/// Locks the border node whose entry leads to the cursor's layer, of which the caller owns the root
+/// border node (ML2); returns the entry's slot too.
 pub(crate) fn lock_above<'g>(
     tree: &Tree,
-    key: &[u8],
-    offset: usize,
+    below: Cursor<'_>,
     guard: Guard<'g>,
     context: &Context,
 ) -> (Locked<'g>, usize) {
-    let cursor = Cursor::at(key, offset - SLICE_BYTES);
+    let cursor = Cursor::at(below.key(), below.offset() - SLICE_BYTES);
     let mut spin = Spin::new();
     loop {
         let Ok(locked) = lock_at(tree, cursor, guard, context) else {

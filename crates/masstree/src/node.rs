@@ -315,6 +315,14 @@ impl Border {
     }
 }
 
+/// An entry that is to be put into a border node.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry {
+    pub(crate) slice: u64,
+    pub(crate) code: u8,
+    pub(crate) link: *mut u8,
+}
+
 impl<'g> BorderRef<'g> {
     /// A node that nobody sees yet.
     pub(crate) fn allocate(
@@ -404,10 +412,10 @@ impl<'g> BorderRef<'g> {
 
     /// Fills a slot that no permutation lists. The caller owns the lock (M7).
     #[inline]
-    pub(crate) fn fill(self, slot: usize, slice: u64, code: u8, link: *mut u8) {
-        self.entry(slot).slice.store(slice, Ordering::Relaxed);
-        self.set_code(slot, code);
-        self.set_link(slot, link);
+    pub(crate) fn fill(self, slot: usize, entry: NewEntry) {
+        self.entry(slot).slice.store(entry.slice, Ordering::Relaxed);
+        self.set_code(slot, entry.code);
+        self.set_link(slot, entry.link);
     }
 
     /// Fetches what a node of few slots leads to, as far as it can be told without validation: a

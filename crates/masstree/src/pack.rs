@@ -26,12 +26,12 @@ use pando_sync::version_lock::{NodeKind, VersionLock};
 use crate::context::{Context, Retire};
 use crate::find::{Found, look};
 use crate::layer::young_layer;
-use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
+use crate::node::{BorderRef, Guard, InteriorRef, NewEntry, NodeRef, WIDTH, WIDTH_YOUNG, new_root};
 use crate::permutation::Permutation;
 use crate::slice::{CODE_LAYER, CODE_NEVER, CODE_SUFFIX, Cursor, SLICE_BYTES, slice_of};
 use crate::split::extend;
 use crate::tree::Tree;
-use crate::update::{Draw, Locked, NewEntry, Update};
+use crate::update::{Draw, Locked, Update};
 
 /// Layers that are built one within another; keys of deeper ones are put one by one, so that the
 /// stack is bounded. Layers of one entry do not count.
@@ -244,7 +244,7 @@ impl<'g> Packer<'_, '_, 'g> {
             border.version.mark_inserting();
         }
         for (entry, slot) in pending.entries().iter().zip(slots) {
-            border.fill(slot, entry.slice, entry.code, entry.link);
+            border.fill(slot, *entry);
         }
         border.set_permutation(permutation);
         self.count_entries(&pending);
@@ -385,7 +385,7 @@ impl<'g> Packer<'_, '_, 'g> {
     /// Fills a border node that nobody sees yet.
     fn fill(&mut self, border: BorderRef<'g>, pending: &Pending) {
         for (slot, entry) in pending.entries().iter().enumerate() {
-            border.fill(slot, entry.slice, entry.code, entry.link);
+            border.fill(slot, *entry);
         }
         border.set_permutation(Permutation::ascending(pending.count));
         self.context.count_node(border.node(), 1);

@@ -43,6 +43,16 @@ const PREFIX_SLICES: usize = 2;
 /// Most keys whose spots are remembered: those of one call.
 pub(crate) const SPOTS_MAX: usize = 128;
 
+/// The border node where a descent ended, as it was read there.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'g> {
+    pub(crate) border: BorderRef<'g>,
+    pub(crate) version: NodeVersion,
+    pub(crate) permutation: Permutation,
+    /// The key's position in the permutation, if it is listed.
+    pub(crate) position: Option<u8>,
+}
+
 /// Where a key stands, or would stand, in a border node.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
@@ -85,15 +95,12 @@ pub(crate) struct Spots {
 unsafe impl Send for Spots {}
 
 impl Spot {
-    /// The spot of the cursor's key in `border`; `None` in a layer too far down.
+    /// The spot of the cursor's key; `None` in a layer too far down.
     #[inline]
     pub(crate) fn new(
         tree: &Tree,
         cursor: Cursor<'_>,
-        border: BorderRef<'_>,
-        version: NodeVersion,
-        permutation: Permutation,
-        position: Option<u8>,
+        place: Place<'_>,
         climbed: bool,
     ) -> Option<Self> {
         let layer = cursor.offset() / SLICE_BYTES;
@@ -102,15 +109,15 @@ impl Spot {
             *slice = cursor.above(above);
         }
         Some(Self {
-            border: border.pointer(),
-            version,
-            permutation,
+            border: place.border.pointer(),
+            version: place.version,
+            permutation: place.permutation,
             prefix,
             slice: cursor.slice(),
             tree: tree.id,
             layer: layer as u8,
             rank: cursor.rank(),
-            position,
+            position: place.position,
             climbed,
         })
     }

@@ -13,7 +13,7 @@ use crate::find::{Found, LayerGone, look};
 use crate::node::Guard;
 use crate::slice::Cursor;
 use crate::tree::Tree;
-use crate::update::{Place, lock_border, place};
+use crate::update::{Entry, Place, lock_border, place};
 
 /// Moves the key's value if it lies in such memory and there is room elsewhere; whether it did.
 pub(crate) fn relocate(tree: &Tree, key: &[u8], guard: Guard<'_>, context: &mut Context) -> bool {
@@ -55,8 +55,8 @@ fn descend<'g>(
             }
             Found::Value(_) => {
                 let locked = lock_border(&reached, cursor.slice())?;
-                let (slot, block) = match place(*locked, cursor, guard) {
-                    Place::Own(slot, block) => (slot, block),
+                let Entry { slot, block } = match place(*locked, cursor, guard) {
+                    Place::Own(entry) => entry,
                     Place::Deeper => continue,
                     Place::Other(..) | Place::Free(..) => return Ok(false),
                 };

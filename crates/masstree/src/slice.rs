@@ -57,6 +57,12 @@ impl<'k> Cursor<'k> {
         }
     }
 
+    /// The whole key.
+    #[inline]
+    pub(crate) const fn key(self) -> &'k [u8] {
+        self.key
+    }
+
     /// Key bytes above this layer.
     #[inline]
     pub(crate) const fn offset(self) -> usize {

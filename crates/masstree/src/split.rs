@@ -18,11 +18,11 @@ use pando_sync::version_lock::{NodeKind, VersionLock};
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
-use crate::node::{BorderRef, Guard, InteriorRef, NodeRef, WIDTH};
+use crate::node::{BorderRef, Guard, InteriorRef, NewEntry, NodeRef, WIDTH};
 use crate::permutation::Permutation;
 use crate::slice::CODE_NEVER;
 use crate::tree::Tree;
-use crate::update::NewEntry;
+use crate::update::Insertion;
 
 /// Where in its layer a node splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,36 +34,21 @@ enum Edge {
     Run,
 }
 
-/// Splits a full border node, which the caller has locked, and puts `entry` at `position` of its
-/// keys, which is expected to be followed by higher ones if `in_run`. Takes the lock over; returns
-/// the node that has the entry.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a step of `update`, which holds all of these"
-)]
+/// Splits a full border node, which the caller has locked, to insert an entry. Takes the lock over;
+/// returns the node that has the entry.
 pub(crate) fn split<'g>(
     tree: &Tree,
     border: BorderRef<'g>,
-    position: usize,
-    entry: NewEntry,
-    in_run: bool,
+    insertion: Insertion,
     layer_offset: usize,
     guard: Guard<'g>,
     context: &mut Context,
 ) -> BorderRef<'g> {
     let permutation = border.permutation();
     debug_assert_eq!(permutation.count(), WIDTH);
-    let entries: [NewEntry; WIDTH + 1] = std::array::from_fn(|index| {
-        if index == position {
-            return entry;
-        }
-        let slot = permutation.slot(index - usize::from(index > position));
-        NewEntry {
-            slice: border.slice(slot),
-            code: border.code(slot),
-            link: border.link(slot),
-        }
-    });
+    let entries: [NewEntry; WIDTH + 1] =
+        std::array::from_fn(|index| insertion.listed(border, permutation, index));
+    let position = insertion.position;
     let edge = if position == WIDTH && border.next().is_none() {
         Edge::Right
     } else if position == 0 && border.prev().is_none() {
@@ -71,7 +56,7 @@ pub(crate) fn split<'g>(
     } else {
         Edge::Middle
     };
-    let run = in_run.then_some(position);
+    let run = insertion.in_run.then_some(position);
     let cut = choose_cut(&entries, edge, run);
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
@@ -80,10 +65,10 @@ pub(crate) fn split<'g>(
     let low = entries[cut].slice;
     let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
     for (slot, entry) in entries[cut..].iter().enumerate() {
-        right.fill(slot, entry.slice, entry.code, entry.link);
+        right.fill(slot, *entry);
     }
     right.set_permutation(Permutation::ascending(entries.len() - cut));
-    keep_left(border, permutation, position, entry, cut);
+    keep_left(border, insertion, cut);
     link_behind(border, right);
     context.count_node(right.node(), 1);
     context.counters.splits_total.add(1);
@@ -115,7 +100,7 @@ pub(crate) fn extend<'g>(
     let low = entries[0].slice;
     let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
     for (slot, entry) in entries.iter().enumerate() {
-        right.fill(slot, entry.slice, entry.code, entry.link);
+        right.fill(slot, *entry);
     }
     right.set_permutation(Permutation::ascending(entries.len()));
     link_behind(border, right);
@@ -141,24 +126,19 @@ fn link_behind<'g>(border: BorderRef<'g>, right: BorderRef<'g>) {
 }
 
 /// Leaves the first `cut` of the keys, the new one among them or not, in the old node.
-fn keep_left(
-    border: BorderRef<'_>,
-    permutation: Permutation,
-    position: usize,
-    entry: NewEntry,
-    cut: usize,
-) {
-    let kept = if position < cut { cut - 1 } else { cut };
-    let mut left = permutation.truncate(kept);
+fn keep_left(border: BorderRef<'_>, insertion: Insertion, cut: usize) {
+    let inserts = insertion.position < cut;
+    let kept = cut - usize::from(inserts);
+    let mut left = border.permutation().truncate(kept);
     for index in kept..WIDTH {
         // Whoever knows these slots fails validation by the split: they are as good as new
         // (M7 slot-reuse-marked).
         border.set_code(left.slot(index), CODE_NEVER);
     }
-    if position < cut {
+    if inserts {
         let slot;
-        (left, slot) = left.insert(position);
-        border.fill(slot, entry.slice, entry.code, entry.link);
+        (left, slot) = left.insert(insertion.position);
+        border.fill(slot, insertion.entry);
     }
     border.set_permutation(left);
 }

@@ -35,7 +35,7 @@ use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
-use crate::find::{Found, LayerGone, find_border, look};
+use crate::find::{Found, LayerGone, Reached, find_border, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::recall::Start;
 use crate::remove::{remove_border, remove_entry};
@@ -216,18 +216,17 @@ fn purge_locked<'g>(
     };
     let same_key = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
     if same_key && block.is_tombstone() && block.version() == tombstone.version {
-        let key = (&*tombstone.key, cursor.offset());
-        take_out(tree, key, locked, position, guard, context);
+        take_out(tree, cursor, locked, position, guard, context);
         tree.counts.add(context.number(), 0, -1);
     }
     Ok(())
 }
 
 /// Takes the value or tombstone at `position` out of a node that the caller has locked, retires its
-/// block, and tidies up after it, in the layer at the key's `offset` and above.
+/// block, and tidies up after it, in the cursor's layer and above.
 pub(crate) fn take_out<'g>(
     tree: &Tree,
-    (key, offset): (&[u8], usize),
+    cursor: Cursor<'_>,
     locked: Locked<'g>,
     position: usize,
     guard: Guard<'g>,
@@ -244,7 +243,7 @@ pub(crate) fn take_out<'g>(
     context.retire_block(tree, block, Keep::NOTHING);
     // A layer with two entries in one node stays as it is.
     if left < 2 {
-        tidy_layers(tree, key, offset, guard, context);
+        tidy_layers(tree, cursor.key(), cursor.offset(), guard, context);
     }
 }
 
@@ -334,10 +333,28 @@ impl<'g> Spine<'g> {
 }
 
 /// What a layer that can go leaves behind in the layer above.
+#[derive(Clone, Copy)]
 enum Rest<'g> {
     Nothing,
     /// A value, with its code and slice in the layer.
     Value(u8, u64, BlockRef<'g>),
+}
+
+impl<'g> Rest<'g> {
+    /// What the layer of a border node that the caller has locked leaves if this is all of it;
+    /// `None` if it is to stay.
+    fn of_layer(border: BorderRef<'g>, guard: Guard<'g>) -> Option<Self> {
+        let permutation = border.permutation();
+        let slot = permutation.slot(0);
+        match permutation.count() {
+            0 => Some(Self::Nothing),
+            1 => match border.owned_slot(slot, guard) {
+                (code, Found::Value(block)) => Some(Self::Value(code, border.slice(slot), block)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 /// Repairs the layer at `offset`, together with those above it that hold nothing else; returns the
@@ -362,79 +379,105 @@ fn tidy_chain(
     // The leftmost border node is responsible for the lowest slice (M5 leftmost-stays).
     let reached = find_border(root, 0, &context.counters)?;
     let locked = lock_border(&reached, 0)?;
-    let permutation = locked.permutation();
-    let rest = match permutation.count() {
-        0 => Rest::Nothing,
-        1 => match locked.owned_slot(permutation.slot(0), guard) {
-            (code, Found::Value(block)) => {
-                Rest::Value(code, locked.slice(permutation.slot(0)), block)
-            }
-            _ => return Ok(None),
-        },
-        _ => return Ok(None),
+    let Some(rest) = Rest::of_layer(*locked, guard) else {
+        return Ok(None);
     };
     let Ok(lowest) = Spine::lock(locked) else {
         return Ok(None);
     };
-    let mut chain = vec![lowest];
-    // Up to the first layer that stays (M6 locks-upward: locks go up).
-    let above = loop {
-        let Some(reached) = path.pop() else {
-            unreachable!("the first layer has one entry at least, and stays")
-        };
-        let slice = Cursor::at(key, path.len() * SLICE_BYTES).slice();
-        let locked = lock_border(&reached, slice)?;
-        if path.is_empty() || locked.permutation().count() > 1 {
-            break locked;
+    let chain = Chain::lock(lowest, path, key)?;
+    let changed = chain.cursor.offset();
+    chain.replace(tree, rest, context);
+    Ok(Some(changed))
+}
+
+/// Layers of which each leads to the next alone, and the border node above them, all locked.
+struct Chain<'k, 'g> {
+    /// From the lowest up.
+    layers: Vec<Spine<'g>>,
+    above: Locked<'g>,
+    /// The key in the layer above.
+    cursor: Cursor<'k>,
+}
+
+impl<'k, 'g> Chain<'k, 'g> {
+    /// Locks what is above the lowest layer, up to the first that stays (M6 locks-upward: locks go
+    /// up). `path` is where a descent to `key` came by.
+    fn lock(
+        lowest: Spine<'g>,
+        mut path: Vec<Reached<'g>>,
+        key: &'k [u8],
+    ) -> Result<Self, LayerGone> {
+        let mut layers = vec![lowest];
+        loop {
+            let Some(reached) = path.pop() else {
+                unreachable!("the first layer has one entry at least, and stays")
+            };
+            let cursor = Cursor::at(key, path.len() * SLICE_BYTES);
+            let locked = lock_border(&reached, cursor.slice())?;
+            let stays = path.is_empty() || locked.permutation().count() > 1;
+            let spine = if stays {
+                Err(locked)
+            } else {
+                Spine::lock(locked)
+            };
+            match spine {
+                Ok(spine) => layers.push(spine),
+                Err(above) => {
+                    return Ok(Self {
+                        layers,
+                        above,
+                        cursor,
+                    });
+                }
+            }
         }
-        match Spine::lock(locked) {
-            Ok(spine) => chain.push(spine),
-            Err(locked) => break locked,
-        }
-    };
-    let above_offset = path.len() * SLICE_BYTES;
-    let cursor = Cursor::at(key, above_offset);
-    let permutation = above.permutation();
-    // While the lowest layer's only node is ours, nobody has cut it off (ML2 owner-replaces-layer).
-    let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
-    let position = position.expect("the entry above a layer stays while the layer is owned");
-    let slot = permutation.slot(position);
-    if !tree.canary.is(Fault::LayerGoesWithoutMark) {
-        chain.iter().for_each(Spine::mark_deleted);
     }
-    match rest {
-        Rest::Value(code, slice, block) => {
-            let mut suffix = key[above_offset + SLICE_BYTES..offset].to_vec();
-            let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
-            suffix.extend_from_slice(&slice.to_be_bytes()[..slice_bytes]);
-            suffix.extend_from_slice(block.key_part());
-            fold(tree, *above, slot, block, &suffix, context);
-            drop(above);
-            context.counters.entries.add(-(chain.len() as i64));
-            context.counters.layer_folds_total.add(chain.len() as i64);
-            context.retire_block(
-                tree,
-                block,
-                Keep {
+
+    /// Takes the layers out, and puts the lowest one's rest in the place of the entry above.
+    fn replace(self, tree: &Tree, rest: Rest<'_>, context: &mut Context) {
+        let Self {
+            layers,
+            above,
+            cursor,
+        } = self;
+        let permutation = above.permutation();
+        // While the lowest layer's only node is ours, nobody has cut it off
+        // (ML2 owner-replaces-layer).
+        let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
+        let position = position.expect("the entry above a layer stays while the layer is owned");
+        if !tree.canary.is(Fault::LayerGoesWithoutMark) {
+            layers.iter().for_each(Spine::mark_deleted);
+        }
+        let count = layers.len() as i64;
+        match rest {
+            Rest::Value(code, slice, block) => {
+                let mut suffix = cursor.suffix()[..(layers.len() - 1) * SLICE_BYTES].to_vec();
+                let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
+                suffix.extend_from_slice(&slice.to_be_bytes()[..slice_bytes]);
+                suffix.extend_from_slice(block.key_part());
+                let slot = permutation.slot(position);
+                fold(tree, *above, slot, block, &suffix, context);
+                drop(above);
+                context.counters.entries.add(-count);
+                context.counters.layer_folds_total.add(count);
+                let keep = Keep {
                     body: true,
                     key: false,
-                },
-            );
+                };
+                context.retire_block(tree, block, keep);
+            }
+            Rest::Nothing => {
+                let left = remove_entry(*above, position, context);
+                finish_removal(tree, above, left, context);
+                context.counters.entries.add(1 - count);
+                context.counters.layer_removals_total.add(count);
+            }
         }
-        Rest::Nothing => {
-            let left = remove_entry(*above, position, context);
-            finish_removal(tree, above, left, context);
-            context.counters.entries.add(1 - chain.len() as i64);
-            context
-                .counters
-                .layer_removals_total
-                .add(chain.len() as i64);
+        for spine in layers {
+            spine.retire(context);
         }
     }
-    for spine in chain {
-        spine.retire(context);
-    }
-    Ok(Some(above_offset))
 }
 
 /// Turns the LAYER entry in `slot` back into a value with this suffix. The caller has locked.

@@ -23,8 +23,8 @@ use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, Va
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
 use crate::find::{Found, LayerGone, Reached, look};
-use crate::layer::{Above, deepen, grow, refresh_link};
-use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, WIDTH};
+use crate::layer::{Above, Fork, deepen, grow, refresh_link};
+use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, NewEntry, WIDTH};
 use crate::permutation::Permutation;
 use crate::recall::Start;
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor, rank_of_code};
@@ -141,12 +141,19 @@ pub(crate) struct Update<'a, 'k, H, D> {
     pub(crate) decide: D,
 }
 
+/// A value or tombstone, and its slot in a border node that the caller has locked.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'g> {
+    pub(crate) slot: usize,
+    pub(crate) block: BlockRef<'g>,
+}
+
 /// What stands at the key in the locked border node.
 pub(crate) enum Place<'g> {
-    /// The key's own value or tombstone, in this slot.
-    Own(usize, BlockRef<'g>),
-    /// A longer key with the same slice, in this slot.
-    Other(usize, BlockRef<'g>),
+    /// The key's own value or tombstone.
+    Own(Entry<'g>),
+    /// That of a longer key with the same slice.
+    Other(Entry<'g>),
     /// Nothing; the key belongs at this position.
     Free(Permutation, usize),
     /// A layer has come into being here since the node was read.
@@ -176,8 +183,8 @@ where
             let still = start
                 .position
                 .and_then(|position| still_at(*locked, position, cursor, guard));
-            if let Some((slot, block)) = still {
-                return self.replace(locked, (slot, block), cursor, guard, context);
+            if let Some(entry) = still {
+                return self.replace(locked, entry, cursor, guard, context);
             }
             if let Ok(commit) = self.change(locked, cursor, guard, context) {
                 return commit;
@@ -241,12 +248,8 @@ where
         context: &mut Context,
     ) -> Result<Option<Commit>, Deeper> {
         match place(*locked, cursor, guard) {
-            Place::Own(slot, block) => {
-                Ok(self.replace(locked, (slot, block), cursor, guard, context))
-            }
-            Place::Other(slot, block) => {
-                Ok(self.insert_beside(locked, slot, block, cursor, guard, context))
-            }
+            Place::Own(entry) => Ok(self.replace(locked, entry, cursor, guard, context)),
+            Place::Other(other) => Ok(self.insert_beside(locked, other, cursor, guard, context)),
             Place::Free(permutation, position) => {
                 let at = (permutation, position);
                 Ok(self.insert(locked, at, cursor, guard, context))
@@ -259,7 +262,7 @@ where
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
-        (slot, block): (usize, BlockRef<'g>),
+        Entry { slot, block }: Entry<'g>,
         cursor: Cursor<'_>,
         guard: Guard<'g>,
         context: &mut Context,
@@ -271,16 +274,7 @@ where
             Decision::Remove => {
                 if let Some(version) = self.draw.forget(block.version()) {
                     self.hook.committed(self.key, old, None, version);
-                    let offset = cursor.offset();
-                    forget(
-                        self.tree,
-                        self.key.bytes,
-                        locked,
-                        slot,
-                        offset,
-                        guard,
-                        context,
-                    );
+                    forget(self.tree, cursor, locked, slot, guard, context);
                     return Some(Commit {
                         version,
                         removed: false,
@@ -341,39 +335,25 @@ where
         let suffix = KeyPart::store(&mut context.pool, cursor.suffix());
         let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         let commit = self.announce(block, context);
-        let entry = NewEntry {
-            slice: cursor.slice(),
-            code: cursor.rank(),
-            link: block.as_ptr(),
+        let mut filled = locked.as_ptr().addr();
+        let insertion = Insertion {
+            entry: NewEntry {
+                slice: cursor.slice(),
+                code: cursor.rank(),
+                link: block.as_ptr(),
+            },
+            position,
+            in_run: self.draw.comes_in_runs() && context.beside.last_filled == filled,
         };
         context.counters.entries.add(1);
-        let in_run =
-            self.draw.comes_in_runs() && context.beside.last_filled == locked.as_ptr().addr();
-        let mut filled = locked.as_ptr().addr();
+        let tree = self.tree;
         if permutation.count() < locked.width() {
-            entry.put(self.tree, *locked, permutation, position);
+            insertion.put(tree, *locked, permutation);
         } else if locked.width() < WIDTH {
-            grow(
-                self.tree,
-                locked.into_owned(),
-                position,
-                entry,
-                cursor,
-                self.key.bytes,
-                guard,
-                context,
-            );
+            grow(tree, locked.into_owned(), insertion, cursor, guard, context);
         } else {
-            let border = split(
-                self.tree,
-                locked.into_owned(),
-                position,
-                entry,
-                in_run,
-                cursor.offset(),
-                guard,
-                context,
-            );
+            let (border, offset) = (locked.into_owned(), cursor.offset());
+            let border = split(tree, border, insertion, offset, guard, context);
             filled = border.as_ptr().addr();
         }
         if self.draw.comes_in_runs() {
@@ -386,40 +366,25 @@ where
     fn insert_beside<'g>(
         &mut self,
         locked: Locked<'g>,
-        slot: usize,
-        other: BlockRef<'g>,
+        other: Entry<'g>,
         cursor: Cursor<'_>,
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Option<Commit> {
         let (version, new) = self.decide_absent()?;
-        let (tree, mut commit) = (self.tree, None);
-        let build = |suffix: &[u8], context: &mut Context| {
-            let suffix = KeyPart::store(&mut context.pool, suffix);
-            let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
-            commit = Some(self.announce(block, context));
-            block
-        };
-        deepen(
-            tree,
-            *locked,
-            slot,
-            other,
-            cursor.suffix(),
-            build,
-            guard,
-            context,
-        );
+        let fork = Fork::of_suffixes(other.block.key_part(), cursor.suffix());
+        let suffix = KeyPart::store(&mut context.pool, fork.new.suffix());
+        let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);
+        let commit = self.announce(block, context);
+        let root = fork.build_layers(other.block, block, guard, context);
+        deepen(self.tree, *locked, other.slot, root);
         drop(locked);
-        context.retire_block(
-            self.tree,
-            other,
-            Keep {
-                body: true,
-                key: false,
-            },
-        );
-        commit
+        let keep = Keep {
+            body: true,
+            key: false,
+        };
+        context.retire_block(self.tree, other.block, keep);
+        Some(commit)
     }
 }
 
@@ -428,10 +393,9 @@ where
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
-    key: &[u8],
+    cursor: Cursor<'_>,
     locked: Locked<'g>,
     slot: usize,
-    offset: usize,
     guard: Guard<'g>,
     context: &mut Context,
 ) {
@@ -439,7 +403,7 @@ fn forget<'g>(
     let mut slots = permutation.slots();
     let position = slots.position(|listed| listed == slot);
     let position = position.expect("the slot is listed under this lock");
-    take_out(tree, (key, offset), locked, position, guard, context);
+    take_out(tree, cursor, locked, position, guard, context);
     tree.counts.add(context.number(), -1, 0);
 }
 
@@ -450,7 +414,7 @@ fn still_at<'g>(
     position: usize,
     cursor: Cursor<'_>,
     guard: Guard<'g>,
-) -> Option<(usize, BlockRef<'g>)> {
+) -> Option<Entry<'g>> {
     let permutation = border.permutation();
     let slot = permutation.slot(position);
     let listed = position < permutation.count()
@@ -463,7 +427,7 @@ fn still_at<'g>(
         Found::Value(block)
             if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
         {
-            Some((slot, block))
+            Some(Entry { slot, block })
         }
         _ => None,
     }
@@ -481,37 +445,51 @@ pub(crate) fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<
         Found::Value(block)
             if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
         {
-            Place::Own(slot, block)
+            Place::Own(Entry { slot, block })
         }
-        Found::Value(block) => Place::Other(slot, block),
+        Found::Value(block) => Place::Other(Entry { slot, block }),
         Found::Absent => unreachable!("a listed slot holds something"),
     }
 }
 
-/// An entry that is to be put into a border node.
+/// A new entry and where it goes in a border node.
 #[derive(Clone, Copy)]
-pub(crate) struct NewEntry {
-    pub(crate) slice: u64,
-    pub(crate) code: u8,
-    pub(crate) link: *mut u8,
+pub(crate) struct Insertion {
+    pub(crate) entry: NewEntry,
+    /// Among the node's keys.
+    pub(crate) position: usize,
+    /// The next key of a sorted run: higher ones are expected to follow.
+    pub(crate) in_run: bool,
 }
 
-impl NewEntry {
+impl Insertion {
     /// Puts the entry into a free slot of a node that the caller has locked (§4.6.2).
-    pub(crate) fn put(
-        self,
-        tree: &Tree,
-        border: BorderRef<'_>,
-        permutation: Permutation,
-        position: usize,
-    ) {
-        let (permutation, slot) = permutation.insert(position);
+    fn put(self, tree: &Tree, border: BorderRef<'_>, permutation: Permutation) {
+        let (permutation, slot) = permutation.insert(self.position);
         if border.code(slot) != CODE_NEVER && !tree.canary.is(Fault::ReuseWithoutMark) {
             // A reader may still be looking at the key that was removed from this slot
             // (M7 slot-reuse-marked).
             border.version.mark_inserting();
         }
-        border.fill(slot, self.slice, self.code, self.link);
+        border.fill(slot, self.entry);
         border.set_permutation(permutation);
+    }
+
+    /// The entry at `index` of the node's, the new one among them.
+    pub(crate) fn listed(
+        self,
+        border: BorderRef<'_>,
+        permutation: Permutation,
+        index: usize,
+    ) -> NewEntry {
+        if index == self.position {
+            return self.entry;
+        }
+        let slot = permutation.slot(index - usize::from(index > self.position));
+        NewEntry {
+            slice: border.slice(slot),
+            code: border.code(slot),
+            link: border.link(slot),
+        }
     }
 }
