@@ -324,7 +324,8 @@ pub trait Point {
     }
 
     /// Shows some key of the tree, picked by `random`, to `read`; every key can be picked. `None`
-    /// when the tree is empty.
+    /// when the tree is empty, or when [`crate::limits::SAMPLE_PASSED_MAX`] removed keys or empty
+    /// buckets lay in the way: the work is bounded.
     fn sample<R>(
         &mut self,
         tree: TreeId,

@@ -34,6 +34,9 @@ pub const WIDE_FANOUT_MAX: usize = 16;
 /// Fewest children of an interior node of a wide row, the root excepted.
 pub const WIDE_FANOUT_MIN: usize = WIDE_FANOUT_MAX / 4;
 
+/// Entries without a value, or empty buckets, that a sample passes before it gives up.
+pub const SAMPLE_PASSED_MAX: usize = 128;
+
 /// Most sessions that one engine serves at a time.
 pub const SESSIONS_MAX: usize = 1024;
 

@@ -2,18 +2,20 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use pando_engine::limits::SAMPLE_PASSED_MAX;
 use pando_engine::{Direction, ValueRef};
 
 use crate::counters::Counters;
 use crate::find::Found;
 use crate::node::{Either, Guard};
-use crate::scan::{Scan, only_values};
+use crate::scan::Scan;
 use crate::slice::{CODE_LAYER, CODE_SLICE_MAX};
 use crate::tree::Tree;
 
-/// Shows some key of the tree to `read`, chosen by `random`: a random child at every step down, and
-/// from there the first key that has a value. Every key can be chosen; keys of small layers and
-/// sparse nodes are chosen more often than others. O(log keys), more among many tombstones.
+/// Some key of the tree and its value, chosen by `random`: a random child at every step down, and
+/// from there the first key that has a value, if no more tombstones than
+/// [`SAMPLE_PASSED_MAX`] are in the way. Every key can be chosen; keys of small layers and sparse
+/// nodes are chosen more often than others. O(log keys).
 pub(crate) fn sample<'g>(
     tree: &Tree,
     random: u64,
@@ -21,21 +23,21 @@ pub(crate) fn sample<'g>(
     counters: &Counters,
 ) -> Option<(Vec<u8>, ValueRef<'g>)> {
     let start = random_position(tree, random, guard);
-    let mut found = None;
-    let mut show = |key: &[u8], value: ValueRef<'g>| {
-        found = Some((key.to_vec(), value));
-        ControlFlow::Break(())
-    };
-    let start = Bound::Included(&start[..]);
-    Scan::new(tree, Direction::Forward, guard, counters).run(start, only_values(&mut show));
-    if found.is_none() {
-        let mut show = |key: &[u8], value: ValueRef<'g>| {
-            found = Some((key.to_vec(), value));
-            ControlFlow::Break(())
-        };
-        // Only tombstones from there on.
-        let start = Bound::Unbounded;
-        Scan::new(tree, Direction::Forward, guard, counters).run(start, only_values(&mut show));
+    let (mut found, mut passed) = (None, 0);
+    // From there to the end, then from the beginning.
+    for start in [Bound::Included(&start[..]), Bound::Unbounded] {
+        Scan::new(tree, Direction::Forward, guard, counters).run(start, |key, value| {
+            found = value.map(|value| (key.to_vec(), value));
+            passed += 1;
+            if found.is_some() || passed >= SAMPLE_PASSED_MAX {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        if found.is_some() || passed >= SAMPLE_PASSED_MAX {
+            break;
+        }
     }
     found
 }

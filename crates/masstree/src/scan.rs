@@ -28,16 +28,6 @@ use crate::tree::Tree;
 use frame::{Ahead, Level, Start, YoungLayer};
 use key::Shown;
 
-/// A visitor that tombstones are not shown to.
-pub(crate) fn only_values<'g>(
-    mut visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
-) -> impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()> {
-    move |key, value| match value {
-        Some(value) => visit(key, value),
-        None => ControlFlow::Continue(()),
-    }
-}
-
 /// One scan under way.
 pub(crate) struct Scan<'a, 'g> {
     tree: &'a Tree,

@@ -1,6 +1,7 @@
 //! Picking some key (RANDOMKEY and sampling).
 
 use pando_engine::ValueRef;
+use pando_engine::limits::SAMPLE_PASSED_MAX;
 use pando_sync::epoch::Guard;
 
 use crate::tree::Tree;
@@ -11,7 +12,8 @@ const TRIES: usize = 8;
 
 /// Some key of the tree that has a value, chosen by `random`: a random bucket, and one of its keys.
 /// Every key can be chosen; keys of crowded buckets, and those behind empty ones in a sparse table,
-/// are chosen less and more often than others. O(1) unless the table is nearly empty.
+/// are chosen less and more often than others. O(1): it gives up after [`SAMPLE_PASSED_MAX`] empty
+/// buckets in turn.
 pub(crate) fn sample<'g>(
     tree: &Tree,
     random: u64,
@@ -29,7 +31,7 @@ pub(crate) fn sample<'g>(
     let table = tree.table(guard);
     let mut entries = Vec::new();
     let mut class = 0;
-    for attempt in 0..TRIES + table.buckets() {
+    for attempt in 0..TRIES + table.buckets().min(SAMPLE_PASSED_MAX) {
         class = if attempt < TRIES {
             pick(table.buckets())
         } else {

@@ -453,3 +453,22 @@ fn what_was_removed_is_shown_to_who_asks_for_it() {
     });
     assert_eq!(left, there);
 }
+
+/// A sample among nothing but tombstones gives up, however many there are.
+#[test]
+fn a_sample_passes_a_bounded_number_of_tombstones() {
+    let (_clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    for number in 0..4000_u32 {
+        put(&mut session, tree, &number.to_be_bytes(), b"v");
+    }
+    for number in 0..3999_u32 {
+        remove(&mut session, tree, &number.to_be_bytes());
+    }
+    let mut random = fastrand::Rng::with_seed(3);
+    let given_up = (0..200)
+        .filter(|_| session.sample(tree, random.u64(..), |found| found.is_none()))
+        .count();
+    assert!(given_up > 100, "{given_up} of 200");
+}

@@ -286,3 +286,22 @@ fn slots_keep_the_growth_bits_of_their_keys_and_wrong_ones_are_caught() {
     assert_eq!(slots_with_wrong_growth_bits(None), 0, "HR5");
     assert!(slots_with_wrong_growth_bits(Some(Fault::WrongGrowthBits)) > 0);
 }
+
+/// A sample among nothing but tombstones gives up, however many there are.
+#[test]
+fn a_sample_passes_a_bounded_number_of_buckets() {
+    let (_clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    for number in 0..KEYS {
+        put(&mut session, tree, &key(number), number);
+    }
+    for number in 1..KEYS {
+        remove(&mut session, tree, &key(number));
+    }
+    let mut random = fastrand::Rng::with_seed(3);
+    let given_up = (0..200)
+        .filter(|_| session.sample(tree, random.u64(..), |found| found.is_none()))
+        .count();
+    assert!(given_up > 100, "{given_up} of 200");
+}

@@ -33,7 +33,7 @@ pub(super) fn execute(
         KeyCommand::Del | KeyCommand::Unlink => delete::delete(keyspace, request, reply),
         KeyCommand::Exists | KeyCommand::Touch => look::exists(keyspace, request, reply),
         KeyCommand::Type => look::type_of(keyspace, request, reply),
-        KeyCommand::Randomkey => look::random_key(keyspace, reply),
+        KeyCommand::Randomkey => scan::random_key(keyspace, reply),
         KeyCommand::Expire => expire::expire(keyspace, request, reply, Time::Seconds),
         KeyCommand::Pexpire => expire::expire(keyspace, request, reply, Time::Milliseconds),
         KeyCommand::Expireat => expire::expire(keyspace, request, reply, Time::UnixSeconds),

@@ -1,4 +1,4 @@
-//! SCAN KEYS: a walk through the keys of the selected database.
+//! SCAN KEYS RANDOMKEY: walks through the keys of the selected database.
 //!
 //! On an engine with key order keys come in it, from the literal prefix of the pattern on and no
 //! further than it reaches; a cursor names a place in a table. On one without, keys come as they
@@ -21,7 +21,7 @@ use crate::cursors;
 use crate::error::CommandError;
 use crate::keyspace::{Keys, Keyspace, OrderedKeys, WalkingKeys};
 use crate::limits;
-use crate::progress::{Handled, Slice};
+use crate::progress::{Handled, Progress, Slice};
 use crate::view::View;
 
 /// Entries that a SCAN without COUNT looks at.
@@ -77,6 +77,8 @@ struct Walk {
     /// The keys found, encoded.
     found: Vec<u8>,
     count: usize,
+    /// As many are wanted.
+    count_max: usize,
 }
 
 /// How a walk ended.
@@ -97,6 +99,7 @@ impl Walk {
             shown: None,
             found: Vec::new(),
             count: 0,
+            count_max: usize::MAX,
         }
     }
 
@@ -126,6 +129,7 @@ impl Walk {
             place: next,
             found,
             count,
+            count_max,
             ..
         } = self;
         let from = match &place {
@@ -146,7 +150,7 @@ impl Walk {
                 Reply::new(found, RespVersion::Resp2).bulk(key);
                 *count += 1;
             }
-            if found.len() >= bytes_max {
+            if found.len() >= bytes_max || count == count_max {
                 entries_max = looked;
             }
             if looked == entries_max {
@@ -169,10 +173,14 @@ impl Walk {
             Place::Start | Place::Behind(_) => 0,
         };
         let (mut looked, mut steps) = (0, 0);
-        while looked < entries_max && steps < limits::SLICE_ENTRIES_MAX {
+        while looked < entries_max
+            && self.count < self.count_max
+            && steps < limits::SLICE_ENTRIES_MAX
+        {
             cursor = keys.step(cursor, |key, value| {
                 looked += 1;
-                let shown = value.is_some_and(|value| self.filter.shows(key, value));
+                let shown = self.count < self.count_max
+                    && value.is_some_and(|value| self.filter.shows(key, value));
                 let new = |keys: &mut HashSet<Box<[u8]>>| keys.insert(key.into());
                 if shown && self.shown.as_mut().is_none_or(new) {
                     Reply::new(&mut self.found, RespVersion::Resp2).bulk(key);
@@ -294,4 +302,44 @@ pub(super) fn keys(
         walk.shown = Some(HashSet::new());
     }
     super::begin(AllKeys(walk), keyspace, reply)
+}
+
+/// How often RANDOMKEY draws before it looks at every key.
+const DRAWS_MAX: usize = 100;
+
+/// RANDOMKEY where hardly any key is alive: the first one that is.
+#[derive(Debug)]
+struct AnyKey(Walk);
+
+impl Slice for AnyKey {
+    fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
+        let end = self
+            .0
+            .advance(keyspace, limits::SLICE_ENTRIES_MAX, usize::MAX);
+        match (self.0.count, end) {
+            (0, End::Paused) => return false,
+            (0, End::Complete) => reply.null(),
+            _ => reply.raw(&self.0.found),
+        }
+        true
+    }
+}
+
+/// Some key, null only where none is alive. Removed and expired keys can be in the way of all
+/// draws; then the keys are walked through.
+pub(super) fn random_key(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> Handled {
+    for _ in 0..DRAWS_MAX {
+        let drawn = keyspace.sample(|found| {
+            found.is_some_and(|(key, value)| value.map(|_| reply.bulk(key)).is_some())
+        });
+        if drawn {
+            return Ok(Progress::Done);
+        }
+        if keyspace.is_empty() {
+            break;
+        }
+    }
+    let mut walk = Walk::new(keyspace, Filter::default(), Place::Start);
+    walk.count_max = 1;
+    super::begin(AnyKey(walk), keyspace, reply)
 }

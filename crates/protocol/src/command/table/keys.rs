@@ -248,9 +248,10 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace])
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
+        .rules(&[Rule::Sliced])
         .group(Group::Generic, "1.0.0")
         .summary("Returns some key of the selected database.")
-        .complexity("One lookup."),
+        .complexity("One lookup; O(N) for N keys where nearly all have expired."),
     CommandSpec::new(KeyCommand::Rename.id(), "rename", 3)
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace])

@@ -163,6 +163,31 @@ fn a_large_count_is_worked_off_in_slices() {
 }
 
 #[test]
+fn random_key_finds_the_one_that_is_alive() {
+    let dead = limits::SLICE_ENTRIES_MAX + 5;
+    let mut shell = Shell::new();
+    for index in 0..dead {
+        shell.line(&format!("SET k{index:05} 1 PX 1"));
+    }
+    shell.store(b"last", b"1");
+    shell.pass_ms(1);
+    let mut walked = 0;
+    for _ in 0..20 {
+        let (reply, slices) = shell.run_counting_slices(["RANDOMKEY"]);
+        assert_eq!(reply, b"$4\r\nlast\r\n");
+        walked += slices;
+    }
+    assert!((1..=20).contains(&walked), "{walked}");
+    shell.check(&[
+        ("MULTI", "+OK"),
+        ("RANDOMKEY", "+QUEUED"),
+        ("EXEC", "*1 $4 last"),
+        ("DEL last", ":1"),
+        ("RANDOMKEY", "$-1"),
+    ]);
+}
+
+#[test]
 fn a_reply_of_scan_ends_at_its_bound() {
     let mut shell = Shell::with_options(Options {
         reply_bytes_max: 100,
