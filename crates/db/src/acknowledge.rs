@@ -36,21 +36,19 @@
 //!   lose more than was promised. This is checked when the reply is sent, not when the request
 //!   runs. In between a turn may take long, its thread may not run, the client may not read.
 //!
-//! Deliberately absent: disks. An [`EpochLog`] makes closed epochs durable; the epoch thread
+//! Deliberately absent: disks. An `EpochLog` makes closed epochs durable; the epoch thread
 //! (`maintenance`) ends them.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_durability::log::{Due, Log, LogState, LogStatistics, SealedEpoch};
+use pando_durability::log::Log;
 use pando_engine::{EpochClock, LogEpoch};
 use pando_sync::{Gates, lock};
 
 use crate::clock::{Clock, Milliseconds};
-#[cfg(test)]
-use crate::durable::testing::{self, Fault};
+use crate::epoch_log::{EpochLog, Sealed};
 use crate::limits;
 
 /// When a client's requests are answered.
@@ -88,159 +86,11 @@ impl Durability {
     }
 }
 
-/// What makes closed epochs durable: the log, or a test's stand-in.
-pub trait EpochLog: Send + Sync + fmt::Debug {
-    /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed
-    /// over. Called in the order of epochs; does not wait.
-    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_>;
-
-    /// The last epoch that is on disk, with all before it.
-    fn durable(&self) -> LogEpoch;
-
-    /// Somebody waits until `epoch` is on disk. Does not wait.
-    fn want(&self, epoch: LogEpoch);
-
-    /// Registers `wake`, which is called after a wanted epoch became durable and when
-    /// [`Self::state`] changes. Several may be registered, each before anybody waits.
-    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>);
-
-    /// Whether something is not on disk that could have been acknowledged long before `now_us`, by
-    /// [`Clock::monotonic_us`].
-    fn is_late(&self, _now_us: u64) -> bool {
-        false
-    }
-
-    /// Waits until an epoch should end because somebody waits for it, for `limit` at most.
-    fn wait_until_due(&self, limit: Duration) -> Due;
-
-    /// Whether whoever waits for an epoch does best to end and write it himself.
-    fn is_quick(&self) -> bool {
-        false
-    }
-
-    /// What a write has lately taken, in nanoseconds; 0: none was made.
-    fn write_ns(&self) -> u64 {
-        0
-    }
-
-    /// Whether something was handed over since the last epoch was closed.
-    fn has_open_writes(&self) -> bool;
-
-    /// Nothing was written for a while: the moment to note what is durable.
-    fn rest(&self) {}
-
-    /// Whether writes may be executed: one load.
-    fn is_open(&self) -> bool {
-        true
-    }
-
-    /// Whether commands that only remove may be executed though others may not: what they take away
-    /// a checkpoint need not write.
-    fn takes_removals(&self) -> bool {
-        self.is_open()
-    }
-
-    /// The same, with a reason.
-    fn state(&self) -> LogState {
-        LogState::Open
-    }
-
-    /// What it has done and holds.
-    fn statistics(&self) -> LogStatistics {
-        LogStatistics::default()
-    }
-
-    /// What went wrong and was survived since the last call.
-    fn take_notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// A closed epoch that is on its way to the disk: dropped, others write it.
-#[derive(Debug, Default)]
-pub struct Sealed<'l>(Option<SealedEpoch<'l>>);
-
-impl Sealed<'_> {
-    /// Writes it on this thread, which holds no gate.
-    pub(crate) fn flush(self) {
-        if let Some(sealed) = self.0 {
-            sealed.flush();
-        }
-    }
-}
-
-impl EpochLog for Log {
-    fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_> {
-        Sealed(Some(self.seal(epoch.0, now)))
-    }
-
-    fn durable(&self) -> LogEpoch {
-        LogEpoch(self.durable())
-    }
-
-    fn want(&self, epoch: LogEpoch) {
-        // Whoever waits looks again before it sleeps.
-        let _durable_already = self.want(epoch.0);
-    }
-
-    fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
-        self.on_durable(Box::new(move |epoch| wake(LogEpoch(epoch))));
-    }
-
-    fn is_late(&self, now_us: u64) -> bool {
-        #[cfg(test)]
-        if testing::is(Fault::OpenEpochsYoung) && self.statistics().closed == self.durable() {
-            return false;
-        }
-        self.is_late(now_us)
-    }
-
-    fn wait_until_due(&self, limit: Duration) -> Due {
-        self.wait_until_due(limit)
-    }
-
-    fn is_quick(&self) -> bool {
-        self.is_quick()
-    }
-
-    fn write_ns(&self) -> u64 {
-        self.write_ns()
-    }
-
-    fn has_open_writes(&self) -> bool {
-        self.has_open_writes()
-    }
-
-    fn rest(&self) {
-        self.rest();
-    }
-
-    fn is_open(&self) -> bool {
-        self.is_open()
-    }
-
-    fn takes_removals(&self) -> bool {
-        self.takes_removals()
-    }
-
-    fn state(&self) -> LogState {
-        self.state()
-    }
-
-    fn statistics(&self) -> LogStatistics {
-        self.statistics()
-    }
-
-    fn take_notes(&self) -> Vec<String> {
-        self.take_notes()
-    }
-}
-
 /// The clock of epochs and who may move it; see the module's header.
 #[derive(Debug)]
 pub(crate) struct Acknowledgement {
     clock: Arc<EpochClock>,
-    log: Option<Arc<dyn EpochLog>>,
+    log: Option<EpochLog>,
     whole: Mutex<Whole>,
     /// A tick that was asked of somebody else is done, or the moment to try again has come.
     ticked: Condvar,
@@ -257,7 +107,7 @@ struct Whole {
 }
 
 impl Acknowledgement {
-    pub(crate) fn new(clock: Arc<EpochClock>, log: Option<Arc<dyn EpochLog>>) -> Self {
+    pub(crate) fn new(clock: Arc<EpochClock>, log: Option<EpochLog>) -> Self {
         Self {
             clock,
             log,
@@ -267,9 +117,15 @@ impl Acknowledgement {
         }
     }
 
-    /// The log, if there is one.
-    pub(crate) fn log(&self) -> Option<&Arc<dyn EpochLog>> {
+    /// What makes epochs durable, if anything does.
+    pub(crate) fn log(&self) -> Option<&EpochLog> {
         self.log.as_ref()
+    }
+
+    /// The log of files, if there is one.
+    #[inline]
+    pub(crate) fn files(&self) -> Option<&Log> {
+        self.log.as_ref().and_then(EpochLog::files)
     }
 
     /// The last epoch that is on disk with all before it; without a log, the current one.
@@ -277,7 +133,7 @@ impl Acknowledgement {
     pub(crate) fn durable(&self) -> LogEpoch {
         self.log
             .as_ref()
-            .map_or_else(|| self.clock.current(), |log| log.durable())
+            .map_or_else(|| self.clock.current(), EpochLog::durable)
     }
 
     /// The latest epoch of a group that others may take for older than it is (AK2).
@@ -329,7 +185,7 @@ impl Acknowledgement {
 
     /// Somebody waits for `epoch`, which the caller may have to write itself, if the disk is quick
     /// and no gate is held: this thread is then neither blocked by others nor switched to and
-    /// fro. Whether the epoch is on disk; if not, it will be told as [`EpochLog::want`] says.
+    /// fro. Whether the epoch is on disk; if not, it will be told as `EpochLog::want` says.
     pub(crate) fn want(&self, epoch: LogEpoch, gates: &Gates, clock: &dyn Clock) -> bool {
         let Some(log) = &self.log else { return true };
         if log.durable() >= epoch {
@@ -351,8 +207,7 @@ impl Acknowledgement {
                 return true;
             }
         }
-        log.want(epoch);
-        log.durable() >= epoch
+        log.want(epoch)
     }
 
     /// Moves the clock and closes the epoch that was current. The caller holds `whole`, and all
@@ -368,12 +223,12 @@ impl Acknowledgement {
     /// Whether writes may be executed: the log takes them, or there is none.
     #[inline]
     pub(crate) fn accepts_writes(&self) -> bool {
-        self.log.as_ref().is_none_or(|log| log.is_open())
+        self.files().is_none_or(Log::is_open)
     }
 
     /// The same for commands that only remove.
     pub(crate) fn accepts_removals(&self) -> bool {
-        self.log.as_ref().is_none_or(|log| log.takes_removals())
+        self.files().is_none_or(Log::takes_removals)
     }
 
     /// A command begins to run under all gates, which the caller holds; what its session has logged

@@ -20,6 +20,7 @@ mod database;
 mod dump;
 mod durable;
 mod encoding;
+mod epoch_log;
 mod error;
 mod eviction;
 mod expiry;
@@ -48,7 +49,7 @@ mod view;
 mod watch;
 mod watchers;
 
-pub use acknowledge::{Durability, EpochLog, Sealed};
+pub use acknowledge::Durability;
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Milliseconds, SystemClock};
 pub use commands::memory_usage;
@@ -57,6 +58,8 @@ pub use dump::file::FileError;
 pub use durable::{
     CheckpointReport, DurabilityOptions, Malformed, OnProgress, Recovery, RecoveryProgress, Stage,
 };
+#[cfg(any(test, feature = "hand-log"))]
+pub use epoch_log::HandLog;
 pub use error::CommandError;
 pub use keyspace::Keyspace;
 pub use memcached::{ListedItem, MemcachedHost};
@@ -65,7 +68,7 @@ pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
 pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
 pub use pando_durability::log::{
-    Due, LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
+    LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
 pub use pando_engine::LogEpoch;
 pub use persistence::{

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use pando_durability::log::Due;
 use pando_engine::{LogEpoch, Point};
 
-use crate::acknowledge::EpochLog;
 use crate::background::{Background, Stop};
 use crate::database::Database;
+use crate::epoch_log::EpochLog;
 use crate::eviction::{evict_ahead, tidy};
 use crate::limits;
 use crate::session_state::SessionState;
@@ -24,20 +24,20 @@ pub(crate) fn start(
     database: &Arc<Database>,
     session: SessionState,
 ) -> std::io::Result<Background> {
-    let log = database.acknowledgement.log().map(Arc::clone);
+    let log = database.acknowledgement.log().cloned();
     // A `Session` would keep the database alive: the thread owns the session's state only.
     let database = Arc::downgrade(database);
     let mut threads = Background::default();
     if let Some(log) = log {
         let database = Weak::clone(&database);
-        threads.spawn("epochs", move |stop| end_epochs(&database, &*log, stop))?;
+        threads.spawn("epochs", move |stop| end_epochs(&database, &log, stop))?;
     }
     threads.spawn("maintenance", move |stop| run(&database, session, stop))?;
     Ok(threads)
 }
 
 /// Ends epochs: when somebody waits for the disk, and from time to time when something was written.
-fn end_epochs(database: &Weak<Database>, log: &dyn EpochLog, stop: &Stop) {
+fn end_epochs(database: &Weak<Database>, log: &EpochLog, stop: &Stop) {
     let interval = Duration::from_millis(limits::LOG_INTERVAL_MS);
     // Workers end epochs, too: what tells of writes is what is durable.
     let (mut durable, mut since) = (log.durable(), Instant::now());
@@ -56,7 +56,9 @@ fn end_epochs(database: &Weak<Database>, log: &dyn EpochLog, stop: &Stop) {
         if now != durable {
             (durable, since) = (now, Instant::now());
         } else if since.elapsed() >= Duration::from_millis(limits::LOG_REST_MS) {
-            log.rest();
+            if let Some(files) = log.files() {
+                files.rest();
+            }
             since = Instant::now();
         }
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use pando_engine::{EpochClock, LogEpoch, SessionLimit};
 use thiserror::Error;
 
-use crate::acknowledge::EpochLog;
 use crate::database::{Database, Parts};
+use crate::epoch_log::EpochLog;
+#[cfg(any(test, feature = "hand-log"))]
+use crate::epoch_log::HandLog;
 use crate::expiry::ExpiryIndex;
 use crate::options::Options;
 use crate::persistence::{self, RecoveryError};
@@ -79,7 +81,7 @@ impl Database {
     /// One that is kept on disk ([`Options::durability`]) is recovered first.
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
         match options.durability.clone() {
-            None => Self::open_with(options, None),
+            None => Self::open_empty(options, None),
             Some(durability) => {
                 check_options(&options)?;
                 let (options, parts) = persistence::open(options, durability)?;
@@ -88,11 +90,13 @@ impl Database {
         }
     }
 
-    /// As [`Self::open`], with what makes epochs durable: the log, or a test's stand-in.
-    pub fn open_with(
-        options: Options,
-        log: Option<Arc<dyn EpochLog>>,
-    ) -> Result<Arc<Self>, OpenError> {
+    /// Opens an empty database whose epochs are durable when a test says so.
+    #[cfg(any(test, feature = "hand-log"))]
+    pub fn open_by_hand(options: Options, log: Arc<HandLog>) -> Result<Arc<Self>, OpenError> {
+        Self::open_empty(options, Some(EpochLog::ByHand(log)))
+    }
+
+    fn open_empty(options: Options, log: Option<EpochLog>) -> Result<Arc<Self>, OpenError> {
         check_options(&options)?;
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
         let store = Store::open(&options, Arc::clone(&epochs));

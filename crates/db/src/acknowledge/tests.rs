@@ -1,6 +1,5 @@
 //! Epochs that end, and what replies wait for, on a log whose disk is the test.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -9,73 +8,7 @@ use pando_protocol::{Reply, Request, RequestBuffer};
 
 use super::*;
 use crate::commands::testing::{NoHost, Shell};
-use crate::{Client, CommandError, Database, Host, Options, Progress, Turn};
-
-type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
-
-/// A log whose disk is the test.
-#[derive(Default)]
-struct HandLog {
-    closed: AtomicU64,
-    durable: AtomicU64,
-    wanted: AtomicU64,
-    wake: OnceLock<Wake>,
-    /// Whoever waits writes: closed epochs are on disk at once.
-    quick: AtomicBool,
-}
-
-impl fmt::Debug for HandLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandLog").finish_non_exhaustive()
-    }
-}
-
-impl HandLog {
-    /// What was closed is on disk now.
-    fn sync(&self) {
-        let closed = self.closed.load(Ordering::SeqCst);
-        self.durable.store(closed, Ordering::SeqCst);
-        if let Some(wake) = self.wake.get() {
-            wake(LogEpoch(closed));
-        }
-    }
-}
-
-impl EpochLog for HandLog {
-    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) -> Sealed<'_> {
-        let before = self.closed.swap(epoch.0, Ordering::SeqCst);
-        assert_eq!(before + 1, epoch.0, "epochs are closed in their order");
-        if self.is_quick() {
-            self.durable.store(epoch.0, Ordering::SeqCst);
-        }
-        Sealed::default()
-    }
-
-    fn is_quick(&self) -> bool {
-        self.quick.load(Ordering::SeqCst)
-    }
-
-    fn wait_until_due(&self, limit: Duration) -> Due {
-        std::thread::park_timeout(limit);
-        Due::Elapsed
-    }
-
-    fn has_open_writes(&self) -> bool {
-        false
-    }
-
-    fn durable(&self) -> LogEpoch {
-        LogEpoch(self.durable.load(Ordering::SeqCst))
-    }
-
-    fn want(&self, epoch: LogEpoch) {
-        self.wanted.fetch_max(epoch.0, Ordering::SeqCst);
-    }
-
-    fn on_durable(&self, wake: Wake) {
-        assert!(self.wake.set(wake).is_ok(), "the log tells one listener");
-    }
-}
+use crate::{Client, CommandError, Database, HandLog, Host, Options, Progress, Turn};
 
 /// A client of `sync` and an ordinary one of the same database.
 struct Pair {
@@ -87,7 +20,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let log = Arc::new(HandLog::default());
-        let mut reader = Shell::with_log(Arc::<HandLog>::clone(&log));
+        let mut reader = Shell::with_log(Arc::clone(&log));
         let writer = reader.connect();
         reader.client().durability = Durability::Sync;
         Self {
@@ -261,7 +194,7 @@ fn who_waits_is_told() {
     let epoch = pair.reader.client().awaits();
     assert!(epoch > database.durable());
     database.want_durable(epoch);
-    assert_eq!(pair.log.wanted.load(Ordering::SeqCst), epoch);
+    assert_eq!(pair.log.wanted().0, epoch);
     assert_eq!(
         pair.reader.line("WAITAOF 1 0 0"),
         "-ERR this command needs a server; the database is embedded"
@@ -281,20 +214,20 @@ fn who_waits_for_a_quick_disk_writes_himself() {
     pair.reader.line("SET a 1");
     let epoch = pair.reader.client().awaits();
     assert!(!database.want_durable(epoch), "the disk is slow");
-    assert_eq!(pair.log.wanted.swap(0, Ordering::SeqCst), epoch);
-    pair.log.quick.store(true, Ordering::SeqCst);
+    assert_eq!(pair.log.take_wanted().0, epoch);
+    pair.log.set_quick();
     {
         // Somebody's turn would have to be waited for: the epoch thread does that.
         let _turn = pair.writer.turn();
         assert!(!database.want_durable(epoch));
     }
-    assert_eq!(pair.log.wanted.swap(0, Ordering::SeqCst), epoch);
+    assert_eq!(pair.log.take_wanted().0, epoch);
     assert_eq!(pair.current(), epoch, "it goes on");
     assert!(database.want_durable(epoch));
     assert_eq!((database.durable(), pair.current()), (epoch, epoch + 1));
     assert!(database.want_durable(epoch), "nothing more to do");
     assert_eq!(pair.current(), epoch + 1);
-    assert_eq!(pair.log.wanted.load(Ordering::SeqCst), 0);
+    assert_eq!(pair.log.wanted().0, 0);
 }
 
 /// A host whose DEBUG waits until the test lets it go on.
@@ -380,7 +313,7 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     has_begun.recv().expect("the command runs");
     pair.tick();
     assert_eq!(pair.current(), begins_in + 1);
-    assert_eq!(pair.log.closed.load(Ordering::SeqCst), begins_in);
+    assert_eq!(pair.log.closed().0, begins_in);
     pair.log.sync();
     go_on.send(()).expect("the command waits");
     assert_eq!(exec.join().expect("it ends"), begins_in + 1);
@@ -422,14 +355,14 @@ fn ak1_an_epoch_ends_where_a_batch_gives_way() {
         tick.join().expect("it ticks");
     });
     assert_eq!(client.awaits(), begins_in + 1);
-    assert_eq!(pair.log.closed.load(Ordering::SeqCst), begins_in);
+    assert_eq!(pair.log.closed().0, begins_in);
 }
 
 /// Whoever holds all gates ticks for the thread that waits for them.
 #[test]
 fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
     let log = Arc::new(HandLog::default());
-    let shell = Shell::with_log(Arc::<HandLog>::clone(&log));
+    let shell = Shell::with_log(Arc::clone(&log));
     let database = &shell.database;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -451,14 +384,14 @@ fn a_tick_comes_through_a_storm_of_commands_under_all_gates() {
         over.store(true, Ordering::Relaxed);
         assert!(elapsed < Duration::from_mins(2), "{elapsed:?}");
     });
-    assert_eq!(log.closed.load(Ordering::SeqCst), 100);
+    assert_eq!(log.closed().0, 100);
 }
 
 /// AK1 one-epoch-per-turn, and that two threads that tick do not close an epoch twice.
 #[test]
 fn ak1_a_turn_sees_one_epoch() {
     let log = Arc::new(HandLog::default());
-    let shell = Shell::with_log(Arc::<HandLog>::clone(&log));
+    let shell = Shell::with_log(Arc::clone(&log));
     let database = &shell.database;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -486,7 +419,7 @@ fn ak1_a_turn_sees_one_epoch() {
         over.store(true, Ordering::Relaxed);
     });
     // Each asked for the end of an epoch; two that ask at once may be content with one.
-    let closed = log.closed.load(Ordering::SeqCst);
+    let closed = log.closed().0;
     assert!((200..=400).contains(&closed), "{closed}");
 }
 

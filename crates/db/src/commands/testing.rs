@@ -20,7 +20,7 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 
 use crate::clock::{Clock, Milliseconds};
 use crate::error::CommandError;
-use crate::{Client, Database, EpochLog, Host, OpenError, Options, Progress, Session, Turn, Wait};
+use crate::{Client, Database, HandLog, Host, OpenError, Options, Progress, Session, Turn, Wait};
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
@@ -113,14 +113,14 @@ impl Shell {
 
     /// A connection to a new, empty database whose epochs `log` makes durable; they end when the
     /// test says so.
-    pub(crate) fn with_log(log: Arc<dyn EpochLog>) -> Self {
+    pub(crate) fn with_log(log: Arc<HandLog>) -> Self {
         let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
         let options = Options {
             engine: crate::EngineKind::Reference,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ..Options::default()
         };
-        let database = Database::open_with(options, Some(log)).expect("the options are valid");
+        let database = Database::open_by_hand(options, log).expect("the options are valid");
         database.set_active_expire(false);
         database.close();
         Self::open(database, clock)

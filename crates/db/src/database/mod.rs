@@ -25,10 +25,11 @@ use std::sync::{Arc, Mutex};
 use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
 use pando_sync::{Gates, lock};
 
-use crate::acknowledge::{Acknowledgement, EpochLog};
+use crate::acknowledge::Acknowledgement;
 use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::durable::Durable;
+use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
@@ -46,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) expiry: ExpiryIndex,
     /// One for each database.
     pub(crate) trees: Vec<TreeId>,
-    pub(crate) log: Option<Arc<dyn EpochLog>>,
+    pub(crate) log: Option<EpochLog>,
     pub(crate) durable: Option<Durable>,
 }
 

@@ -50,6 +50,7 @@ use crate::database::{Database, Parts};
 #[cfg(test)]
 use crate::durable::testing;
 use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook};
+use crate::epoch_log::EpochLog;
 use crate::options::Options;
 
 /// A clock that is never behind what was found on disk. While it is ahead of the machine's it goes
@@ -156,7 +157,7 @@ pub(crate) fn open(
         store: found.store,
         expiry: found.expiry,
         trees: found.trees,
-        log: Some(log),
+        log: Some(EpochLog::Files(log)),
         durable: Some(durable),
     };
     Ok((options, parts))

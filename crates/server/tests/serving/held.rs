@@ -1,80 +1,16 @@
 //! Replies that wait for the disk, which is a test here: it says when an epoch is on it.
 
-use std::fmt;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use pando_db::{
-    Clock, Database, Due, Durability, DurabilityOptions, EpochLog, LogEpoch, Milliseconds, Sealed,
-    SimulatedDisk,
-};
+use pando_db::{Clock, Database, Durability, DurabilityOptions, HandLog, LogEpoch, SimulatedDisk};
 use pando_server::{Config, Server};
 
 use crate::datagrams::Datagrams;
 use crate::harness::{PATIENCE, Wire, request};
-
-type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
-
-/// A log whose disk is the test.
-#[derive(Default)]
-struct HandLog {
-    closed: AtomicU64,
-    durable: AtomicU64,
-    wanted: AtomicU64,
-    wake: OnceLock<Wake>,
-    write_ns: AtomicU64,
-    /// The worker that next asks what a write takes, before it opens a group: it says which thread
-    /// it is, and waits until it may go on.
-    gathering: Mutex<Option<(Sender<PathBuf>, Receiver<()>)>>,
-}
-
-impl fmt::Debug for HandLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandLog").finish_non_exhaustive()
-    }
-}
-
-impl EpochLog for HandLog {
-    fn close_epoch(&self, epoch: LogEpoch, _: Milliseconds) -> Sealed<'_> {
-        self.closed.store(epoch.0, Ordering::SeqCst);
-        Sealed::default()
-    }
-
-    fn wait_until_due(&self, limit: Duration) -> Due {
-        std::thread::park_timeout(limit);
-        Due::Elapsed
-    }
-
-    fn has_open_writes(&self) -> bool {
-        true
-    }
-
-    fn durable(&self) -> LogEpoch {
-        LogEpoch(self.durable.load(Ordering::SeqCst))
-    }
-
-    fn write_ns(&self) -> u64 {
-        let gathering = self.gathering.lock().expect("nobody panics").take();
-        if let Some((begun, goes_on)) = gathering {
-            let thread = std::fs::read_link("/proc/thread-self").expect("the system tells");
-            begun.send(thread).expect("the test waits");
-            goes_on.recv().expect("the test lets it go on");
-        }
-        self.write_ns.load(Ordering::SeqCst)
-    }
-
-    fn want(&self, epoch: LogEpoch) {
-        self.wanted.fetch_max(epoch.0, Ordering::SeqCst);
-    }
-
-    fn on_durable(&self, wake: Wake) {
-        assert!(self.wake.set(wake).is_ok(), "the server listens once");
-    }
-}
 
 /// Tells another thread that this one is over, be it by a panic.
 struct Ending<'f>(&'f AtomicBool);
@@ -100,9 +36,10 @@ impl HeldServer {
             ..Config::default()
         };
         change(&mut config);
-        let epoch_log = Arc::<HandLog>::clone(&log);
+        log.set_open_writes();
+        let epoch_log = Arc::clone(&log);
         let server = Server::start_with(config, None, |options| {
-            Database::open_with(options, Some(epoch_log))
+            Database::open_by_hand(options, epoch_log)
         });
         Self {
             log,
@@ -125,13 +62,9 @@ impl HeldServer {
 
     /// Everything that was executed before is on disk.
     fn sync(&self) {
-        let target = self.log.closed.load(Ordering::SeqCst) + 1;
-        self.wait_until("the epoch ends", || {
-            self.log.closed.load(Ordering::SeqCst) >= target
-        });
-        let closed = self.log.closed.load(Ordering::SeqCst);
-        self.log.durable.store(closed, Ordering::SeqCst);
-        self.log.wake.get().expect("the server listens")(LogEpoch(closed));
+        let before = self.log.closed();
+        self.wait_until("the epoch ends", || self.log.closed() > before);
+        self.log.sync();
     }
 
     #[track_caller]
@@ -166,7 +99,7 @@ impl HeldServer {
 impl Drop for HeldServer {
     fn drop(&mut self) {
         // What waits is let go, so that the server need not wait for it.
-        self.log.durable.store(u64::MAX >> 1, Ordering::SeqCst);
+        self.log.sync_for_ever();
         drop(self.server.take());
     }
 }
@@ -178,7 +111,7 @@ fn a_write_is_acknowledged_when_it_is_on_disk() {
     let mut other = server.connect();
     sync.send("SET k v\r\nPING\r\nGET k\r\n");
     server.wait_until("the worker asks for the disk", || {
-        server.log.wanted.load(Ordering::SeqCst) > 0
+        server.log.wanted() > LogEpoch(0)
     });
     server.expect_nothing(&sync);
     // Who does not wait sees the value, and who waits and sees it waits too.
@@ -210,10 +143,8 @@ fn replies_are_let_go_in_order_as_epochs_come_to_disk() {
         wire.send(format!("SET k{round} v\r\nECHO {round}\r\n"));
         expected.push(format!("+OK\r\n$1\r\n{round}\r\n"));
         server.expect_nothing(&wire);
-        let closed = server.log.closed.load(Ordering::SeqCst);
-        server.wait_until("an epoch ends", || {
-            server.log.closed.load(Ordering::SeqCst) > closed
-        });
+        let closed = server.log.closed();
+        server.wait_until("an epoch ends", || server.log.closed() > closed);
     }
     server.sync();
     wire.expect(expected.concat());
@@ -378,8 +309,13 @@ fn a_worker_whose_group_is_on_disk_already_sleeps() {
     let (go_on, goes_on) = mpsc::channel();
     // So quick that the worker does not sleep while it gathers.
     let write_ns = pando_server::limits::SLEEPING_WRITE_NS - 1;
-    server.log.write_ns.store(write_ns, Ordering::SeqCst);
-    *server.log.gathering.lock().expect("nobody panics") = Some((begun, goes_on));
+    server.log.set_write_ns(write_ns);
+    // The worker asks before it opens a group: it says which thread it is, and waits.
+    server.log.on_write_ns(move || {
+        let thread = std::fs::read_link("/proc/thread-self").expect("the system tells");
+        begun.send(thread).expect("the test waits");
+        goes_on.recv().expect("the test lets it go on");
+    });
     wire.send("SET k v\r\n");
     let thread = has_begun.recv_timeout(PATIENCE);
     let thread = thread.expect("the worker looks what a write takes");

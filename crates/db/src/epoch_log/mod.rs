@@ -1,0 +1,135 @@
+//! Who makes closed epochs durable: one of a few kinds, known here.
+//!
+//! A kind says when an epoch is durable and wakes whoever waits for it. What only a log of files
+//! has (a state, figures, notes for an operator) is asked of [`EpochLog::files`]; of another kind
+//! writes are always taken, and never late.
+
+#[cfg(any(test, feature = "hand-log"))]
+mod by_hand;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pando_durability::log::{Due, Log, SealedEpoch};
+use pando_engine::LogEpoch;
+
+#[cfg(any(test, feature = "hand-log"))]
+pub use by_hand::HandLog;
+
+use crate::clock::Milliseconds;
+
+/// What makes epochs durable.
+#[derive(Clone, Debug)]
+pub(crate) enum EpochLog {
+    /// The log of a database that is kept on disk.
+    Files(Arc<Log>),
+    /// A test says what is durable.
+    #[cfg(any(test, feature = "hand-log"))]
+    ByHand(Arc<HandLog>),
+}
+
+/// A closed epoch that is on its way to the disk: dropped, others write it.
+#[derive(Debug, Default)]
+pub(crate) struct Sealed<'l>(Option<SealedEpoch<'l>>);
+
+impl Sealed<'_> {
+    /// Writes it on this thread, which holds no gate.
+    pub(crate) fn flush(self) {
+        if let Some(sealed) = self.0 {
+            sealed.flush();
+        }
+    }
+}
+
+impl EpochLog {
+    /// The log of files, if epochs become durable by one.
+    #[inline]
+    pub(crate) fn files(&self) -> Option<&Log> {
+        match self {
+            Self::Files(log) => Some(log),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(_) => None,
+        }
+    }
+
+    /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed
+    /// over. Called in the order of epochs; does not wait.
+    pub(crate) fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_> {
+        match self {
+            Self::Files(log) => Sealed(Some(log.seal(epoch.0, now))),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => {
+                log.close_epoch(epoch);
+                Sealed::default()
+            }
+        }
+    }
+
+    /// The last epoch that is on disk, with all before it.
+    #[inline]
+    pub(crate) fn durable(&self) -> LogEpoch {
+        match self {
+            Self::Files(log) => LogEpoch(log.durable()),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.durable(),
+        }
+    }
+
+    /// Somebody waits until `epoch` is on disk; whether it is. Does not wait.
+    pub(crate) fn want(&self, epoch: LogEpoch) -> bool {
+        match self {
+            Self::Files(log) => log.want(epoch.0),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.want(epoch),
+        }
+    }
+
+    /// Registers `wake`, which is called after a wanted epoch became durable and when the log's
+    /// state changes. Several may be registered, each before anybody waits.
+    pub(crate) fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
+        match self {
+            Self::Files(log) => log.on_durable(Box::new(move |epoch| wake(LogEpoch(epoch)))),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.on_durable(wake),
+        }
+    }
+
+    /// Waits until an epoch should end because somebody waits for it, for `limit` at most.
+    pub(crate) fn wait_until_due(&self, limit: Duration) -> Due {
+        match self {
+            Self::Files(log) => log.wait_until_due(limit),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(_) => {
+                std::thread::park_timeout(limit);
+                Due::Elapsed
+            }
+        }
+    }
+
+    /// Whether whoever waits for an epoch does best to end and write it himself.
+    pub(crate) fn is_quick(&self) -> bool {
+        match self {
+            Self::Files(log) => log.is_quick(),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.is_quick(),
+        }
+    }
+
+    /// What a write has lately taken, in nanoseconds; 0: none was made.
+    pub(crate) fn write_ns(&self) -> u64 {
+        match self {
+            Self::Files(log) => log.write_ns(),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.write_ns(),
+        }
+    }
+
+    /// Whether something was handed over since the last epoch was closed.
+    pub(crate) fn has_open_writes(&self) -> bool {
+        match self {
+            Self::Files(log) => log.has_open_writes(),
+            #[cfg(any(test, feature = "hand-log"))]
+            Self::ByHand(log) => log.has_open_writes(),
+        }
+    }
+}
