@@ -34,7 +34,7 @@ use pando_engine::{Deadline, Hand, Key, Point, TreeId, ValueRef};
 use emptying::empty;
 
 use crate::database::Database;
-use crate::expiry::ExpiryHand;
+use crate::expiry::{EntryKey, ExpiryHand};
 use crate::keyspace::{Keyspace, is_expired};
 use crate::limits;
 use crate::memory::{EvictionPolicy, Evictor, Judge, Verdict, Victim};
@@ -294,10 +294,10 @@ impl Victim {
     }
 
     /// One that goes because of its deadline, however often it is used.
-    fn expiring((tree, deadline, key): (TreeId, Deadline, Box<[u8]>)) -> Self {
+    fn expiring((tree, deadline, key): (TreeId, Deadline, EntryKey)) -> Self {
         Self {
             tree,
-            key,
+            key: key.into_vec().into(),
             mark_max: MARK_MAX,
             deadline: Some(deadline),
         }
