@@ -25,7 +25,7 @@ use super::chunk::{Chunk, Pages};
 use super::class::CLASS_COUNT;
 use super::depot::Depot;
 use super::emptying::Round;
-use super::slab::{SLAB_BYTES, SLABS, SlabRef};
+use super::slab::{SLAB_BYTES, SLABS, SlabRef, home_bit};
 use super::{Local, Pool};
 use crate::count_elsewhere;
 
@@ -338,7 +338,8 @@ impl Arena {
         };
         let cut = &mut chunks.all[index];
         // Nobody takes these slabs meanwhile, nor any of the chunk when its header goes.
-        let hidden = if slabs & 1 == 0 { slabs } else { cut.free };
+        let goes_whole = slabs & home_bit(cut.chunk.start()) != 0;
+        let hidden = if goes_whole { cut.free } else { slabs };
         cut.free &= !hidden;
         cut.broken |= slabs != u64::MAX;
         let start = cut.chunk.start();
@@ -424,19 +425,20 @@ impl Chunks {
             if slabs == u64::MAX && spare >= SLABS {
                 return Some((index, slabs));
             }
-            // The header of a chunk lies in its first slab, which goes with the last of it only.
+            // The slab that a chunk's header lies in goes with the last of it only.
             let slabs = match cut.free {
                 u64::MAX => slabs,
-                _ => slabs & !1,
+                _ => slabs & !home_bit(cut.chunk.start()),
             };
             if slabs.count_ones() > most.1.count_ones() {
                 most = (index, slabs);
             }
         }
         let (index, mut slabs) = most;
-        if self.all.get(index)?.free == u64::MAX && (slabs.count_ones() as usize) > spare {
+        let cut = self.all.get(index)?;
+        if cut.free == u64::MAX && (slabs.count_ones() as usize) > spare {
             // Part of a chunk of which all is free: its header stays.
-            slabs &= !1;
+            slabs &= !home_bit(cut.chunk.start());
         }
         while slabs.count_ones() as usize > spare {
             slabs &= slabs - 1;

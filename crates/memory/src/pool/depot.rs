@@ -2,7 +2,8 @@
 //!
 //! What pools have too much of is kept as whole chains first, which the next pool takes as they
 //! are. Beyond [`Depot::chains_max`] each block goes back to its slab, and a slab whose blocks are
-//! all back serves any class again.
+//! all back serves any class again. While nobody takes chains, none are kept: a block that goes to
+//! its slab at once is still in the cache, and one of a chain that is settled later is not.
 //!
 //! Where a pool gets blocks from, in this order: a chain; slabs that have free blocks; the rest of
 //! the slab that is being cut, in runs; a new slab.
@@ -22,6 +23,10 @@ const CHAIN_SHARE: usize = 64;
 /// The shared blocks of one class.
 pub(super) struct Depot {
     chains: Vec<Chain>,
+    /// Nobody has asked for blocks between the last two times that all chains were settled.
+    only_fills: bool,
+    /// Somebody has asked for blocks since they were.
+    was_asked: bool,
     pub(super) slabs: Slabs,
     /// The rest of the slab that is being cut.
     next: *mut u8,
@@ -35,6 +40,8 @@ impl Default for Depot {
     fn default() -> Self {
         Self {
             chains: Vec::new(),
+            only_fills: false,
+            was_asked: true,
             slabs: Slabs::EMPTY,
             next: std::ptr::null_mut(),
             end: std::ptr::null_mut(),
@@ -60,7 +67,7 @@ impl Depot {
 
     /// Takes free blocks of its class from a pool, as a chain or to their slabs.
     pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, whole: bool) {
-        if whole && self.chains.len() < self.chains_max(class) {
+        if whole && !self.only_fills && self.chains.len() < self.chains_max(class) {
             self.chains.push(chain);
             return;
         }
@@ -80,12 +87,20 @@ impl Depot {
 
     /// Gives all chains and what is left to be cut to their slabs.
     pub(super) fn settle(&mut self, class: usize, arena: &Arena) {
+        self.only_fills = !self.was_asked;
+        self.was_asked = false;
         while let Some(chain) = self.chains.pop() {
             self.spread(chain, class, arena);
         }
         let (start, end) = (self.next, self.end);
         self.take_run(end.addr() - start.addr(), class);
         self.spread(cut(start, end, class), class, arena);
+    }
+
+    /// Whether it keeps what pools may take as it is.
+    #[cfg(test)]
+    pub(super) fn has_chains(&self) -> bool {
+        !self.chains.is_empty()
     }
 
     /// Whether a free block is at hand, in a slab that has its class already.
@@ -95,6 +110,7 @@ impl Depot {
 
     /// Blocks, or up to about `run_bytes` to be cut; `None` when the arena has to grow first.
     pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Option<Supply> {
+        (self.only_fills, self.was_asked) = (false, true);
         if let Some(chain) = self.chains.pop() {
             return Some(Supply::Blocks(chain));
         }

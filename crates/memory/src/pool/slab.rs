@@ -2,24 +2,22 @@
 //!
 //! | offset in a chunk | size | what |
 //! |---|---|---|
-//! | 0 | 2,112 | [`Header`] |
-//! | 2,112 | 30,656 | slab 0 |
-//! | 32,768·n | 32,768 | slab n, 1 to 63 |
+//! | 32,768·n | 32,768 | slab n, 0 to 63 |
+//! | the first or last bytes of one slab, its *home*, which has so many fewer | 2,112 | [`Header`] |
 //!
 //! A block's slab follows from its address, so that a free block finds its way back without a
 //! search, and a slab all of whose blocks are free can serve any class. Zeroed memory is a header
 //! of slabs without a class.
+//!
+//! Where the header stands follows from the chunk's number in the address space ([`home_of`]).
+//! Headers at the same place of every chunk would fall into the same few sets of every cache: with
+//! 48 chunks each block that came back to its slab waited for memory (docs/BENCHMARKS.md).
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
 //! | `Header::emptying` | whoever begins and ends to empty a slab: its class's depot, `Relaxed` | anybody |
 //! | `Slab::class`, `free_count`, `carved` | its class's depot; class 0 to a class: who took it | the same; the choice of slabs, `Relaxed`, as a hint |
 //! | the rest of `Slab` | its class's depot | the same |
-
-#![expect(
-    clippy::cast_ptr_alignment,
-    reason = "headers stand at the start of chunks"
-)]
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -36,7 +34,7 @@ pub(super) const SLABS: usize = Chunk::BYTES / SLAB_BYTES;
 
 const _: () = assert!(SLABS == u64::BITS as usize);
 
-/// Where slab 0 begins.
+/// What a header takes of its slab.
 const HEADER_BYTES: usize = 2112;
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(64));
@@ -75,11 +73,33 @@ struct Slab {
     carved: AtomicBool,
 }
 
+/// The slab that the header of a chunk stands in, and whether at its end. Chunks that follow each
+/// other differ, as far as there are places.
+#[inline]
+fn home_of(address: usize) -> (usize, bool) {
+    let number = address / Chunk::BYTES;
+    (number / 2 % SLABS, number % 2 == 1)
+}
+
 /// The chunk that an address lies in.
+#[inline]
+fn chunk_of(address: *mut u8) -> *mut u8 {
+    address.map_addr(|address| address & !(Chunk::BYTES - 1))
+}
+
+/// The header of the chunk that an address lies in.
+#[inline]
 fn header_of(address: *mut u8) -> *mut Header {
-    address
-        .map_addr(|address| address & !(Chunk::BYTES - 1))
+    let (home, at_end) = home_of(address.addr());
+    let offset = if at_end { SLAB_BYTES - HEADER_BYTES } else { 0 };
+    chunk_of(address)
+        .wrapping_add(home * SLAB_BYTES + offset)
         .cast()
+}
+
+/// The slab, as a bit, whose memory goes with the last of its chunk only.
+pub(super) fn home_bit(chunk: NonNull<u8>) -> u64 {
+    1 << home_of(chunk.addr().get()).0
 }
 
 /// Where a slab is, by its address alone.
@@ -94,18 +114,18 @@ impl SlabRef {
     /// The slab of a block of a chunk.
     ///
     /// # Safety
-    /// `block` lies in a chunk, behind its header.
+    /// `block` lies in a chunk, beside its header.
     pub(super) unsafe fn of_block(block: *mut u8) -> Self {
         let index = (block.addr() & (Chunk::BYTES - 1)) / SLAB_BYTES;
         // SAFETY: the caller's promise; the header has that many slabs.
-        unsafe { Self::of_chunk(header_of(block).cast(), index) }
+        unsafe { Self::of_chunk(chunk_of(block), index) }
     }
 
     /// # Safety
     /// `chunk` is the start of a chunk, and `index` below [`SLABS`].
     pub(super) unsafe fn of_chunk(chunk: *mut u8, index: usize) -> Self {
         debug_assert!(index < SLABS);
-        let header = chunk.cast::<Header>();
+        let header = header_of(chunk);
         // SAFETY: the caller's promise: the header is there, if only as zeroed memory.
         let slabs = unsafe { &raw mut (*header).slabs };
         let slab = slabs.cast::<Slab>().wrapping_add(index);
@@ -152,11 +172,16 @@ impl SlabRef {
 
     /// The memory of its blocks.
     pub(super) fn span(self) -> (*mut u8, *mut u8) {
-        let chunk = self.header_address().cast::<u8>();
+        let chunk = chunk_of(self.0.as_ptr().cast());
         let index = self.index();
-        let lead = if index == 0 { HEADER_BYTES } else { 0 };
+        let (lead, trail) = match home_of(chunk.addr()) {
+            (home, false) if home == index => (HEADER_BYTES, 0),
+            (home, true) if home == index => (0, HEADER_BYTES),
+            _ => (0, 0),
+        };
         let start = chunk.wrapping_add(index * SLAB_BYTES + lead);
-        (start, chunk.wrapping_add((index + 1) * SLAB_BYTES))
+        let end = chunk.wrapping_add((index + 1) * SLAB_BYTES - trail);
+        (start, end)
     }
 
     /// How many blocks of a class it holds.
@@ -382,5 +407,32 @@ impl Slabs {
             self.free_count += slab.free_count();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the second cache of processors in use, the smallest: a megabyte, sixteen lines in a set.
+    const SETS: usize = 1024;
+    const LINES_IN_SET: usize = 16;
+
+    #[test]
+    fn headers_of_chunks_that_follow_each_other_spread_over_the_sets_of_a_cache() {
+        let mut used = vec![0; SETS];
+        for chunk in 0..64 {
+            let chunk = ptr::without_provenance_mut(chunk * Chunk::BYTES);
+            let header = header_of(chunk).addr();
+            for line in (header..header + HEADER_BYTES).step_by(64) {
+                used[line / 64 % SETS] += 1;
+            }
+            assert_eq!(chunk_of(header_of(chunk).cast()), chunk);
+            assert_eq!(
+                (header - chunk.addr()) / SLAB_BYTES,
+                home_of(chunk.addr()).0
+            );
+        }
+        assert!(used.iter().all(|lines| *lines <= LINES_IN_SET));
     }
 }

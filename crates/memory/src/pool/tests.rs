@@ -47,6 +47,38 @@ fn freed_blocks_are_used_again_and_counted_to_zero() {
     }
 }
 
+/// A removal of everything would leave blocks in chains that come to their slabs when they have
+/// left the cache.
+#[cfg(not(pando_global_allocator))]
+#[test]
+fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
+    const BYTES: usize = 32;
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut held: Vec<_> = (0..2000).map(|_| pool.allocate(BYTES)).collect();
+    let free_some = |pool: &mut Pool, held: &mut Vec<NonNull<u8>>| {
+        for block in held.drain(..500) {
+            // SAFETY: allocated with this length and freed once.
+            unsafe { pool.free(block, BYTES) };
+        }
+    };
+    let is_chained = || relock(&arena.depots[class_of_bytes(BYTES)]).has_chains();
+    free_some(&mut pool, &mut held);
+    assert!(is_chained(), "the next pool takes them as they are");
+    arena.settle();
+    arena.settle();
+    free_some(&mut pool, &mut held);
+    assert!(!is_chained(), "nobody has asked since the last time");
+    // More than the pool keeps itself.
+    held.extend((0..500).map(|_| pool.allocate(BYTES)));
+    free_some(&mut pool, &mut held);
+    assert!(is_chained(), "somebody has");
+    while !held.is_empty() {
+        free_some(&mut pool, &mut held);
+    }
+    assert_eq!(arena.usage().live_blocks, 0);
+}
+
 #[cfg(not(pando_global_allocator))]
 #[test]
 fn reserved_chunks_are_used_before_new_ones() {
