@@ -215,9 +215,7 @@ impl Acknowledgement {
     fn close(&self, now: Milliseconds) -> Sealed<'_> {
         let next = self.clock.tick();
         let log = self.log.as_ref();
-        log.map_or_else(Sealed::default, |log| {
-            log.close_epoch(LogEpoch(next.0 - 1), now)
-        })
+        log.map_or_else(Sealed::default, |log| log.close_epoch(next.previous(), now))
     }
 
     /// Whether writes may be executed: the log takes them, or there is none.

@@ -64,8 +64,8 @@ impl Client {
             reply_mode: ReplyMode::On,
             no_touch: false,
             durability: Durability::default(),
-            awaits: LogEpoch(0),
-            unacknowledged: LogEpoch(0),
+            awaits: LogEpoch::NONE,
+            unacknowledged: LogEpoch::NONE,
             delayed: false,
             waits_since_us: 0,
             answered_keys: 0,
@@ -75,25 +75,25 @@ impl Client {
     }
 
     /// The epoch that must be on disk before the reply to its last request is sent, and every later
-    /// one; 0 when there was nothing to wait for yet. It never goes back.
+    /// one; none when there was nothing to wait for yet. It never goes back.
     #[must_use]
     #[inline]
-    pub fn awaits(&self) -> u64 {
-        self.awaits.0
+    pub fn awaits(&self) -> LogEpoch {
+        self.awaits
     }
 
-    /// The last epoch that it has written in since [`Self::acknowledged`], 0 if it has not. A reply
-    /// that tells of it is sent when [`crate::Database::may_acknowledge`] says so.
+    /// The last epoch that it has written in since [`Self::acknowledged`], none if it has not. A
+    /// reply that tells of it is sent when [`crate::Database::may_acknowledge`] says so.
     #[must_use]
     #[inline]
-    pub fn unacknowledged(&self) -> u64 {
-        self.unacknowledged.0
+    pub fn unacknowledged(&self) -> LogEpoch {
+        self.unacknowledged
     }
 
     /// All its replies are sent.
     #[inline]
     pub fn acknowledged(&mut self) {
-        self.unacknowledged = LogEpoch(0);
+        self.unacknowledged = LogEpoch::NONE;
     }
 
     /// Requests queued by MULTI, or `None` outside a transaction.

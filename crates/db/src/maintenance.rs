@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pando_durability::log::Due;
-use pando_engine::{LogEpoch, Point};
+use pando_engine::Point;
 
 use crate::background::{Background, Stop};
 use crate::database::Database;
@@ -158,7 +158,7 @@ impl Database {
         let horizon = self.watch_horizon.advance(&self.epochs, buried_bytes, most);
         // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
         // must find the tombstone, to know what to wait for (AK4 sync-waits).
-        let durable = LogEpoch(self.durable() + 1);
+        let durable = self.durable().next();
         self.epochs.set_horizon(horizon.min(durable));
     }
 }

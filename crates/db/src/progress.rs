@@ -100,7 +100,7 @@ impl Progress {
     pub(crate) fn in_slices(work: impl Slice + 'static) -> Self {
         Self::Waits(Wait::Others(Slices {
             work: Box::new(work),
-            observed: LogEpoch(0),
+            observed: LogEpoch::NONE,
             silent: false,
         }))
     }

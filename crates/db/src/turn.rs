@@ -209,10 +209,10 @@ impl<'t> Turn<'t> {
             tracking: self.database.eviction_policy().tracking(),
             quiet: client.no_touch,
         };
-        self.session.wrote = LogEpoch(0);
+        self.session.wrote = LogEpoch::NONE;
         self.session.observes = client.durability == Durability::Sync;
         if self.session.observes {
-            self.session.observed = LogEpoch(0);
+            self.session.observed = LogEpoch::NONE;
         }
     }
 
@@ -220,7 +220,7 @@ impl<'t> Turn<'t> {
     #[inline]
     fn finish(&mut self, client: &mut Client) {
         self.end_group();
-        if self.session.wrote > LogEpoch(0) {
+        if self.session.wrote > LogEpoch::NONE {
             self.note_write(client);
         }
         if self.session.observes {

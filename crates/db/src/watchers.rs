@@ -136,12 +136,12 @@ impl WatchHorizon {
             .push_back((current, state.rounds, buried_bytes));
         let oldest = state.rounds.saturating_sub(limits::WATCH_AGE_MAX_ROUNDS);
         let is_over = |round, before| round < oldest || buried_bytes.saturating_sub(before) > most;
-        let mut least = LogEpoch(0);
+        let mut least = LogEpoch::NONE;
         while let Some(&(epoch, round, before)) = state.epochs.front()
             && is_over(round, before)
         {
             state.epochs.pop_front();
-            least = LogEpoch(epoch.0 + 1);
+            least = epoch.next();
         }
         state.held = state.held.split_off(&least);
         let horizon = state.held.keys().next().copied().unwrap_or(current);

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pando_db::Client;
+use pando_db::{Client, LogEpoch};
 use pando_protocol::RespVersion;
 
 use crate::shared::lock;
@@ -32,7 +32,7 @@ pub trait WorkerMailbox: Send + Sync {
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
 
     /// Everything up to this log epoch is on disk: replies may be sent.
-    fn durable(&self, epoch: u64);
+    fn durable(&self, epoch: LogEpoch);
 
     /// Ends this client's wait of this number, by an error or as if its time were over; does
     /// nothing when it has ended already.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pando_db::{Database, LogState};
+use pando_db::{Database, LogEpoch, LogState};
 
 use crate::config::{Config, LogLevel};
 use crate::keeper::Keeper;
@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Tells the workers that everything up to this log epoch is on disk.
-    pub(crate) fn tell_durable(&self, epoch: u64) {
+    pub(crate) fn tell_durable(&self, epoch: LogEpoch) {
         for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
             mailbox.durable(epoch);
         }

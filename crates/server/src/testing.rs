@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use pando_db::{Client, Database, Progress, Session, Turn};
+use pando_db::{Client, Database, LogEpoch, Progress, Session, Turn};
 use pando_protocol::command::resolve;
 use pando_protocol::{Reply, RequestBuffer};
 
@@ -37,7 +37,7 @@ impl WorkerMailbox for TestMailbox {
         lock(&self.0).delivered.push((client, line));
     }
 
-    fn durable(&self, _: u64) {}
+    fn durable(&self, _: LogEpoch) {}
 
     fn unblock(&self, client: u64, wait: u64, by_error: bool) {
         lock(&self.0).unblocked.push((client, wait, by_error));

@@ -30,8 +30,8 @@ impl Pair {
         }
     }
 
-    fn current(&self) -> u64 {
-        self.reader.database.epochs.current().0
+    fn current(&self) -> LogEpoch {
+        self.reader.database.epochs.current()
     }
 
     /// Ends an epoch.
@@ -40,7 +40,7 @@ impl Pair {
     }
 
     /// A writer's command in an epoch of its own; returns the epoch.
-    fn write(&mut self, line: &str) -> u64 {
+    fn write(&mut self, line: &str) -> LogEpoch {
         self.tick();
         self.writer.line(line);
         let epoch = self.current();
@@ -49,8 +49,8 @@ impl Pair {
     }
 
     /// What the reply to the reader's command waits for, as if it were the connection's first.
-    fn awaits(&mut self, line: &str) -> u64 {
-        self.reader.client().awaits = LogEpoch(0);
+    fn awaits(&mut self, line: &str) -> LogEpoch {
+        self.reader.client().awaits = LogEpoch::NONE;
         self.reader.line(line);
         self.reader.client().awaits()
     }
@@ -59,8 +59,8 @@ impl Pair {
 #[test]
 fn ak4_a_reply_waits_for_what_it_tells_of() {
     let mut pair = Pair::new();
-    assert_eq!(pair.awaits("GET never"), 0);
-    assert_eq!(pair.awaits("PING"), 0);
+    assert_eq!(pair.awaits("GET never"), LogEpoch::NONE);
+    assert_eq!(pair.awaits("PING"), LogEpoch::NONE);
     let one = pair.write("SET a 1");
     let two = pair.write("SET b 1");
     assert_eq!(pair.awaits("GET a"), one);
@@ -69,7 +69,7 @@ fn ak4_a_reply_waits_for_what_it_tells_of() {
     assert_eq!(pair.awaits("STRLEN b"), two);
     // A write that changes nothing tells of what it found.
     assert_eq!(pair.awaits("SETNX a 2"), one);
-    assert_eq!(pair.awaits("DEL never"), 0);
+    assert_eq!(pair.awaits("DEL never"), LogEpoch::NONE);
     let current = pair.current();
     assert_eq!(pair.awaits("SET c 1"), current);
     let removed = pair.write("DEL b");
@@ -121,7 +121,11 @@ fn ak4_what_a_change_of_trees_shows_waits_for_it() {
     assert_eq!(pair.awaits("GET a"), flushed);
     assert!(old < swapped && swapped < flushed);
     pair.reader.line("SELECT 2");
-    assert_eq!(pair.awaits("GET a"), 0, "it was empty all the time");
+    assert_eq!(
+        pair.awaits("GET a"),
+        LogEpoch::NONE,
+        "it was empty all the time"
+    );
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn ak4_a_transaction_waits_for_what_its_commands_tell() {
         pair.awaits("EXEC")
     };
     assert_eq!(exec(&mut pair, &["MULTI", "GET a"]), one);
-    assert_eq!(exec(&mut pair, &["MULTI", "PING"]), 0);
+    assert_eq!(exec(&mut pair, &["MULTI", "PING"]), LogEpoch::NONE);
     let current = pair.current();
     assert_eq!(exec(&mut pair, &["MULTI", "GET a", "SET b 1"]), current);
     // Whether a watched key has changed tells of the change.
@@ -150,7 +154,7 @@ fn others_wait_for_nothing_and_nobody_waits_again() {
     pair.write("SET a 1");
     pair.writer.line("GET a");
     pair.writer.line("SET a 2");
-    assert_eq!(pair.writer.client().awaits(), 0);
+    assert_eq!(pair.writer.client().awaits(), LogEpoch::NONE);
     let one = pair.current();
     pair.reader.line("SET b 1");
     pair.tick();
@@ -177,7 +181,11 @@ fn ak4_tombstones_stay_until_their_epoch_is_on_disk() {
     for _ in 0..5 {
         session.maintain();
     }
-    assert_eq!(pair.awaits("GET a"), 0, "the tombstone has gone");
+    assert_eq!(
+        pair.awaits("GET a"),
+        LogEpoch::NONE,
+        "the tombstone has gone"
+    );
 }
 
 #[test]
@@ -188,13 +196,13 @@ fn who_waits_is_told() {
     assert!(database.is_durable());
     {
         let told = Arc::clone(&told);
-        database.on_durable(move |epoch| told.store(epoch, Ordering::SeqCst));
+        database.on_durable(move |epoch| told.store(epoch.0, Ordering::SeqCst));
     }
     pair.reader.line("SET a 1");
     let epoch = pair.reader.client().awaits();
     assert!(epoch > database.durable());
     database.want_durable(epoch);
-    assert_eq!(pair.log.wanted().0, epoch);
+    assert_eq!(pair.log.wanted(), epoch);
     assert_eq!(
         pair.reader.line("WAITAOF 1 0 0"),
         "-ERR this command needs a server; the database is embedded"
@@ -202,7 +210,7 @@ fn who_waits_is_told() {
     pair.tick();
     pair.log.sync();
     assert_eq!(
-        (database.durable(), told.load(Ordering::SeqCst)),
+        (database.durable(), LogEpoch(told.load(Ordering::SeqCst))),
         (epoch, epoch)
     );
 }
@@ -214,20 +222,20 @@ fn who_waits_for_a_quick_disk_writes_himself() {
     pair.reader.line("SET a 1");
     let epoch = pair.reader.client().awaits();
     assert!(!database.want_durable(epoch), "the disk is slow");
-    assert_eq!(pair.log.take_wanted().0, epoch);
+    assert_eq!(pair.log.take_wanted(), epoch);
     pair.log.set_quick();
     {
         // Somebody's turn would have to be waited for: the epoch thread does that.
         let _turn = pair.writer.turn();
         assert!(!database.want_durable(epoch));
     }
-    assert_eq!(pair.log.take_wanted().0, epoch);
+    assert_eq!(pair.log.take_wanted(), epoch);
     assert_eq!(pair.current(), epoch, "it goes on");
     assert!(database.want_durable(epoch));
-    assert_eq!((database.durable(), pair.current()), (epoch, epoch + 1));
+    assert_eq!((database.durable(), pair.current()), (epoch, epoch.next()));
     assert!(database.want_durable(epoch), "nothing more to do");
-    assert_eq!(pair.current(), epoch + 1);
-    assert_eq!(pair.log.wanted().0, 0);
+    assert_eq!(pair.current(), epoch.next());
+    assert_eq!(pair.log.wanted(), LogEpoch::NONE);
 }
 
 /// A host whose DEBUG waits until the test lets it go on.
@@ -312,23 +320,23 @@ fn ak2_an_epoch_ends_beside_a_long_command_under_all_gates() {
     };
     has_begun.recv().expect("the command runs");
     pair.tick();
-    assert_eq!(pair.current(), begins_in + 1);
-    assert_eq!(pair.log.closed().0, begins_in);
+    assert_eq!(pair.current(), begins_in.next());
+    assert_eq!(pair.log.closed(), begins_in);
     pair.log.sync();
     go_on.send(()).expect("the command waits");
-    assert_eq!(exec.join().expect("it ends"), begins_in + 1);
+    assert_eq!(exec.join().expect("it ends"), begins_in.next());
     // Its value says the first epoch, which is on disk; its group is not.
-    assert_eq!(pair.awaits("GET early"), begins_in + 1);
-    assert_eq!(pair.awaits("GET late"), begins_in + 1);
+    assert_eq!(pair.awaits("GET early"), begins_in.next());
+    assert_eq!(pair.awaits("GET late"), begins_in.next());
     // So does the tombstone, which may go.
     let mut session = database.session().expect("a session is free");
     for _ in 0..5 {
         session.maintain();
     }
-    assert_eq!(pair.awaits("GET gone"), begins_in + 1);
+    assert_eq!(pair.awaits("GET gone"), begins_in.next());
     pair.tick();
     pair.log.sync();
-    assert_eq!(database.durable(), begins_in + 1);
+    assert_eq!(database.durable(), begins_in.next());
 }
 
 /// AK1 one-epoch-per-turn: an epoch may end where a batch gives way, and each command's group is of
@@ -354,8 +362,8 @@ fn ak1_an_epoch_ends_where_a_batch_gives_way() {
         drop(turn);
         tick.join().expect("it ticks");
     });
-    assert_eq!(client.awaits(), begins_in + 1);
-    assert_eq!(pair.log.closed().0, begins_in);
+    assert_eq!(client.awaits(), begins_in.next());
+    assert_eq!(pair.log.closed(), begins_in);
 }
 
 /// Whoever holds all gates ticks for the thread that waits for them.
@@ -433,7 +441,7 @@ fn shell_on(database: &Arc<Database>) -> (crate::Session, Client) {
 fn without_a_log_nothing_is_waited_for() {
     let database = Database::open(Options::default()).expect("the options are valid");
     assert!(!database.is_durable());
-    assert_eq!(database.durable(), database.epochs.current().0);
-    database.want_durable(u64::MAX);
+    assert_eq!(database.durable(), database.epochs.current());
+    database.want_durable(LogEpoch::NEVER);
     database.on_durable(|_| unreachable!("there is no log"));
 }

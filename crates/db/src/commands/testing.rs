@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_engine::{Body, Decision, NewValue, ValueRef};
+use pando_engine::{Body, Decision, LogEpoch, NewValue, ValueRef};
 use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
 
@@ -102,7 +102,7 @@ impl Shell {
     }
 
     /// The epoch that the last reply, and every one before, waits for.
-    pub(crate) fn awaits(&self) -> u64 {
+    pub(crate) fn awaits(&self) -> LogEpoch {
         self.client.awaits()
     }
 

@@ -13,8 +13,8 @@ impl Database {
     /// being compared with it; everything is, as it were, without a log.
     #[must_use]
     #[inline]
-    pub fn durable(&self) -> u64 {
-        self.acknowledgement.durable().0
+    pub fn durable(&self) -> LogEpoch {
+        self.acknowledgement.durable()
     }
 
     /// Whether a reply may be sent now that tells a client of `interval` that something was written
@@ -22,7 +22,7 @@ impl Database {
     /// nothing is missing there that anybody could have been told of long ago
     /// (AK6 late-disk-waits). If not, the reply waits for the epoch, as if the client awaited it.
     #[must_use]
-    pub fn may_acknowledge(&self, epoch: u64) -> bool {
+    pub fn may_acknowledge(&self, epoch: LogEpoch) -> bool {
         let Some(log) = self.acknowledgement.files() else {
             return true;
         };
@@ -30,16 +30,15 @@ impl Database {
         if testing::is(Fault::OpenEpochsYoung) && log.statistics().closed == log.durable() {
             return true;
         }
-        !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch
+        !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch.0
     }
 
     /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not
     /// wait, unless the disk has lately been so quick that this thread does best to write what is
     /// missing ([`pando_durability::limits::QUICK_WRITE_US_MAX`]).
-    pub fn want_durable(&self, epoch: u64) -> bool {
+    pub fn want_durable(&self, epoch: LogEpoch) -> bool {
         let clock = &*self.options.clock;
-        self.acknowledgement
-            .want(LogEpoch(epoch), &self.gates, clock)
+        self.acknowledgement.want(epoch, &self.gates, clock)
     }
 
     /// What a write to the log, with its sync, has lately taken, in nanoseconds; 0 without a log.
@@ -50,9 +49,9 @@ impl Database {
 
     /// Registers `wake`, which is called with [`Self::durable`] after a wanted epoch became durable
     /// and when the log's state changes. It does not wait. To be registered before anybody waits.
-    pub fn on_durable(&self, wake: impl Fn(u64) + Send + Sync + 'static) {
+    pub fn on_durable(&self, wake: impl Fn(LogEpoch) + Send + Sync + 'static) {
         if let Some(log) = self.acknowledgement.log() {
-            log.on_durable(Box::new(move |epoch| wake(epoch.0)));
+            log.on_durable(Box::new(wake));
         }
     }
 

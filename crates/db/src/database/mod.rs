@@ -139,8 +139,8 @@ impl Database {
             fit: Fit::default(),
             evictor: Evictor::default(),
             observes: false,
-            observed: LogEpoch(0),
-            wrote: LogEpoch(0),
+            observed: LogEpoch::NONE,
+            wrote: LogEpoch::NONE,
             beyond_room: false,
         })
     }

@@ -10,7 +10,7 @@ impl Turn<'_> {
     /// The answer tells that something was written (AK5 interval-waits, AK6 late-disk-waits).
     #[inline]
     pub(super) fn note_write(&mut self, client: &mut Client) {
-        let epoch = std::mem::replace(&mut self.session.wrote, LogEpoch(0));
+        let epoch = std::mem::replace(&mut self.session.wrote, LogEpoch::NONE);
         if client.durability != Durability::None {
             client.unacknowledged = epoch;
             if self.session.beyond_room {
@@ -23,7 +23,7 @@ impl Turn<'_> {
     #[cold]
     pub(super) fn acknowledge(&mut self, client: &mut Client) {
         self.session.observes = false;
-        if self.session.observed > LogEpoch(0) {
+        if self.session.observed > LogEpoch::NONE {
             let straddle = self.database.acknowledgement.straddle();
             client.awaits = client.awaits.max(self.session.observed).max(straddle);
         }

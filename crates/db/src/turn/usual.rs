@@ -60,7 +60,7 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Progress {
         self.session.observes = false;
-        self.session.wrote = LogEpoch(0);
+        self.session.wrote = LogEpoch::NONE;
         if self.session.access.tracking != Tracking::Nothing {
             self.session.access.quiet = is_quiet(client, spec);
         }
@@ -77,7 +77,7 @@ impl Turn<'_> {
         };
         if self.session.log.is_some() {
             self.end_group();
-            if self.session.wrote > LogEpoch(0) {
+            if self.session.wrote > LogEpoch::NONE {
                 self.note_write(client);
             }
         }

@@ -23,7 +23,7 @@
 
 use std::sync::Arc;
 
-use pando_db::{Client, Wait};
+use pando_db::{Client, LogEpoch, Wait};
 use pando_io::Stream;
 
 use super::input::Input;
@@ -192,9 +192,9 @@ impl Connection {
     }
 
     /// The log epoch that its output, or itself, waits for.
-    pub(crate) fn awaits(&self) -> Option<u64> {
+    pub(crate) fn awaits(&self) -> Option<LogEpoch> {
         let phase = match self.wait() {
-            Some(Wait::Disk { epoch, .. }) => Some(epoch.0),
+            Some(Wait::Disk { epoch, .. }) => Some(*epoch),
             _ => None,
         };
         let output = self.output.awaits();

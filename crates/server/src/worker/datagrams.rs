@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use pando_db::{Client, Database, Progress, Wait};
+use pando_db::{Client, Database, LogEpoch, Progress, Wait};
 use pando_io::{DATAGRAM_BYTES_MAX, DatagramSocket, Interest, Poller, Ready, Token};
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb, datagram, error};
 use pando_protocol::resp::Decoded;
@@ -74,16 +74,16 @@ struct Answer {
     datagram: usize,
     start: usize,
     end: usize,
-    /// What it waits for; 0 is nothing.
-    epoch: u64,
-    /// The last epoch that it tells was written in; 0 is none.
-    written: u64,
+    /// What it waits for, if anything.
+    epoch: LogEpoch,
+    /// The last epoch that it tells was written in, if any.
+    written: LogEpoch,
 }
 
 /// A reply that waits for the disk (UD2).
 #[derive(Debug)]
 struct Held {
-    epoch: u64,
+    epoch: LogEpoch,
     socket: usize,
     peer: SocketAddr,
     id: u16,
@@ -244,7 +244,7 @@ impl Datagrams {
     /// ([`Worker::hold_late`]).
     fn hold_late(&mut self, database: &Database) {
         let latest = self.answers.iter().map(|answer| answer.written).max();
-        if latest.is_some_and(|epoch| epoch > 0 && !database.may_acknowledge(epoch)) {
+        if latest.is_some_and(|epoch| epoch > LogEpoch::NONE && !database.may_acknowledge(epoch)) {
             let durable = database.durable();
             for answer in &mut self.answers {
                 if answer.written > durable && answer.end > answer.start {
@@ -261,7 +261,7 @@ impl Datagrams {
                 socket, peer, id, ..
             } = self.received[answer.datagram];
             let reply = &self.out[answer.start..answer.end];
-            if answer.epoch == 0 {
+            if answer.epoch == LogEpoch::NONE {
                 Self::send_one(&self.sockets, statistics, (socket, peer, id), reply);
             } else if self.held_bytes + reply.len() <= limits::UDP_HELD_BYTES_MAX
                 && self.held.len() < limits::UDP_HELD_MAX
@@ -284,7 +284,11 @@ impl Datagrams {
 
     /// Sends the replies that wait for no later epoch than this one, and says what is waited for
     /// now. Epochs stand in their order: a client's never goes back.
-    pub(crate) fn release(&mut self, durable: u64, statistics: &WorkerStatistics) -> Option<u64> {
+    pub(crate) fn release(
+        &mut self,
+        durable: LogEpoch,
+        statistics: &WorkerStatistics,
+    ) -> Option<LogEpoch> {
         while let Some(held) = self.held.front() {
             if held.epoch > durable {
                 return Some(held.epoch);
@@ -401,8 +405,8 @@ impl Worker {
                     datagram: entry.datagram,
                     start: out.len(),
                     end: out.len(),
-                    epoch: 0,
-                    written: 0,
+                    epoch: LogEpoch::NONE,
+                    written: LogEpoch::NONE,
                 });
             }
             let Some(answer) = answers.last_mut() else {

@@ -47,16 +47,16 @@ const DATAGRAMS: usize = usize::MAX;
 pub(crate) struct Holding {
     slots: Vec<usize>,
     /// What was on disk when the worker last looked, and when it last let something go.
-    durable: u64,
-    released: u64,
+    durable: LogEpoch,
+    released: LogEpoch,
     /// The last epoch that the log was asked for.
-    asked: u64,
+    asked: LogEpoch,
     /// The last epoch that is waited for.
-    latest: u64,
-    /// The epoch that the mailbox has noted; the greatest number is none.
-    noted: u64,
+    latest: LogEpoch,
+    /// The epoch that the mailbox has noted.
+    noted: LogEpoch,
     /// The least epoch that is waited for since the last look at all.
-    least: u64,
+    least: LogEpoch,
     /// When the log is asked.
     pub(super) group: Group,
 }
@@ -65,12 +65,12 @@ impl Default for Holding {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
-            durable: 0,
-            released: 0,
-            asked: 0,
-            latest: 0,
-            noted: u64::MAX,
-            least: u64::MAX,
+            durable: LogEpoch::NONE,
+            released: LogEpoch::NONE,
+            asked: LogEpoch::NONE,
+            latest: LogEpoch::NONE,
+            noted: LogEpoch::NEVER,
+            least: LogEpoch::NEVER,
             group: Group::default(),
         }
     }
@@ -105,7 +105,7 @@ impl Holding {
         slot: usize,
         connection: &mut Connection,
         start: usize,
-        epoch: u64,
+        epoch: LogEpoch,
         database: &Database,
     ) {
         self.durable = database.durable();
@@ -116,7 +116,7 @@ impl Holding {
     }
 
     /// Whether something that awaits this epoch must wait.
-    pub(crate) fn must_wait(&mut self, epoch: u64, database: &Database) -> bool {
+    pub(crate) fn must_wait(&mut self, epoch: LogEpoch, database: &Database) -> bool {
         if epoch > self.durable {
             self.durable = database.durable();
         }
@@ -124,7 +124,7 @@ impl Holding {
     }
 
     /// A reply to a datagram waits for an epoch (HO1).
-    pub(crate) fn add_datagrams(&mut self, epoch: u64) {
+    pub(crate) fn add_datagrams(&mut self, epoch: LogEpoch) {
         self.latest = self.latest.max(epoch);
         self.least = self.least.min(epoch);
         if !self.slots.contains(&DATAGRAMS) {
@@ -141,7 +141,7 @@ impl Holding {
     }
 
     /// A connection waits for an epoch (HO1).
-    pub(crate) fn add(&mut self, slot: usize, connection: &mut Connection, epoch: u64) {
+    pub(crate) fn add(&mut self, slot: usize, connection: &mut Connection, epoch: LogEpoch) {
         self.latest = self.latest.max(epoch);
         self.least = self.least.min(epoch);
         if !connection.flags.holding {
@@ -160,7 +160,7 @@ impl Worker {
         let connection = |slot: &usize| self.connections.get(*slot);
         let touched = self.touched.iter().filter_map(connection);
         let written = touched.map(|connection| connection.client.unacknowledged());
-        let latest = written.max().unwrap_or(0);
+        let latest = written.max().unwrap_or(LogEpoch::NONE);
         if latest > self.holding.durable && !self.shared.database.may_acknowledge(latest) {
             self.hold_touched();
         }
@@ -243,7 +243,7 @@ impl Worker {
         self.holding.durable = durable;
         self.holding.released = durable;
         self.holding.group.released(self.holding.slots.len());
-        self.holding.least = u64::MAX;
+        self.holding.least = LogEpoch::NEVER;
         for slot in std::mem::take(&mut self.holding.slots) {
             if slot == DATAGRAMS {
                 let statistics = self.recorder.statistics();
@@ -262,7 +262,7 @@ impl Worker {
             if connection.output.has_sendable() {
                 touch(slot, connection, &mut self.touched);
             }
-            self.resume(slot, Event::Durable(LogEpoch(durable)));
+            self.resume(slot, Event::Durable(durable));
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };
@@ -274,7 +274,7 @@ impl Worker {
                 connection.record.set_flag(ClientFlag::Held, false);
             }
         }
-        self.holding.noted = u64::MAX;
+        self.holding.noted = LogEpoch::NEVER;
         if self.holding.slots.is_empty() {
             // Another worker had it written before the group was full.
             self.holding.group.close();

@@ -22,6 +22,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use pando_db::LogEpoch;
 use pando_io::{Stream, Waker};
 
 use crate::limits;
@@ -67,7 +68,7 @@ struct Queue {
     messages: Vec<Message>,
     look: bool,
     /// The epoch that the worker waits for (WM4).
-    awaited: Option<u64>,
+    awaited: Option<LogEpoch>,
     undelivered_bytes: usize,
     lines_dropped: usize,
     closed: bool,
@@ -150,13 +151,13 @@ impl Mailbox {
 
 impl Mailbox {
     /// Wakes the worker when `epoch` is on disk, once (WM4).
-    pub(crate) fn await_durable(&self, epoch: u64) {
+    pub(crate) fn await_durable(&self, epoch: LogEpoch) {
         lock(&self.queue).awaited = Some(epoch);
     }
 }
 
 impl WorkerMailbox for Mailbox {
-    fn durable(&self, epoch: u64) {
+    fn durable(&self, epoch: LogEpoch) {
         let mut queue = lock(&self.queue);
         if queue.awaited.is_some_and(|awaited| awaited <= epoch) {
             queue.awaited = None;
@@ -267,14 +268,14 @@ mod tests {
     #[test]
     fn wm4_the_awaited_epoch_wakes_once() {
         let (mut poller, mailbox) = mailbox();
-        mailbox.durable(9);
+        mailbox.durable(LogEpoch(9));
         assert!(!is_woken(&mut poller), "nothing is awaited");
-        mailbox.await_durable(7);
-        mailbox.durable(6);
+        mailbox.await_durable(LogEpoch(7));
+        mailbox.durable(LogEpoch(6));
         assert!(!is_woken(&mut poller));
-        mailbox.durable(8);
+        mailbox.durable(LogEpoch(8));
         assert!(is_woken(&mut poller));
-        mailbox.durable(9);
+        mailbox.durable(LogEpoch(9));
         assert!(!is_woken(&mut poller), "the worker has not waited again");
     }
 

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use pando_db::LogEpoch;
 use pando_io::Stream;
 
 use crate::limits;
@@ -60,7 +61,7 @@ pub(crate) enum Sent {
 struct Mark {
     /// Offset in the buffer.
     from: usize,
-    epoch: u64,
+    epoch: LogEpoch,
 }
 
 /// The output of one connection.
@@ -96,7 +97,7 @@ impl Output {
 
     /// What was written from offset `from` of the buffer on waits for `epoch`. `from` is where the
     /// last reply begins.
-    pub(crate) fn hold(&mut self, from: usize, epoch: u64) {
+    pub(crate) fn hold(&mut self, from: usize, epoch: LogEpoch) {
         let is_later = self.marks.back().is_none_or(|last| epoch > last.epoch);
         if from < self.bytes.len() && is_later {
             self.marks.push_back(Mark { from, epoch });
@@ -105,7 +106,7 @@ impl Output {
 
     /// Everything that is not sent waits for `epoch`, or for an earlier one that part of it waits
     /// for already; which one.
-    pub(crate) fn hold_all(&mut self, epoch: u64) -> u64 {
+    pub(crate) fn hold_all(&mut self, epoch: LogEpoch) -> LogEpoch {
         match self.marks.front_mut() {
             Some(first) if first.epoch <= epoch => first.from = self.sent,
             _ => self.marks.push_front(Mark {
@@ -117,12 +118,12 @@ impl Output {
     }
 
     /// The epoch that the first held byte waits for.
-    pub(crate) fn awaits(&self) -> Option<u64> {
+    pub(crate) fn awaits(&self) -> Option<LogEpoch> {
         self.marks.front().map(|mark| mark.epoch)
     }
 
     /// Everything up to `epoch` is on disk: what waited for it may be sent.
-    pub(crate) fn release(&mut self, epoch: u64) {
+    pub(crate) fn release(&mut self, epoch: LogEpoch) {
         while self.marks.front().is_some_and(|mark| mark.epoch <= epoch) {
             self.marks.pop_front();
         }
@@ -194,17 +195,21 @@ mod tests {
             .buffer(&mut pool)
             .extend_from_slice(b"sent taken held");
         output.sent = 5;
-        output.hold(11, 7);
+        output.hold(11, LogEpoch(7));
         assert!(output.has_sendable());
-        assert_eq!(output.hold_all(9), 7, "the rest is waited for already");
+        assert_eq!(
+            output.hold_all(LogEpoch(9)),
+            LogEpoch(7),
+            "the rest is waited for already"
+        );
         assert!(!output.has_sendable());
         assert_eq!((output.marks.len(), output.marks[0].from), (1, 5));
-        output.release(7);
+        output.release(LogEpoch(7));
         assert!(output.has_sendable());
-        assert_eq!(output.hold_all(8), 8);
-        output.hold(11, 9);
-        assert_eq!(output.hold_all(6), 6);
+        assert_eq!(output.hold_all(LogEpoch(8)), LogEpoch(8));
+        output.hold(11, LogEpoch(9));
+        assert_eq!(output.hold_all(LogEpoch(6)), LogEpoch(6));
         let marks: Vec<_> = output.marks.iter().map(|mark| mark.epoch).collect();
-        assert_eq!(marks, [6, 8, 9]);
+        assert_eq!(marks, [6, 8, 9].map(LogEpoch));
     }
 }

@@ -92,7 +92,7 @@ impl Places<'_> {
                 Some(milliseconds.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
             Wait::Disk { epoch, timeout_ms } => {
-                self.holding.add(slot, connection, epoch.0);
+                self.holding.add(slot, connection, *epoch);
                 timeout_ms.map(|it| it.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
             Wait::Host(_) => {

@@ -134,7 +134,7 @@ fn a_disk_may_be_full_for_a_while() {
         let answer = lock(&harness).line("SET key0 again");
         assert_eq!(answer, "+OK", "workload {seed}");
         lock(&harness).tick();
-        let epoch = database.epochs.current().0 - 1;
+        let epoch = database.epochs.current().previous();
         assert_eq!(database.durable(), epoch, "workload {seed}");
         check_recovered(&setup, &disk.crash(0), Some(&harness))
             .unwrap_or_else(|what| panic!("workload {seed}, with room again: {what}"));

@@ -47,7 +47,7 @@ fn set(shell: &mut Shell, key: &str, value: &str) {
 
 /// Takes checkpoints, as the keeper does, until everything is on disk; how many.
 fn rescue(database: &Database) -> usize {
-    let epoch = database.epochs.current().0 - 1;
+    let epoch = database.epochs.current().previous();
     for taken in 0.. {
         database.end_epoch();
         if database.durable() >= epoch {
@@ -80,7 +80,7 @@ fn what_is_acknowledged_finds_room_on_a_full_disk() {
         assert!(refusal.starts_with("-MISCONF"), "{refusal}");
         assert_eq!(database.statistics().refused_for_log, 1);
         assert!(written > 10, "{written}");
-        let epoch = database.epochs.current().0;
+        let epoch = database.epochs.current();
         database.end_epoch();
         assert!(is_full(&database));
         assert_eq!(database.durable(), epoch, "{segments} segments");
@@ -102,7 +102,7 @@ fn a_value_longer_than_the_disk_is_answered_when_checkpoints_have_made_room() {
     database.end_epoch();
     let large = value(7, 600_000);
     set(&mut shell, "large", &large);
-    let epoch = database.epochs.current().0;
+    let epoch = database.epochs.current();
     assert_eq!(shell.awaits(), epoch, "no such room is known");
     database.end_epoch();
     assert!(is_full(&database) && database.durable() < epoch);
@@ -110,7 +110,7 @@ fn a_value_longer_than_the_disk_is_answered_when_checkpoints_have_made_room() {
     assert!(answer.starts_with("-MISCONF"), "{answer}");
     // The first alone is enough to keep it.
     let report = database.checkpoint(&OPTIONS()).expect("it has room");
-    assert!(database.durable() < report.start);
+    assert!(database.durable().0 < report.start);
     let kept = disk.copy().crash(0);
     let mut after = setup.open(&kept).expect("it is whole");
     after.check(&[("STRLEN large", ":600000"), ("GET small", "$1 1")]);
@@ -176,7 +176,7 @@ fn survives(fault: Fault, seeds: std::ops::Range<u64>) -> Result<usize, String> 
                     let busy = rng.bool();
                     let taken = testing::with(fault, || checkpoint(&harness, busy));
                     let database = lock(&harness).database();
-                    let behind = database.durable() + 1 < database.epochs.current().0;
+                    let behind = database.durable().next() < database.epochs.current();
                     stood_alone += usize::from(taken.is_ok() && behind);
                 }
                 4 => {

@@ -181,7 +181,7 @@ fn undurable_write() -> Result<usize, String> {
             let note = Arc::clone(&written);
             let (shell, _) = checkpoint_with(shell, move |shell| {
                 shell.line("SET k new");
-                *note.lock().expect("no panic") = Some(shell.database.epochs.current().0);
+                *note.lock().expect("no panic") = Some(shell.database.epochs.current());
             });
             let ended = !disk.has_power();
             let durable = shell.database.durable();

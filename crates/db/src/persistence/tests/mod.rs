@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::{Disk, SimulatedDisk};
-use pando_engine::{Attributes, Body, BodyRef, Decision, Direction, NewValue, ValueRef};
+use pando_engine::{Attributes, Body, BodyRef, Decision, Direction, LogEpoch, NewValue, ValueRef};
 
 use super::{CheckpointOptions, DurabilityOptions};
 use crate::commands::testing::{START_MS, Shell};
@@ -143,9 +143,9 @@ impl Setup {
 struct Harness {
     shells: Vec<Shell>,
     /// The picture at the end of each epoch.
-    history: Vec<(u64, Picture)>,
+    history: Vec<(LogEpoch, Picture)>,
     /// The newest epoch that was ever said to be durable.
-    acknowledged: u64,
+    acknowledged: LogEpoch,
     rng: fastrand::Rng,
 }
 
@@ -155,11 +155,11 @@ impl Harness {
         let mut harness = Self {
             shells: vec![first],
             history: Vec::new(),
-            acknowledged: 0,
+            acknowledged: LogEpoch::NONE,
             rng: fastrand::Rng::with_seed(seed),
         };
         harness.shells.push(harness.shells[0].connect());
-        let before = harness.database().epochs.current().0 - 1;
+        let before = harness.database().epochs.current().previous();
         let picture = picture(&harness.database());
         harness.history.push((before, picture));
         Ok(harness)
@@ -172,7 +172,7 @@ impl Harness {
     /// Ends the epoch, and remembers what stood at its end.
     fn tick(&mut self) {
         let database = self.database();
-        let epoch = database.epochs.current().0;
+        let epoch = database.epochs.current();
         self.history.push((epoch, picture(&database)));
         database.end_epoch();
         self.acknowledged = self.acknowledged.max(database.durable());
@@ -296,13 +296,13 @@ fn checkpoint(harness: &Arc<Mutex<Harness>>, busy: bool) -> Result<(), String> {
     let log = database.log().expect("there is one");
     if log.statistics().segments == 0 && log.has_open_writes() {
         // Its first act is to have something in the log (RC6 parts-stay).
-        let first = (database.epochs.current().0, picture(&database));
+        let first = (database.epochs.current(), picture(&database));
         lock(harness).history.push(first);
     }
     let taken = database.checkpoint(&options);
     let mut harness = lock(harness);
     // Its last act may have been to end an epoch: a picture of that is one of this moment.
-    let epoch = database.epochs.current().0 - 1;
+    let epoch = database.epochs.current().previous();
     if harness.history.last().is_none_or(|last| last.0 < epoch) {
         let now = picture(&database);
         harness.history.push((epoch, now));
@@ -377,7 +377,7 @@ fn check_recovered(
     };
     let harness = lock(harness);
     let acknowledged = harness.acknowledged;
-    let allowed = |(epoch, _): &&(u64, Picture)| *epoch >= acknowledged;
+    let allowed = |(epoch, _): &&(LogEpoch, Picture)| *epoch >= acknowledged;
     let mut candidates = harness.history.iter().filter(allowed);
     if candidates.any(|(_, picture)| *picture == found) {
         return Ok(found);

@@ -23,7 +23,7 @@ const SEGMENTS: &str = "log-0";
 #[derive(Clone, Copy, Debug)]
 struct Write {
     key: usize,
-    epoch: u64,
+    epoch: LogEpoch,
     /// When it is sent, if it may be.
     due_ms: u64,
     /// What the database said when the request ran, for a worker that asks no more.
@@ -127,7 +127,10 @@ impl World {
             let client = self.shells[shell].client();
             let (epoch, awaits) = (client.unacknowledged(), client.awaits());
             client.acknowledged();
-            assert!(epoch > 0 && awaits == 0, "there is room for it");
+            assert!(
+                epoch > LogEpoch::NONE && awaits == LogEpoch::NONE,
+                "there is room for it"
+            );
             self.unsent.push(Write {
                 key,
                 epoch,
