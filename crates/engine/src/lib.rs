@@ -17,6 +17,7 @@ pub mod key;
 pub mod limits;
 mod pinned;
 mod reference;
+mod snapshot;
 mod sweep;
 mod value;
 mod version;
@@ -28,6 +29,7 @@ pub use contract::{
 pub use key::{Key, TreeId};
 pub use pinned::Pinned;
 pub use reference::{ReferenceEngine, ReferenceSession};
+pub use snapshot::{Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt};
 pub use sweep::{Hand, sweep_in_order};
 pub use value::mark;
 pub use value::{

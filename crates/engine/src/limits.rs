@@ -37,6 +37,9 @@ pub const WIDE_FANOUT_MIN: usize = WIDE_FANOUT_MAX / 4;
 /// Entries without a value, or empty buckets, that a sample passes before it gives up.
 pub const SAMPLE_PASSED_MAX: usize = 128;
 
+/// Most snapshots that one engine has at a time.
+pub const SNAPSHOTS_MAX: usize = 64;
+
 /// Most sessions that one engine serves at a time.
 pub const SESSIONS_MAX: usize = 1024;
 

@@ -8,6 +8,7 @@
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
 //! | `current` | the maintenance thread ([`EpochClock::tick`]) | `AcqRel` | every commit, `Acquire` |
+//! | `borrowed` | a commit that borrows: under its key's lock, `Relaxed` | [`EpochClock::end_all`], while nobody commits |
 //! | `horizon` | the maintenance thread ([`EpochClock::set_horizon`]) | `Release` | engines purging tombstones |
 //!
 //! A log and watchers need a clock that somebody drives. Where there are none, an engine drives it
@@ -107,6 +108,8 @@ impl ValueVersion {
 pub struct EpochClock {
     current: AtomicU64,
     horizon: AtomicU64,
+    /// The highest epoch that a commit has borrowed from while it was not current yet.
+    borrowed: AtomicU64,
     self_driven: bool,
 }
 
@@ -117,6 +120,7 @@ impl EpochClock {
         Self {
             current: AtomicU64::new(first.0),
             horizon: AtomicU64::new(first.0),
+            borrowed: AtomicU64::new(0),
             self_driven: false,
         }
     }
@@ -161,6 +165,42 @@ impl EpochClock {
         LogEpoch(self.current.load(Ordering::Acquire))
     }
 
+    /// The version of a commit now, of a key whose value or tombstone has version `old`
+    /// (V1 version-draw). The caller holds the key's lock.
+    #[inline]
+    #[must_use]
+    pub fn draw(&self, old: Option<ValueVersion>) -> ValueVersion {
+        let epoch = self.current();
+        let version = ValueVersion::after(old, epoch);
+        if version.epoch() > epoch {
+            self.note_borrowed(version.epoch());
+        }
+        version
+    }
+
+    #[cold]
+    fn note_borrowed(&self, epoch: LogEpoch) {
+        // Relaxed: who asks excludes all commits, which orders the two.
+        self.borrowed.fetch_max(epoch.0, Ordering::Relaxed);
+    }
+
+    /// Whether every version drawn so far is of an epoch that has ended (SN2 frozen-epoch of
+    /// `snapshot`). Nobody commits meanwhile.
+    #[must_use]
+    pub fn is_above_all(&self) -> bool {
+        self.borrowed.load(Ordering::Relaxed) < self.current().0
+    }
+
+    /// Ends the current epoch, and those that keys have borrowed from; returns the last that has
+    /// ended: where a snapshot can be made. Nobody commits meanwhile.
+    pub fn end_all(&self) -> LogEpoch {
+        self.tick();
+        while !self.is_above_all() {
+            self.tick();
+        }
+        LogEpoch(self.current().0 - 1)
+    }
+
     /// Begins the next epoch and returns it.
     pub fn tick(&self) -> LogEpoch {
         LogEpoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
@@ -203,6 +243,23 @@ mod tests {
         let next = ValueVersion::after(Some(last), LogEpoch(3));
         assert_eq!(next, ValueVersion::first_of(LogEpoch(4)));
         assert!(ValueVersion::after(Some(next), LogEpoch(4)) > next);
+    }
+
+    #[test]
+    fn all_epochs_that_were_borrowed_from_can_be_ended() {
+        let clock = EpochClock::starting_at(LogEpoch(3));
+        assert_eq!(clock.end_all(), LogEpoch(3));
+        let full = |epoch| ValueVersion::from_bits(first_bits(epoch) - 1);
+        assert_eq!(clock.draw(Some(full(5))).epoch(), LogEpoch(5));
+        assert_eq!(clock.draw(Some(full(9))).epoch(), LogEpoch(9));
+        assert!(!clock.is_above_all());
+        assert_eq!(clock.end_all(), LogEpoch(9));
+        assert!(clock.is_above_all());
+        assert_eq!(clock.draw(None).epoch(), LogEpoch(10));
+    }
+
+    fn first_bits(epoch: u64) -> u64 {
+        ValueVersion::first_of(LogEpoch(epoch)).to_bits()
     }
 
     #[test]

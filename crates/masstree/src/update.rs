@@ -108,7 +108,7 @@ impl Draw<'_> {
     /// The version that follows `old`; `None` when nothing is to be committed.
     fn after(self, old: Option<ValueVersion>) -> Option<ValueVersion> {
         match self {
-            Self::Clock(clock) => Some(ValueVersion::after(old, clock.current())),
+            Self::Clock(clock) => Some(clock.draw(old)),
             Self::Given(version) => old.is_none_or(|old| old < version).then_some(version),
         }
     }

@@ -94,7 +94,7 @@ where
             Decision::Write(new) => Some(new),
         };
         let old_version = found.map(|(_, entry)| entry.version());
-        let version = ValueVersion::after(old_version, self.clock.current());
+        let version = self.clock.draw(old_version);
         // What most writes are, in few instructions: the processor begins with the next operation
         // while this one waits for its entry, as far ahead as it can hold instructions.
         if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)

@@ -14,8 +14,8 @@ use std::sync::atomic::AtomicU32;
 
 use crate::mark::with_mark;
 use crate::{
-    AccessMark, CommitHook, Decision, Direction, Key, LogEpoch, NewValue, Probe, ValueRef,
-    ValueVersion,
+    AccessMark, CommitHook, Decision, Direction, EpochClock, Key, LogEpoch, NewValue, Probe,
+    ValueRef, ValueVersion,
 };
 
 /// A map from keys to slots; see the module's header.
@@ -112,7 +112,7 @@ impl Map {
     pub(super) fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,
-        epoch: LogEpoch,
+        clock: &EpochClock,
         hook: &mut H,
         decide: impl FnOnce(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> (Option<ValueVersion>, Garbage) {
@@ -124,7 +124,7 @@ impl Map {
             Decision::Remove => None,
             Decision::Write(value) => Some(value.into_stored()),
         };
-        let version = ValueVersion::after(slot.map(|slot| slot.version), epoch);
+        let version = clock.draw(slot.map(|slot| slot.version));
         hook.committed(
             key,
             old,
@@ -249,6 +249,18 @@ impl Map {
             }
         }
         steps
+    }
+
+    /// Its values, with the bytes that they and their keys take (SN1 past-stands).
+    pub(super) fn frozen(&self) -> (Self, usize) {
+        let (mut copy, mut bytes) = (Self::default(), 0);
+        for (key, slot) in &self.slots {
+            if let Some(value) = slot.view() {
+                bytes += key.len() + value.heap_bytes();
+                copy.put(key, value.version, value.hand_over());
+            }
+        }
+        (copy, bytes)
     }
 
     /// Picks a key uniformly (RM1).

@@ -9,10 +9,12 @@
 //! | `trees` | `create_tree`, `drop_tree`: its `RwLock` exclusively | every operation, shared |
 //! | `Tree::map` | `update`, `maintain`, `drop_tree`: likewise | all that reads keys, shared |
 //! | `dropped` | `drop_tree`, `maintain`: its mutex | `maintain` |
+//! | `frozen` | `freeze`, `release`: its `RwLock` exclusively | reads at a snapshot, shared |
 //! | `sessions` | `session`, drop of a session: atomic | `session` |
 //!
 //! Invariants:
-//! - **RE1** Each lock is taken while no other one is held, so no cycle of waits exists.
+//! - **RE1** Each lock is taken while no other one is held, so no cycle of waits exists; a snapshot
+//!   is made under `frozen`, `trees` and a tree's lock, taken in this order and nowhere else.
 //! - **RE2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
 //!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
 //! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
@@ -26,13 +28,16 @@
 mod map;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::limits::SESSIONS_MAX;
-use crate::{Engine, EpochClock, Gauge, SessionLimit, TreeId};
+use crate::{
+    Engine, EpochClock, Gauge, Images, LogEpoch, SessionLimit, Snapshot, SnapshotLimit, Snapshots,
+    TreeId, ValueVersion,
+};
 use map::Map;
 pub use session::ReferenceSession;
 
@@ -46,7 +51,15 @@ pub struct ReferenceEngine {
     next_tree: AtomicU32,
     /// Trees that were dropped and are freed step by step.
     dropped: Mutex<Vec<Map>>,
+    /// Plain copies of all trees that had keys (SN1 past-stands).
+    frozen: RwLock<BTreeMap<Snapshot, HashMap<TreeId, Frozen>>>,
     sessions: AtomicUsize,
+}
+
+/// A tree as it was, which nobody changes.
+struct Frozen {
+    tree: Arc<Tree>,
+    images: Images,
 }
 
 #[derive(Default)]
@@ -83,6 +96,14 @@ impl ReferenceEngine {
         all.into_iter().map(|(_, tree)| tree).collect()
     }
 
+    fn frozen(&self) -> RwLockReadGuard<'_, BTreeMap<Snapshot, HashMap<TreeId, Frozen>>> {
+        self.frozen.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn frozen_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Snapshot, HashMap<TreeId, Frozen>>> {
+        self.frozen.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn dropped(&self) -> MutexGuard<'_, Vec<Map>> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,6 +120,7 @@ impl Engine for ReferenceEngine {
             trees: RwLock::default(),
             next_tree: AtomicU32::new(0),
             dropped: Mutex::default(),
+            frozen: RwLock::default(),
             sessions: AtomicUsize::new(0),
         })
     }
@@ -185,6 +207,65 @@ impl Engine for ReferenceEngine {
             "Sessions that are open.",
             self.sessions.load(Ordering::Relaxed),
         );
+    }
+}
+
+/// By plain copies: every value counts as kept from the start.
+impl Snapshots for ReferenceEngine {
+    fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
+        assert!(epoch < self.clock.current(), "the epoch has not ended");
+        let snapshot = Snapshot::of_epoch(epoch);
+        let mut frozen = self.frozen_mut();
+        SnapshotLimit::check(frozen.len())?;
+        let newest = frozen.keys().next_back();
+        assert!(newest.is_none_or(|newest| *newest < snapshot));
+        let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
+        let copies = trees.iter().map(|(id, tree)| {
+            let (map, bytes) = tree.read().frozen();
+            let images = Images {
+                count: map.len() as u64,
+                bytes: bytes as u64,
+            };
+            let tree = Arc::new(Tree {
+                map: RwLock::new(map),
+            });
+            (*id, Frozen { tree, images })
+        });
+        frozen.insert(snapshot, copies.collect());
+        Ok(snapshot)
+    }
+
+    fn release(&self, snapshot: Snapshot) {
+        let trees = self.frozen_mut().remove(&snapshot);
+        for frozen in trees.into_iter().flat_map(HashMap::into_values) {
+            let map = std::mem::take(&mut *frozen.tree.write());
+            self.dropped().push(map);
+        }
+    }
+
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
+    fn settle(&self) {}
+
+    fn keeps(&self, version: ValueVersion) -> bool {
+        let frozen = self.frozen();
+        let newest = frozen.keys().next_back();
+        newest.is_some_and(|newest| newest.holds(version))
+    }
+
+    fn images(&self, snapshot: Snapshot) -> Images {
+        let frozen = self.frozen();
+        let all = frozen.get(&snapshot).into_iter().flat_map(HashMap::values);
+        all.fold(Images::default(), |sum, frozen| Images {
+            count: sum.count + frozen.images.count,
+            bytes: sum.bytes + frozen.images.bytes,
+        })
+    }
+
+    fn image_trees(&self) -> Vec<TreeId> {
+        Vec::new()
     }
 }
 

@@ -5,10 +5,10 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
+use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES, Tree};
 use crate::{
-    CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, TreeId, ValueRef,
-    ValueVersion, sweep_in_order,
+    CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, OrderedAt, Point, Probe, ReadAt,
+    Snapshot, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
 /// A session of the reference engine; dropping it makes room for another.
@@ -83,9 +83,8 @@ impl Point for ReferenceSession {
             return None;
         };
         let mut map = tree.write();
-        // Read under the lock, so that epochs along a tree's commits never decrease.
-        let epoch = self.engine.clock.current();
-        let (version, garbage) = map.update(key, epoch, hook, decide);
+        // The epoch is read under the lock, so that those along a tree's commits never decrease.
+        let (version, garbage) = map.update(key, &self.engine.clock, hook, decide);
         drop(map);
         drop(garbage);
         version
@@ -173,5 +172,61 @@ impl Ordered for ReferenceSession {
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         let tree = self.engine.tree(tree);
         tree.map_or_else(Vec::new, |tree| tree.read().boundaries(parts))
+    }
+}
+
+impl ReferenceSession {
+    /// The tree as it was (SN1 past-stands).
+    fn tree_at(&self, at: Snapshot, tree: TreeId) -> Option<Arc<Tree>> {
+        let frozen = self.engine.frozen();
+        let trees = frozen.get(&at).expect("the snapshot is not released");
+        trees.get(&tree).map(|frozen| Arc::clone(&frozen.tree))
+    }
+}
+
+impl ReadAt for ReferenceSession {
+    fn get_at<R>(
+        &mut self,
+        at: Snapshot,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        key.check();
+        match self.tree_at(at, key.tree) {
+            Some(tree) => read(tree.read().get(key.bytes)),
+            None => read(None),
+        }
+    }
+
+    fn sample_at<R>(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        match self.tree_at(at, tree) {
+            Some(tree) => read(tree.read().sample(random)),
+            None => read(None),
+        }
+    }
+}
+
+impl OrderedAt for ReferenceSession {
+    fn scan_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        if let Some(tree) = self.tree_at(at, tree) {
+            // Nobody changes it, so that nobody waits for the lock.
+            let mut shown = |key: &[u8], value: ValueRef<'_>| visit(key, Some(value));
+            let _ = tree
+                .read()
+                .scan_chunk(from, direction, usize::MAX, &mut shown);
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
 use crate::limits::SESSIONS_MAX;
 use crate::{
-    Body, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Ordered, Point,
-    Probe, TreeId,
+    Body, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Ordered,
+    OrderedAt, Point, Probe, ReadAt, Snapshots, TreeId,
 };
 
 crate::conformance_suite!(ReferenceEngine);
@@ -165,4 +165,31 @@ fn a_scan_goes_on_behind_its_last_key_over_chunks_of_tombstones() {
         let expected: Vec<_> = (0..10).chain(keys - 10..keys).collect();
         assert_eq!(seen, expected);
     }
+}
+
+#[test]
+fn a_snapshot_stands_while_its_trees_are_changed_and_dropped() {
+    let (clock, engine) = open();
+    let (mut session, tree) = (engine.session().unwrap(), engine.create_tree());
+    put(&mut session, tree, b"a");
+    put(&mut session, tree, b"b");
+    let early = engine.freeze(clock.end_all()).unwrap();
+    remove(&mut session, tree, b"a");
+    put(&mut session, tree, b"c");
+    let late = engine.freeze(clock.end_all()).unwrap();
+    engine.drop_tree(tree);
+    for (at, expected) in [(early, ["a", "b"]), (late, ["b", "c"])] {
+        let mut keys = Vec::new();
+        session.scan_at(at, tree, Bound::Unbounded, Direction::Forward, |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        });
+        assert_eq!(keys, expected.map(|key| key.as_bytes().to_vec()));
+        let there = session.get_at(at, Key::new(tree, b"a"), |value| value.is_some());
+        assert_eq!(there, at == early);
+    }
+    assert_eq!(engine.images(early).count, 2);
+    engine.release(early);
+    engine.release(late);
+    assert!(!engine.keeps(crate::ValueVersion::first_of(LogEpoch(1))));
 }
