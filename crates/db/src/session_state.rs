@@ -52,7 +52,7 @@ impl SessionState {
         if let Some(log) = &mut self.log
             && log.has_group()
         {
-            log.end_group(epoch.0);
+            log.end_group(epoch);
             self.wrote = epoch;
             self.beyond_room = log.is_beyond_room();
         }

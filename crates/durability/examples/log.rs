@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use pando_durability::disk::{Access, AlignedBuffer, Disk, RealDisk};
 use pando_durability::limits::{PENDING_BYTES_MAX, SEGMENT_BYTES};
 use pando_durability::log::{Due, Log, LogOptions, LogScan, LogSession, ScanOptions, measure_sync};
+use pando_sync::LogEpoch;
 
 /// Records of a round of `append`.
 const RECORDS: u64 = 4_000_000;
@@ -36,7 +37,7 @@ fn open(directory: &Path, threads: bool) -> Arc<Log> {
     };
     let scan = LogScan::read(&disk, &[directory.to_owned()], scan).expect("the log");
     let cut = scan
-        .cut(scan.newest_epoch() + 1, scan.newest_epoch())
+        .cut(scan.newest_epoch().next(), scan.newest_epoch())
         .expect("nothing is read");
     let options = LogOptions {
         directories: vec![directory.to_owned()],
@@ -49,7 +50,7 @@ fn open(directory: &Path, threads: bool) -> Arc<Log> {
         threads,
     };
     let log = Log::open(options, disk, &cut).expect("the log");
-    log.recycle_below(u64::MAX).expect("old segments");
+    log.recycle_below(LogEpoch::NEVER).expect("old segments");
     log
 }
 
@@ -62,7 +63,7 @@ fn append(session: &mut LogSession, epoch: u64, number: u64) {
         buffer.extend_from_slice(&number.to_le_bytes());
         buffer.extend_from_slice(&[number as u8; 40]);
     });
-    session.end_group(epoch);
+    session.end_group(LogEpoch(epoch));
 }
 
 /// Closes an epoch every 25 ms until it is told to stop.
@@ -72,7 +73,7 @@ fn tick(log: &Log, epoch: &Mutex<u64>, stop: &AtomicBool) {
             return;
         }
         let mut epoch = epoch.lock().expect("no panic");
-        log.close_epoch(*epoch, 0);
+        log.close_epoch(LogEpoch(*epoch), 0);
         *epoch += 1;
     }
 }
@@ -88,7 +89,7 @@ fn round(log: Option<&Log>) -> (f64, f64) {
         }
         return per_record(began);
     };
-    let epoch = Mutex::new(log.statistics().closed + 1);
+    let epoch = Mutex::new(log.statistics().closed.next().0);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| tick(log, &epoch, &stop));
@@ -196,12 +197,12 @@ fn through(directory: &Path) -> Duration {
 /// One waiter that closes the epoch and writes it himself.
 fn own(log: &Log) -> Duration {
     let mut session = log.session(0);
-    let mut epoch = log.statistics().closed + 1;
+    let mut epoch = log.statistics().closed.next().0;
     timed(|at| {
         append(&mut session, epoch, at as u64);
         session.hand_over();
-        log.seal(epoch, 0).flush();
-        assert!(log.durable() >= epoch);
+        log.seal(LogEpoch(epoch), 0).flush();
+        assert!(log.durable() >= LogEpoch(epoch));
         epoch += 1;
     })
 }
@@ -209,13 +210,13 @@ fn own(log: &Log) -> Duration {
 /// One waiter, with an epoch thread that writes, or leaves that to the logger.
 fn waiting(log: &Arc<Log>, inline: bool, woken: &Arc<(Mutex<()>, Condvar)>) -> Duration {
     let stop = AtomicBool::new(false);
-    let epoch = AtomicU64::new(log.statistics().closed + 1);
+    let epoch = AtomicU64::new(log.statistics().closed.next().0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 if log.wait_until_due(Duration::from_millis(25)) == Due::Wanted {
                     let closed = epoch.fetch_add(1, Ordering::Relaxed);
-                    let sealed = log.seal(closed, 0);
+                    let sealed = log.seal(LogEpoch(closed), 0);
                     if inline { sealed.flush() } else { drop(sealed) }
                 }
             }
@@ -225,9 +226,9 @@ fn waiting(log: &Arc<Log>, inline: bool, woken: &Arc<(Mutex<()>, Condvar)>) -> D
             let epoch = epoch.load(Ordering::Relaxed);
             append(&mut session, epoch, at as u64);
             session.hand_over();
-            if !log.want(epoch) {
+            if !log.want(LogEpoch(epoch)) {
                 let guard = woken.0.lock().expect("no panic");
-                let waits = |(): &mut ()| log.durable() < epoch;
+                let waits = |(): &mut ()| log.durable() < LogEpoch(epoch);
                 drop(woken.1.wait_while(guard, waits).expect("no panic"));
             }
         });
@@ -264,14 +265,14 @@ fn run_sync(directory: &Path) {
 fn run_append_only(directory: &Path) {
     let log = open(directory, false);
     let mut session = log.session(0);
-    let mut epoch = log.durable() + 1;
+    let mut epoch = log.durable().next().0;
     for turn in 0..3_000 {
         for number in 0..TURN {
             append(&mut session, epoch, turn * TURN + number);
         }
         session.hand_over();
         if turn % 100 == 99 {
-            log.close_epoch(epoch, 0);
+            log.close_epoch(LogEpoch(epoch), 0);
             epoch += 1;
         }
     }

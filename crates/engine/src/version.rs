@@ -26,41 +26,12 @@
 //!   epoch. Most removals find it so and write nothing: the epoch moves only when what it has
 //!   brought is removed within it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use pando_sync::LogEpoch;
 
 const SEQUENCE_BITS: u32 = 20;
 const EPOCH_MAX: u64 = u64::MAX >> SEQUENCE_BITS;
-
-/// A period of the log; every committed write belongs to one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogEpoch(pub u64);
-
-impl LogEpoch {
-    /// Before the first epoch: nothing is written in it, and it counts as durable.
-    pub const NONE: Self = Self(0);
-
-    /// After every epoch there will be.
-    pub const NEVER: Self = Self(u64::MAX);
-
-    /// The epoch after this one.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
-    /// The epoch before this one, which is not [`Self::NONE`].
-    #[must_use]
-    pub const fn previous(self) -> Self {
-        Self(self.0 - 1)
-    }
-}
-
-impl fmt::Display for LogEpoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The version of one value: log epoch, then sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,5 @@
-//! Synchronisation: gates, padding, version locks and epochs, and what engines share beside them:
-//! directories of trees, prefetching, tags of words.
+//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and what
+//! engines share beside them: directories of trees, prefetching, tags of words.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
@@ -7,6 +7,7 @@ mod directory;
 pub mod epoch;
 mod gate;
 mod lock;
+mod log_epoch;
 mod padded;
 pub mod prefetch;
 pub mod shim;
@@ -16,4 +17,5 @@ pub mod version_lock;
 pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
 pub use lock::lock;
+pub use log_epoch::LogEpoch;
 pub use padded::Padded;

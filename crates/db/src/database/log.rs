@@ -30,7 +30,7 @@ impl Database {
         if testing::is(Fault::OpenEpochsYoung) && log.statistics().closed == log.durable() {
             return true;
         }
-        !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch.0
+        !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch
     }
 
     /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not

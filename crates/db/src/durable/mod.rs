@@ -25,7 +25,7 @@ use std::time::Duration;
 use pando_durability::checkpoint::Directories;
 use pando_durability::disk::DirectoryLock;
 use pando_durability::log::Log;
-use pando_engine::TreeId;
+use pando_engine::{LogEpoch, TreeId};
 use pando_sync::lock;
 
 pub use bytes::Malformed;
@@ -38,7 +38,7 @@ use crate::clock::Milliseconds;
 #[non_exhaustive]
 pub struct Recovery {
     /// The start epoch of the checkpoint that was used.
-    pub checkpoint: Option<u64>,
+    pub checkpoint: Option<LogEpoch>,
     /// When that was complete, in milliseconds since the Unix epoch.
     pub checkpoint_wall_ms: Option<u64>,
     /// Entries loaded from it.
@@ -50,9 +50,9 @@ pub struct Recovery {
     /// Bytes of the log that were read.
     pub replayed_bytes: u64,
     /// Up to which epoch the log counted.
-    pub cutoff: u64,
+    pub cutoff: LogEpoch,
     /// Epochs of the torn tail, which do not count.
-    pub torn: Vec<u64>,
+    pub torn: Vec<LogEpoch>,
     /// Microseconds that loading and replaying took.
     pub load_us: u64,
     /// See `load_us`.
@@ -65,9 +65,9 @@ pub struct Recovery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
     /// What was written before this epoch is in it.
-    pub start: u64,
+    pub start: LogEpoch,
     /// Nothing written after this epoch is in it.
-    pub end: u64,
+    pub end: LogEpoch,
     /// When it was complete, in milliseconds since the Unix epoch.
     pub wall_ms: Milliseconds,
     /// Keys.
@@ -93,7 +93,7 @@ pub(crate) struct Durable {
     /// Trees of databases beyond the configured number, kept for a later configuration.
     pub(crate) hidden_trees: Vec<TreeId>,
     /// The start epochs of the checkpoints that are kept, newest first; held while one is taken.
-    pub(crate) checkpoints: Mutex<Vec<u64>>,
+    pub(crate) checkpoints: Mutex<Vec<LogEpoch>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) last: Mutex<Option<CheckpointReport>>,
     pub(crate) recovery: Recovery,

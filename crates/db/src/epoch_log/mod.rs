@@ -56,7 +56,7 @@ impl EpochLog {
     /// over. Called in the order of epochs; does not wait.
     pub(crate) fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_> {
         match self {
-            Self::Files(log) => Sealed(Some(log.seal(epoch.0, now))),
+            Self::Files(log) => Sealed(Some(log.seal(epoch, now))),
             #[cfg(any(test, feature = "hand-log"))]
             Self::ByHand(log) => {
                 log.close_epoch(epoch);
@@ -69,7 +69,7 @@ impl EpochLog {
     #[inline]
     pub(crate) fn durable(&self) -> LogEpoch {
         match self {
-            Self::Files(log) => LogEpoch(log.durable()),
+            Self::Files(log) => log.durable(),
             #[cfg(any(test, feature = "hand-log"))]
             Self::ByHand(log) => log.durable(),
         }
@@ -78,7 +78,7 @@ impl EpochLog {
     /// Somebody waits until `epoch` is on disk; whether it is. Does not wait.
     pub(crate) fn want(&self, epoch: LogEpoch) -> bool {
         match self {
-            Self::Files(log) => log.want(epoch.0),
+            Self::Files(log) => log.want(epoch),
             #[cfg(any(test, feature = "hand-log"))]
             Self::ByHand(log) => log.want(epoch),
         }
@@ -88,7 +88,7 @@ impl EpochLog {
     /// state changes. Several may be registered, each before anybody waits.
     pub(crate) fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
         match self {
-            Self::Files(log) => log.on_durable(Box::new(move |epoch| wake(LogEpoch(epoch)))),
+            Self::Files(log) => log.on_durable(wake),
             #[cfg(any(test, feature = "hand-log"))]
             Self::ByHand(log) => log.on_durable(wake),
         }

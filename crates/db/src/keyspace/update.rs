@@ -170,7 +170,7 @@ impl Keyspace<'_> {
             self.session.hand_over(&*self.database.options.clock);
             self.database.epochs.tick();
             let log = self.database.log().expect("there is a log");
-            log.close_epoch(epoch.0, self.now());
+            log.close_epoch(epoch, self.now());
         }
     }
 

@@ -7,7 +7,7 @@
 //! | number | how often the mapping of database numbers had changed |
 //! | numbers | how many databases, then the tree of each |
 
-use pando_engine::TreeId;
+use pando_engine::{LogEpoch, TreeId};
 
 use crate::durable::bytes::{Input, Malformed, Sink, malformed};
 use crate::limits;
@@ -16,7 +16,7 @@ use crate::limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) identity: u128,
-    pub(crate) written: u64,
+    pub(crate) written: LogEpoch,
     pub(crate) changes: u64,
     pub(crate) trees: Vec<TreeId>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct About {
 impl About {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = self.identity.to_le_bytes().to_vec();
-        out.number(self.written);
+        out.number(self.written.0);
         out.number(self.changes);
         out.number(self.trees.len() as u64);
         self.trees
@@ -36,7 +36,7 @@ impl About {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input(bytes);
         let identity = input.take(16)?.try_into().expect("sixteen bytes");
-        let (written, changes) = (input.number()?, input.number()?);
+        let (written, changes) = (LogEpoch(input.number()?), input.number()?);
         let count = input.length(limits::DATABASES_MAX)?;
         let mut trees = Vec::new();
         for _ in 0..count {
@@ -62,7 +62,7 @@ mod tests {
     fn golden_bytes() {
         let about = About {
             identity: 0x0102,
-            written: 300,
+            written: LogEpoch(300),
             changes: 4,
             trees: vec![TreeId(9), TreeId(1)],
         };

@@ -15,6 +15,7 @@ use super::recover::{RecoveryError, found_checkpoints, refuse_foreign, refuse_pa
 use crate::durable::bytes::{Input, Malformed};
 use crate::durable::options::DurabilityOptions;
 use crate::durable::{record, value};
+use pando_engine::LogEpoch;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
     let found = found_checkpoints(disk, directory, &mut notes)?;
     let mut basis = Basis {
         from: None,
-        written: 0,
+        written: LogEpoch::NONE,
         any: !found.is_empty() || !notes.is_empty(),
     };
     for note in notes {
@@ -126,9 +127,9 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
 /// What recovery would put the log upon.
 struct Basis {
     /// The start of the newest whole checkpoint.
-    from: Option<u64>,
+    from: Option<LogEpoch>,
     /// The newest epoch that a whole manifest knows to have been durable.
-    written: u64,
+    written: LogEpoch,
     /// Whether there are checkpoints, whole or not.
     any: bool,
 }
@@ -250,7 +251,7 @@ fn check_log(
     if let Err(error) = check_unfinished(options, files, basis, &scan, report) {
         report.complain(error.to_string());
     }
-    let from = basis.from.unwrap_or(0);
+    let from = basis.from.unwrap_or_default();
     if basis.from.is_some() && scan.segments().is_empty() {
         report.complain(format!(
             "there is no log: what was written since epoch {from} is there in part or not at all"

@@ -42,7 +42,7 @@ use pando_durability::checkpoint::{
     self, CheckpointError, LargeValue, Manifest, PartSummary, PartWriter, PartsWriter,
 };
 use pando_durability::log::{LogError, LogState};
-use pando_engine::{Direction, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
+use pando_engine::{Direction, LogEpoch, NewValue, SessionLimit, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
 use thiserror::Error;
 
@@ -123,7 +123,7 @@ struct Work<'a> {
     database: &'a Database,
     durable: &'a Durable,
     options: &'a CheckpointOptions,
-    start: u64,
+    start: LogEpoch,
     ranges: Vec<Range>,
     next: AtomicUsize,
     entries: AtomicU64,
@@ -161,7 +161,7 @@ impl Database {
         &self,
         durable: &Durable,
         options: &CheckpointOptions,
-        kept: &mut Vec<u64>,
+        kept: &mut Vec<LogEpoch>,
     ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
         if kept.is_empty() {
@@ -177,12 +177,11 @@ impl Database {
         let freed = durable.make_room(kept)?;
         let (start, mut about) = self.begin_checkpoint(durable);
         #[cfg(test)]
-        let start = start
-            + if is(Fault::CheckpointStartsLate) {
-                2
-            } else {
-                0
-            };
+        let start = if is(Fault::CheckpointStartsLate) {
+            start.next().next()
+        } else {
+            start
+        };
         let work = self.divide(durable, options, start, &about.trees)?;
         let parts = work.run()?;
         let (end, written) = self.settle_checkpoint(durable, &work)?;
@@ -260,16 +259,16 @@ impl Database {
     }
 
     /// The start epoch and the mapping (CW1).
-    fn begin_checkpoint(&self, durable: &Durable) -> (u64, About) {
+    fn begin_checkpoint(&self, durable: &Durable) -> (LogEpoch, About) {
         if !durable.log.is_open() {
             // So that nothing belongs to the start epoch, if nothing more is written (CW2).
             self.end_epoch();
         }
         let gates = self.gates.enter_all();
-        let start = self.epochs.current().0;
+        let start = self.epochs.current();
         let about = About {
             identity: durable.identity,
-            written: 0,
+            written: LogEpoch::NONE,
             changes: durable.mapping_changes.load(Ordering::Relaxed),
             trees: self.mapping(),
         };
@@ -282,7 +281,7 @@ impl Database {
         &'a self,
         durable: &'a Durable,
         options: &'a CheckpointOptions,
-        start: u64,
+        start: LogEpoch,
         trees: &[TreeId],
     ) -> Result<Work<'a>, CheckpointFailure> {
         let mut state = self.open_session()?;
@@ -327,10 +326,10 @@ impl Database {
         &self,
         durable: &Durable,
         work: &Work<'_>,
-    ) -> Result<(u64, u64), CheckpointFailure> {
+    ) -> Result<(LogEpoch, LogEpoch), CheckpointFailure> {
         let log = &durable.log;
         let gates = self.gates.enter_all();
-        let end = self.epochs.current().0;
+        let end = self.epochs.current();
         let still = !log.has_writes_since(work.start);
         let newest = log.newest_written();
         drop(gates);
@@ -347,7 +346,7 @@ impl Database {
                 newest
             },
         );
-        if end == self.epochs.current().0 {
+        if end == self.epochs.current() {
             self.end_epoch();
         }
         log.want(end);
@@ -380,7 +379,7 @@ impl Database {
 fn retire(
     durable: &Durable,
     manifest: &Manifest,
-    kept: &mut Vec<u64>,
+    kept: &mut Vec<LogEpoch>,
 ) -> Result<usize, CheckpointFailure> {
     kept.insert(0, manifest.start);
     kept.truncate(limits::CHECKPOINTS_KEPT);

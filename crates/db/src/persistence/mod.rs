@@ -134,7 +134,7 @@ pub(crate) fn open(
     if found.mapping_grown {
         let mut session = log.session(0);
         hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
-        session.end_group(found.epochs.current().0);
+        session.end_group(found.epochs.current());
         session.hand_over();
     }
     found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);

@@ -146,7 +146,7 @@ pub enum RecoveryError {
         /// The directory.
         path: PathBuf,
         /// Which checkpoint.
-        start: u64,
+        start: LogEpoch,
     },
     /// A directory of checkpoints is another database's.
     #[error(
@@ -182,7 +182,7 @@ pub enum RecoveryError {
         /// Where in it.
         offset: u64,
         /// The group's epoch.
-        epoch: u64,
+        epoch: LogEpoch,
         /// What is wrong.
         what: &'static str,
     },
@@ -238,7 +238,7 @@ pub(crate) struct Recovered {
     /// The clock is not behind this.
     pub(crate) wall_ms: u64,
     /// The checkpoints that may be needed again, newest first.
-    pub(crate) checkpoints: Vec<u64>,
+    pub(crate) checkpoints: Vec<LogEpoch>,
     pub(crate) locks: Vec<DirectoryLock>,
     /// Where these are.
     pub(crate) files: checkpoint::Directories,
@@ -294,16 +294,16 @@ pub(crate) fn recover(
     mark_directories(durability, &files, identity)?;
     note_directories(durability, &to_note)?;
     let newest = found.iter().map(|(manifest, _)| manifest.end).max();
-    let newest = newest.unwrap_or(0).max(scan.newest_epoch());
+    let newest = newest.unwrap_or_default().max(scan.newest_epoch());
     let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
     let wall_ms = wall_ms.unwrap_or(0).max(scan.newest_wall_ms());
-    let mut checkpoints: Vec<u64> = found.iter().map(|(manifest, _)| manifest.start).collect();
+    let mut checkpoints: Vec<LogEpoch> = found.iter().map(|(manifest, _)| manifest.start).collect();
     // Whatever checkpoint is used, what any of them knows to have been durable has to be there.
     let written = found.iter().map(|(_, about)| about.written).max();
-    let written = written.unwrap_or(0);
+    let written = written.unwrap_or_default();
     #[cfg(test)]
     let written = if is(Fault::NewerManifestForgotten) {
-        0
+        LogEpoch::NONE
     } else {
         written
     };
@@ -313,10 +313,12 @@ pub(crate) fn recover(
     let mut attempts = found.into_iter().map(Some).chain([None]);
     loop {
         let manifest = attempts.next().expect("the last attempt returns");
-        let start = manifest.as_ref().map_or(0, |(manifest, _)| manifest.start);
+        let start = manifest
+            .as_ref()
+            .map_or(LogEpoch::NONE, |(manifest, _)| manifest.start);
         let cut = if no_log && manifest.is_some() {
             // A new log begins, behind this checkpoint and no older one (RC4).
-            scan.cut(start, start.saturating_sub(1))
+            scan.cut(start, start.previous())
         } else {
             scan.cut(start, written)
         };
@@ -329,7 +331,7 @@ pub(crate) fn recover(
             });
         }
         // RC1. A new engine for every attempt (RC2).
-        let epochs = Arc::new(EpochClock::starting_at(LogEpoch(newest + 1)));
+        let epochs = Arc::new(EpochClock::starting_at(newest.next()));
         let attempt = Attempt {
             store: Store::open(options, Arc::clone(&epochs)),
             expiry: ExpiryIndex::new(),
@@ -388,11 +390,11 @@ pub(crate) fn recover(
 fn forget_log(
     durability: &DurabilityOptions,
     all: Vec<(Manifest, About)>,
-    start: u64,
+    start: LogEpoch,
 ) -> Result<(), RecoveryError> {
     for (mut manifest, mut about) in all {
         if about.written >= start && !durability.read_only {
-            about.written = start.saturating_sub(1);
+            about.written = start.previous();
             manifest.about = about.encode();
             checkpoint::place(&*durability.disk, &durability.data_directory, &manifest)?;
         }
@@ -546,7 +548,9 @@ pub(super) fn refuse_parts_alone(
 ) -> Result<(), RecoveryError> {
     let files = checkpoint::unfinished(disk, directories)?;
     // A log that cannot be used is refused itself.
-    let log_is_empty = scan.cut(0, 0).is_ok_and(|cut| cut.epochs().is_empty());
+    let log_is_empty = scan
+        .cut(LogEpoch::NONE, LogEpoch::NONE)
+        .is_ok_and(|cut| cut.epochs().is_empty());
     if files.is_empty() || !log_is_empty {
         return Ok(());
     }
@@ -628,7 +632,7 @@ impl Attempt<'_> {
         recovery: &mut Recovery,
     ) -> Result<Trees, RecoveryError> {
         let mut trees = Trees::default();
-        let mut fuzzy_until = 0;
+        let mut fuzzy_until = LogEpoch::NONE;
         let started = std::time::Instant::now();
         if let Some((manifest, about)) = &candidate.manifest {
             trees.map(&self.store, about.changes, about.trees.clone());

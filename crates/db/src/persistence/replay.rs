@@ -27,7 +27,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
-use pando_engine::{Key, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion};
+use pando_engine::{
+    Key, LogEpoch, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion,
+};
 use pando_sync::lock;
 
 use super::recover::RecoveryError;
@@ -165,7 +167,7 @@ struct Worker<'a> {
     #[cfg(test)]
     fault: crate::durable::testing::Fault,
     restorer: Restorer<'a>,
-    fuzzy_until: u64,
+    fuzzy_until: LogEpoch,
 }
 
 /// Keys with a change that found nothing, up to the end of the checkpoint, and the first one.
@@ -278,7 +280,7 @@ fn adopt(orphans: &mut Orphans, key: Key<'_>) {
 struct Origin {
     path: Arc<Path>,
     offset: u64,
-    epoch: u64,
+    epoch: LogEpoch,
 }
 
 impl Origin {
@@ -430,7 +432,7 @@ impl<'a> Replay<'a> {
         store: &Store,
         expiry: &'a ExpiryIndex,
         threads: usize,
-        fuzzy_until: u64,
+        fuzzy_until: LogEpoch,
     ) -> Result<Self, RecoveryError> {
         let worker = |_| {
             Ok(Worker {
@@ -501,7 +503,7 @@ pub(super) fn replay(
     expiry: &ExpiryIndex,
     durability: &DurabilityOptions,
     cut: &LogCut,
-    fuzzy_until: u64,
+    fuzzy_until: LogEpoch,
     trees: &mut Trees,
 ) -> Result<u64, RecoveryError> {
     let threads = durability.recovery_threads.max(1);

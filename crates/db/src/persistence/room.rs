@@ -13,6 +13,8 @@ use pando_durability::checkpoint;
 use pando_durability::log::{LogRoom, LogState};
 
 use super::CheckpointFailure;
+use pando_engine::LogEpoch;
+
 use crate::database::Database;
 use crate::durable::Durable;
 use crate::durable::options::DurabilityOptions;
@@ -42,7 +44,7 @@ impl Durable {
 
     /// If room is short that the log and the checkpoints share, lets go of all checkpoints but the
     /// newest, and of the log before it (CW3 log-kept-for-oldest); returns how many segments.
-    pub(super) fn make_room(&self, kept: &mut Vec<u64>) -> Result<usize, CheckpointFailure> {
+    pub(super) fn make_room(&self, kept: &mut Vec<LogEpoch>) -> Result<usize, CheckpointFailure> {
         if !self.log.shares_volume() || !self.is_short() {
             return Ok(0);
         }

@@ -23,6 +23,8 @@
 //! bits. The begin of a large entry is the length of its key and the key, and the first bytes of
 //! its value; what follows is bytes of the value only.
 
+use pando_sync::LogEpoch;
+
 pub(super) const MAGIC: &[u8; 8] = b"PANDOCPT";
 pub(super) const FORMAT: u32 = 2;
 pub(super) const FILE_HEADER_BYTES: usize = 32;
@@ -49,12 +51,12 @@ impl Kind {
     }
 }
 
-pub(super) fn file_header(part: u32, start: u64, salt: u32) -> [u8; FILE_HEADER_BYTES] {
+pub(super) fn file_header(part: u32, start: LogEpoch, salt: u32) -> [u8; FILE_HEADER_BYTES] {
     let mut header = [0; FILE_HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
     header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
     header[12..16].copy_from_slice(&part.to_le_bytes());
-    header[16..24].copy_from_slice(&start.to_le_bytes());
+    header[16..24].copy_from_slice(&start.0.to_le_bytes());
     header[24..28].copy_from_slice(&salt.to_le_bytes());
     let crc = crc32c::crc32c(&header[..28]);
     header[28..].copy_from_slice(&crc.to_le_bytes());

@@ -7,6 +7,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use pando_sync::LogEpoch;
+
 use super::{CheckpointError, parse_name, part_name};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::CHECKPOINT_PIECE_BYTES;
@@ -59,7 +61,7 @@ impl Directories {
     pub(super) fn open(
         &self,
         disk: &dyn Disk,
-        start: u64,
+        start: LogEpoch,
         part: u32,
     ) -> Result<(PathBuf, Box<dyn DiskFile>), CheckpointError> {
         let name = part_name(start, part);
@@ -89,7 +91,7 @@ impl Directories {
     pub(super) fn files(
         &self,
         disk: &dyn Disk,
-    ) -> Result<Vec<(u64, bool, PathBuf)>, CheckpointError> {
+    ) -> Result<Vec<(LogEpoch, bool, PathBuf)>, CheckpointError> {
         let mut files = Vec::new();
         for place in self.places(0) {
             let is_first = place == self.manifests;

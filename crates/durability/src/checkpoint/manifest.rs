@@ -16,6 +16,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use pando_sync::LogEpoch;
+
 use super::cursor::Cursor;
 use super::directories::Directories;
 use super::{CheckpointError, manifest_path, parse_name};
@@ -46,9 +48,9 @@ pub struct Chunk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// What was written before this epoch is in the checkpoint.
-    pub start: u64,
+    pub start: LogEpoch,
     /// Nothing that was written after this epoch is in it.
-    pub end: u64,
+    pub end: LogEpoch,
     /// When it was complete, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
     /// What can be read by itself.
@@ -76,7 +78,7 @@ impl Manifest {
         let mut body = Vec::new();
         let short = |body: &mut Vec<u8>, number: u32| body.extend_from_slice(&number.to_le_bytes());
         let long = |body: &mut Vec<u8>, number: u64| body.extend_from_slice(&number.to_le_bytes());
-        for number in [self.start, self.end, self.wall_ms] {
+        for number in [self.start.0, self.end.0, self.wall_ms] {
             long(&mut body, number);
         }
         short(&mut body, self.parts.len() as u32);
@@ -106,7 +108,8 @@ impl Manifest {
 
     fn decode(body: &[u8]) -> Option<Self> {
         let mut input = Cursor(body);
-        let (start, end, wall_ms) = (input.long()?, input.long()?, input.long()?);
+        let (start, end) = (LogEpoch(input.long()?), LogEpoch(input.long()?));
+        let wall_ms = input.long()?;
         // Counts are not believed: a list ends with the bytes.
         let part_count = input.short()?;
         let mut parts = Vec::new();
@@ -142,7 +145,7 @@ impl Manifest {
         })
     }
 
-    fn read(disk: &dyn Disk, directory: &Path, start: u64) -> Result<Self, CheckpointError> {
+    fn read(disk: &dyn Disk, directory: &Path, start: LogEpoch) -> Result<Self, CheckpointError> {
         let path = manifest_path(directory, start);
         let damaged = |offset, what| Err(CheckpointError::damaged(&path, offset, what));
         let read = || {
@@ -181,14 +184,14 @@ impl Manifest {
 }
 
 /// A checkpoint of a directory: its start epoch, and its manifest if that can be read.
-pub type Found = (u64, Result<Manifest, CheckpointError>);
+pub type Found = (LogEpoch, Result<Manifest, CheckpointError>);
 
 /// The checkpoints of a directory, newest first.
 pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, CheckpointError> {
     let names = disk
         .list(directory)
         .map_err(CheckpointError::disk(directory))?;
-    let mut starts: Vec<u64> = names
+    let mut starts: Vec<LogEpoch> = names
         .iter()
         .filter_map(|name| parse_name(name))
         .filter_map(|(start, manifest)| manifest.then_some(start))
@@ -206,7 +209,7 @@ pub fn unfinished(
 ) -> Result<Vec<PathBuf>, CheckpointError> {
     let files = directories.files(disk)?;
     let manifests = files.iter().filter(|(_, manifest, _)| *manifest);
-    let finished: BTreeSet<u64> = manifests.map(|(start, ..)| *start).collect();
+    let finished: BTreeSet<LogEpoch> = manifests.map(|(start, ..)| *start).collect();
     let left = files.into_iter();
     let left = left.filter(|(start, ..)| !finished.contains(start));
     Ok(left.map(|(_, _, path)| path).collect())
@@ -229,7 +232,7 @@ pub fn remove_unfinished(
 pub fn remove_others(
     disk: &dyn Disk,
     directories: &Directories,
-    kept: &[u64],
+    kept: &[LogEpoch],
 ) -> Result<(), CheckpointError> {
     let others = directories.files(disk)?.into_iter();
     let others = others.filter(|(start, ..)| !kept.contains(start));

@@ -49,23 +49,25 @@ pub use writer::{LargeValue, PartSummary, PartWriter, place, publish};
 
 use std::path::{Path, PathBuf};
 
-fn part_name(start: u64, part: u32) -> String {
-    format!("checkpoint-{start:016x}-{part:04x}.part")
+use pando_sync::LogEpoch;
+
+fn part_name(start: LogEpoch, part: u32) -> String {
+    format!("checkpoint-{:016x}-{part:04x}.part", start.0)
 }
 
-fn manifest_path(directory: &Path, start: u64) -> PathBuf {
-    directory.join(format!("checkpoint-{start:016x}.manifest"))
+fn manifest_path(directory: &Path, start: LogEpoch) -> PathBuf {
+    directory.join(format!("checkpoint-{:016x}.manifest", start.0))
 }
 
-fn unfinished_path(directory: &Path, start: u64) -> PathBuf {
-    directory.join(format!("checkpoint-{start:016x}.new"))
+fn unfinished_path(directory: &Path, start: LogEpoch) -> PathBuf {
+    directory.join(format!("checkpoint-{:016x}.new", start.0))
 }
 
 /// The start epoch in the name of a checkpoint's file, and whether it is a manifest.
-fn parse_name(name: &str) -> Option<(u64, bool)> {
+fn parse_name(name: &str) -> Option<(LogEpoch, bool)> {
     let rest = name.strip_prefix("checkpoint-")?;
     let (start, kind) = rest.split_at_checked(16)?;
-    let start = u64::from_str_radix(start, 16).ok()?;
+    let start = LogEpoch(u64::from_str_radix(start, 16).ok()?);
     let is_part = kind.starts_with('-') && kind.strip_suffix(".part").is_some();
     match kind {
         ".manifest" => Some((start, true)),

@@ -8,6 +8,8 @@
 //!
 //! A piece grows with what was written, so that a manifest has a bounded number of chunks.
 
+use pando_sync::LogEpoch;
+
 use super::CheckpointError;
 use super::directories::Directories;
 use super::writer::{PartSummary, PartWriter};
@@ -19,7 +21,7 @@ use crate::limits::CHECKPOINT_PIECE_PART;
 pub struct PartsWriter<'d> {
     disk: &'d dyn Disk,
     directories: &'d Directories,
-    start: u64,
+    start: LogEpoch,
     thread: u32,
     /// By directory; `current` is there.
     parts: Vec<Option<PartWriter>>,
@@ -31,7 +33,7 @@ impl<'d> PartsWriter<'d> {
     pub fn create(
         disk: &'d dyn Disk,
         directories: &'d Directories,
-        start: u64,
+        start: LogEpoch,
         thread: u32,
     ) -> Result<Self, CheckpointError> {
         let count = directories.parts.len();

@@ -37,7 +37,7 @@ fn several(parts: &[&str]) -> Directories {
 }
 
 fn part_path(directory: &Path, start: u64, part: u32) -> PathBuf {
-    directory.join(part_name(start, part))
+    directory.join(part_name(LogEpoch(start), part))
 }
 
 /// Two trees in three chunks, a large value among them.
@@ -72,7 +72,7 @@ fn write_to(
     entries: &Entries,
 ) -> Result<Manifest, CheckpointError> {
     let parts = write_parts(directories, disk, start, entries)?;
-    let epochs = (start, start + 2);
+    let epochs = (LogEpoch(start), LogEpoch(start + 2));
     publish(&**disk, directories, epochs, 1234, parts, b"about")
 }
 
@@ -84,7 +84,7 @@ fn write_parts(
 ) -> Result<Vec<PartSummary>, CheckpointError> {
     let mut parts = Vec::new();
     for thread in 0..2 {
-        let mut writer = PartsWriter::create(&**disk, directories, start, thread)?;
+        let mut writer = PartsWriter::create(&**disk, directories, LogEpoch(start), thread)?;
         let tree = [3, 9][thread as usize];
         for half in 0..2 {
             writer.part().begin_chunk(tree, true);
@@ -136,7 +136,7 @@ fn what_was_written_is_read() {
     let mut found = found(&*disk, &directory()).expect("the disk works");
     let (start, manifest) = found.pop().expect("there is one");
     let manifest = manifest.expect("it is whole");
-    assert_eq!((start, found.len()), (5, 0));
+    assert_eq!((start, found.len()), (LogEpoch(5), 0));
     assert_eq!(manifest, written);
     assert_eq!(manifest.about, b"about");
     assert_eq!(read(&*disk, &manifest).expect("it is whole"), entries(1));
@@ -152,8 +152,8 @@ fn what_was_written_is_read() {
 #[test]
 fn golden_bytes() {
     let manifest = Manifest {
-        start: 5,
-        end: 7,
+        start: LogEpoch(5),
+        end: LogEpoch(7),
         wall_ms: 9,
         parts: vec![(1, 2, 300)],
         chunks: vec![Chunk {
@@ -171,7 +171,7 @@ fn golden_bytes() {
     assert_eq!(bytes[..16], *b"PANDOMAN\x02\0\0\0\xe5=\x87 ");
     assert_eq!(bytes.len(), 16 + 24 + 4 + 16 + 4 + 40 + 5);
     assert_eq!(
-        super::block::file_header(1, 2, 3),
+        super::block::file_header(1, LogEpoch(2), 3),
         *b"PANDOCPT\x02\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x9c-\xeap"
     );
 }
@@ -211,13 +211,16 @@ fn cut_foreign_and_swapped_files_are_found() {
     assert!(!refused(&disk.copy()));
     let part = |start, number| part_path(&directory(), start, number);
     let contents = |path: &Path| disk.contents(path).expect("it is there");
-    let manifest = manifest_path(&directory(), 8);
+    let manifest = manifest_path(&directory(), LogEpoch(8));
     for (path, bytes) in [
         (part(8, 0), contents(&part(5, 0))),
         (part(8, 0), contents(&part(8, 1))),
         (part(8, 1), b"something else".to_vec()),
         (part(8, 1), Vec::new()),
-        (manifest.clone(), contents(&manifest_path(&directory(), 5))),
+        (
+            manifest.clone(),
+            contents(&manifest_path(&directory(), LogEpoch(5))),
+        ),
         (manifest.clone(), b"PANDOMAN\x02\0\0\0abcdefgh".to_vec()),
         (manifest.clone(), b"PANDO".to_vec()),
     ] {
@@ -260,13 +263,13 @@ fn crashes_of(
             let disk = disk.crash(seed);
             let found = found(&disk, &directory()).expect("the disk works");
             let (start, manifest) = found.into_iter().next().expect("one is there");
-            let expected = entries(if start == 5 { 1 } else { 2 });
+            let expected = entries(if start == LogEpoch(5) { 1 } else { 2 });
             let at = |error| format!("call {call}, seed {seed}: {error}");
             let manifest = manifest.map_err(|error| at(error.to_string()))?;
             let read = read_from(now, &disk, &manifest);
             let read = read.map_err(|error| at(error.to_string()))?;
             assert_eq!(read, expected, "call {call}, seed {seed}");
-            assert!(start == 8 || call < calls);
+            assert!(start == LogEpoch(8) || call < calls);
             // A start removes what is left, and no more.
             remove_unfinished(&disk, now).expect("the disk works");
             assert!(unfinished(&disk, now).expect("the disk works").is_empty());
@@ -289,7 +292,7 @@ fn a_crash_at_any_call_leaves_a_whole_checkpoint() {
     for (before, now) in [(&one(), &one()), (&three, &three), (&others_first, &others)] {
         crashes_of((before, now), |disk| {
             write_to(now, disk, 8, &entries(2))?;
-            remove_others(&**disk, now, &[8])
+            remove_others(&**disk, now, &[LogEpoch(8)])
         })
         .unwrap_or_else(|what| panic!("{what}"));
     }
@@ -303,8 +306,15 @@ fn canary_a_directory_that_is_not_synced_before_the_manifest() {
         synced.parts.remove(missed);
         let noticed = crashes_of((&three, &three), |disk| {
             let parts = write_parts(&three, disk, 8, &entries(2))?;
-            publish(&**disk, &synced, (8, 10), 1234, parts, b"about")?;
-            remove_others(&**disk, &three, &[8])
+            publish(
+                &**disk,
+                &synced,
+                (LogEpoch(8), LogEpoch(10)),
+                1234,
+                parts,
+                b"about",
+            )?;
+            remove_others(&**disk, &three, &[LogEpoch(8)])
         });
         let what = noticed.expect_err("a part may be missing");
         assert!(what.contains("missing"), "{what}");
@@ -387,17 +397,17 @@ fn older_checkpoints_and_leftovers_go() {
     let leftover = part_path(&directory(), 9, 0);
     disk.create(&leftover, Access::Write)
         .expect("the disk works");
-    disk.put(&unfinished_path(&directory(), 9), b"half");
+    disk.put(&unfinished_path(&directory(), LogEpoch(9)), b"half");
     disk.put(&directory().join("something-else"), b"stays");
-    remove_others(&*disk, &one(), &[8, 11]).expect("the disk works");
+    remove_others(&*disk, &one(), &[LogEpoch(8), LogEpoch(11)]).expect("the disk works");
     let names = disk.list(&directory()).expect("the disk works");
     assert_eq!(names.len(), 2 * 3 + 1, "{names:?}");
-    let starts: Vec<u64> = found(&*disk, &directory())
+    let starts: Vec<LogEpoch> = found(&*disk, &directory())
         .expect("the disk works")
         .into_iter()
         .map(|(start, _)| start)
         .collect();
-    assert_eq!(starts, [11, 8]);
+    assert_eq!(starts, [LogEpoch(11), LogEpoch(8)]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use pando_sync::LogEpoch;
+
 use super::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, Kind, checksum, file_header};
 use super::cursor::put_number;
 use super::directories::Directories;
@@ -46,7 +48,7 @@ impl PartWriter {
     pub fn create(
         disk: &dyn Disk,
         directories: &Directories,
-        start: u64,
+        start: LogEpoch,
         part: u32,
     ) -> Result<Self, CheckpointError> {
         let path = directories.home(part).join(part_name(start, part));
@@ -272,7 +274,7 @@ impl LargeValue<'_> {
 pub fn publish(
     disk: &dyn Disk,
     directories: &Directories,
-    (start, end): (u64, u64),
+    (start, end): (LogEpoch, LogEpoch),
     wall_ms: u64,
     parts: Vec<PartSummary>,
     about: &[u8],

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pando_sync::LogEpoch;
+
 use super::error::LogError;
 use super::frame::Participant;
 use super::scan::{LogScan, Scanned, ScannedEpoch};
@@ -26,7 +28,7 @@ use super::supply::Sealed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornEpoch {
     /// The epoch.
-    pub epoch: u64,
+    pub epoch: LogEpoch,
     /// Wall clock when it was closed.
     pub wall_ms: u64,
     /// Whether all of it is there, and only an epoch before it is not.
@@ -37,25 +39,27 @@ pub struct TornEpoch {
 #[derive(Clone, Debug)]
 pub struct LogCut {
     scanned: Arc<Scanned>,
-    from: u64,
-    cutoff: u64,
-    written: u64,
+    from: LogEpoch,
+    cutoff: LogEpoch,
+    written: LogEpoch,
     /// The epochs that count, ascending.
-    chain: Arc<Vec<u64>>,
+    chain: Arc<Vec<LogEpoch>>,
     torn: Vec<TornEpoch>,
 }
 
 impl LogScan {
     /// Finds up to where the log counts for a checkpoint that holds everything of the epochs below
-    /// `from` (0: there is none). `written` is [`super::Log::durable_written`] when
-    /// the checkpoint was complete (0 without a checkpoint).
-    pub fn cut(&self, from: u64, written: u64) -> Result<LogCut, LogError> {
+    /// `from` (none: there is no checkpoint). `written` is [`super::Log::durable_written`] when
+    /// the checkpoint was complete (none without a checkpoint).
+    pub fn cut(&self, from: LogEpoch, written: LogEpoch) -> Result<LogCut, LogError> {
         let scanned = &*self.scanned;
         let proven = scanned.proven.max(written);
-        let mut counts: BTreeMap<u64, bool> = BTreeMap::new();
+        let mut counts: BTreeMap<LogEpoch, bool> = BTreeMap::new();
         for (&epoch, known) in scanned.epochs.range(from..) {
             let previous = known.mark.previous;
-            let reached = previous == 0 || previous < from || counts.get(&previous) == Some(&true);
+            let reached = previous == LogEpoch::NONE
+                || previous < from
+                || counts.get(&previous) == Some(&true);
             counts.insert(
                 epoch,
                 reached && previous < epoch && scanned.is_whole(known),
@@ -66,7 +70,8 @@ impl LogScan {
             .rev()
             .find(|(_, counts)| **counts)
             .map(|(epoch, _)| *epoch);
-        if proven >= from && newest.is_none_or(|newest| newest < proven) && proven > 0 {
+        if proven >= from && newest.is_none_or(|newest| newest < proven) && proven > LogEpoch::NONE
+        {
             return Err(scanned.refusal(from, newest, proven));
         }
         let mut chain = Vec::new();
@@ -74,10 +79,10 @@ impl LogScan {
         while let Some(epoch) = next {
             chain.push(epoch);
             next = Some(scanned.epochs[&epoch].mark.previous).filter(|&epoch| epoch >= from);
-            next = next.filter(|&epoch| epoch > 0);
+            next = next.filter(|&epoch| epoch > LogEpoch::NONE);
         }
         chain.reverse();
-        let dropped = newest.map_or(from, |newest| newest + 1);
+        let dropped = newest.map_or(from, LogEpoch::next);
         let torn = scanned
             .epochs
             .range(dropped..)
@@ -90,11 +95,14 @@ impl LogScan {
             .epochs
             .range(..from)
             .next_back()
-            .map_or(0, |(&epoch, _)| epoch);
+            .map_or(LogEpoch::NONE, |(&epoch, _)| epoch);
         Ok(LogCut {
             from,
-            cutoff: newest.unwrap_or(0).max(written),
-            written: newest.unwrap_or(0).max(written).max(below.min(proven)),
+            cutoff: newest.unwrap_or_default().max(written),
+            written: newest
+                .unwrap_or_default()
+                .max(written)
+                .max(below.min(proven)),
             chain: Arc::new(chain),
             torn: torn.collect(),
             scanned: Arc::clone(&self.scanned),
@@ -128,8 +136,8 @@ impl Scanned {
     }
 
     /// Why epochs up to `proven`, which were durable, do not count.
-    fn refusal(&self, from: u64, newest: Option<u64>, proven: u64) -> LogError {
-        let above = newest.map_or(from, |newest| newest + 1);
+    fn refusal(&self, from: LogEpoch, newest: Option<LogEpoch>, proven: LogEpoch) -> LogError {
+        let above = newest.map_or(from, LogEpoch::next);
         for (&epoch, known) in self.epochs.range(above..) {
             // The epochs above the proven one may be torn, but may also be those of which a mark
             // is all that is left of a proven one's damage.
@@ -176,7 +184,7 @@ impl Scanned {
     }
 
     /// Where a frame should be.
-    fn place(&self, incarnation: u64, log: u32, sequence: u64, epoch: u64) -> LogError {
+    fn place(&self, incarnation: u64, log: u32, sequence: u64, epoch: LogEpoch) -> LogError {
         let mut segments = self
             .segments
             .iter()
@@ -222,17 +230,17 @@ impl Scanned {
 
 impl LogCut {
     /// The newest epoch that counts.
-    pub fn cutoff(&self) -> u64 {
+    pub fn cutoff(&self) -> LogEpoch {
         self.cutoff
     }
 
     /// The epoch from which on the log is read.
-    pub fn from(&self) -> u64 {
+    pub fn from(&self) -> LogEpoch {
         self.from
     }
 
     /// The epochs that count and have anything in the log, ascending.
-    pub fn epochs(&self) -> &[u64] {
+    pub fn epochs(&self) -> &[LogEpoch] {
         &self.chain
     }
 
@@ -245,7 +253,7 @@ impl LogCut {
         &self.scanned
     }
 
-    pub(super) fn chain(&self) -> &Arc<Vec<u64>> {
+    pub(super) fn chain(&self) -> &Arc<Vec<LogEpoch>> {
         &self.chain
     }
 
@@ -253,7 +261,7 @@ impl LogCut {
     #[cfg(all(test, not(loom)))]
     pub(super) fn widened(&self) -> Self {
         let epochs = self.scanned.epochs.keys().copied();
-        let chain: Vec<u64> = epochs.filter(|&epoch| epoch >= self.from).collect();
+        let chain: Vec<LogEpoch> = epochs.filter(|&epoch| epoch >= self.from).collect();
         Self {
             cutoff: chain.last().copied().unwrap_or(self.cutoff),
             chain: Arc::new(chain),
@@ -277,11 +285,11 @@ impl LogCut {
 
     /// The newest epoch that counts and has anything in the log, as far as it is known: what the
     /// next mark names as the one before it.
-    pub(super) fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> LogEpoch {
         self.written
     }
 
-    pub(super) fn newest_epoch(&self) -> u64 {
+    pub(super) fn newest_epoch(&self) -> LogEpoch {
         self.scanned.newest_epoch.max(self.cutoff)
     }
 

@@ -34,6 +34,7 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use pando_sync::LogEpoch;
 use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard};
 use pando_sync::shim::{AtomicU64, Ordering, fence};
 
@@ -52,7 +53,7 @@ pub enum Due {
 
 #[derive(Debug)]
 struct InFlight {
-    epoch: u64,
+    epoch: LogEpoch,
     /// Participants whose mark is not durable yet.
     missing: usize,
     /// Whether it has anything in a log.
@@ -63,13 +64,13 @@ struct InFlight {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) closed: u64,
+    pub(super) closed: LogEpoch,
     /// The newest closed epoch that has anything in a log.
-    pub(super) written: u64,
+    pub(super) written: LogEpoch,
     /// The newest of these that is durable.
-    pub(super) durable_written: u64,
+    pub(super) durable_written: LogEpoch,
     /// Up to which of these a mark or a proof says so, in this start of the server.
-    pub(super) told: u64,
+    pub(super) told: LogEpoch,
     in_flight: VecDeque<InFlight>,
     stopped: bool,
 }
@@ -97,7 +98,7 @@ pub(super) struct Epochs {
 
 impl Epochs {
     /// After recovery up to `cutoff`; `written` is the newest epoch in the log that was recovered.
-    pub(super) fn new(cutoff: u64, written: u64) -> Self {
+    pub(super) fn new(cutoff: LogEpoch, written: LogEpoch) -> Self {
         Self {
             state: Mutex::new(State {
                 closed: cutoff,
@@ -106,7 +107,7 @@ impl Epochs {
                 told: written,
                 ..State::default()
             }),
-            durable: AtomicU64::new(cutoff),
+            durable: AtomicU64::new(cutoff.0),
             ..Self::default()
         }
     }
@@ -115,10 +116,10 @@ impl Epochs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn durable(&self) -> u64 {
+    pub(super) fn durable(&self) -> LogEpoch {
         // Partner of the store in `advance`: whoever sees the epoch here may tell a client, and
         // needs nothing else of what the logger wrote.
-        self.durable.load(Ordering::Acquire)
+        LogEpoch(self.durable.load(Ordering::Acquire))
     }
 
     /// Something was written in the open epoch, which is not closed before this returns, and which
@@ -158,11 +159,11 @@ impl Epochs {
     }
 
     /// Somebody waits for `epoch`. `true`: it is durable already.
-    pub(super) fn want(&self, epoch: u64) -> bool {
+    pub(super) fn want(&self, epoch: LogEpoch) -> bool {
         // Relaxed: the fence below orders it for `advance` (LE3), the lock for the epoch thread.
         // Only the first to want an epoch takes the lock, so that the epoch thread either sees it
         // before it sleeps or is woken (LE4).
-        if self.wanted.fetch_max(epoch, Ordering::Relaxed) < epoch {
+        if self.wanted.fetch_max(epoch.0, Ordering::Relaxed) < epoch.0 {
             let state = self.lock();
             let wake = self.is_due(&state);
             drop(state);
@@ -184,7 +185,7 @@ impl Epochs {
     /// is, the next epoch gathers what more sessions write.
     fn is_due(&self, state: &State) -> bool {
         // Relaxed: who raised it takes the lock afterwards (LE4).
-        self.wanted.load(Ordering::Relaxed) > state.closed && state.is_idle()
+        self.wanted.load(Ordering::Relaxed) > state.closed.0 && state.is_idle()
     }
 
     pub(super) fn wait_until_due(&self, limit: Duration) -> Due {
@@ -207,7 +208,7 @@ impl Epochs {
     }
 
     /// Closes an epoch that so many logs took part in. `true`: as for [`Self::marked`].
-    pub(super) fn close(&self, state: &mut State, epoch: u64, participants: usize) -> bool {
+    pub(super) fn close(&self, state: &mut State, epoch: LogEpoch, participants: usize) -> bool {
         state.closed = epoch;
         if participants > 0 {
             state.written = epoch;
@@ -227,7 +228,7 @@ impl Epochs {
 
     /// The mark of an epoch is durable in one more log. `true`: an epoch became durable for which
     /// somebody waits.
-    pub(super) fn marked(&self, epoch: u64) -> bool {
+    pub(super) fn marked(&self, epoch: LogEpoch) -> bool {
         let mut state = self.lock();
         let found = state
             .in_flight
@@ -255,7 +256,7 @@ impl Epochs {
             return false;
         };
         // Release: partner of the load in `durable` (LE1, LE2).
-        let before = self.durable.swap(durable, Ordering::Release);
+        let before = self.durable.swap(durable.0, Ordering::Release);
         #[cfg(all(test, loom))]
         let (fenced, notifies) = (
             self.fault != Some(models::Fault::NoFence),

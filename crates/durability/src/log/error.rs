@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pando_sync::LogEpoch;
+
 /// What can be wrong with the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -29,8 +31,8 @@ pub enum LogError {
         path: PathBuf,
         /// Where in it.
         offset: u64,
-        /// The newest epoch that is known to have been durable; 0: none.
-        epoch: u64,
+        /// The newest epoch that is known to have been durable, if any.
+        epoch: LogEpoch,
         /// What was found.
         what: &'static str,
     },
@@ -47,7 +49,7 @@ pub enum LogError {
         /// The first frame that is missing.
         sequence: u64,
         /// The newest epoch that is known to have been durable.
-        epoch: u64,
+        epoch: LogEpoch,
         /// The directories, for people.
         looked_in: String,
     },
@@ -59,9 +61,9 @@ pub enum LogError {
     )]
     DoesNotReachBack {
         /// Where recovery has to begin.
-        from: u64,
+        from: LogEpoch,
         /// The newest epoch that is known to have been durable.
-        epoch: u64,
+        epoch: LogEpoch,
         /// The directories, for people.
         looked_in: String,
     },
@@ -96,8 +98,8 @@ pub enum LogError {
     Full(String),
 }
 
-fn lost(epoch: u64) -> String {
-    if epoch == 0 {
+fn lost(epoch: LogEpoch) -> String {
+    if epoch == LogEpoch::NONE {
         return String::new();
     }
     format!(" Epoch {epoch}, which was durable, cannot be recovered whole.")

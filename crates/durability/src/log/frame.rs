@@ -39,6 +39,7 @@
 //! - **LF2** No input makes parsing panic or read past its bytes.
 
 use pando_io::file::AlignedBuffer;
+use pando_sync::LogEpoch;
 
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 32;
@@ -88,7 +89,7 @@ impl FrameKind {
 pub(crate) struct Frame<'a> {
     pub(crate) kind: FrameKind,
     pub(crate) sequence: u64,
-    pub(crate) epoch: u64,
+    pub(crate) epoch: LogEpoch,
     pub(crate) payload: &'a [u8],
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn number64(bytes: &[u8], at: usize) -> u64 {
 pub(crate) fn encode(
     buffer: &mut AlignedBuffer,
     salt: u64,
-    (kind, sequence, epoch): (FrameKind, u64, u64),
+    (kind, sequence, epoch): (FrameKind, u64, LogEpoch),
     payload: (&[u8], &[u8]),
 ) {
     let from = buffer.len();
@@ -129,7 +130,7 @@ pub(crate) fn encode(
     let mut header = [0; FRAME_HEADER_BYTES];
     header[BYTES_AT..SEQUENCE_AT].copy_from_slice(&(bytes as u32).to_le_bytes());
     header[SEQUENCE_AT..EPOCH_AT].copy_from_slice(&sequence.to_le_bytes());
-    header[EPOCH_AT..MARKER_AT].copy_from_slice(&epoch.to_le_bytes());
+    header[EPOCH_AT..MARKER_AT].copy_from_slice(&epoch.0.to_le_bytes());
     header[MARKER_AT..KIND_AT].copy_from_slice(&((salt >> 32) as u32).to_le_bytes());
     header[KIND_AT] = kind.byte();
     buffer.push(&header);
@@ -155,7 +156,7 @@ pub(crate) fn parse(bytes: &[u8], salt: u64) -> Option<Frame<'_>> {
     Some(Frame {
         kind: FrameKind::from_byte(frame[KIND_AT])?,
         sequence: number64(frame, SEQUENCE_AT),
-        epoch: number64(frame, EPOCH_AT),
+        epoch: LogEpoch(number64(frame, EPOCH_AT)),
         payload: &frame[FRAME_HEADER_BYTES..],
     })
 }
@@ -203,8 +204,8 @@ pub(crate) struct Participant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) wall_ms: u64,
-    pub(crate) previous: u64,
-    pub(crate) durable: u64,
+    pub(crate) previous: LogEpoch,
+    pub(crate) durable: LogEpoch,
     pub(crate) participants: Vec<Participant>,
 }
 
@@ -212,7 +213,7 @@ impl Mark {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let bytes = MARK_FIXED_BYTES + PARTICIPANT_BYTES * self.participants.len();
         let mut payload = Vec::with_capacity(bytes);
-        for field in [self.wall_ms, self.previous, self.durable] {
+        for field in [self.wall_ms, self.previous.0, self.durable.0] {
             payload.extend_from_slice(&field.to_le_bytes());
         }
         payload.extend_from_slice(&(self.participants.len() as u64).to_le_bytes());
@@ -246,8 +247,8 @@ impl Mark {
             .collect();
         Some(Self {
             wall_ms: number64(payload, 0),
-            previous: number64(payload, 8),
-            durable: number64(payload, 16),
+            previous: LogEpoch(number64(payload, 8)),
+            durable: LogEpoch(number64(payload, 16)),
             participants: participants?,
         })
     }
@@ -264,7 +265,7 @@ mod tests {
         encode(
             &mut buffer,
             SALT,
-            (kind, sequence, epoch),
+            (kind, sequence, LogEpoch(epoch)),
             (&payload[..1], &payload[1..]),
         );
         buffer.as_slice().to_vec()
@@ -284,7 +285,7 @@ mod tests {
         let frame = parse(&bytes, SALT).unwrap();
         assert_eq!(
             (frame.sequence, frame.epoch, frame.bytes()),
-            (0x11, 0x22, 48)
+            (0x11, LogEpoch(0x22), 48)
         );
         assert_eq!(
             split_group(frame.payload),
@@ -296,8 +297,8 @@ mod tests {
     fn the_bytes_of_a_mark_are_these() {
         let mark = Mark {
             wall_ms: 1,
-            previous: 2,
-            durable: 3,
+            previous: LogEpoch(2),
+            durable: LogEpoch(3),
             participants: vec![Participant {
                 log: 4,
                 first: 5,

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use pando_sync::LogEpoch;
+
 use super::frame::{FRAME_ALIGNMENT, Mark, split_group};
 use super::scan::{Walk, scan_segment};
 use super::segment::Header;
@@ -20,7 +22,7 @@ pub fn segment(data: &[u8]) {
         first: 0,
         salt: 0,
         bytes: SEGMENT_BYTES_MAX,
-        durable: 0,
+        durable: LogEpoch(0),
     };
     let mut bytes = header.encode().to_vec();
     bytes.resize(BLOCK_BYTES, 0);
@@ -58,7 +60,7 @@ mod tests {
             for sequence in 0..rng.u64(..6) {
                 let bytes: Vec<u8> = (0..rng.usize(..90)).map(|_| rng.u8(..)).collect();
                 let kind = [FrameKind::Groups, FrameKind::Mark, FrameKind::Proof];
-                let what = (kind[rng.usize(..3)], sequence, rng.u64(..));
+                let what = (kind[rng.usize(..3)], sequence, LogEpoch(rng.u64(..)));
                 encode(&mut buffer, 0, what, (&bytes, &[]));
             }
             let mut data = buffer.as_slice().to_vec();

@@ -57,8 +57,8 @@ mod tests;
 mod waves;
 mod writer;
 
-use pando_sync::lock;
 use pando_sync::shim::unmodelled::Ordering;
+use pando_sync::{LogEpoch, lock};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -120,9 +120,9 @@ pub struct LogStatistics {
     /// Bytes of memory for what is handed over: what waits, and buffers that are kept.
     pub buffer_bytes: usize,
     /// The newest closed epoch.
-    pub closed: u64,
+    pub closed: LogEpoch,
     /// The newest durable epoch.
-    pub durable: u64,
+    pub durable: LogEpoch,
 }
 
 impl Log {
@@ -212,14 +212,14 @@ impl Log {
     ///
     /// # Panics
     /// When the epoch is closed already.
-    pub fn close_epoch(&self, epoch: u64, wall_ms: u64) {
+    pub fn close_epoch(&self, epoch: LogEpoch, wall_ms: u64) {
         drop(self.seal(epoch, wall_ms));
     }
 
     /// As [`Self::close_epoch`], but lets the caller write: [`SealedEpoch::flush`], after it has
     /// let go of the gates, saves waking a logger, and waiting for it.
     #[must_use = "the epoch is written when this is flushed, or by the loggers when it is dropped"]
-    pub fn seal(&self, epoch: u64, wall_ms: u64) -> SealedEpoch<'_> {
+    pub fn seal(&self, epoch: LogEpoch, wall_ms: u64) -> SealedEpoch<'_> {
         let shared = &*self.shared;
         let mut epochs = shared.epochs.lock();
         assert!(epoch > epochs.closed, "epoch {epoch} is closed already");
@@ -274,7 +274,7 @@ impl Log {
     }
 
     /// The newest epoch that is durable, with all before it.
-    pub fn durable(&self) -> u64 {
+    pub fn durable(&self) -> LogEpoch {
         self.shared.epochs.durable()
     }
 
@@ -282,7 +282,7 @@ impl Log {
     /// counts. A checkpoint notes it for [`LogScan::cut`], once its
     /// last epoch is durable; an epoch without anything in the log would not do, since recovery
     /// could not tell it from one that was lost.
-    pub fn durable_written(&self) -> u64 {
+    pub fn durable_written(&self) -> LogEpoch {
         self.shared.epochs.lock().durable_written
     }
 
@@ -309,7 +309,7 @@ impl Log {
 
     /// Somebody waits for an epoch: it is closed and written as soon as nothing else is on its way
     /// to the disk. `true`: it is durable already, and nobody will be woken.
-    pub fn want(&self, epoch: u64) -> bool {
+    pub fn want(&self, epoch: LogEpoch) -> bool {
         self.shared.epochs.want(epoch)
     }
 
@@ -321,7 +321,7 @@ impl Log {
 
     /// Calls `wake` with the durable epoch whenever one that is wanted becomes durable, and when
     /// [`Self::state`] changes; from another thread, soon after.
-    pub fn on_durable(&self, wake: Box<dyn Fn(u64) + Send + Sync>) {
+    pub fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
         self.shared.add_wake(wake);
     }
 
@@ -338,12 +338,12 @@ impl Log {
 
     /// Whether anything was handed over that belongs to `epoch` or a later one. The caller holds
     /// all gates.
-    pub fn has_writes_since(&self, epoch: u64) -> bool {
+    pub fn has_writes_since(&self, epoch: LogEpoch) -> bool {
         self.newest_written() >= epoch || self.has_open_writes()
     }
 
     /// The newest closed epoch that has anything in a log, durable or not.
-    pub fn newest_written(&self) -> u64 {
+    pub fn newest_written(&self) -> LogEpoch {
         self.shared.epochs.lock().written
     }
 
@@ -385,7 +385,7 @@ impl Log {
 
     /// Makes the segments that hold only epochs below `epoch` free, after a complete checkpoint
     /// that begins there. Returns how many.
-    pub fn recycle_below(&self, epoch: u64) -> Result<usize, LogError> {
+    pub fn recycle_below(&self, epoch: LogEpoch) -> Result<usize, LogError> {
         let recycled = self.shared.supply.recycle_below(&*self.shared.disk, epoch);
         if !self.shared.options.threads {
             self.shared.make_ahead();
@@ -546,7 +546,7 @@ fn run_preparer(shared: &Shared) {
 #[derive(Debug)]
 pub struct SealedEpoch<'a> {
     log: &'a Log,
-    epoch: u64,
+    epoch: LogEpoch,
     participants: Vec<usize>,
 }
 

@@ -16,6 +16,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pando_sync::LogEpoch;
+
 use super::frame::{FrameKind, GROUP_HEADER_BYTES, Participant, frame_bytes};
 use crate::limits::{COPIED_BYTES_MAX, SPARE_BUFFERS_MAX, SPARE_BYTES_MAX};
 
@@ -57,7 +59,7 @@ impl Body {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) sequence: u64,
-    pub(super) epoch: u64,
+    pub(super) epoch: LogEpoch,
     pub(super) body: Body,
 }
 
@@ -69,7 +71,7 @@ impl Entry {
 
 #[derive(Debug)]
 struct OpenEpoch {
-    epoch: u64,
+    epoch: LogEpoch,
     first: u64,
     last: u64,
 }
@@ -81,7 +83,7 @@ pub(super) struct State {
     /// Marks and proofs among the entries: somebody waits for them.
     urgent: usize,
     next: u64,
-    closed: u64,
+    closed: LogEpoch,
     open: Vec<OpenEpoch>,
     spare: Vec<Vec<u8>>,
     /// What a writer took and could not write has to be tried again, though nothing waits here.
@@ -121,8 +123,8 @@ impl Queue {
     /// When an epoch is closed already (LQ2).
     pub(super) fn push(
         &self,
-        frames: impl Iterator<Item = (u64, Body)>,
-        epoch: u64,
+        frames: impl Iterator<Item = (LogEpoch, Body)>,
+        epoch: LogEpoch,
         groups: &mut Vec<u8>,
     ) -> bool {
         let mut state = self.lock();
@@ -141,7 +143,7 @@ impl Queue {
 
     /// The frames that are written next: as many as fit in `room` bytes, and one at least. With
     /// `until`, none after the mark of that epoch.
-    pub(super) fn take(&self, room: usize, until: Option<u64>, batch: &mut Vec<Entry>) {
+    pub(super) fn take(&self, room: usize, until: Option<LogEpoch>, batch: &mut Vec<Entry>) {
         let mut state = self.lock();
         let mut bytes = 0;
         while let Some(entry) = state.entries.front() {
@@ -231,7 +233,7 @@ impl Queue {
 }
 
 impl State {
-    fn add(&mut self, epoch: u64, body: Body) -> u64 {
+    fn add(&mut self, epoch: LogEpoch, body: Body) -> u64 {
         let sequence = self.next;
         self.next += 1;
         self.bytes += body.bytes();
@@ -244,7 +246,7 @@ impl State {
         sequence
     }
 
-    fn push(&mut self, epoch: u64, body: Body) {
+    fn push(&mut self, epoch: LogEpoch, body: Body) {
         assert!(epoch > self.closed, "epoch {epoch} is closed (LQ2)");
         let sequence = self.add(epoch, body);
         match self.open.iter_mut().find(|open| open.epoch == epoch) {
@@ -259,7 +261,7 @@ impl State {
 
     /// Adds groups to the last frame, or a frame of them. Few bytes are copied, so that a session
     /// writes its records to the same memory in every turn, which stays in the cache.
-    fn push_groups(&mut self, epoch: u64, groups: &mut Vec<u8>, frame_bytes: usize) {
+    fn push_groups(&mut self, epoch: LogEpoch, groups: &mut Vec<u8>, frame_bytes: usize) {
         assert!(epoch > self.closed, "epoch {epoch} is closed (LQ2)");
         if groups.len() > COPIED_BYTES_MAX {
             let spare = self.spare.pop().unwrap_or_default();
@@ -282,7 +284,7 @@ impl State {
     }
 
     /// Closes the epochs up to this one; says what the log wrote in them.
-    pub(super) fn close(&mut self, epoch: u64, log: u32) -> Option<Participant> {
+    pub(super) fn close(&mut self, epoch: LogEpoch, log: u32) -> Option<Participant> {
         self.closed = epoch;
         let mut closed: Option<Participant> = None;
         self.open.retain(|open| {
@@ -300,12 +302,12 @@ impl State {
         closed
     }
 
-    pub(super) fn push_mark(&mut self, epoch: u64, mark: Vec<u8>) {
+    pub(super) fn push_mark(&mut self, epoch: LogEpoch, mark: Vec<u8>) {
         self.add(epoch, Body::Mark(mark));
     }
 
-    pub(super) fn push_proof(&mut self, epoch: u64) {
-        self.add(epoch, Body::Proof(epoch.to_le_bytes()));
+    pub(super) fn push_proof(&mut self, epoch: LogEpoch) {
+        self.add(epoch, Body::Proof(epoch.0.to_le_bytes()));
     }
 
     /// Whether something was handed over since the last epoch was closed.
@@ -322,7 +324,7 @@ mod tests {
 
     fn hand_over(queue: &Queue, epoch: u64, bytes: usize) {
         let mut groups = vec![epoch as u8; bytes];
-        queue.push(std::iter::empty(), epoch, &mut groups);
+        queue.push(std::iter::empty(), LogEpoch(epoch), &mut groups);
         assert!(groups.is_empty());
     }
 
@@ -332,7 +334,7 @@ mod tests {
         queue.take(usize::MAX, None, &mut batch);
         let frames = batch
             .iter()
-            .map(|entry| (entry.epoch, entry.sequence, entry.body.bytes()))
+            .map(|entry| (entry.epoch.0, entry.sequence, entry.body.bytes()))
             .collect();
         queue.give_back(batch.into_iter());
         frames
@@ -354,23 +356,27 @@ mod tests {
     fn a_mark_and_a_part_end_a_frame() {
         let queue = Queue::new(usize::MAX, FRAME);
         hand_over(&queue, 1, 10);
-        let participant = queue.lock().close(1, 0);
+        let participant = queue.lock().close(LogEpoch(1), 0);
         assert_eq!(
             participant.map(|log| (log.first, log.last)),
             Some((0, 0)),
             "what is added to a frame belongs to it"
         );
-        queue.lock().push_mark(1, vec![0; 5]);
+        queue.lock().push_mark(LogEpoch(1), vec![0; 5]);
         hand_over(&queue, 2, 10);
         let part = Body::Part([0; GROUP_HEADER_BYTES], Arc::new(vec![0; 9]), 0..9);
-        queue.push(std::iter::once((2, part)), 2, &mut Vec::new());
+        queue.push(
+            std::iter::once((LogEpoch(2), part)),
+            LogEpoch(2),
+            &mut Vec::new(),
+        );
         hand_over(&queue, 2, 10);
         hand_over(&queue, 2, 10);
         assert_eq!(
             frames(&queue),
             [(1, 0, 10), (1, 1, 5), (2, 2, 10), (2, 3, 13), (2, 4, 20)]
         );
-        let participant = queue.lock().close(2, 0);
+        let participant = queue.lock().close(LogEpoch(2), 0);
         assert_eq!(participant.map(|log| (log.first, log.last)), Some((2, 4)));
     }
 
@@ -380,7 +386,10 @@ mod tests {
         hand_over(&queue, 1, 10);
         assert_eq!(frames(&queue), [(1, 0, 10)]);
         let mut groups = vec![1; 20];
-        assert!(queue.push(std::iter::empty(), 1, &mut groups), "enough");
+        assert!(
+            queue.push(std::iter::empty(), LogEpoch(1), &mut groups),
+            "enough"
+        );
         assert_eq!(frames(&queue), [(1, 1, 20)]);
         let most = COPIED_BYTES_MAX;
         hand_over(&queue, 1, most + 1);
@@ -404,7 +413,7 @@ mod tests {
     fn lq2_groups_of_a_closed_epoch_stop_the_server() {
         let queue = Queue::new(usize::MAX, FRAME);
         hand_over(&queue, 1, 10);
-        queue.lock().close(1, 0);
+        queue.lock().close(LogEpoch(1), 0);
         hand_over(&queue, 1, 10);
     }
 }

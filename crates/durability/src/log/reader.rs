@@ -9,6 +9,8 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
+use pando_sync::LogEpoch;
+
 use super::error::LogError;
 use super::frame::{FRAME_HEADER_BYTES, FrameKind, GROUP_HEADER_BYTES, Part, split_group};
 use super::scan::{Scanned, ScannedSegment, Walk};
@@ -18,7 +20,7 @@ use crate::disk::Access;
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
     /// The epoch that it belongs to.
-    pub epoch: u64,
+    pub epoch: LogEpoch,
     /// Its records, as they were appended.
     pub records: &'a [u8],
     /// The file, for messages.
@@ -39,9 +41,9 @@ pub(super) struct Stretch {
     /// Valid frames in it.
     pub(super) frames: usize,
     /// No group in it belongs to an epoch outside of these.
-    pub(super) first_epoch: u64,
+    pub(super) first_epoch: LogEpoch,
     /// See `first_epoch`.
-    pub(super) last_epoch: u64,
+    pub(super) last_epoch: LogEpoch,
     /// Whether its first group begins in it.
     pub(super) whole: bool,
 }
@@ -85,9 +87,9 @@ impl Stretch {
 pub struct LogReader {
     scanned: Arc<Scanned>,
     /// The epochs that count, ascending.
-    chain: Arc<Vec<u64>>,
+    chain: Arc<Vec<LogEpoch>>,
     /// Groups of other epochs are passed over.
-    epochs: RangeInclusive<u64>,
+    epochs: RangeInclusive<LogEpoch>,
     waiting: VecDeque<Stretch>,
     present: Option<Present>,
     /// The parts of a long group so far.
@@ -107,7 +109,7 @@ struct Present {
     frames: usize,
     /// The present frame: where in `bytes` it begins, its epoch, what is left of its payload.
     frame: usize,
-    epoch: u64,
+    epoch: LogEpoch,
     payload: Range<usize>,
 }
 
@@ -120,8 +122,8 @@ enum Place {
 impl LogReader {
     pub(super) fn new(
         scanned: Arc<Scanned>,
-        chain: Arc<Vec<u64>>,
-        epochs: RangeInclusive<u64>,
+        chain: Arc<Vec<LogEpoch>>,
+        epochs: RangeInclusive<LogEpoch>,
     ) -> Self {
         Self {
             scanned,
@@ -203,7 +205,7 @@ fn open(scanned: &Scanned, stretch: Stretch) -> Result<Present, LogError> {
         next: stretch.next,
         frames: 0,
         frame: 0,
-        epoch: 0,
+        epoch: LogEpoch::NONE,
         payload: 0..0,
         stretch,
     })
@@ -223,8 +225,8 @@ impl Present {
     fn step(
         &mut self,
         segment: &ScannedSegment,
-        chain: &[u64],
-        epochs: &RangeInclusive<u64>,
+        chain: &[LogEpoch],
+        epochs: &RangeInclusive<LogEpoch>,
     ) -> Result<bool, LogError> {
         loop {
             let mut walk = Walk::resume(&self.bytes, segment.salt, self.at, self.next);

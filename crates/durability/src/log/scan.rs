@@ -26,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pando_sync::LogEpoch;
+
 use super::error::LogError;
 use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, Part, number64, split_group};
 use super::segment::{Header, Name};
@@ -77,14 +79,14 @@ pub struct ScannedSegment {
     /// How many frames are valid.
     pub frames: usize,
     /// The newest epoch that a frame belongs to.
-    pub last_epoch: u64,
+    pub last_epoch: LogEpoch,
     /// Gaps.
     pub damage: Vec<Damage>,
     pub(super) salt: u64,
     /// Where reading may begin, in order; the first is where its frames begin.
     pub(super) stops: Vec<Stop>,
-    durable: u64,
-    marks: Vec<(u64, u64, Mark)>,
+    durable: LogEpoch,
+    marks: Vec<(u64, LogEpoch, Mark)>,
 }
 
 /// A place in a segment where reading may begin.
@@ -97,7 +99,7 @@ pub(super) struct Stop {
     /// Valid frames before it.
     pub(super) frames: usize,
     /// The oldest epoch whose groups may follow.
-    pub(super) epoch: u64,
+    pub(super) epoch: LogEpoch,
     /// Whether the first group that follows is one's beginning. Only a segment's first stop may be
     /// within a group: then the segment before holds the group's beginning.
     pub(super) whole: bool,
@@ -122,13 +124,13 @@ pub(super) struct Scanned {
     /// By incarnation, log, ordinal.
     pub(super) segments: Vec<ScannedSegment>,
     pub(super) free: Vec<PathBuf>,
-    pub(super) epochs: BTreeMap<u64, ScannedEpoch>,
+    pub(super) epochs: BTreeMap<LogEpoch, ScannedEpoch>,
     pub(super) coverage: BTreeMap<(u64, u32), Coverage>,
-    pub(super) newest_epoch: u64,
+    pub(super) newest_epoch: LogEpoch,
     pub(super) newest_wall_ms: u64,
     pub(super) newest_incarnation: u64,
     /// The newest epoch that a mark, header or proof says was durable.
-    pub(super) proven: u64,
+    pub(super) proven: LogEpoch,
     pub(super) identity: Option<u128>,
 }
 
@@ -192,10 +194,10 @@ impl LogScan {
             free,
             epochs: BTreeMap::new(),
             coverage: BTreeMap::new(),
-            newest_epoch: 0,
+            newest_epoch: LogEpoch::NONE,
             newest_wall_ms: 0,
             newest_incarnation,
-            proven: 0,
+            proven: LogEpoch::NONE,
             identity,
         };
         scanned.combine();
@@ -205,7 +207,7 @@ impl LogScan {
     }
 
     /// The newest epoch that anything in the log belongs to, whether it counts or not.
-    pub fn newest_epoch(&self) -> u64 {
+    pub fn newest_epoch(&self) -> LogEpoch {
         self.scanned.newest_epoch
     }
 
@@ -357,7 +359,7 @@ fn read_segment(disk: &dyn Disk, path: &Path, name: Name, sync: bool) -> Result<
         return Err(LogError::Damaged {
             path: path.to_owned(),
             offset: bytes.len() as u64,
-            epoch: 0,
+            epoch: LogEpoch::NONE,
             what: "the file was cut there: it was made longer",
         });
     };
@@ -465,7 +467,7 @@ pub(super) fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> Scanne
         end: 0,
         next: 0,
         frames: 0,
-        last_epoch: 0,
+        last_epoch: LogEpoch::NONE,
         damage: Vec::new(),
         salt: header.salt,
         stops: Vec::new(),
@@ -487,7 +489,7 @@ pub(super) fn scan_segment(bytes: &[u8], header: &Header, path: &Path) -> Scanne
             }
             FrameKind::Proof => {
                 if frame.payload.len() >= 8 {
-                    segment.durable = segment.durable.max(number64(frame.payload, 0));
+                    segment.durable = segment.durable.max(LogEpoch(number64(frame.payload, 0)));
                 }
             }
         }

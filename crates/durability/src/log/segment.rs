@@ -45,6 +45,8 @@ use std::path::{Path, PathBuf};
 
 use pando_io::file::AlignedBuffer;
 
+use pando_sync::LogEpoch;
+
 use super::error::LogError;
 use super::frame::{number32, number64};
 use crate::disk::{Access, Disk, DiskFile};
@@ -74,7 +76,7 @@ pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) salt: u64,
     pub(crate) bytes: u64,
-    pub(crate) durable: u64,
+    pub(crate) durable: LogEpoch,
 }
 
 fn checksum(block: &[u8]) -> u32 {
@@ -96,7 +98,7 @@ impl Header {
             self.first,
             self.salt,
             self.bytes,
-            self.durable,
+            self.durable.0,
         ];
         for (index, field) in fields.into_iter().enumerate() {
             let at = FIELDS_AT + 8 * index;
@@ -112,7 +114,7 @@ impl Header {
         let damaged = |what| LogError::Damaged {
             path: path.to_owned(),
             offset: 0,
-            epoch: 0,
+            epoch: LogEpoch::NONE,
             what,
         };
         if bytes.len() < CHECKED_BYTES {
@@ -146,7 +148,7 @@ impl Header {
             first: field(3),
             salt: field(4),
             bytes: field(5),
-            durable: field(6),
+            durable: LogEpoch(field(6)),
         })
     }
 
@@ -312,7 +314,7 @@ mod tests {
             first: 4,
             salt: 5,
             bytes: 6,
-            durable: 7,
+            durable: LogEpoch(7),
         }
     }
 

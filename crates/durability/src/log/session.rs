@@ -12,6 +12,8 @@
 use pando_sync::shim::unmodelled::Ordering;
 use std::sync::Arc;
 
+use pando_sync::LogEpoch;
+
 use super::Shared;
 use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
 use super::queue::Body;
@@ -27,9 +29,9 @@ pub struct LogSession {
     /// Where the group that is being written begins: the buffer's length if there is none.
     group: usize,
     /// The epoch of the whole groups.
-    epoch: u64,
+    epoch: LogEpoch,
     /// Frames that are complete.
-    frames: Vec<(u64, Body)>,
+    frames: Vec<(LogEpoch, Body)>,
     /// Most bytes of a frame in this log.
     frame_bytes_max: usize,
     /// Bytes of this turn that fit in the room that the log is known to have
@@ -45,7 +47,7 @@ impl LogSession {
             log,
             buffer: Vec::new(),
             group: 0,
-            epoch: 0,
+            epoch: LogEpoch::NONE,
             frames: Vec::new(),
             frame_bytes_max,
             granted: 0,
@@ -74,7 +76,7 @@ impl LogSession {
     /// Ends the group, which is recovered whole or not at all; it was written in `epoch`. Without a
     /// record since the last group, nothing happens.
     #[inline]
-    pub fn end_group(&mut self, epoch: u64) {
+    pub fn end_group(&mut self, epoch: LogEpoch) {
         if !self.has_group() {
             return;
         }

@@ -25,6 +25,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use pando_sync::LogEpoch;
+
 use super::epochs::Epochs;
 use super::error::LogError;
 use super::queue::Queue;
@@ -175,7 +177,7 @@ impl Counters {
     }
 }
 
-type Wake = Box<dyn Fn(u64) + Send + Sync>;
+type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
 
 /// What all parts of the log share.
 pub(super) struct Shared {

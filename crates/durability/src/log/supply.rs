@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pando_sync::LogEpoch;
+
 use super::error::LogError;
 use super::reserve::{Reserve, Share};
 use super::segment::{self, FreeFile, directory_of, free_name};
@@ -30,7 +32,7 @@ use crate::limits::{BLOCK_BYTES, FREE_FILES_MAX};
 pub(super) struct Sealed {
     pub(super) path: PathBuf,
     /// The newest epoch that a frame in it belongs to.
-    pub(super) last_epoch: u64,
+    pub(super) last_epoch: LogEpoch,
     /// Bytes of frames.
     pub(super) bytes: u64,
     /// Bytes of the file.
@@ -423,7 +425,11 @@ impl Supply {
 
     /// Makes free files of the segments of which all epochs lie below `epoch`; returns how many.
     /// Their new names are durable before they can be used (LS2 name-before-bytes).
-    pub(super) fn recycle_below(&self, disk: &dyn Disk, epoch: u64) -> Result<usize, LogError> {
+    pub(super) fn recycle_below(
+        &self,
+        disk: &dyn Disk,
+        epoch: LogEpoch,
+    ) -> Result<usize, LogError> {
         let mut superfluous = Vec::new();
         self.lock().sealed.retain(|sealed| {
             let keep = sealed.last_epoch >= epoch;

@@ -12,6 +12,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use pando_sync::LogEpoch;
+
 use super::cut::LogCut;
 use super::reader::{LogReader, Stretch};
 
@@ -88,8 +90,8 @@ impl LogCut {
     }
 
     /// The epochs of the waves.
-    fn ranges(&self, logs: &Logs, wave_bytes: u64) -> Vec<RangeInclusive<u64>> {
-        let mut stretches: Vec<(u64, u64)> = logs
+    fn ranges(&self, logs: &Logs, wave_bytes: u64) -> Vec<RangeInclusive<LogEpoch>> {
+        let mut stretches: Vec<(LogEpoch, u64)> = logs
             .iter()
             .flatten()
             .map(|one| (one.first_epoch, one.bytes()))
@@ -99,7 +101,7 @@ impl LogCut {
         let (mut start, mut bytes) = (self.from(), 0);
         for (epoch, more) in stretches {
             if bytes >= wave_bytes && epoch > start {
-                ranges.push(start..=epoch - 1);
+                ranges.push(start..=epoch.previous());
                 (start, bytes) = (epoch, 0);
             }
             bytes += more;
@@ -111,7 +113,7 @@ impl LogCut {
     fn cut_pieces<'a>(
         &self,
         stretches: impl Iterator<Item = &'a Stretch>,
-        epochs: &RangeInclusive<u64>,
+        epochs: &RangeInclusive<LogEpoch>,
         piece_bytes: u64,
         pieces: &mut Vec<LogReader>,
     ) {

@@ -33,6 +33,7 @@ use std::time::Instant;
 
 use pando_io::descriptors;
 use pando_io::file::AlignedBuffer;
+use pando_sync::LogEpoch;
 
 use super::error::LogError;
 use super::frame::{self, FrameKind};
@@ -51,9 +52,9 @@ struct Segment {
     /// The sequence of its first frame.
     first: u64,
     at: u64,
-    last_epoch: u64,
-    /// The epoch of its first mark that was written; 0: none yet.
-    first_mark: u64,
+    last_epoch: LogEpoch,
+    /// The epoch of its first mark that was written, if any.
+    first_mark: LogEpoch,
 }
 
 impl Segment {
@@ -116,7 +117,7 @@ impl Writer {
     }
 
     /// Writes what was handed over: all of it, or up to the mark of the epoch `until`.
-    pub(super) fn flush(&mut self, shared: &Shared, until: Option<u64>) -> Flush {
+    pub(super) fn flush(&mut self, shared: &Shared, until: Option<LogEpoch>) -> Flush {
         if shared.has_failed() {
             return Flush::Failed;
         }
@@ -151,7 +152,7 @@ impl Writer {
     }
 
     /// Takes the next batch; lets go of a segment that is too full for its first frame.
-    fn take(&mut self, shared: &Shared, until: Option<u64>) {
+    fn take(&mut self, shared: &Shared, until: Option<LogEpoch>) {
         let queue = &self.this(shared).queue;
         let Some(first) = queue.next_bytes() else {
             return;
@@ -187,14 +188,14 @@ impl Writer {
             return;
         };
         let durable = shared.epochs.lock().durable_written;
-        if segment.first_mark == 0 || durable < segment.first_mark {
+        if segment.first_mark == LogEpoch::NONE || durable < segment.first_mark {
             return;
         }
         let first = segment.first;
         if let Some(mut previous) = self.previous.take() {
             self.buffer.clear();
             let what = (FrameKind::Proof, first, durable);
-            let payload = durable.to_le_bytes();
+            let payload = durable.0.to_le_bytes();
             frame::encode(&mut self.buffer, previous.salt, what, (&payload, &[]));
             self.buffer.pad(BLOCK_BYTES);
             match previous.write(self.buffer.as_slice()) {
@@ -226,7 +227,7 @@ impl Writer {
                 // What it holds beyond the last sync may be as new as the batch.
                 let newest = self.batch.iter().map(|entry| entry.epoch).max();
                 if let Some(segment) = &mut self.segment {
-                    segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
+                    segment.last_epoch = segment.last_epoch.max(newest.unwrap_or_default());
                 }
                 self.seal(shared);
                 self.begin_segment(shared)?;
@@ -271,8 +272,8 @@ impl Writer {
             salt: header.salt,
             first: header.first,
             at: BLOCK_BYTES as u64,
-            last_epoch: 0,
-            first_mark: 0,
+            last_epoch: LogEpoch::NONE,
+            first_mark: LogEpoch::NONE,
         });
         Ok(())
     }
@@ -289,7 +290,7 @@ impl Writer {
         let bytes = self.buffer.as_slice();
         segment.write(bytes)?;
         let newest = self.batch.iter().map(|entry| entry.epoch).max();
-        segment.last_epoch = segment.last_epoch.max(newest.unwrap_or(0));
+        segment.last_epoch = segment.last_epoch.max(newest.unwrap_or_default());
         segment.at += bytes.len() as u64;
         shared.counters.wrote(bytes.len(), began.elapsed());
         shared.supply.reserve.wrote(bytes.len() as u64);
@@ -312,7 +313,7 @@ impl Writer {
                 FrameKind::Groups => bytes += entry.body.bytes(),
                 FrameKind::Mark => {
                     if let Some(segment) = &mut self.segment
-                        && segment.first_mark == 0
+                        && segment.first_mark == LogEpoch::NONE
                     {
                         segment.first_mark = entry.epoch;
                     }

@@ -57,13 +57,13 @@ fn log_figures(page: &mut Page, log: &LogStatistics) {
             "pando_log_open_epoch",
             "gauge",
             "The epoch that is written in now.",
-            log.closed + 1,
+            log.closed.next().0,
         ),
         (
             "pando_log_durable_epoch",
             "gauge",
             "The newest epoch that is durable, with all before it.",
-            log.durable,
+            log.durable.0,
         ),
         (
             "pando_log_live_bytes",

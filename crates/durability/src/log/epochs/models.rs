@@ -9,6 +9,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use pando_sync::LogEpoch;
 
 use super::{Due, Epochs};
 
@@ -51,11 +52,11 @@ impl World {
         if self.epochs.fault == Some(Fault::LooksFirst) {
             return self.wait_without_looking(epoch);
         }
-        if self.epochs.want(epoch) {
+        if self.epochs.want(LogEpoch(epoch)) {
             return;
         }
         let mut woken = self.woken.lock().unwrap();
-        while self.epochs.durable() < epoch {
+        while self.epochs.durable() < LogEpoch(epoch) {
             let before = *woken;
             while *woken == before {
                 woken = self.condition.wait(woken).unwrap();
@@ -64,8 +65,8 @@ impl World {
     }
 
     fn wait_without_looking(&self, epoch: u64) {
-        let durable = self.epochs.durable() >= epoch;
-        let _too_late = self.epochs.want(epoch);
+        let durable = self.epochs.durable() >= LogEpoch(epoch);
+        let _too_late = self.epochs.want(LogEpoch(epoch));
         let mut woken = self.woken.lock().unwrap();
         while !durable && *woken == 0 {
             woken = self.condition.wait(woken).unwrap();
@@ -74,7 +75,7 @@ impl World {
 
     fn close(&self, epoch: u64, participants: usize) {
         let mut state = self.epochs.lock();
-        let awaited = self.epochs.close(&mut state, epoch, participants);
+        let awaited = self.epochs.close(&mut state, LogEpoch(epoch), participants);
         drop(state);
         if awaited {
             self.wake_all();
@@ -83,7 +84,7 @@ impl World {
 
     /// A logger has written its mark.
     fn mark(&self, epoch: u64) {
-        if self.epochs.marked(epoch) {
+        if self.epochs.marked(LogEpoch(epoch)) {
             self.wake_all();
         }
     }
@@ -98,7 +99,7 @@ fn model(fault: Option<Fault>, run: impl Fn(Arc<World>) + Send + Sync + 'static)
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(move || {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut epochs = Epochs::new(0, 0);
+        let mut epochs = Epochs::new(LogEpoch(0), LogEpoch(0));
         epochs.fault = fault;
         run(Arc::new(World {
             epochs,
@@ -121,7 +122,7 @@ fn one_waits(fault: Option<Fault>) {
         };
         world.wait(1);
         logger.join().unwrap();
-        assert_eq!(world.epochs.durable(), 1);
+        assert_eq!(world.epochs.durable(), LogEpoch(1));
     });
 }
 
@@ -194,7 +195,7 @@ fn epoch_thread_is_woken(fault: Option<Fault>) {
             thread::spawn(move || world.mark(1))
         };
         world.wait(2);
-        assert_eq!(world.epochs.durable(), 2);
+        assert_eq!(world.epochs.durable(), LogEpoch(2));
         ticker.join().unwrap();
         logger.join().unwrap();
     });
@@ -250,17 +251,20 @@ fn le1_le2_epochs_become_durable_in_order_with_all_their_marks() {
             })
         };
         let (one, other) = (write(0, &[1, 2]), write(2, &[1]));
-        let mut last = 0;
+        let mut last = LogEpoch::NONE;
         for _ in 0..2 {
             let durable = world.epochs.durable();
             assert!(durable >= last, "LE2");
             last = durable;
             let is_written = |index: usize| written[index].load(Ordering::Relaxed) == 1;
-            assert!(durable < 1 || is_written(0) && is_written(2), "LE1");
-            assert!(durable < 2 || is_written(1), "LE1");
+            assert!(
+                durable < LogEpoch(1) || is_written(0) && is_written(2),
+                "LE1"
+            );
+            assert!(durable < LogEpoch(2) || is_written(1), "LE1");
         }
         one.join().unwrap();
         other.join().unwrap();
-        assert_eq!(world.epochs.durable(), 2);
+        assert_eq!(world.epochs.durable(), LogEpoch(2));
     });
 }

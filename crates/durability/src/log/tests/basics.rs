@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use pando_sync::LogEpoch;
+
 use super::harness::*;
 use crate::disk::{Disk, RealDisk};
 use crate::limits::LATE_MS;
@@ -48,7 +50,7 @@ fn a_disk_that_does_not_keep_up_is_late() {
     let late_us = |first_us: u64| first_us + LATE_MS * 1000;
     let mut write = |epoch: u64, now_us: u64| {
         write_group(session, epoch, 0..1, 1, 10);
-        session.end_group(epoch);
+        session.end_group(LogEpoch(epoch));
         session.note_write(|| now_us);
         session.hand_over();
     };
@@ -62,14 +64,14 @@ fn a_disk_that_does_not_keep_up_is_late() {
     write(epoch, 5000);
     write(epoch, 4000);
     assert!(is_late_after(5000), "open");
-    let first = log.seal(epoch, 0);
+    let first = log.seal(LogEpoch(epoch), 0);
     assert!(is_late_after(5000), "closed");
     write(epoch + 1, 6000);
     assert!(is_late_after(5000), "the next one is open");
     first.flush();
     assert!(is_late_after(6000), "only what is open is left");
-    let second = log.seal(epoch + 1, 0);
-    let third = log.seal(epoch + 2, 0);
+    let second = log.seal(LogEpoch(epoch + 1), 0);
+    let third = log.seal(LogEpoch(epoch + 2), 0);
     assert!(is_late_after(6000), "nothing was written in the last one");
     third.flush();
     second.flush();
@@ -108,14 +110,14 @@ fn an_epoch_without_writes_is_durable_at_once_and_costs_nothing() {
     let mut model = Model::default();
     let mut server = run(&as_disk(&disk), &mut model, 2, 1, 0).unwrap();
     let calls = disk.call_count();
-    assert!(!server.log.want(1));
+    assert!(!server.log.want(LogEpoch(1)));
     assert_eq!(
         server.log.wait_until_due(Duration::from_mins(1)),
         Due::Wanted
     );
     server.tick(&mut model);
-    assert_eq!(server.log.durable(), 1);
-    assert!(server.log.want(1));
+    assert_eq!(server.log.durable(), LogEpoch(1));
+    assert!(server.log.want(LogEpoch(1)));
     assert_eq!(disk.call_count(), calls);
     assert_eq!(server.log.wait_until_due(Duration::ZERO), Due::Elapsed);
     server.log.close().unwrap();
@@ -130,7 +132,7 @@ fn an_epoch_without_writes_is_durable_at_once_and_costs_nothing() {
 fn lq2_nothing_is_handed_over_for_a_closed_epoch() {
     let mut model = Model::default();
     let mut server = run(&as_disk(&disk()), &mut model, 1, 1, 3).unwrap();
-    server.log.close_epoch(9, 0);
+    server.log.close_epoch(LogEpoch(9), 0);
     model.write(&mut server.sessions[0], 9, 1, 10);
     server.sessions[0].hand_over();
 }

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use pando_sync::LogEpoch;
+
 use super::harness::*;
 use crate::disk::{Access, CallKind, Disk, DiskFile, Fault, Room, SimulatedDisk};
 use crate::log::{LogError, WaveSize};
@@ -206,10 +208,10 @@ fn canary_a_group_is_split_between_epochs() {
     let (epoch, group) = (server.epoch, 1000);
     model.epochs.entry(epoch).or_default().insert(group, 2);
     write_group(&mut server.sessions[0], group, 0..1, 2, 10);
-    server.sessions[0].end_group(epoch);
+    server.sessions[0].end_group(LogEpoch(epoch));
     server.tick(&mut model);
     write_group(&mut server.sessions[0], group, 1..2, 2, 10);
-    server.sessions[0].end_group(epoch + 1);
+    server.sessions[0].end_group(LogEpoch(epoch + 1));
     server.tick(&mut model);
     assert!(!holds(&disk, &model));
 }
@@ -242,7 +244,7 @@ fn canary_a_group_is_read_in_two_pieces() {
         drop(run(&disk, &mut model, 1, seed, 12).expect("the disk works"));
         let cut = || {
             let scan = scan(&disk).expect("the disk works");
-            let cut = scan.cut(model.from, model.written);
+            let cut = scan.cut(LogEpoch(model.from), LogEpoch(model.written));
             cut.expect("the log is whole")
         };
         let size = WaveSize {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use pando_sync::LogEpoch;
+
 use super::harness::*;
 use crate::disk::{Disk, Fault, SimulatedDisk};
 use crate::limits::BLOCK_BYTES;
@@ -166,14 +168,14 @@ fn a_torn_tail_is_cut_off_whatever_is_in_it() {
     assert!(model.acknowledged < epoch);
     let disk = disk.crash(1);
     let found = recover(&as_disk(&disk), &model).unwrap();
-    assert_eq!(found.cut.cutoff(), epoch, "whole, so it counts");
+    assert_eq!(found.cut.cutoff(), LogEpoch(epoch), "whole, so it counts");
     let from = before.next_multiple_of(4096);
     let mut torn = 0;
     for offset in (from..from + 4096).step_by(5) {
         disk.flip(&path, offset, 3);
         let found = recover(&as_disk(&disk), &model).unwrap();
         model.verdict(&found).unwrap();
-        torn += usize::from(found.cut.cutoff() < epoch);
+        torn += usize::from(found.cut.cutoff() < LogEpoch(epoch));
         disk.flip(&path, offset, 3);
     }
     assert!((80..160).contains(&torn), "{torn}");

@@ -3,6 +3,8 @@
 
 use std::io::ErrorKind;
 
+use pando_sync::LogEpoch;
+
 use super::crashes::seeds;
 use super::harness::*;
 use crate::disk::{CallKind, Fault, SimulatedDisk};
@@ -88,7 +90,10 @@ fn a_disk_that_fails_for_good_acknowledges_nothing_more() {
             // Where only files made ahead fail, writes are refused before any is lost; where the
             // note of a rest fails, none was.
             let failed = matches!(server.log.state(), LogState::Failed { .. });
-            assert!(failed || server.log.durable() == server.epoch - 1, "{say}");
+            assert!(
+                failed || server.log.durable() == LogEpoch(server.epoch - 1),
+                "{say}"
+            );
             if failed {
                 let closed = server.log.close();
                 assert!(matches!(closed, Err(LogError::Failed(_))), "{say}");
@@ -131,7 +136,7 @@ fn a_full_disk_refuses_writes_in_time_and_takes_them_again_when_there_is_room() 
             server.tick(&mut model);
         } else {
             model.checkpoint(&server.log, server.epoch);
-            assert!(server.log.recycle_below(server.epoch).unwrap() > 0);
+            assert!(server.log.recycle_below(LogEpoch(server.epoch)).unwrap() > 0);
         }
         assert_eq!(server.log.state(), LogState::Open, "seed {seed}");
         workload(&mut server, &mut model, seed, 5);
@@ -172,10 +177,13 @@ fn recycling_that_fails_half_way_loses_no_files() {
     assert!(before.segments > 3, "{before:?}");
     model.checkpoint(&server.log, server.epoch);
     disk.fail_all(CallKind::SyncDirectory, ErrorKind::Other);
-    server.log.recycle_below(server.epoch).unwrap_err();
+    server
+        .log
+        .recycle_below(LogEpoch(server.epoch))
+        .unwrap_err();
     assert_eq!(server.log.statistics().free_files, before.free_files);
     disk.clear_faults();
-    let recycled = server.log.recycle_below(server.epoch).unwrap();
+    let recycled = server.log.recycle_below(LogEpoch(server.epoch)).unwrap();
     assert_eq!(recycled, before.segments - 1);
     let after = server.log.statistics();
     assert_eq!(after.free_files, before.free_files + recycled);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use pando_sync::LogEpoch;
+
 use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{Log, LogCut, LogError, LogOptions, LogScan, LogSession, ScanOptions, WaveSize};
 
@@ -86,7 +88,7 @@ impl Model {
         let group = self.next_group;
         self.next_group += 1;
         write_group(session, group, 0..records, records, bytes);
-        session.end_group(epoch);
+        session.end_group(LogEpoch(epoch));
         self.epochs.entry(epoch).or_default().insert(group, records);
     }
 
@@ -103,7 +105,7 @@ impl Model {
             if self.dropped.contains(epoch) {
                 return Err(format!("epoch {epoch} came back"));
             }
-            if *epoch > found.cut.cutoff() {
+            if *epoch > found.cut.cutoff().0 {
                 return Err(format!("epoch {epoch} is above the cutoff"));
             }
         }
@@ -142,7 +144,7 @@ impl Model {
 
     pub(super) fn checkpoint(&mut self, log: &Log, epoch: u64) {
         self.from = epoch;
-        self.written = log.durable_written();
+        self.written = log.durable_written().0;
     }
 }
 
@@ -193,7 +195,7 @@ fn parse_group(mut bytes: &[u8]) -> Option<(u64, u64)> {
 
 /// Recovers.
 pub(super) fn recover(disk: &Arc<dyn Disk>, model: &Model) -> Result<Found, LogError> {
-    let cut = scan(disk)?.cut(model.from, model.written)?;
+    let cut = scan(disk)?.cut(LogEpoch(model.from), LogEpoch(model.written))?;
     read(cut, model.from)
 }
 
@@ -205,13 +207,13 @@ pub(super) fn read(cut: LogCut, from: u64) -> Result<Found, LogError> {
     for mut reader in cut.logs() {
         while let Some(group) = reader.next_group()? {
             assert!(
-                group.epoch >= from,
+                group.epoch >= LogEpoch(from),
                 "what is below the checkpoint is left out"
             );
             // A group that is not whole gets a number that none has.
             let (number, records) = parse_group(group.records).unwrap_or((u64::MAX, 0));
             let known = epochs
-                .entry(group.epoch)
+                .entry(group.epoch.0)
                 .or_default()
                 .insert(number, records);
             assert_eq!(known, None, "group {number} is there twice");
@@ -237,11 +239,11 @@ pub(super) fn read_waves(cut: &LogCut, size: WaveSize) -> Result<Epochs, LogErro
         for mut piece in wave {
             while let Some(group) = piece.next_group()? {
                 assert!(
-                    before < Some(group.epoch),
+                    before < Some(group.epoch.0),
                     "LV1: an epoch of the wave before"
                 );
                 let (number, records) = parse_group(group.records).unwrap_or((u64::MAX, 0));
-                let groups: &mut BTreeMap<_, _> = epochs.entry(group.epoch).or_default();
+                let groups: &mut BTreeMap<_, _> = epochs.entry(group.epoch.0).or_default();
                 let known = groups.insert(number, records);
                 assert_eq!(known, None, "LV1: group {number} is in two pieces");
             }
@@ -268,7 +270,7 @@ impl Server {
         let log = Log::open(options, Arc::clone(disk), cut)?;
         Ok(Self {
             sessions: (0..3).map(|index| log.session(index)).collect(),
-            epoch: log.durable().max(above) + 1,
+            epoch: log.durable().0.max(above) + 1,
             log,
         })
     }
@@ -278,9 +280,11 @@ impl Server {
         for session in &mut self.sessions {
             session.hand_over();
         }
-        self.log.seal(self.epoch, 1000 + self.epoch).flush();
+        self.log
+            .seal(LogEpoch(self.epoch), 1000 + self.epoch)
+            .flush();
         self.epoch += 1;
-        model.acknowledged = model.acknowledged.max(self.log.durable());
+        model.acknowledged = model.acknowledged.max(self.log.durable().0);
     }
 }
 
@@ -310,11 +314,11 @@ pub(super) fn workload(server: &mut Server, model: &mut Model, seed: u64, epochs
         if round % 5 == 3 {
             server.log.rest();
         }
-        let sound = server.log.is_open() && server.log.durable() + 1 == server.epoch;
+        let sound = server.log.is_open() && server.log.durable().next().0 == server.epoch;
         if round % 7 == 6 && sound {
             model.checkpoint(&server.log, server.epoch);
             // Recycling may fail with the disk; nothing depends on it.
-            let _ = server.log.recycle_below(server.epoch);
+            let _ = server.log.recycle_below(LogEpoch(server.epoch));
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
+use pando_sync::LogEpoch;
+
 use super::harness::*;
 use crate::disk::{Access, Disk, DiskFile, RealDisk, Room, SimulatedDisk};
 use crate::log::{Due, Log, LogOptions, LogScan, LogState, ScanOptions};
@@ -31,7 +33,7 @@ impl World {
             && let Ok(all) = self.gates.try_write()
         {
             let epoch = self.clock.fetch_add(1, Ordering::Relaxed);
-            let sealed = self.log.seal(epoch, 1);
+            let sealed = self.log.seal(LogEpoch(epoch), 1);
             drop(all);
             sealed.flush();
         }
@@ -39,13 +41,13 @@ impl World {
 
     /// Waits until an epoch is durable. `false`: it will never be.
     fn wait(&self, epoch: u64) -> bool {
-        if self.log.want(epoch) {
+        if self.log.want(LogEpoch(epoch)) {
             return true;
         }
         let state = self.woken.0.lock().unwrap();
         let waits = |_: &mut u64| {
             let failed = matches!(self.log.state(), LogState::Failed { .. });
-            self.log.durable() < epoch && !failed
+            self.log.durable() < LogEpoch(epoch) && !failed
         };
         let waited = self
             .woken
@@ -58,7 +60,7 @@ impl World {
             self.log.statistics()
         );
         drop(waited);
-        self.log.durable() >= epoch
+        self.log.durable() >= LogEpoch(epoch)
     }
 
     /// The epoch thread.
@@ -68,10 +70,10 @@ impl World {
             let all = self.gates.write().unwrap();
             let epoch = self.clock.fetch_add(1, Ordering::Relaxed);
             if rng.bool() {
-                self.log.close_epoch(epoch, 1);
+                self.log.close_epoch(LogEpoch(epoch), 1);
                 drop(all);
             } else {
-                let sealed = self.log.seal(epoch, 1);
+                let sealed = self.log.seal(LogEpoch(epoch), 1);
                 drop(all);
                 sealed.flush();
             }
@@ -94,7 +96,7 @@ impl World {
                 rng.usize(..100)
             };
             write_group(&mut session, group, 0..records, records, bytes);
-            session.end_group(epoch);
+            session.end_group(LogEpoch(epoch));
             session.hand_over();
             wrote.push((epoch, group, records));
             drop(gate);
@@ -126,9 +128,14 @@ fn stress(
     };
     let directories = options.directories.clone();
     let scan = LogScan::read(disk, &directories, threads).unwrap();
-    let log = Log::open(options, Arc::clone(disk), &scan.cut(0, 0).unwrap()).unwrap();
+    let log = Log::open(
+        options,
+        Arc::clone(disk),
+        &scan.cut(LogEpoch(0), LogEpoch(0)).unwrap(),
+    )
+    .unwrap();
     let world = Arc::new(World {
-        clock: AtomicU64::new(log.durable() + 1),
+        clock: AtomicU64::new(log.durable().next().0),
         log: Arc::clone(&log),
         gates: RwLock::new(()),
         woken: (Mutex::new(0), Condvar::new()),
@@ -136,7 +143,7 @@ fn stress(
     let weak = Arc::downgrade(&world);
     log.on_durable(Box::new(move |epoch| {
         if let Some(world) = weak.upgrade() {
-            *world.woken.0.lock().unwrap() = epoch;
+            *world.woken.0.lock().unwrap() = epoch.0;
             world.woken.1.notify_all();
         }
     }));
@@ -170,7 +177,7 @@ fn stress(
     });
     assert!(model.acknowledged > 0);
     let scan = LogScan::read(&found_on(), &directories, threads).unwrap();
-    let found = read(scan.cut(0, 0).unwrap(), 0).unwrap();
+    let found = read(scan.cut(LogEpoch(0), LogEpoch(0)).unwrap(), 0).unwrap();
     model.verdict(&found).unwrap();
 }
 
@@ -231,19 +238,19 @@ fn what_found_no_room_is_tried_again_although_nobody_writes() {
         };
         let mut session = log.session(0);
         write_group(&mut session, 1, 0..3, 3, 100);
-        session.end_group(1);
+        session.end_group(LogEpoch(1));
         session.hand_over();
-        assert!(!log.want(1));
-        let sealed = log.seal(1, 1);
+        assert!(!log.want(LogEpoch(1)));
+        let sealed = log.seal(LogEpoch(1), 1);
         if inline {
             sealed.flush();
         } else {
             drop(sealed);
         }
         wait(&|| matches!(log.state(), LogState::Full { .. }));
-        assert_eq!(log.durable(), 0);
+        assert_eq!(log.durable(), LogEpoch(0));
         disk.set_capacity(None);
-        wait(&|| log.durable() == 1 && log.is_open());
+        wait(&|| log.durable() == LogEpoch(1) && log.is_open());
         log.close().unwrap();
     }
 }
@@ -364,10 +371,13 @@ fn a_segment_that_begins_is_room() {
     let mut session = log.session(0);
     for epoch in 1.. {
         write_group(&mut session, epoch, 0..3, 3, 1000);
-        session.end_group(epoch);
+        session.end_group(LogEpoch(epoch));
         session.hand_over();
-        log.seal(epoch, 1).flush();
-        assert!(log.is_open() && log.durable() == epoch, "epoch {epoch}");
+        log.seal(LogEpoch(epoch), 1).flush();
+        assert!(
+            log.is_open() && log.durable() == LogEpoch(epoch),
+            "epoch {epoch}"
+        );
         if epoch == 1 {
             let deadline = Instant::now() + PATIENCE;
             while log.statistics().free_files == 0 {
@@ -403,7 +413,7 @@ fn what_sessions_hand_over_to_a_full_disk_is_written() {
         let found = recover(&as_disk(&disk), &Model::default()).unwrap();
         let log = Log::open(options, as_disk(&disk), &found.cut).unwrap();
         let world = World {
-            clock: AtomicU64::new(log.durable() + 1),
+            clock: AtomicU64::new(log.durable().next().0),
             log: Arc::clone(&log),
             gates: RwLock::new(()),
             woken: (Mutex::new(0), Condvar::new()),
@@ -425,7 +435,7 @@ fn what_sessions_hand_over_to_a_full_disk_is_written() {
                 }
                 let epoch = world.clock.load(Ordering::Relaxed);
                 write_group(&mut session, index << 32 | group, 0..2, 2, 1000);
-                session.end_group(epoch);
+                session.end_group(LogEpoch(epoch));
                 let waits = session.is_beyond_room();
                 if !waits {
                     answered.fetch_max(epoch, Ordering::Relaxed);
@@ -448,7 +458,7 @@ fn what_sessions_hand_over_to_a_full_disk_is_written() {
             let epoch = answered.load(Ordering::Relaxed);
             assert!(epoch > 0, "round {round}: everything had to wait");
             let deadline = Instant::now() + PATIENCE;
-            while log.durable() < epoch && Instant::now() < deadline {
+            while log.durable() < LogEpoch(epoch) && Instant::now() < deadline {
                 std::thread::yield_now();
             }
             let (durable, at_the_end) = (log.durable(), log.statistics());
@@ -456,7 +466,7 @@ fn what_sessions_hand_over_to_a_full_disk_is_written() {
             let _ = log.close();
             ticker.join().unwrap();
             assert!(
-                durable >= epoch,
+                durable >= LogEpoch(epoch),
                 "round {round}: epoch {epoch}, {at_the_end:?}"
             );
         });
