@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use pando_sync::epoch::ReclaimEpoch;
-use pando_sync::shim::Mutex;
 use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
-
-use crate::graves::relock;
+use pando_sync::shim::{Mutex, lock};
 
 struct Dropped<T, P> {
     tree: Arc<T>,
@@ -43,7 +41,7 @@ impl<T, P> Default for DroppedTrees<T, P> {
 impl<T, P: Default> DroppedTrees<T, P> {
     /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
     pub fn push(&self, tree: Arc<T>, stamp: ReclaimEpoch) {
-        relock(&self.trees).push(Dropped {
+        lock(&self.trees).push(Dropped {
             tree,
             stamp,
             progress: P::default(),
@@ -68,7 +66,7 @@ impl<T, P: Default> DroppedTrees<T, P> {
         if self.count() == 0 {
             return 0;
         }
-        let mut trees = relock(&self.trees);
+        let mut trees = lock(&self.trees);
         let mut done = 0;
         while done < steps {
             let Some(index) = trees.iter().position(|tree| has_passed(tree.stamp)) else {

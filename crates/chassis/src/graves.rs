@@ -9,13 +9,12 @@
 //! | `graves[session]`: bytes | the same, `Relaxed` | `bytes` |
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 
 use pando_engine::{EpochClock, ValueVersion};
 use pando_sync::Padded;
 use pando_sync::epoch::shrink_queue;
 use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
-use pando_sync::shim::{Mutex, MutexGuard};
+use pando_sync::shim::{Mutex, lock};
 
 /// A removed key whose version is still remembered.
 pub trait Buried {
@@ -55,11 +54,6 @@ pub struct Graves<T> {
     sessions_used: AtomicUsize,
 }
 
-pub(crate) fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // These lists are whole after every push and pop, so that a panic elsewhere harms nothing.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T: Buried> Graves<T> {
     /// For so many sessions at most.
     #[must_use]
@@ -78,7 +72,7 @@ impl<T: Buried> Graves<T> {
             self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
         }
         let grave = &self.graves[session];
-        let mut queue = relock(&grave.queue);
+        let mut queue = lock(&grave.queue);
         grave.add_bytes(tombstone.bytes());
         queue.push_back(tombstone);
     }
@@ -90,7 +84,7 @@ impl<T: Buried> Graves<T> {
         let mut exhumed = Vec::new();
         for index in first..first + count {
             let grave = &self.graves[index % count];
-            let mut queue = relock(&grave.queue);
+            let mut queue = lock(&grave.queue);
             let due = |tombstone: &mut T| tombstone.version().epoch() < horizon;
             while exhumed.len() < most
                 && let Some(tombstone) = queue.pop_front_if(due)

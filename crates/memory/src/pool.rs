@@ -56,7 +56,7 @@ pub use chunk::Pages;
 pub use class::BLOCK_BYTES_MAX;
 pub use emptying::Need;
 
-use arena::{Counters, relock};
+use arena::{Counters, lock};
 use chain::Chain;
 use chunk::Chunk;
 use class::{CLASS_COUNT, bytes_of_class, class_of_bytes};
@@ -196,7 +196,7 @@ impl Pool {
         let local = &mut self.classes[class];
         let arena = &self.arena;
         let supply = loop {
-            let supply = relock(&arena.depots[class]).get(class, local.run_bytes, arena);
+            let supply = lock(&arena.depots[class]).get(class, local.run_bytes, arena);
             match supply {
                 Some(supply) => break supply,
                 None => arena.grow(),
@@ -226,7 +226,7 @@ impl Pool {
         let class = class_of_bytes(bytes);
         for _ in 0..LOOKS_MAX {
             let Some(block) = self.classes[class].free.pop() else {
-                let mut depot = relock(&self.arena.depots[class]);
+                let mut depot = lock(&self.arena.depots[class]);
                 if !depot.has_blocks() {
                     return None;
                 }
@@ -299,7 +299,7 @@ impl Pool {
         if local.free.count >= 2 * batch {
             let chain = local.free.split_off(batch);
             let whole = !self.arena.emptying.load(Ordering::Relaxed);
-            relock(&self.arena.depots[class]).put(chain, class, &self.arena, whole);
+            lock(&self.arena.depots[class]).put(chain, class, &self.arena, whole);
         }
     }
 
@@ -309,7 +309,7 @@ impl Pool {
         let mut chain = Chain::EMPTY;
         // SAFETY: the caller has taken it from wherever it was.
         unsafe { chain.push(block.as_ptr()) };
-        relock(&self.arena.depots[class]).put(chain, class, &self.arena, false);
+        lock(&self.arena.depots[class]).put(chain, class, &self.arena, false);
     }
 
     /// Gives all free blocks that this pool keeps to their slabs.
@@ -322,7 +322,7 @@ impl Pool {
             (local.bump, local.end) = (ptr::null_mut(), ptr::null_mut());
             let free = std::mem::replace(&mut local.free, Chain::EMPTY);
             if rest.count + free.count > 0 {
-                let mut depot = relock(&self.arena.depots[class]);
+                let mut depot = lock(&self.arena.depots[class]);
                 depot.put(rest, class, &self.arena, false);
                 depot.put(free, class, &self.arena, false);
             }

@@ -391,7 +391,8 @@ fn set_memory(database: &Database, config: &Config) {
     database.set_max_memory(config.max_memory as usize);
 }
 
-/// Locks a mutex whose data a panic cannot leave half changed.
+/// As that of `sync`, which this crate does not depend on: locks a mutex whose data a panic cannot
+/// leave half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,10 +15,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::epoch::Guard;
-use crate::shim::modelled::{Mutex, MutexGuard};
+use crate::shim::modelled::{Mutex, MutexGuard, lock};
 use crate::shim::{AtomicPtr, MODEL, Ordering};
 
 /// Models have few numbers, and get beyond one segment with them.
@@ -79,7 +79,7 @@ impl<T: Send + Sync> Directory<T> {
     }
 
     fn owned(&self) -> MutexGuard<'_, Owned<T>> {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.owned)
     }
 
     #[inline]

@@ -34,7 +34,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use crate::Padded;
-use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
 
 /// Retirements after which the end of a pin tries to collect.
 const COLLECT_COUNT: usize = 128;
@@ -267,7 +267,7 @@ impl<C> Collector<C> {
         if self.orphan_bytes.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orphans = lock(&self.orphans);
         let (count, bytes) = self.reclaim_passed(&mut orphans, context);
         self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.note_halves();
@@ -437,10 +437,7 @@ impl<C> Drop for Participant<C> {
     fn drop(&mut self) {
         let collector = &self.collector;
         if !self.limbo.is_empty() {
-            let mut orphans = collector
-                .orphans
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut orphans = lock(&collector.orphans);
             orphans.append(&mut self.limbo);
             // Two lists in a row: restore the order by stamp that collection relies on.
             orphans

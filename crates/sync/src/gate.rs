@@ -31,7 +31,7 @@
 use std::sync::TryLockError;
 
 use crate::Padded;
-use crate::shim::modelled::{Mutex, MutexGuard};
+use crate::shim::modelled::{Mutex, MutexGuard, lock};
 use crate::shim::{AtomicUsize, Ordering};
 
 /// The gates of all sessions.
@@ -160,12 +160,6 @@ impl Gates {
 }
 
 /// A gate guards no data, so a panic under it leaves nothing to distrust.
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

@@ -28,6 +28,17 @@ pub mod modelled {
     pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
     #[cfg(not(any(loom, shuttle)))]
     pub use std::sync::{Condvar, Mutex, MutexGuard};
+
+    #[cfg(not(any(loom, shuttle)))]
+    pub use crate::lock;
+
+    /// As [`crate::lock`].
+    #[cfg(any(loom, shuttle))]
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 /// Atomics that no model interleaves, in any build: counters, gauges, and what no model has.
@@ -42,6 +53,11 @@ pub mod unmodelled {
 pub use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
 pub use std::sync::{Mutex, MutexGuard};
+
+#[cfg(not(shuttle))]
+pub use crate::lock;
+#[cfg(shuttle)]
+pub use modelled::lock;
 
 /// Whether this build is for a model, whose nodes are small so that structures change often.
 pub const MODEL: bool = cfg!(any(loom, shuttle));

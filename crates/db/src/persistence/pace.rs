@@ -14,8 +14,10 @@
 //!
 //! Deliberately absent: clocks and sleeping. What is here counts, the caller waits.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use pando_sync::lock;
 
 use crate::limits;
 
@@ -56,7 +58,7 @@ impl Written {
         let Some(rate) = pace.bytes_per_second else {
             return Duration::ZERO;
         };
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = lock(&self.0);
         *written += bytes;
         let due = Duration::from_secs_f64(*written as f64 / rate.max(1) as f64);
         due.saturating_sub(elapsed)

@@ -35,7 +35,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use pando_sync::LogEpoch;
-use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard};
+use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard, lock};
 use pando_sync::shim::{AtomicU64, Ordering, fence};
 
 use crate::limits::LATE_MS;
@@ -113,7 +113,7 @@ impl Epochs {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn durable(&self) -> LogEpoch {

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::frame::{FrameKind, GROUP_HEADER_BYTES, Participant, frame_bytes};
 use crate::limits::{COPIED_BYTES_MAX, SPARE_BUFFERS_MAX, SPARE_BYTES_MAX};
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds frames of groups, then the `groups` of an epoch, which come back empty. `true`: there

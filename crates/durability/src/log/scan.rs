@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::error::LogError;
 use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, Part, number64, split_group};
@@ -314,10 +314,7 @@ fn read_all(
     let read = || {
         while let Some((path, name)) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
             let segment = read_segment(disk, path, *name, options.sync)?;
-            found
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(segment);
+            lock(&found).push(segment);
         }
         Ok(())
     };

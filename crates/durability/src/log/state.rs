@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::epochs::Epochs;
 use super::error::LogError;
@@ -274,14 +274,14 @@ impl Shared {
 
     pub(super) fn note(&self, error: &LogError) {
         self.counters.failed_writes.fetch_add(1, Ordering::Relaxed);
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.notes);
         if notes.len() < NOTES_MAX {
             notes.push(error.to_string());
         }
     }
 
     pub(super) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.notes))
     }
 
     fn condition(&self) -> u8 {
@@ -310,7 +310,7 @@ impl Shared {
     }
 
     fn reason(&self) -> MutexGuard<'_, String> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reason)
     }
 
     fn set_condition(&self, mut reason: MutexGuard<'_, String>, condition: u8, why: String) {
@@ -327,7 +327,7 @@ impl Shared {
 
     pub(super) fn wake_waiting(&self) {
         // Under the lock: a session that has just found no room has begun to wait, or looks again.
-        let waiting = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lock(&self.room.0);
         if *waiting > 0 {
             self.room.1.notify_all();
         }
@@ -428,10 +428,7 @@ impl Shared {
     pub(super) fn wait_for_room(&self, log: usize) {
         if !self.options.threads {
             for log in &self.logs {
-                log.writer
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .flush(self, None);
+                lock(&log.writer).flush(self, None);
             }
             self.make_ahead();
             return;
@@ -441,7 +438,7 @@ impl Shared {
         }
         // However little it is: nobody else may ask for it soon.
         self.logs[log].queue.try_again();
-        let mut waiting = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.room.0);
         *waiting += 1;
         let crowded = |_: &mut usize| self.is_open() && self.is_crowded(log);
         let waited = self.room.1.wait_while(waiting, crowded);

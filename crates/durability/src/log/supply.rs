@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::error::LogError;
 use super::reserve::{Reserve, Share};
@@ -153,7 +153,7 @@ impl Supply {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Keeps a free file for a log; gives it back if all of its directory have enough.

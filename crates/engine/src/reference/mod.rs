@@ -33,6 +33,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use pando_sync::lock;
+
 use crate::limits::SESSIONS_MAX;
 use crate::{
     Engine, EpochClock, Gauge, Images, LogEpoch, SessionLimit, Snapshot, SnapshotLimit, Snapshots,
@@ -105,7 +107,7 @@ impl ReferenceEngine {
     }
 
     fn dropped(&self) -> MutexGuard<'_, Vec<Map>> {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.dropped)
     }
 }
 

@@ -122,8 +122,9 @@ impl fmt::Debug for Arena {
     }
 }
 
-pub(super) fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves these lists whole: each change is a push or a pop.
+/// As that of `sync`, which this crate does not depend on: a panic elsewhere leaves these lists
+/// whole, since each change is a push or a pop.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -155,7 +156,7 @@ impl Arena {
     #[must_use]
     pub fn pool(self: &Arc<Self>) -> Pool {
         let counters = Arc::new(Counters::default());
-        relock(&self.chunks).counters.push(Arc::clone(&counters));
+        lock(&self.chunks).counters.push(Arc::clone(&counters));
         Pool {
             arena: Arc::clone(self),
             emptying: false,
@@ -168,7 +169,7 @@ impl Arena {
 
     /// Takes the counts of a pool that goes.
     pub(super) fn absorb(&self, counters: &Arc<Counters>) {
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         chunks
             .counters
             .retain(|other| !Arc::ptr_eq(other, counters));
@@ -182,7 +183,7 @@ impl Arena {
     /// What the arena holds. O(pools).
     #[must_use]
     pub fn usage(&self) -> ArenaUsage {
-        self.usage_of(&relock(&self.chunks))
+        self.usage_of(&lock(&self.chunks))
     }
 
     fn usage_of(&self, chunks: &Chunks) -> ArenaUsage {
@@ -209,7 +210,7 @@ impl Arena {
         for _ in 0..bytes.div_ceil(Chunk::BYTES) {
             let chunk = Chunk::map(self.pages);
             chunk.touch();
-            let mut chunks = relock(&self.chunks);
+            let mut chunks = lock(&self.chunks);
             chunks.reserved += SLABS;
             self.add_chunk(&mut chunks, chunk);
         }
@@ -232,7 +233,7 @@ impl Arena {
 
     /// A slab without a class that nobody uses; none before [`Self::grow`] has added a chunk.
     pub(super) fn take_slab(&self) -> Option<SlabRef> {
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         let slab = chunks.take_resident();
         slab.or_else(|| self.take_released(&mut chunks))
     }
@@ -242,7 +243,7 @@ impl Arena {
     pub(super) fn grow(&self) {
         let chunk = Chunk::map(self.pages);
         chunk.touch_first();
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         self.add_chunk(&mut chunks, chunk);
         // Often enough, and rare.
         self.count_all(&chunks);
@@ -281,7 +282,7 @@ impl Arena {
 
     /// Takes a slab back that has no class any more.
     pub(super) fn return_slab(&self, slab: SlabRef) {
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         let index = slab.chunk_index();
         chunks.all[index].free |= 1 << slab.index();
         chunks.resident_free += 1;
@@ -306,7 +307,7 @@ impl Arena {
 
     /// Brings what is counted up to date; returns the usage.
     pub(super) fn count(&self) -> ArenaUsage {
-        self.count_all(&relock(&self.chunks))
+        self.count_all(&lock(&self.chunks))
     }
 
     fn count_all(&self, chunks: &Chunks) -> ArenaUsage {
@@ -329,7 +330,7 @@ impl Arena {
 
     /// Gives back the free slabs of one chunk, if there are more than are kept.
     fn release_some(&self) -> bool {
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         let used = chunks.all.len() * SLABS - chunks.resident_free - chunks.released;
         let kept = kept_slabs(used).max(chunks.reserved);
         let spare = chunks.resident_free.saturating_sub(kept);
@@ -347,7 +348,7 @@ impl Arena {
         chunks.resident_free -= count;
         drop(chunks);
         release_slabs(start, slabs, self.pages);
-        let mut chunks = relock(&self.chunks);
+        let mut chunks = lock(&self.chunks);
         let cut = &mut chunks.all[index];
         cut.free |= hidden;
         cut.released |= slabs;
@@ -360,7 +361,7 @@ impl Arena {
 
     /// Whether many blocks are free outside free slabs.
     pub(super) fn is_scattered(&self) -> bool {
-        let chunks = relock(&self.chunks);
+        let chunks = lock(&self.chunks);
         let usage = self.usage_of(&chunks);
         let free_slabs = (chunks.resident_free * SLAB_BYTES) as u64;
         let scattered = usage.idle_bytes().saturating_sub(free_slabs);
@@ -370,14 +371,14 @@ impl Arena {
     /// Gives the free blocks of all depots to their slabs.
     pub(super) fn settle(&self) {
         for (class, depot) in self.depots.iter().enumerate() {
-            relock(depot).settle(class, self);
+            lock(depot).settle(class, self);
         }
     }
 
     /// Every slab that has a class of up to `count` chunks from number `from` on, as far as can be
     /// told without locking depots, and how many chunks there are. O(slabs of these chunks).
     pub(super) fn slabs(&self, from: usize, count: usize) -> (Vec<SlabRef>, usize) {
-        let chunks = relock(&self.chunks);
+        let chunks = lock(&self.chunks);
         let mut slabs = Vec::new();
         for cut in chunks.all.iter().skip(from).take(count) {
             let mut used = !cut.free;

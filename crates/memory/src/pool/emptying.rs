@@ -23,7 +23,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::arena::{ArenaUsage, allowance_bytes, relock};
+use super::arena::{ArenaUsage, allowance_bytes, lock};
 use super::class::{CLASS_COUNT, bytes_of_class};
 use super::slab::{SLAB_BYTES, SlabRef};
 use super::{Chunk, Pool};
@@ -84,7 +84,7 @@ impl Pool {
         }
         let arena = &self.arena;
         {
-            let mut round = relock(&arena.round);
+            let mut round = lock(&arena.round);
             if round.rest > 0 {
                 round.rest -= 1;
                 return false;
@@ -92,7 +92,7 @@ impl Pool {
         }
         let usage = arena.usage();
         let free_bytes = |class: usize| {
-            let free = relock(&arena.depots[class]).slabs.free_count;
+            let free = lock(&arena.depots[class]).slabs.free_count;
             (free * bytes_of_class(class)) as u64
         };
         let in_slabs = (0..arena.depots.len()).map(free_bytes).sum::<u64>();
@@ -116,7 +116,7 @@ impl Pool {
     /// which less than `free_min` is free.
     fn choose(&self, slabs_max: usize, bytes_max: u64, free_min: usize) -> bool {
         let arena = &self.arena;
-        let mut round = relock(&arena.round);
+        let mut round = lock(&arena.round);
         if arena.emptying.load(Ordering::Relaxed) {
             return true;
         }
@@ -153,7 +153,7 @@ impl Pool {
             if round.slabs.len() == slabs_max {
                 break;
             }
-            let mut depot = relock(&arena.depots[class]);
+            let mut depot = lock(&arena.depots[class]);
             let blocks = moving[class] + bytes / bytes_of_class(class);
             // PE2.
             let room = depot.slabs.free_count.saturating_sub(slab.free_count());
@@ -179,12 +179,12 @@ impl Pool {
     /// Ends the round: every block in what was being emptied has been shown to its owner.
     pub fn end_emptying(&mut self) {
         self.emptying = false;
-        let mut round = relock(&self.arena.round);
+        let mut round = lock(&self.arena.round);
         self.arena.emptying.store(false, Ordering::Relaxed);
         let number = round.number;
         let mut emptied = 0;
         for (slab, class) in std::mem::take(&mut round.slabs) {
-            let mut depot = relock(&self.arena.depots[class]);
+            let mut depot = lock(&self.arena.depots[class]);
             if depot.slabs.end_emptying(slab, class) {
                 slab.set_stuck(number);
             } else {

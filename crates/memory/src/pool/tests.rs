@@ -62,7 +62,7 @@ fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
             unsafe { pool.free(block, BYTES) };
         }
     };
-    let is_chained = || relock(&arena.depots[class_of_bytes(BYTES)]).has_chains();
+    let is_chained = || lock(&arena.depots[class_of_bytes(BYTES)]).has_chains();
     free_some(&mut pool, &mut held);
     assert!(is_chained(), "the next pool takes them as they are");
     arena.settle();

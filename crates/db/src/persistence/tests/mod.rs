@@ -27,6 +27,8 @@ use pando_durability::disk::{Disk, SimulatedDisk};
 use pando_engine::{Attributes, Body, BodyRef, Decision, Direction, LogEpoch, NewValue, ValueRef};
 
 use super::{CheckpointOptions, DurabilityOptions};
+use pando_sync::lock;
+
 use crate::commands::testing::{START_MS, Shell};
 use crate::database::Database;
 use crate::open::OpenError;
@@ -309,12 +311,6 @@ fn checkpoint(harness: &Arc<Mutex<Harness>>, busy: bool) -> Result<(), String> {
     }
     harness.acknowledged = harness.acknowledged.max(database.durable());
     taken.map(|_| ()).map_err(|error| error.to_string())
-}
-
-fn lock(harness: &Mutex<Harness>) -> std::sync::MutexGuard<'_, Harness> {
-    harness
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Runs a workload until it ends or the power does.

@@ -33,11 +33,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use content::{Content, Directory};
 use fastrand::Rng;
 pub use stalls::Stalls;
+
+use pando_sync::lock;
 
 use super::{Access, Disk, DiskFile, Room};
 use crate::limits::BLOCK_BYTES;
@@ -155,7 +157,7 @@ impl SimulatedDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A test that panicked holds no invariant that another relies on.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The calls made so far, in order (DS1).

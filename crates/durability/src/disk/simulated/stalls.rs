@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use pando_sync::lock;
+
 /// Which writes wait, and how many do.
 #[derive(Debug, Default)]
 struct Traffic {
@@ -55,6 +57,6 @@ impl Stalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, Traffic> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.traffic)
     }
 }

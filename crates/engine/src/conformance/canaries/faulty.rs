@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pando_sync::lock;
 
 use crate::mark::{MARK_MAX, with_mark};
 use crate::{
@@ -136,7 +138,7 @@ fn view(slot: Option<&Slot>) -> Option<ValueRef<'_>> {
 
 impl<const FAULT: u8> FaultyEngine<FAULT> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Where the engine keeps a key.
