@@ -7,6 +7,7 @@
 //! | [`Context`] | a session's part of these: its pins, its pool, its counters |
 //! | [`KeyCounts`] | how many keys and tombstones a tree has |
 //! | [`Graves`] | tombstones that wait for the horizon |
+//! | [`Snapshots`] | the list of snapshots, and the shadow trees that hold their images |
 //! | [`DroppedTrees`] | trees that wait for readers before their memory goes |
 //! | [`counters!`], [`canary!`] | what an engine counts, and the faults that its tests plant |
 //!
@@ -22,6 +23,7 @@ mod counters;
 mod dropped;
 mod graves;
 mod shared;
+mod snapshots;
 mod tree;
 
 pub use canary::Planted;
@@ -30,4 +32,5 @@ pub use counters::{Counter, CounterSet};
 pub use dropped::{DroppedTrees, Freed};
 pub use graves::{Buried, Graves};
 pub use shared::Shared;
+pub use snapshots::{Frozen, SnapshotFault, Snapshots};
 pub use tree::{KeyCounts, KeySums};

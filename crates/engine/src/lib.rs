@@ -29,7 +29,9 @@ pub use contract::{
 pub use key::{Key, TreeId};
 pub use pinned::Pinned;
 pub use reference::{ReferenceEngine, ReferenceSession};
-pub use snapshot::{Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt};
+pub use snapshot::{
+    Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt, sample_at,
+};
 pub use sweep::{Hand, sweep_in_order};
 pub use value::mark;
 pub use value::{

@@ -170,3 +170,35 @@ pub trait WalkAt: ReadAt + Walk {
         visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64;
 }
+
+/// [`ReadAt::sample_at`] of an engine that keeps images in trees of their own: draws from the tree
+/// and these, which are given with their keys, and looks what the snapshot shows.
+pub fn sample_at<R>(
+    session: &mut impl ReadAt,
+    at: Snapshot,
+    sources: &[(TreeId, u64)],
+    mut random: u64,
+    read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+) -> R {
+    const DRAWS_MAX: usize = 16;
+    let tree = sources[0].0;
+    let keys: u64 = sources.iter().map(|(_, keys)| keys).sum();
+    for _ in 0..DRAWS_MAX {
+        // An odd factor and a rotation, so that each draw depends on all bits.
+        random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        let mut rank = ((u128::from(random) * u128::from(keys)) >> 64) as u64;
+        let source = sources.iter().find(|(_, keys)| {
+            let holds = rank < *keys;
+            rank = rank.saturating_sub(*keys);
+            holds
+        });
+        let Some((source, _)) = source else { break };
+        let key = session.sample(*source, random, |found| found.map(|(key, _)| key.to_vec()));
+        let Some(key) = key else { continue };
+        let key = Key::new(tree, &key);
+        if session.get_at(at, key, |value| value.is_some()) {
+            return session.get_at(at, key, |value| read(value.map(|value| (key.bytes, value))));
+        }
+    }
+    read(None)
+}

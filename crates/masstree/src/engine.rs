@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use pando_chassis::{KeySums, Shared};
+use pando_chassis::{KeySums, Shared, Snapshots};
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::{Pages, Pool};
@@ -44,7 +44,8 @@ pub struct Masstree {
     pub(crate) clock: Arc<EpochClock>,
     pub(crate) directory: Directory,
     pub(crate) tasks: Tasks,
-    shared: Shared<Counters>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) shared: Shared<Counters>,
     /// For trees that are made without a session.
     pool: Mutex<Pool>,
 }
@@ -68,6 +69,7 @@ impl Masstree {
             clock,
             directory: Directory::new(),
             tasks: Tasks::new(SESSIONS_MAX),
+            snapshots: Snapshots::default(),
             pool: Mutex::new(shared.arena().pool()),
             shared,
         })
@@ -138,7 +140,12 @@ impl Engine for Masstree {
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let mut sums = KeySums::default();
-        self.directory.each(|_, tree| sums.add(&tree.counts));
+        let shadows = self.snapshots.trees();
+        self.directory.each(|_, tree| {
+            if !shadows.contains(&tree.id) {
+                sums.add(&tree.counts);
+            }
+        });
         sums.report(self.tasks.dropped.count(), report);
         let total = self.shared.total();
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });

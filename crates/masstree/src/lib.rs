@@ -57,6 +57,7 @@ mod sample;
 mod scan;
 mod session;
 mod slice;
+mod snapshot;
 mod split;
 mod task;
 mod tree;

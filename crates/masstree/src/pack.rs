@@ -137,6 +137,7 @@ impl<'g> Packer<'_, '_, 'g> {
         Update {
             tree: self.tree,
             draw: Draw::Given(restored.version),
+            images: None,
             key: Key::new(self.tree.id, restored.key),
             hook: &mut NoHook,
             decide: |_: Option<ValueRef<'_>>| {

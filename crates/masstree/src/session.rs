@@ -29,10 +29,10 @@ use crate::update::{Commit, Draw, Update};
 
 /// A session of a [`Masstree`]: a pin, a pool and counters of its own.
 pub struct MasstreeSession {
-    context: Context,
+    pub(crate) context: Context,
     spots: Spots,
     /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
-    engine: Arc<Masstree>,
+    pub(crate) engine: Arc<Masstree>,
 }
 
 impl fmt::Debug for MasstreeSession {
@@ -211,6 +211,7 @@ impl Point for MasstreeSession {
             let commit = Update {
                 tree,
                 draw: Draw::Clock(&engine.clock),
+                images: Some(engine.image_store()),
                 key,
                 hook,
                 decide,
@@ -260,6 +261,7 @@ impl Point for MasstreeSession {
             let commit = Update {
                 tree,
                 draw: Draw::Given(version),
+                images: None,
                 key,
                 hook: &mut restoring,
                 // Run once: under the lock, the only retries are those of the descent before it.
@@ -351,6 +353,9 @@ impl Point for MasstreeSession {
     fn maintain(&mut self, steps: usize) -> usize {
         self.context.reclaim();
         let engine = &self.engine;
+        engine
+            .snapshots
+            .free_replaced(|stamp| engine.shared.has_passed(stamp));
         let mut done = engine.tasks.free_dropped(steps, &mut self.context);
         while done < steps {
             let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
@@ -363,6 +368,8 @@ impl Point for MasstreeSession {
                 .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
             done += tombstones.len();
         }
+        let (engine, number) = (Arc::clone(&self.engine), self.context.number());
+        done += engine.snapshots.merge(self, number, steps - done);
         done + self.context.pool.tend().min(steps - done)
     }
 }

@@ -18,6 +18,7 @@ use std::mem;
 use std::ops::Deref;
 
 use pando_block::{BlockRef, Keep, KeyPart};
+use pando_chassis::SnapshotFault;
 use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
 
 use crate::canary::Fault;
@@ -28,6 +29,7 @@ use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, NewEntry, WIDTH};
 use crate::permutation::Permutation;
 use crate::recall::Start;
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, Cursor, rank_of_code};
+use crate::snapshot::ImageStore;
 use crate::split::split;
 use crate::task::take_out;
 use crate::tree::Tree;
@@ -136,6 +138,8 @@ impl Draw<'_> {
 pub(crate) struct Update<'a, 'k, H, D> {
     pub(crate) tree: &'a Tree,
     pub(crate) draw: Draw<'a>,
+    /// Where images go; recovery makes none, nor do images themselves.
+    pub(crate) images: Option<ImageStore<'a>>,
     pub(crate) key: Key<'k>,
     pub(crate) hook: &'a mut H,
     pub(crate) decide: D,
@@ -273,6 +277,7 @@ where
             Decision::Remove if old.is_none() && !self.draw.buries_absent() => return None,
             Decision::Remove => {
                 if let Some(version) = self.draw.forget(block.version()) {
+                    self.keep_image(block, None, guard, context);
                     self.hook.committed(self.key, old, None, version);
                     forget(self.tree, cursor, locked, slot, guard, context);
                     return Some(Commit {
@@ -287,8 +292,10 @@ where
         let version = self.draw.after(Some(block.version()))?;
         let suffix = block.hand_over_key_part();
         let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
+        self.keep_image(block, Some(next), guard, context);
         self.hook.committed(self.key, old, next.value(), version);
         locked.set_link(slot, next.as_ptr());
+        self.keep_image_late(block, guard, context);
         drop(locked);
         let keep = Keep {
             body: false,
@@ -299,6 +306,37 @@ where
         context.retire_replaced(self.tree, (block, next), keep);
         self.tree.counts.add(context.number(), keys, -keys);
         Some(Commit { version, removed })
+    }
+
+    /// Keeps what stands in a block that is about to go for the newest snapshot, if that holds it
+    /// (SI1 image-first). The caller holds the lock of the block's node.
+    #[inline]
+    fn keep_image<'g>(
+        &self,
+        block: BlockRef<'g>,
+        next: Option<BlockRef<'g>>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) {
+        if let Some(images) = self.images
+            && images.snapshots.keeps(block.version())
+            && !images.snapshots.is(SnapshotFault::ImageLate)
+        {
+            let key = Key::new(self.tree.id, self.key.bytes);
+            images.keep(key, block, next, guard, context);
+        }
+    }
+
+    /// The planted fault: the image of a block that nobody sees any more.
+    fn keep_image_late<'g>(&self, block: BlockRef<'g>, guard: Guard<'g>, context: &mut Context) {
+        if let Some(images) = self.images
+            && images.snapshots.is(SnapshotFault::ImageLate)
+            && images.snapshots.keeps(block.version())
+        {
+            std::thread::yield_now();
+            let key = Key::new(self.tree.id, self.key.bytes);
+            images.keep(key, block, None, guard, context);
+        }
     }
 
     /// What an absent key gets, with its version, if anything.

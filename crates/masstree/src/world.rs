@@ -102,6 +102,7 @@ impl World {
         Update {
             tree: &self.tree,
             draw: Draw::Clock(clock),
+            images: None,
             key: Key::new(TreeId(0), key),
             hook: &mut NoHook,
             decide: |_: Option<ValueRef<'_>>| decide(),

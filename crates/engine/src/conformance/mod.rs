@@ -31,6 +31,7 @@ mod marks;
 mod model;
 mod restore;
 mod sequences;
+mod snapshots;
 mod subject;
 mod values;
 
@@ -166,7 +167,10 @@ pub use restore::{
     boundaries_cut_evenly, restored_trees_keep_their_numbers, restores_keep_the_newest,
 };
 pub use sequences::operation_sequences;
-pub use subject::{Subject, list_by_walking};
+pub use snapshots::{
+    snapshots_stand, snapshots_stand_on, sums_are_exact_at_every_snapshot, sums_are_exact_on,
+};
+pub use subject::{Subject, SubjectAt, list_by_walking};
 
 /// Makes a module `conformance` with one test for each check of the suite, run on an engine with
 /// key order.
@@ -181,6 +185,7 @@ macro_rules! conformance_suite {
             $crate::conformance_suite! { @tests $engine:
                 boundaries_cut_evenly
             }
+            $crate::conformance_suite! { @snapshots $engine }
         }
     };
     // What every engine is asked; listings stand for scans where there are none.
@@ -203,6 +208,13 @@ macro_rules! conformance_suite {
             trees_come_and_go
             restores_keep_the_newest
             restored_trees_keep_their_numbers
+        }
+    };
+    // What an engine with snapshots is asked.
+    (@snapshots $engine:ty) => {
+        $crate::conformance_suite! { @tests $engine:
+            snapshots_stand
+            sums_are_exact_at_every_snapshot
         }
     };
     (@tests $engine:ty: $($check:ident)*) => {

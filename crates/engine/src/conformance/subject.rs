@@ -8,7 +8,10 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use crate::{Direction, NewValue, Ordered, Point, TreeId, ValueRef, ValueVersion, Walk};
+use crate::{
+    Direction, NewValue, Ordered, OrderedAt, Point, ReadAt, Snapshot, TreeId, ValueRef,
+    ValueVersion, Walk,
+};
 
 /// More steps than this mean that a walk finds no end.
 const STEPS_MAX: usize = 1 << 22;
@@ -81,4 +84,33 @@ pub fn list_by_walking(
         Direction::Forward => found.iter().try_for_each(&mut show),
         Direction::Backward => found.iter().rev().try_for_each(&mut show),
     };
+}
+
+/// A session under test of an engine that has snapshots.
+pub trait SubjectAt: Subject + ReadAt {
+    /// Shows entries as [`Subject::list`] does, as they were at the snapshot.
+    fn list_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    );
+}
+
+impl<S: OrderedAt> SubjectAt for S {
+    fn list_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        self.scan_at(at, tree, from, direction, |key, value| match value {
+            Some(value) => visit(key, value),
+            None => ControlFlow::Continue(()),
+        });
+    }
 }

@@ -161,6 +161,20 @@ impl ValueRef<'_> {
         }
     }
 
+    /// The same value once more, for an engine that stores it beside this one: what is flat is
+    /// borrowed. O(1) for a large value and a flat one, else O(size).
+    #[must_use]
+    pub fn again(&self) -> NewValue<'_> {
+        match self.body {
+            BodyRef::String(StringRef::Flat(bytes)) => NewValue {
+                attributes: self.attributes,
+                body: Body::string(bytes),
+                mark: self.mark.get(),
+            },
+            _ => self.hand_over(),
+        }
+    }
+
     /// A copy that shares nothing with this value (COPY). O(size).
     #[must_use]
     pub fn deep_copy(&self) -> NewValue<'static> {

@@ -6,6 +6,7 @@ mod forget;
 mod oracle;
 mod pack;
 mod shapes;
+mod snapshots;
 mod stress;
 
 pando_engine::conformance_suite!(crate::Masstree);

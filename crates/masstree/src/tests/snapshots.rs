@@ -1,0 +1,106 @@
+//! Planted faults of snapshots, which the conformance suite catches, and what comes back of them.
+
+use pando_chassis::SnapshotFault;
+use pando_engine::conformance::{Plan, snapshots_stand_on, sums_are_exact_on};
+use pando_engine::{Images, OrderedAt, ReadAt, Snapshots};
+
+use super::*;
+
+fn plan() -> Plan {
+    Plan::from_environment()
+}
+
+fn with(fault: SnapshotFault) -> impl Fn() -> (Arc<EpochClock>, Arc<Masstree>) {
+    move || {
+        let (clock, engine) = engine();
+        engine.snapshots.plant(fault);
+        (clock, engine)
+    }
+}
+
+#[test]
+fn a_later_image_that_is_taken_for_this_one_is_caught() {
+    snapshots_stand_on(&plan(), with(SnapshotFault::LaterImage)).unwrap_err();
+}
+
+#[test]
+fn a_dropped_merge_is_caught() {
+    snapshots_stand_on(&plan(), with(SnapshotFault::DroppedMerge)).unwrap_err();
+}
+
+#[test]
+fn an_image_after_publication_is_caught() {
+    sums_are_exact_on(&plan(), with(SnapshotFault::ImageLate), true).unwrap_err();
+}
+
+#[test]
+fn a_snapshot_made_beside_writers_is_caught() {
+    sums_are_exact_on(&plan(), engine, false).unwrap_err();
+}
+
+#[test]
+#[should_panic(expected = "is_above_all")]
+fn freezing_below_a_borrowed_version_is_refused() {
+    let (clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    let last = ValueVersion::from_bits(ValueVersion::first_of(LogEpoch(2)).to_bits() - 1);
+    let value = NewValue::new(Body::string(b"v"));
+    session.restore(Key::new(tree, b"k"), last, Some(value));
+    put(&mut session, tree, b"k", b"borrowed");
+    clock.tick();
+    // What forgets what was borrowed: `end_all` would have ended the next epoch, too.
+    let _ = engine.freeze(LogEpoch(1));
+}
+
+/// Images are counted, shadows are no trees of the engine's figures, and all memory comes back.
+#[test]
+fn what_a_snapshot_keeps_is_counted_and_comes_back() {
+    let (clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    for number in 0..1000_u32 {
+        put(&mut session, tree, &number.to_be_bytes(), b"before");
+    }
+    let early = engine.freeze(clock.end_all()).unwrap();
+    for number in 0..600_u32 {
+        put(&mut session, tree, &number.to_be_bytes(), b"after");
+    }
+    let late = engine.freeze(clock.end_all()).unwrap();
+    for number in 500..1000_u32 {
+        remove(&mut session, tree, &number.to_be_bytes());
+    }
+    let counts = |at| engine.images(at).count;
+    assert_eq!((counts(early), counts(late)), (600, 500));
+    assert!(engine.images(late).bytes >= 500 * 17);
+    assert_eq!(gauges(&engine)["trees"], 1);
+    assert_eq!(gauges(&engine)["keys"], 500);
+    // The later one's images that the older one holds are merged into it.
+    engine.release(late);
+    assert_eq!(counts(early), 1100, "until they are merged");
+    while !engine.is_unsettled() {
+        assert!(session.maintain(50) > 0);
+    }
+    engine.settle();
+    assert_eq!(counts(early), 1000);
+    let mut seen = 0;
+    session.scan_at(
+        early,
+        tree,
+        Bound::Unbounded,
+        Direction::Forward,
+        |_, value| {
+            seen += usize::from(bytes_of(value.expect("all stand")) == b"before");
+            ControlFlow::Continue(())
+        },
+    );
+    assert_eq!(seen, 1000);
+    session.get_at(early, Key::new(tree, b"never"), |value| {
+        assert!(value.is_none());
+    });
+    engine.release(early);
+    assert_eq!(engine.images(early), Images::default());
+    assert!(engine.image_trees().is_empty());
+    purge(&clock, &mut session);
+    assert_eq!(gauges(&engine)["dropped_trees"], 0);
+}
