@@ -4,22 +4,11 @@ use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 
 use crate::acknowledge::Durability;
+use crate::error::CommandError;
+pub use crate::settings::ReplyMode;
+use crate::settings::Settings;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
-
-/// Whether a client wants replies (CLIENT REPLY).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplyMode {
-    /// Every reply is sent.
-    #[default]
-    On,
-    /// No reply is sent until it is turned on again.
-    Off,
-    /// The reply of the next command is not sent.
-    SkipNext,
-    /// The reply of this command is not sent.
-    Skip,
-}
 
 /// The state of one connection, as far as commands change it.
 #[derive(Debug)]
@@ -50,9 +39,65 @@ pub struct Client {
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
+    /// Of the run under way.
+    pub(crate) undo: Option<Box<Undo>>,
+}
+
+/// What the run under way has changed of a client beside its settings (RR1 effects-once).
+#[derive(Debug)]
+pub(crate) enum Undo {
+    /// EXEC has taken the transaction and the watches.
+    Exec(Exec),
+    /// WATCH has added keys, in a database.
+    Watched { index: usize, keys: Vec<Box<[u8]>> },
+}
+
+/// An EXEC at work.
+#[derive(Debug)]
+pub(crate) struct Exec {
+    pub(crate) transaction: Transaction,
+    pub(crate) watches: Watches,
+    /// What the host is to be told when the run counts.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// A command of the queue that has run.
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub(crate) index: usize,
+    /// Its client's, behind it.
+    pub(crate) database: usize,
+    pub(crate) reply_bytes: usize,
+    pub(crate) error: Option<CommandError>,
 }
 
 impl Client {
+    /// Its settings, to be put back.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            database: self.database,
+            protocol: self.protocol,
+            authenticated: self.authenticated,
+            reply_mode: self.reply_mode,
+            no_touch: self.no_touch,
+            durability: self.durability,
+            answered_keys: self.answered_keys,
+        }
+    }
+
+    /// Gives it these settings.
+    pub(crate) fn set(&mut self, settings: Settings) {
+        Settings {
+            database: self.database,
+            protocol: self.protocol,
+            authenticated: self.authenticated,
+            reply_mode: self.reply_mode,
+            no_touch: self.no_touch,
+            durability: self.durability,
+            answered_keys: self.answered_keys,
+        } = settings;
+    }
+
     /// A new connection.
     #[must_use]
     pub fn new(id: u64, authenticated: bool) -> Self {
@@ -71,6 +116,7 @@ impl Client {
             answered_keys: 0,
             transaction: None,
             watches: Watches::default(),
+            undo: None,
         }
     }
 

@@ -29,7 +29,7 @@ const CURSOR_BITS: u32 = 53;
 
 /// Where a scan goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// Behind a key.
     Key { view: View, key: Box<[u8]> },
     /// Behind a field of a hash.
@@ -50,16 +50,15 @@ impl Place {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
-    random: fastrand::Rng,
     places: HashMap<u64, Place>,
     order: VecDeque<u64>,
     bytes: usize,
 }
 
 /// The shared, bounded table of resume points.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Cursors {
     table: Mutex<Table>,
 }
@@ -83,24 +82,22 @@ pub(crate) fn parse(argument: &[u8]) -> Result<u64, CommandError> {
 }
 
 impl Cursors {
-    /// An empty table whose numbers are drawn from `seed`.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            table: Mutex::new(Table {
-                random: fastrand::Rng::with_seed(seed),
-                places: HashMap::new(),
-                order: VecDeque::new(),
-                bytes: 0,
-            }),
+    /// A cursor that is not given out, never 0, drawn from `random`.
+    pub(crate) fn free_number(&self, random: u64) -> u64 {
+        let mut random = fastrand::Rng::with_seed(random);
+        let table = lock(&self.table);
+        loop {
+            let cursor = random.u64(1..1 << CURSOR_BITS);
+            if !table.places.contains_key(&cursor) {
+                return cursor;
+            }
         }
     }
 
-    /// A cursor, never 0, from which a scan of `view` goes on behind `key`.
-    pub(crate) fn pause_behind_key(&self, view: View, key: &[u8]) -> u64 {
-        lock(&self.table).insert(Place::Key {
-            view,
-            key: key.into(),
-        })
+    /// From now on a scan goes on at `place` from `cursor`, a free number. Should somebody have
+    /// drawn the same meanwhile, as one in 2^53 does, the last place counts.
+    pub(crate) fn give_out(&self, cursor: u64, place: Place) {
+        lock(&self.table).insert(cursor, place);
     }
 
     /// The key behind which a scan of `view` goes on at `cursor`.
@@ -109,12 +106,6 @@ impl Cursors {
             Some(Place::Key { view: of, key }) if *of == view => Ok(key.clone()),
             _ => Err(CommandError::UnknownCursor),
         }
-    }
-
-    /// A cursor, never 0, from which a scan of the hash at `key` goes on behind `field`.
-    pub(crate) fn pause_behind_field(&self, view: View, key: &[u8], field: &[u8]) -> u64 {
-        let (key, field) = (key.into(), field.into());
-        lock(&self.table).insert(Place::Field { view, key, field })
     }
 
     /// The field behind which a scan of the hash at `key` goes on at `cursor`.
@@ -136,16 +127,13 @@ impl Cursors {
 }
 
 impl Table {
-    fn insert(&mut self, place: Place) -> u64 {
+    fn insert(&mut self, cursor: u64, place: Place) {
         self.bytes += place.bytes();
-        let cursor = loop {
-            let cursor = self.random.u64(1..1 << CURSOR_BITS);
-            if !self.places.contains_key(&cursor) {
-                break cursor;
-            }
-        };
-        self.places.insert(cursor, place);
-        self.order.push_back(cursor);
+        if let Some(before) = self.places.insert(cursor, place) {
+            self.bytes -= before.bytes();
+        } else {
+            self.order.push_back(cursor);
+        }
         while self.order.len() > limits::CURSORS_MAX || self.bytes > limits::CURSOR_BYTES_MAX {
             let oldest = self
                 .order
@@ -154,7 +142,6 @@ impl Table {
             let place = self.places.remove(&oldest).expect("CU1");
             self.bytes -= place.bytes();
         }
-        cursor
     }
 }
 
@@ -166,9 +153,28 @@ mod tests {
 
     const VIEW: View = View::present(TreeId(3));
 
+    impl Cursors {
+        fn pause(&self, place: Place) -> u64 {
+            let given = lock(&self.table).order.len() as u64;
+            let cursor = self.free_number(given % 7);
+            self.give_out(cursor, place);
+            cursor
+        }
+
+        fn pause_behind_key(&self, view: View, key: &[u8]) -> u64 {
+            let key = key.into();
+            self.pause(Place::Key { view, key })
+        }
+
+        fn pause_behind_field(&self, view: View, key: &[u8], field: &[u8]) -> u64 {
+            let (key, field) = (key.into(), field.into());
+            self.pause(Place::Field { view, key, field })
+        }
+    }
+
     #[test]
     fn a_cursor_can_be_used_again_and_names_one_place() {
-        let cursors = Cursors::new(7);
+        let cursors = Cursors::default();
         let first = cursors.pause_behind_key(VIEW, b"a");
         let second = cursors.pause_behind_key(VIEW, b"b");
         assert_ne!(first, second);
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_cursor_of_another_tree_hash_or_kind_is_unknown() {
-        let cursors = Cursors::new(7);
+        let cursors = Cursors::default();
         let key = cursors.pause_behind_key(VIEW, b"h");
         let field = cursors.pause_behind_field(VIEW, b"h", b"f");
         assert_eq!(
@@ -224,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten_first() {
-        let cursors = Cursors::new(7);
+        let cursors = Cursors::default();
         let all: Vec<u64> = (0..limits::CURSORS_MAX as u32 + 2)
             .map(|index| cursors.pause_behind_key(VIEW, &index.to_be_bytes()))
             .collect();
@@ -239,7 +245,7 @@ mod tests {
 
     #[test]
     fn long_keys_are_bounded_by_their_bytes() {
-        let cursors = Cursors::new(7);
+        let cursors = Cursors::default();
         let key = vec![0; pando_engine::limits::KEY_BYTES_MAX];
         let first = cursors.pause_behind_key(VIEW, &key);
         for _ in 0..limits::CURSOR_BYTES_MAX / key.len() {

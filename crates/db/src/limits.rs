@@ -3,6 +3,9 @@
 /// Most databases (SELECT) that a configuration may ask for.
 pub const DATABASES_MAX: usize = 1024;
 
+/// Conflicts after which a command is repeated under all gates.
+pub(crate) const CONFLICTS_MAX: u32 = 8;
+
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
 

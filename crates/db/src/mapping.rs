@@ -2,15 +2,19 @@
 //!
 //! The old tree of a database that is emptied is freed in the background.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_engine::TreeId;
 
 use crate::database::Database;
 use crate::durable::hook::record_mapping;
+use crate::effects::{Leftover, MappingImage, leaves};
 use crate::session_state::SessionState;
 
 /// Exchanges two databases. The caller holds all gates (B1 mapping-stands-still).
 pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize, second: usize) {
     if first != second {
+        keep_image(database, session);
         database.change_trees(session, &[first, second], || {
             let (trees, epoch) = (&database.trees, database.epochs.current());
             let tree = trees.set(first, trees.get(second), epoch);
@@ -24,16 +28,70 @@ pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize
 /// not used twice. The caller holds all gates (B1 mapping-stands-still).
 pub(crate) fn replace(database: &Database, session: &mut SessionState, index: usize) {
     let store = &database.store;
-    if store.len(database.tree(index)) == 0 {
+    let old = database.tree(index);
+    if session.store.len(store, old) == 0 {
         return;
     }
+    keep_image(database, session);
+    let new = store.create_tree();
     database.change_trees(session, &[index], || {
         let epoch = database.epochs.current();
-        let old = database.trees.set(index, store.create_tree(), epoch);
-        store.drop_tree(old);
-        database.expiry.drop_tree(old);
+        database.trees.set(index, new, epoch);
     });
+    let run = session.effects.as_mut();
+    match run.and_then(|run| run.mapping.as_mut()) {
+        Some(image) => {
+            image.made.push(new);
+            image.left.push(old);
+        }
+        None => drop_tree(database, old),
+    }
     record(database, session);
+}
+
+/// Forgets a tree that no number leads to any more.
+pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
+    database.store.drop_tree(tree);
+    database.expiry.drop_tree(tree);
+}
+
+/// Notes what the run under way, if there is one, is about to change for the first time
+/// (RR1 effects-once).
+fn keep_image(database: &Database, session: &mut SessionState) {
+    if let Some(run) = &mut session.effects {
+        run.mapping.get_or_insert_with(|| MappingImage {
+            trees: database.trees.image(),
+            watches: database.watchers.image(&database.watch_horizon),
+            made: Vec::new(),
+            left: Vec::new(),
+            recorded: recorded(database).map_or(0, |changes| changes.load(Ordering::Relaxed)),
+        });
+    }
+}
+
+/// Puts back what stood behind the numbers: the run that has changed them does not count. The
+/// caller holds all gates (B1 mapping-stands-still).
+pub(crate) fn put_back(database: &Database, image: MappingImage) {
+    if !leaves(Leftover::Mapping) {
+        database.trees.put_back(&image.trees);
+        for tree in image.made {
+            database.store.drop_tree(tree);
+        }
+    }
+    if let Some(changes) = recorded(database) {
+        changes.store(image.recorded, Ordering::Relaxed);
+    }
+    if leaves(Leftover::Watches) {
+        image.watches.release(&database.watch_horizon);
+    } else {
+        image.watches.put_back(&database.watch_horizon);
+    }
+}
+
+/// How many changes were recorded, on a database that is kept on disk.
+fn recorded(database: &Database) -> Option<&AtomicU64> {
+    let durable = database.durable.as_ref();
+    durable.map(|durable| &durable.mapping_changes)
 }
 
 /// Records the mapping in the session's log.

@@ -90,6 +90,9 @@ pub struct Options {
     /// Seed of RANDOMKEY, HRANDFIELD, scan cursors and cas tokens; default random. Two openings of
     /// one database that are to refuse each other's cas tokens need different ones.
     pub seed: u64,
+    /// With a seed, the reference engine meets what is not here, and conflicts, at random, and
+    /// commands are repeated: a canary for tests. Default none.
+    pub absences: Option<u64>,
 }
 
 impl Default for Options {
@@ -107,6 +110,7 @@ impl Default for Options {
             memory: || 0,
             durability: None,
             seed: fastrand::u64(..),
+            absences: None,
         }
     }
 }

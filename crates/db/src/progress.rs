@@ -7,7 +7,7 @@
 //! | `Disk` | the reply: which disks have everything |
 //! | `Host` | the reply, which is the host's to write |
 //! | `Others` | the next slice, in a later turn |
-//! | `Leave`, `Reader` | the request again ([`Wait::runs_again`]) |
+//! | `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
 //!
 //! Whatever is waited for, no gate and no pin is held meanwhile, and nothing else of this client is
 //! executed. A new kind of wait (a key, a remote answer) is a variant here. The compiler names
@@ -64,6 +64,9 @@ pub enum Wait {
     },
     /// The client, which must take some of the reply: as much is written as there was room for.
     Reader,
+    /// What the engine did not have here and fetches: nothing was done (RR1 effects-once). Nobody
+    /// tells when it has come: whoever is woken too early waits once more.
+    Away,
 }
 
 /// A command that does its work in bounded slices.
@@ -71,6 +74,10 @@ pub trait Slice: Send + std::fmt::Debug {
     /// Does the next slice; when it returns true the reply is written (an error included) and the
     /// command is over. Nothing is written to `reply` before that.
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool;
+
+    /// The same work as it stands now, to go on from if the next slice is in a run that does not
+    /// count. O(what it has found), and asked only where runs are repeated.
+    fn again(&self) -> Box<dyn Slice>;
 }
 
 /// A long command between two of its slices.
@@ -89,7 +96,7 @@ impl Wait {
     #[must_use]
     pub fn runs_again(&self) -> bool {
         match self {
-            Self::Leave { .. } | Self::Reader => true,
+            Self::Leave { .. } | Self::Reader | Self::Away => true,
             Self::Time { .. } | Self::Disk { .. } | Self::Host(_) | Self::Others(_) => false,
         }
     }

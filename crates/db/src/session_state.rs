@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
-use pando_engine::LogEpoch;
+use pando_engine::{Deadline, Key, LogEpoch, Point};
 
 use crate::clock::Clock;
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
+use crate::effects::Effects;
+use crate::expiry::ExpiryIndex;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
@@ -36,6 +38,8 @@ pub(crate) struct SessionState {
     pub(crate) wrote: LogEpoch,
     /// Whether that group is not to be acknowledged before it is durable (AK5 interval-waits).
     pub(crate) beyond_room: bool,
+    /// Of the run under way, on an engine whose runs are repeated (RR1 effects-once).
+    pub(crate) effects: Option<Box<Effects>>,
 }
 
 impl SessionState {
@@ -43,6 +47,21 @@ impl SessionState {
     #[inline]
     pub(crate) fn touch<'d>(&mut self, ages: &'d Ages) -> Touch<'d> {
         self.access.touch(ages, &mut self.random)
+    }
+
+    /// Brings the expiry index up to date with a key whose deadline has changed.
+    pub(crate) fn reconcile(
+        &mut self,
+        expiry: &ExpiryIndex,
+        key: Key<'_>,
+        replaced: Option<Deadline>,
+    ) {
+        let store = &mut self.store;
+        expiry.reconcile(key, replaced, || {
+            store.get(key, |value| {
+                value.and_then(|value| value.attributes.deadline)
+            })
+        });
     }
 
     /// What was recorded since the last call is a group of this epoch, recovered whole or not at

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pando_engine::{
     CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
-    Point, Pressure, Probe, ReferenceEngine, Restored, SessionLimit, TreeId, ValueRef,
-    ValueVersion, Walk,
+    Point, Pressure, Probe, ReferenceEngine, Restored, SessionLimit, Transactional, TreeId,
+    ValueRef, ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -54,7 +54,10 @@ impl Store {
         match options.engine {
             EngineKind::Masstree => Self::Masstree(Masstree::with_options(clock, of_masstree)),
             EngineKind::Mercury => Self::Mercury(Mercury::with_options(clock, of_mercury)),
-            EngineKind::Reference => Self::Reference(ReferenceEngine::new(clock)),
+            EngineKind::Reference => Self::Reference(match options.absences {
+                Some(seed) => ReferenceEngine::with_absences(clock, seed),
+                None => ReferenceEngine::new(clock),
+            }),
         }
     }
 
@@ -219,6 +222,31 @@ pub(crate) enum OrderedSession<'s> {
 pub(crate) struct WalkingSession<'s>(&'s mut <Mercury as Engine>::Session);
 
 impl StoreSession {
+    /// Whether what is done on it are runs, which may have to be repeated.
+    #[inline]
+    pub(crate) fn repeats(&self) -> bool {
+        match self {
+            Self::Masstree(_) | Self::Mercury(_) => false,
+            Self::Reference(session) => session.has_absences(),
+        }
+    }
+
+    /// The session as one of runs, if they may have to be repeated.
+    pub(crate) fn transactional(&mut self) -> Option<&mut impl Transactional> {
+        match self {
+            Self::Masstree(_) | Self::Mercury(_) => None,
+            Self::Reference(session) => session.has_absences().then_some(session),
+        }
+    }
+
+    /// Keys in a tree, with what the run under way has written.
+    pub(crate) fn len(&self, store: &Store, tree: TreeId) -> u64 {
+        match self {
+            Self::Masstree(_) | Self::Mercury(_) => store.len(tree),
+            Self::Reference(session) => Transactional::len(session, tree),
+        }
+    }
+
     /// Keys that cut a tree of an ordered engine into parts; see [`Ordered::boundaries`].
     pub(crate) fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         match self {

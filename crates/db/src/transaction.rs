@@ -9,12 +9,24 @@ use pando_protocol::{Request, RequestBuffer};
 
 use crate::error::CommandError;
 use crate::limits;
+use crate::settings::Settings;
 
 /// One queued request.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) spec: &'static CommandSpec,
     pub(crate) request: RequestBuffer,
+    /// What it has answered, if it is not to be executed again (RR3 hosts-once).
+    pub(crate) answered: Option<Answered>,
+}
+
+/// The reply of a command that was executed in a run that did not count.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) reply: Box<[u8]>,
+    /// Its client's, behind it.
+    pub(crate) settings: Settings,
+    pub(crate) closes: bool,
 }
 
 /// What MULTI has queued.
@@ -58,7 +70,11 @@ impl Transaction {
         self.bytes += request.heap_bytes() + size_of::<Queued>();
         self.writes |= spec.flags.has(Flag::Write);
         self.needs_memory |= spec.flags.has(Flag::DenyOom);
-        self.queue.push(Queued { spec, request });
+        self.queue.push(Queued {
+            spec,
+            request,
+            answered: None,
+        });
         Ok(())
     }
 
@@ -83,7 +99,7 @@ impl Transaction {
     }
 
     /// The queued requests, in order.
-    pub(crate) fn into_queue(self) -> Vec<Queued> {
-        self.queue
+    pub(crate) fn requests(&mut self) -> &mut [Queued] {
+        &mut self.queue
     }
 }

@@ -24,6 +24,10 @@ struct Slot {
     changed_in: AtomicU64,
 }
 
+/// The trees of all databases at a time, with the epochs in which they came there.
+#[derive(Debug)]
+pub(crate) struct TreesImage(Box<[(TreeId, LogEpoch)]>);
+
 impl Trees {
     /// The tree of each database.
     pub(crate) fn new(trees: impl IntoIterator<Item = TreeId>) -> Self {
@@ -57,6 +61,23 @@ impl Trees {
     /// (B1 mapping-stands-still): what is seen in it is undone if a crash loses that epoch.
     pub(crate) fn changed_in(&self, index: usize) -> LogEpoch {
         LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
+    }
+
+    /// What stands behind the numbers, to be put back.
+    pub(crate) fn image(&self) -> TreesImage {
+        let numbers = 0..self.len();
+        TreesImage(
+            numbers
+                .map(|index| (self.get(index), self.changed_in(index)))
+                .collect(),
+        )
+    }
+
+    /// Puts back what stood there. The caller holds all gates (B1 mapping-stands-still).
+    pub(crate) fn put_back(&self, image: &TreesImage) {
+        for (index, (tree, changed_in)) in image.0.iter().enumerate() {
+            self.set(index, *tree, *changed_in);
+        }
     }
 
     /// Gives database `index` another tree, in this epoch; returns the one that it had. The caller

@@ -31,14 +31,13 @@ use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
 
 use crate::acknowledge::Durability;
-use crate::client::{Client, ReplyMode};
+use crate::client::{Client, ReplyMode, Undo};
 use crate::commands;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
-use crate::memory::{Access, Fit};
-use crate::progress::Handled;
+use crate::memory::Access;
 use crate::progress::{Progress, Slices, Wait};
 use crate::session_state::SessionState;
 use crate::transaction::Transaction;
@@ -48,9 +47,11 @@ pub(crate) use self::room::Room;
 use self::usual::{answer, is_quiet};
 
 mod await_disk;
+mod exec;
 mod give_way;
 mod pressure;
 mod room;
+mod run;
 mod usual;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
@@ -479,6 +480,9 @@ impl<'t> Turn<'t> {
     ) -> Progress {
         host.starting(client, spec, request);
         let start = reply.position();
+        if self.session.store.repeats() && self.session.effects.is_none() {
+            return self.run_until_it_counts(client, spec, request, reply, host);
+        }
         let result = self.run_unobserved(client, spec, request, reply, host);
         answer(client, spec, request, start, reply, result, host)
     }
@@ -556,64 +560,18 @@ impl<'t> Turn<'t> {
         if !client.watches.has_room(keys.len(), request.bytes()) {
             return Err(CommandError::TooManyWatched);
         }
+        let (index, mut added) = (client.database, Vec::new());
         for key in keys {
-            client
-                .watches
-                .add(self.database, self.session, client.database, key);
+            let is_new = client.watches.add(self.database, self.session, index, key);
+            if is_new && self.session.effects.is_some() {
+                added.push(key.into());
+            }
+        }
+        if !added.is_empty() {
+            client.undo = Some(Box::new(Undo::Watched { index, keys: added }));
         }
         reply.ok();
         Ok(Progress::Done)
-    }
-
-    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
-    /// that was refused while it was queued takes no gate.
-    fn exec(
-        &mut self,
-        client: &mut Client,
-        reply: &mut Reply<'_>,
-        host: &mut impl Host,
-    ) -> Handled {
-        let transaction = client
-            .transaction
-            .take()
-            .ok_or(CommandError::ExecWithoutMulti)?;
-        if transaction.is_refused() {
-            client.watches.clear(self.database);
-            return Err(CommandError::ExecAborted);
-        }
-        self.hold_all();
-        if client.watched_keys() > 0 {
-            // Whether it runs tells of the keys.
-            let current = self.database.epochs.current();
-            self.session.observe(current);
-        }
-        let broken = client.watches.are_broken(self.database, self.session);
-        client.watches.clear(self.database);
-        if broken {
-            reply.null_array();
-            return Ok(Progress::Done);
-        }
-        let queue = transaction.into_queue();
-        let mut progress = Progress::Done;
-        self.session.fit = Fit::of_transaction(&self.database.memory);
-        reply.array(queue.len());
-        for queued in queue {
-            let request = queued.request.as_request();
-            reply.set_version(client.protocol);
-            self.renew_pin(queued.spec);
-            match self.run(client, queued.spec, request, reply, host) {
-                Progress::Done => {}
-                Progress::Close => progress = Progress::Close,
-                Progress::Waits(Wait::Others(mut slices)) => {
-                    let mut keyspace = self.keyspace(client.database);
-                    while !slices.work.step(&mut keyspace, reply) {}
-                }
-                // Inside a transaction nothing waits.
-                Progress::Waits(_) => reply.ok(),
-            }
-        }
-        self.session.fit = Fit::default();
-        Ok(progress)
     }
 
     /// Runs the next slice of a long command of `client`; whether its reply is complete now.
@@ -627,8 +585,7 @@ impl<'t> Turn<'t> {
         self.start(client);
         self.session.observed = slices.observed;
         let start = reply.position();
-        let mut keyspace = self.keyspace(client.database);
-        let done = slices.work.step(&mut keyspace, reply);
+        let done = self.step(client, slices, reply);
         slices.observed = self.session.observed;
         self.finish(client);
         if slices.silent {

@@ -70,28 +70,41 @@ impl Watches {
             && self.bytes + keys * WATCH_BYTES + bytes <= limits::WATCHED_BYTES_MAX
     }
 
-    /// Watches a key; one that is watched already keeps what was seen first. O(1).
+    /// Watches a key; one that is watched already keeps what was seen first. Whether it was not.
+    /// O(1).
     pub(crate) fn add(
         &mut self,
         database: &Database,
         session: &mut SessionState,
         index: usize,
         key: &[u8],
-    ) {
+    ) -> bool {
         // Nothing ever stands at a key that is too long.
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
-            return;
+            return false;
         }
         let shared = self.shared.get_or_insert_with(|| database.watchers.enter());
         let mut watched = lock(shared);
         let watches = watched.databases.entry(index).or_default();
         if watches.contains_key(key) {
-            return;
+            return false;
         }
         let seen = look(database, session, index, key);
         self.count += 1;
         self.bytes += key.len() + WATCH_BYTES;
         watches.insert(key.into(), seen);
+        true
+    }
+
+    /// Forgets a watched key: the run that looked at it does not count.
+    pub(crate) fn forget(&mut self, database: &Database, index: usize, key: &[u8]) {
+        let shared = self.shared.as_ref().expect("a key is watched");
+        let mut watched = lock(shared);
+        let watches = watched.databases.get_mut(&index);
+        let seen = watches.and_then(|watches| watches.remove(key));
+        seen.expect("the key is watched").release(database);
+        self.count -= 1;
+        self.bytes -= key.len() + WATCH_BYTES;
     }
 
     /// Forgets all watches.
@@ -201,7 +214,7 @@ impl Seen {
 
     /// Ends what `look` may have held.
     fn release(self, database: &Database) {
-        if let Self::Absent { epoch, .. } = self {
+        if let Some(epoch) = self.held() {
             database.watch_horizon.release(epoch);
         }
     }

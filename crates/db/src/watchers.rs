@@ -29,7 +29,7 @@ pub(crate) enum Seen {
 }
 
 /// What one client watches, as others see it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) databases: BTreeMap<usize, HashMap<Box<[u8]>, Seen>>,
     /// A change of trees has met a key that has changed.
@@ -60,8 +60,9 @@ impl Watchers {
         shared
     }
 
-    /// Shows the watches of every client on the databases `indexes`, unless they are broken, to
-    /// `judge`, which says whether the key has changed.
+    /// Shows the watches of every client on the databases `indexes` to `judge`, which says whether
+    /// the key has changed. All of them, broken or not: the order in which they come differs from
+    /// run to run, and what `judge` does shall not.
     pub(crate) fn each(
         &self,
         indexes: &[usize],
@@ -72,9 +73,61 @@ impl Watchers {
             for index in indexes {
                 let watches = databases.get_mut(index).into_iter().flatten();
                 for (key, seen) in watches {
-                    *broken = *broken || judge(*index, key, seen);
+                    *broken |= judge(*index, key, seen);
                 }
             }
+        }
+    }
+}
+
+impl Seen {
+    /// The epoch in which the horizon is held for it, if it is.
+    pub(crate) fn held(self) -> Option<LogEpoch> {
+        match self {
+            Self::Absent { epoch, .. } => Some(epoch),
+            Self::Live(_) | Self::Expired(_) => None,
+        }
+    }
+}
+
+impl Watched {
+    fn held(&self) -> impl Iterator<Item = LogEpoch> {
+        let seen = self.databases.values().flat_map(HashMap::values);
+        seen.filter_map(|seen| seen.held())
+    }
+}
+
+/// What every client watched at a time; it holds the horizon as these watches do.
+#[derive(Debug)]
+pub(crate) struct WatchImage(Vec<(Arc<Mutex<Watched>>, Watched)>);
+
+impl Watchers {
+    /// Everything that is watched. The caller holds all gates until the image is put back or
+    /// released.
+    pub(crate) fn image(&self, horizon: &WatchHorizon) -> WatchImage {
+        let clients = lock(&self.clients);
+        let copies = clients.iter().filter_map(Weak::upgrade).map(|client| {
+            let watched = lock(&client).clone();
+            watched.held().for_each(|epoch| horizon.hold_at(epoch));
+            (client, watched)
+        });
+        WatchImage(copies.collect())
+    }
+}
+
+impl WatchImage {
+    /// Has every client watch what it watched then.
+    pub(crate) fn put_back(self, horizon: &WatchHorizon) {
+        for (client, watched) in self.0 {
+            let after = std::mem::replace(&mut *lock(&client), watched);
+            after.held().for_each(|epoch| horizon.release(epoch));
+        }
+    }
+
+    /// What is watched now counts.
+    pub(crate) fn release(self, horizon: &WatchHorizon) {
+        for (_, watched) in self.0 {
+            watched.held().for_each(|epoch| horizon.release(epoch));
         }
     }
 }
@@ -110,6 +163,12 @@ impl WatchHorizon {
         let epoch = clock.current();
         *state.held.entry(epoch).or_default() += 1;
         epoch
+    }
+
+    /// Holds the horizon once more at an epoch at which it is held. If W2 bounded-patience has
+    /// ended that, the horizon has passed it, and the watch is in doubt whatever is held.
+    fn hold_at(&self, epoch: LogEpoch) {
+        *lock(&self.state).held.entry(epoch).or_default() += 1;
     }
 
     /// Ends a hold; one that W2 bounded-patience has ended may be gone.

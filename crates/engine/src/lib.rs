@@ -19,6 +19,7 @@ mod pinned;
 mod reference;
 mod snapshot;
 mod sweep;
+mod transactional;
 mod value;
 mod version;
 
@@ -33,6 +34,7 @@ pub use snapshot::{
     Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt, sample_at,
 };
 pub use sweep::{Hand, sweep_in_order};
+pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
     AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FlatString, HashBody, HashDraft,

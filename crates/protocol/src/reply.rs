@@ -65,6 +65,12 @@ impl<'o> Reply<'o> {
         self.out.truncate(position);
     }
 
+    /// What was written from `position` on.
+    #[must_use]
+    pub fn since(&self, position: usize) -> &[u8] {
+        &self.out[position..]
+    }
+
     /// Appends bytes that are encoded already.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);

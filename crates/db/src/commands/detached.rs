@@ -22,6 +22,16 @@ pub(crate) enum Detached<'a> {
     Chunked(Chunked),
 }
 
+impl Clone for Detached<'_> {
+    /// O(1) where it is large.
+    fn clone(&self) -> Self {
+        match self {
+            Self::Flat(bytes) => Self::Flat(bytes.clone()),
+            Self::Chunked(chunked) => Self::Chunked(chunked.hand_over()),
+        }
+    }
+}
+
 impl<'a> Detached<'a> {
     /// A string that is to be stored. O(1) when short, else one copy.
     #[inline]

@@ -20,7 +20,9 @@ use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersio
 
 use crate::clock::{Clock, Milliseconds};
 use crate::error::CommandError;
-use crate::{Client, Database, HandLog, Host, OpenError, Options, Progress, Session, Turn, Wait};
+use crate::{
+    Client, Database, HandLog, Host, OpenError, Options, Progress, Session, Slices, Turn, Wait,
+};
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
@@ -230,14 +232,29 @@ impl Shell {
         arguments: impl IntoIterator<Item = A>,
     ) -> (Vec<u8>, Progress) {
         let request = RequestBuffer::from_args(arguments);
-        let request = request.as_request();
         let mut out = Vec::new();
-        let mut reply = Reply::new(&mut out, self.client.protocol);
+        let outcome = self.begin_with(request.as_request(), &mut out, &mut NoHost);
+        (out, outcome)
+    }
+
+    /// The same behind what stands in `out`, with a host.
+    pub(crate) fn begin_with(
+        &mut self,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let mut reply = Reply::new(out, self.client.protocol);
         let resolved = command::resolve(request);
         let mut turn = self.session.turn();
-        let outcome = turn.execute(&mut self.client, resolved, request, &mut reply, &mut NoHost);
-        drop(turn);
-        (out, outcome)
+        turn.execute(&mut self.client, resolved, request, &mut reply, host)
+    }
+
+    /// Does the next slice of a command; whether it was the last one.
+    pub(crate) fn slice(&mut self, slices: &mut Slices, out: &mut Vec<u8>) -> bool {
+        let mut reply = Reply::new(out, self.client.protocol);
+        let mut turn = self.session.turn();
+        turn.slice(&mut self.client, slices, &mut reply)
     }
 
     /// Executes a command line, split and unquoted as redis-cli does it, and returns the reply

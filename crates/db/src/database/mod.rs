@@ -82,7 +82,7 @@ impl Database {
         Arc::new(Self {
             gates: Gates::new(options.sessions_max),
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
-            cursors: Cursors::new(options.seed),
+            cursors: Cursors::default(),
             memory: MemoryLimit::new(options.memory),
             opened_ms: options.clock.now_us() / 1000,
             options,
@@ -142,6 +142,7 @@ impl Database {
             observed: LogEpoch::NONE,
             wrote: LogEpoch::NONE,
             beyond_room: false,
+            effects: None,
         })
     }
 

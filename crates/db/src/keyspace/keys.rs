@@ -6,6 +6,7 @@ use pando_engine::{Direction, Point, ValueRef};
 
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
+use crate::cursors::Place;
 use crate::error::CommandError;
 use crate::options::EngineKind;
 use crate::store::{Listing, OrderedSession, WalkingSession};
@@ -31,6 +32,21 @@ impl Keyspace<'_> {
                 engine: engine.name(),
                 ordered: EngineKind::ordered_names(),
             }),
+        }
+    }
+
+    /// A cursor, never 0, from which a scan goes on at `place`.
+    pub(crate) fn pause_at(&mut self, place: Place) -> u64 {
+        let cursor = self.database.cursors.free_number(self.random());
+        self.give_out(cursor, place);
+        cursor
+    }
+
+    /// See [`crate::cursors::Cursors::give_out`].
+    pub(crate) fn give_out(&mut self, cursor: u64, place: Place) {
+        match &mut self.session.effects {
+            Some(run) => run.cursors.push((cursor, place)),
+            None => self.database.cursors.give_out(cursor, place),
         }
     }
 

@@ -116,7 +116,8 @@ impl<'t> Keyspace<'t> {
     /// Keys in this database, those included that have expired and are not removed yet.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.database.store.len(self.view.tree())
+        let (store, tree) = (&self.database.store, self.view.tree());
+        self.session.store.len(store, tree)
     }
 
     /// Whether [`Self::len`] is 0.

@@ -6,6 +6,7 @@ use pando_engine::{CommitHook, Deadline, Decision, Key, Point, TreeId, ValueRef,
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
 use crate::durable::hook::Recorder;
+use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
 use crate::limits;
 use crate::statistics::add;
@@ -192,12 +193,15 @@ impl Keyspace<'_> {
             }
         }
         if effects.deadline_changed {
-            let store = &mut self.session.store;
-            self.database.expiry.reconcile(key, effects.replaced, || {
-                store.get(key, |value| {
-                    value.and_then(|value| value.attributes.deadline)
-                })
-            });
+            if let Some(run) = &mut self.session.effects
+                && !leaves(Leftover::Deadlines)
+            {
+                let bytes = key.bytes.into();
+                run.deadlines.push((key.tree, bytes, effects.replaced));
+            } else {
+                let expiry = &self.database.expiry;
+                self.session.reconcile(expiry, key, effects.replaced);
+            }
         }
     }
 

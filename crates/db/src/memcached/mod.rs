@@ -127,8 +127,15 @@ impl Turn<'_> {
         let mut result = match admitted {
             Err(error) => Err(error.into()),
             Ok(_) if was_authenticated => {
-                let answered = &mut client.answered_keys;
-                self.run_memcached(verb, line, answered, reply, host)
+                let ran = self.until_it_counts(client, |turn, client| {
+                    reply.rewind(start);
+                    turn.run_memcached(verb, line, &mut client.answered_keys, reply, host)
+                });
+                let Some(result) = ran else {
+                    reply.rewind(start);
+                    return Progress::Waits(Wait::Away);
+                };
+                result
             }
             Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };

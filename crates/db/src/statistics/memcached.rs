@@ -82,6 +82,15 @@ impl MemcachedCounters {
     }
 }
 
+impl MemcachedCounters {
+    /// Adds what another has counted.
+    pub(super) fn add(&self, other: &Self) {
+        for (counter, count) in self.0.iter().zip(&other.0) {
+            add(counter, count.load(Ordering::Relaxed));
+        }
+    }
+}
+
 /// Sums of the sessions' counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcachedFigures([u64; COUNT]);

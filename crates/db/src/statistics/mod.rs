@@ -35,6 +35,31 @@ pub(crate) struct SessionCounters {
     pub(crate) memcached: MemcachedCounters,
 }
 
+impl SessionCounters {
+    /// Adds what another has counted, to counters of the calling thread.
+    pub(crate) fn add(&self, other: &Self) {
+        let pairs = [
+            (&self.hits, &other.hits),
+            (&self.misses, &other.misses),
+            (&self.expired, &other.expired),
+            (&self.expired_met, &other.expired_met),
+            (&self.evicted, &other.evicted),
+            (&self.expired_unread, &other.expired_unread),
+            (&self.evicted_unread, &other.evicted_unread),
+            (&self.evicted_expiring, &other.evicted_expiring),
+            (&self.commits, &other.commits),
+            (&self.refused_for_memory, &other.refused_for_memory),
+            (&self.refused_for_readers, &other.refused_for_readers),
+            (&self.refused_for_log, &other.refused_for_log),
+            (&self.buried_bytes, &other.buried_bytes),
+        ];
+        for (counter, count) in pairs {
+            add(counter, count.load(Ordering::Relaxed));
+        }
+        self.memcached.add(&other.memcached);
+    }
+}
+
 /// Adds to a counter that only the calling thread writes: no locked instruction.
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, count: u64) {

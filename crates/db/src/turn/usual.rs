@@ -5,7 +5,8 @@
 //! with an answer for every case; here any unusual answer sends the request there, and nothing has
 //! happened yet. So the two never disagree, and most requests are asked a few loads and compares.
 //!
-//! Deliberately absent: refusals, transactions, all gates, clients of `sync`. A write of an
+//! Deliberately absent: refusals, transactions, all gates, clients of `sync`, engines whose runs
+//! are repeated. A write of an
 //! `interval` client may still have to wait (AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
@@ -35,6 +36,7 @@ impl Turn<'_> {
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
+            && !self.session.store.repeats()
             && (!spec.flags.has(Flag::DenyOom)
                 || self.database.has_room() && client.waits_since_us == 0)
             && (!spec.flags.has(Flag::Write) || self.takes_write(client));
@@ -96,10 +98,7 @@ pub(super) fn answer(
     result: Handled,
     host: &mut impl Host,
 ) -> Progress {
-    if let Err(error) = &result {
-        reply.rewind(start);
-        reply.error(error.text());
-    }
+    write_error(start, reply, &result);
     // The replies inside an EXEC were counted with their commands.
     let in_slices = matches!(result, Ok(Progress::Waits(Wait::Others(_))));
     debug_assert!(!in_slices || spec.rules.has(Rule::Sliced), "{}", spec.name);
@@ -110,6 +109,14 @@ pub(super) fn answer(
     };
     host.finished(client, spec, request, reply_bytes, result.as_ref().err());
     result.unwrap_or(Progress::Done)
+}
+
+/// An error is the whole reply.
+pub(super) fn write_error(start: usize, reply: &mut Reply<'_>, result: &Handled) {
+    if let Err(error) = result {
+        reply.rewind(start);
+        reply.error(error.text());
+    }
 }
 
 /// Whether what the command reads does not count as used.

@@ -185,7 +185,7 @@ impl Connection {
             Progress::Waits(Wait::Others(command)) => Answer::Slices(command),
             Progress::Waits(Wait::Leave { until_us }) => Answer::Paused(until_us),
             Progress::Waits(
-                Wait::Time { .. } | Wait::Disk { .. } | Wait::Host(_) | Wait::Reader,
+                Wait::Time { .. } | Wait::Disk { .. } | Wait::Host(_) | Wait::Reader | Wait::Away,
             ) => {
                 panic!("no test sends a command that waits")
             }

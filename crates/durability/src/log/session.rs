@@ -73,6 +73,11 @@ impl LogSession {
         self.buffer.len() > self.group
     }
 
+    /// Forgets the group that is being written.
+    pub fn drop_group(&mut self) {
+        self.buffer.truncate(self.group);
+    }
+
     /// Ends the group, which is recovered whole or not at all; it was written in `epoch`. Without a
     /// record since the last group, nothing happens.
     #[inline]

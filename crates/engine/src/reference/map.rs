@@ -25,6 +25,8 @@ pub(super) struct Map {
     live: Vec<Arc<[u8]>>,
     /// Keys that were removed, with the epoch of their tombstone when they were queued.
     tombstones: VecDeque<(LogEpoch, Arc<[u8]>)>,
+    /// How often a slot was changed.
+    changes: u64,
 }
 
 struct Slot {
@@ -72,6 +74,57 @@ impl Map {
     /// Keys that have a value.
     pub(super) fn len(&self) -> usize {
         self.live.len()
+    }
+
+    /// Goes up with every change but those of access marks.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A map that shares no value with this one, its access marks included. O(its bytes).
+    pub(super) fn copy(&self) -> Self {
+        let slots = self.slots.iter().map(|(key, slot)| {
+            let value = slot.view().zip(slot.value.as_ref()).map(|(view, live)| {
+                let value = NewValue {
+                    mark: view.mark.get(),
+                    ..view.deep_copy()
+                };
+                LiveValue::new(value, live.position)
+            });
+            let (version, queued) = (slot.version, slot.queued);
+            let slot = Slot {
+                version,
+                value,
+                queued,
+            };
+            (Arc::clone(key), slot)
+        });
+        Self {
+            slots: slots.collect(),
+            live: self.live.clone(),
+            tombstones: self.tombstones.clone(),
+            changes: self.changes,
+        }
+    }
+
+    /// Forgets the key, as if nothing had ever stood there: in a copy that is thrown away.
+    pub(super) fn lose(&mut self, key: &[u8]) {
+        let Some(slot) = self.slots.get(key) else {
+            return;
+        };
+        if slot.value.is_some() {
+            drop(self.bury(key, slot.version));
+        }
+        self.slots.remove(key);
+        self.tombstones.retain(|(_, queued)| **queued != *key);
+    }
+
+    /// Forgets every third key, from the first on: in a copy that is thrown away.
+    pub(super) fn lose_some(&mut self) {
+        let keys: Vec<_> = self.slots.keys().step_by(3).map(Arc::clone).collect();
+        for key in keys {
+            self.lose(&key);
+        }
     }
 
     /// Keys that have a tombstone.
@@ -163,6 +216,7 @@ impl Map {
 
     /// A tombstone of `version` where there is no value (RM3).
     fn bury_absent(&mut self, key: &[u8], version: ValueVersion) {
+        self.changes += 1;
         if let Some(slot) = self.slots.get_mut(key) {
             slot.version = version;
             return;
@@ -179,6 +233,7 @@ impl Map {
     }
 
     fn put(&mut self, key: &[u8], version: ValueVersion, value: NewValue<'static>) -> Garbage {
+        self.changes += 1;
         let position = self.live.len();
         let Some(slot) = self.slots.get_mut(key) else {
             let key: Arc<[u8]> = key.into();
@@ -206,6 +261,7 @@ impl Map {
     }
 
     fn bury(&mut self, key: &[u8], version: ValueVersion) -> NewValue<'static> {
+        self.changes += 1;
         let slot = self.slots.get_mut(key).expect("a removed key has a slot");
         let LiveValue {
             value, position, ..
@@ -234,6 +290,7 @@ impl Map {
                 Some((queued, _)) if *queued < horizon => {}
                 _ => return step,
             }
+            self.changes += 1;
             let (_, key) = self.tombstones.pop_front().expect("there is a front");
             let slot = self
                 .slots

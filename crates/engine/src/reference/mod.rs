@@ -13,8 +13,9 @@
 //! | `sessions` | `session`, drop of a session: atomic | `session` |
 //!
 //! Invariants:
-//! - **RE1** Each lock is taken while no other one is held, so no cycle of waits exists; a snapshot
-//!   is made under `frozen`, `trees` and a tree's lock, taken in this order and nowhere else.
+//! - **RE1 locks-in-order** Each lock is taken while no other one is held, so no cycle of waits
+//!   exists. But a snapshot is made under `frozen`, `trees` and a tree's lock, taken in this order,
+//!   and a run ends under the locks of the trees that it touched, in the order of their numbers.
 //! - **RE2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
 //!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
 //! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
@@ -26,6 +27,7 @@
 //! nothing).
 
 mod map;
+mod runs;
 mod session;
 
 use std::collections::{BTreeMap, HashMap};
@@ -56,6 +58,8 @@ pub struct ReferenceEngine {
     /// Plain copies of all trees that had keys (SN1 past-stands).
     frozen: RwLock<BTreeMap<Snapshot, HashMap<TreeId, Frozen>>>,
     sessions: AtomicUsize,
+    /// See [`Self::with_absences`].
+    absences: Option<u64>,
 }
 
 /// A tree as it was, which nobody changes.
@@ -82,6 +86,25 @@ impl Tree {
 }
 
 impl ReferenceEngine {
+    /// An empty engine whose runs meet what is not here, and conflict, at random, drawn from `seed`
+    /// (see [`crate::Transactional`]): for tests of whoever repeats them.
+    #[must_use]
+    pub fn with_absences(clock: Arc<EpochClock>, seed: u64) -> Arc<Self> {
+        Arc::new(Self::make(clock, Some(seed)))
+    }
+
+    fn make(clock: Arc<EpochClock>, absences: Option<u64>) -> Self {
+        Self {
+            clock,
+            trees: RwLock::default(),
+            next_tree: AtomicU32::new(0),
+            dropped: Mutex::default(),
+            frozen: RwLock::default(),
+            sessions: AtomicUsize::new(0),
+            absences,
+        }
+    }
+
     fn tree(&self, tree: TreeId) -> Option<Arc<Tree>> {
         let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
         trees.get(&tree).cloned()
@@ -117,14 +140,7 @@ impl Engine for ReferenceEngine {
     const NAME: &'static str = "reference";
 
     fn new(clock: Arc<EpochClock>) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            trees: RwLock::default(),
-            next_tree: AtomicU32::new(0),
-            dropped: Mutex::default(),
-            frozen: RwLock::default(),
-            sessions: AtomicUsize::new(0),
-        })
+        Arc::new(Self::make(clock, None))
     }
 
     fn session(self: &Arc<Self>) -> Result<ReferenceSession, SessionLimit> {

@@ -5,20 +5,47 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::map::Map;
+use super::runs::{Runs, Sought};
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES, Tree};
 use crate::{
-    CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, OrderedAt, Point, Probe, ReadAt,
-    Snapshot, TreeId, ValueRef, ValueVersion, sweep_in_order,
+    CommitHook, Decision, Direction, Engine, Hand, Key, NewValue, Ordered, OrderedAt, Outcome,
+    Point, Probe, ReadAt, Snapshot, Transactional, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
 /// A session of the reference engine; dropping it makes room for another.
 pub struct ReferenceSession {
     engine: Arc<ReferenceEngine>,
+    runs: Runs,
 }
 
 impl ReferenceSession {
     pub(super) fn new(engine: Arc<ReferenceEngine>) -> Self {
-        Self { engine }
+        let runs = Runs::new(engine.absences.unwrap_or_default());
+        Self { engine, runs }
+    }
+
+    /// Whether its runs may have to be repeated ([`ReferenceEngine::with_absences`]).
+    #[inline]
+    #[must_use]
+    pub fn has_absences(&self) -> bool {
+        self.engine.absences.is_some()
+    }
+
+    /// Shows the tree, as the run under way sees it if there is one, to `read`.
+    fn read<R>(
+        &mut self,
+        tree: TreeId,
+        sought: &Sought<'_>,
+        read: impl FnOnce(Option<&Map>) -> R,
+    ) -> R {
+        if self.runs.is_under_way() {
+            return read(self.runs.map(&self.engine, tree, sought).map(|map| &*map));
+        }
+        match self.engine.tree(tree) {
+            Some(tree) => read(Some(&tree.read())),
+            None => read(None),
+        }
     }
 
     /// Frees up to `steps` entries of dropped trees; returns how many.
@@ -56,18 +83,18 @@ impl Point for ReferenceSession {
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         key.check();
-        match self.engine.tree(key.tree) {
-            Some(tree) => read(tree.read().get(key.bytes)),
-            None => read(None),
-        }
+        self.read(key.tree, &Sought::Key(key.bytes), |map| {
+            read(map.and_then(|map| map.get(key.bytes)))
+        })
     }
 
     fn warm(&mut self, _: &[Key<'_>]) {}
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
-        let tree = self.engine.tree(key.tree);
-        tree.map_or(Probe::Absent, |tree| tree.read().probe(key.bytes))
+        self.read(key.tree, &Sought::Key(key.bytes), |map| {
+            map.map_or(Probe::Absent, |map| map.probe(key.bytes))
+        })
     }
 
     fn update<'d, H: CommitHook>(
@@ -77,6 +104,14 @@ impl Point for ReferenceSession {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         key.check();
+        if self.runs.is_under_way() {
+            let sought = Sought::Key(key.bytes);
+            let Some(map) = self.runs.map(&self.engine, key.tree, &sought) else {
+                decide(None);
+                return None;
+            };
+            return map.update(key, &self.engine.clock, hook, decide).0;
+        }
         let Some(tree) = self.engine.tree(key.tree) else {
             // The write is lost, but its closure may carry a result out.
             decide(None);
@@ -114,10 +149,9 @@ impl Point for ReferenceSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
-        match self.engine.tree(tree) {
-            Some(tree) => read(tree.read().sample(random)),
-            None => read(None),
-        }
+        self.read(tree, &Sought::Some(b"sample"), |map| {
+            read(map.and_then(|map| map.sample(random)))
+        })
     }
 
     fn sweep(
@@ -157,14 +191,19 @@ impl Ordered for ReferenceSession {
     ) {
         let mut resume: Option<Vec<u8>> = None;
         // Looked up anew for every chunk: a dropped tree reads as empty.
-        while let Some(tree) = self.engine.tree(tree) {
+        loop {
             let from = resume.as_deref().map_or(from, Bound::Excluded);
-            match tree
-                .read()
-                .scan_chunk(from, direction, SCAN_CHUNK_ENTRIES, &mut visit)
-            {
-                ControlFlow::Continue(last) => resume = Some(last),
-                ControlFlow::Break(()) => return,
+            let sought = match from {
+                Bound::Included(key) | Bound::Excluded(key) => Sought::Some(key),
+                Bound::Unbounded => Sought::Some(b"ends"),
+            };
+            let chunk = self.read(tree, &sought, |map| {
+                map?.scan_chunk(from, direction, SCAN_CHUNK_ENTRIES, &mut visit)
+                    .continue_value()
+            });
+            match chunk {
+                Some(last) => resume = Some(last),
+                None => return,
             }
         }
     }
@@ -228,5 +267,24 @@ impl OrderedAt for ReferenceSession {
                 .read()
                 .scan_chunk(from, direction, usize::MAX, &mut shown);
         }
+    }
+}
+
+impl Transactional for ReferenceSession {
+    fn begin_run(&mut self) {
+        self.runs.begin();
+    }
+
+    fn is_blind(&self) -> bool {
+        self.runs.is_blind()
+    }
+
+    fn end_run(&mut self) -> Outcome {
+        self.runs.end(&self.engine)
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        let copied = self.runs.len(tree);
+        copied.map_or_else(|| self.engine.len(tree), |keys| keys as u64)
     }
 }

@@ -7,7 +7,7 @@ use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
 use crate::limits::SESSIONS_MAX;
 use crate::{
     Body, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Ordered,
-    OrderedAt, Point, Probe, ReadAt, Snapshots, TreeId,
+    OrderedAt, Outcome, Point, Probe, ReadAt, Snapshots, Transactional, TreeId,
 };
 
 crate::conformance_suite!(ReferenceEngine);
@@ -192,4 +192,62 @@ fn a_snapshot_stands_while_its_trees_are_changed_and_dropped() {
     engine.release(early);
     engine.release(late);
     assert!(!engine.keeps(crate::ValueVersion::first_of(LogEpoch(1))));
+}
+
+fn repeating() -> (Arc<ReferenceEngine>, TreeId) {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    let engine = ReferenceEngine::with_absences(clock, 7);
+    let tree = engine.create_tree();
+    (engine, tree)
+}
+
+fn is_there(session: &mut impl Point, tree: TreeId, key: &[u8]) -> bool {
+    session.get(Key::new(tree, key), |value| value.is_some())
+}
+
+/// TX1 run-whole, TX2 blind-reads-absent, TX3 own-writes-seen, by what others and the run see.
+#[test]
+fn a_run_counts_as_a_whole_or_leaves_nothing() {
+    let (engine, tree) = repeating();
+    let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
+    let mut outcomes = [0; 3];
+    for key in 0..200_u16 {
+        let (one, two) = ([&key.to_be_bytes()[..], b"1"].concat(), key.to_be_bytes());
+        put(&mut other, tree, &two);
+        loop {
+            session.begin_run();
+            put(&mut session, tree, &one);
+            assert!(is_there(&mut session, tree, &one), "the run's own");
+            let saw = is_there(&mut session, tree, &two);
+            assert!(saw || session.is_blind());
+            remove(&mut session, tree, &two);
+            assert!(!is_there(&mut other, tree, &one) && is_there(&mut other, tree, &two));
+            assert_eq!(Transactional::len(&session, tree), u64::from(key) + 1);
+            let outcome = session.end_run();
+            outcomes[outcome as usize] += 1;
+            let counts = outcome == Outcome::Done;
+            assert!(saw || !counts);
+            assert_eq!(is_there(&mut other, tree, &one), counts);
+            assert_eq!(is_there(&mut other, tree, &two), !counts);
+            if counts {
+                break;
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|times| *times > 10), "{outcomes:?}");
+}
+
+/// TX1 run-whole: what another has changed meanwhile is a conflict. TX4 untouched-is-done.
+#[test]
+fn a_run_conflicts_with_what_came_in_between() {
+    let (engine, tree) = repeating();
+    let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
+    for _ in 0..100 {
+        session.begin_run();
+        assert_eq!(session.end_run(), Outcome::Done);
+        session.begin_run();
+        is_there(&mut session, tree, b"key");
+        put(&mut other, tree, b"other");
+        assert_ne!(session.end_run(), Outcome::Done);
+    }
 }

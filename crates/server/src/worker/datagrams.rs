@@ -428,7 +428,7 @@ impl Worker {
                 &mut host,
             );
             let mut goes_on = matches!(progress, Progress::Done);
-            if matches!(progress, Progress::Waits(Wait::Leave { .. })) {
+            if matches!(progress, Progress::Waits(Wait::Leave { .. } | Wait::Away)) {
                 // Nobody waits for a datagram.
                 reply.line(error::PAUSED);
             }

@@ -161,12 +161,17 @@ impl Worker {
         }
     }
 
-    /// Runs one slice of every long command. The gate is passed on between them.
+    /// Runs one slice of every long command, and has those executed again for which the engine
+    /// fetches something. The gate is passed on between them.
     fn run_slices(&mut self) {
         for slot in std::mem::take(&mut self.waiters.slicing) {
             let Some(connection) = self.connections.get_mut(slot) else {
                 continue;
             };
+            if matches!(connection.wait(), Some(Wait::Away)) {
+                self.resume(slot, Event::Due);
+                continue;
+            }
             let Connection {
                 client,
                 record,

@@ -7,6 +7,7 @@
 //! | `Host` | `Saved` | the reply to SAVE |
 //! | `Others` | `Over`, after the last slice | nothing: the last slice has written the reply |
 //! | `Leave` | `Due`, `Look` | the request is executed again |
+//! | `Away` | `Due`, in the next turn | the request is executed again |
 //! | `Reader` | none | see below |
 //!
 //! A connection that waits executes nothing else (CO1 ready-and-heard). One that waits for its
@@ -63,7 +64,8 @@ pub(super) enum Event {
 /// or whose slot another has taken, is left out at the next look.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Long commands that have their next slice in the next turn.
+    /// Long commands that have their next slice in the next turn, and requests that are executed
+    /// again in it.
     pub(super) slicing: Vec<usize>,
     leave: Vec<usize>,
     host: Vec<usize>,
@@ -99,7 +101,7 @@ impl Places<'_> {
                 self.waiters.host.push(slot);
                 None
             }
-            Wait::Others(_) => {
+            Wait::Others(_) | Wait::Away => {
                 self.waiters.slicing.push(slot);
                 None
             }
@@ -141,9 +143,9 @@ impl Worker {
                 self.recorder.statistics().record_error(&error.to_string());
                 Answer::Error(error.text())
             }
-            (Wait::Others(_), Event::Over) | (Wait::Leave { .. }, Event::Due | Event::Look) => {
-                Answer::Nothing
-            }
+            (Wait::Others(_), Event::Over)
+            | (Wait::Leave { .. }, Event::Due | Event::Look)
+            | (Wait::Away, Event::Due) => Answer::Nothing,
             _ => return,
         };
         if !silent && !matches!(answer, Answer::Nothing) {

@@ -74,7 +74,7 @@ fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, Command
 }
 
 /// A count under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Counting {
     string: Detached<'static>,
     /// The bytes that are not counted yet.
@@ -93,6 +93,10 @@ impl Slice for Counting {
             reply.integer(self.ones);
         }
         done
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 

@@ -79,7 +79,7 @@ fn begin(
 }
 
 /// A search under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Search {
     string: Detached<'static>,
     /// The bits that are not looked at yet; not empty.
@@ -98,6 +98,10 @@ impl Slice for Search {
             None => return false,
         }
         true
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 

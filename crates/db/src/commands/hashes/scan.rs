@@ -10,7 +10,7 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
 
 use crate::commands::detached::reply_bulk;
-use crate::cursors;
+use crate::cursors::{self, Place};
 use crate::encoding::HASHTABLE;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
@@ -29,7 +29,9 @@ pub(super) fn scan(
     let cursor = cursors::parse(request.arg(2))?;
     let (cursors, view) = (&keyspace.database.cursors, keyspace.view);
     let bytes_max = keyspace.options().reply_bytes_max;
-    keyspace.read(key, |value| {
+    let random = keyspace.random();
+    let mut paused = None;
+    let handled = keyspace.read(key, |value| {
         let Some(value) = value else {
             write(reply, 0, &[]);
             return Ok(Progress::Done);
@@ -46,14 +48,20 @@ pub(super) fn scan(
             };
             walk.advance(hash, &options, behind.as_deref(), options.count, bytes_max);
             if let Some(last) = walk.paused_behind {
-                next = cursors.pause_behind_field(view, key, last);
+                next = cursors.free_number(random);
+                let (key, field) = (key.into(), last.into());
+                paused = Some((next, Place::Field { view, key, field }));
             }
         } else {
             walk.advance(hash, &options, None, usize::MAX, usize::MAX);
         }
         write(reply, next, &walk.found);
         Ok(Progress::Done)
-    })
+    });
+    if let Some((cursor, place)) = paused {
+        keyspace.give_out(cursor, place);
+    }
+    handled
 }
 
 fn write(reply: &mut Reply<'_>, cursor: u64, found: &[(&[u8], StringRef<'_>)]) {

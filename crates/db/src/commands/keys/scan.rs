@@ -28,7 +28,7 @@ use crate::view::View;
 const COUNT: usize = 10;
 
 /// Which entries a walk shows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Filter {
     /// No pattern shows every key.
     pattern: Option<Box<[u8]>>,
@@ -56,7 +56,7 @@ impl Filter {
 }
 
 /// Where a walk goes on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Place {
     /// At the beginning.
     Start,
@@ -67,7 +67,7 @@ enum Place {
 }
 
 /// A walk and what it has found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Walk {
     view: View,
     filter: Filter,
@@ -207,7 +207,7 @@ impl Walk {
 }
 
 /// SCAN at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Scan {
     walk: Walk,
     /// Entries that may still be looked at.
@@ -228,8 +228,8 @@ impl Slice for Scan {
             _ if end == End::Complete => 0,
             Place::Start => 0,
             Place::Behind(behind) => {
-                let cursors = &keyspace.database.cursors;
-                cursors.pause_behind_key(self.walk.view, behind)
+                let (view, key) = (self.walk.view, behind.clone());
+                keyspace.pause_at(cursors::Place::Key { view, key })
             }
             Place::Cursor(cursor) => *cursor,
         };
@@ -237,6 +237,10 @@ impl Slice for Scan {
         reply.bulk(cursor.to_string());
         self.walk.write(reply);
         true
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 
@@ -274,7 +278,7 @@ pub(super) fn scan(
 }
 
 /// KEYS at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AllKeys(Walk);
 
 impl Slice for AllKeys {
@@ -286,6 +290,10 @@ impl Slice for AllKeys {
             self.0.write(reply);
         }
         end == End::Complete
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 
@@ -308,7 +316,7 @@ pub(super) fn keys(
 const DRAWS_MAX: usize = 100;
 
 /// RANDOMKEY where hardly any key is alive: the first one that is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AnyKey(Walk);
 
 impl Slice for AnyKey {
@@ -322,6 +330,10 @@ impl Slice for AnyKey {
             _ => reply.raw(&self.0.found),
         }
         true
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 

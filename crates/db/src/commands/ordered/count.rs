@@ -14,7 +14,7 @@ use crate::progress::{Handled, Slice};
 use crate::view::View;
 
 /// KCOUNT at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Count {
     view: View,
     span: Span,
@@ -59,6 +59,10 @@ impl Slice for Count {
                 true
             }
         }
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 

@@ -22,7 +22,7 @@ use crate::progress::{Handled, Progress, Slice};
 use crate::view::View;
 
 /// What is shown of an entry.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Shape<'r> {
     /// Key and value.
     Values,
@@ -246,7 +246,7 @@ fn portion(
 }
 
 /// The search for a portion: where its first item is not found yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Search<'r> {
     view: View,
     span: Span,
@@ -309,5 +309,9 @@ impl Slice for Search<'static> {
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
         keyspace.view = self.view;
         Search::step(self, keyspace, reply)
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }

@@ -14,7 +14,7 @@ use crate::progress::{Handled, Slice};
 use crate::view::View;
 
 /// KRANGEDEL at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Remove {
     view: View,
     span: Span,
@@ -105,6 +105,10 @@ impl Slice for Remove {
         write_next(reply, self.last.as_deref());
         reply.count(self.removed);
         true
+    }
+
+    fn again(&self) -> Box<dyn Slice> {
+        Box::new(self.clone())
     }
 }
 

@@ -1,0 +1,203 @@
+//! EXEC: what MULTI queued, under all gates.
+//!
+//! On an engine whose runs are repeated (`run`) all of it is one run. The queue and the watches are
+//! kept until the run counts; so is what the host is told of the commands (RR1 effects-once,
+//! RR3 hosts-once).
+
+use pando_protocol::Reply;
+use pando_protocol::command::CommandId;
+
+use super::usual::{answer, write_error};
+use super::{Host, Turn};
+use crate::client::{Client, Exec, Note, Undo};
+use crate::effects::{Leftover, leaves};
+use crate::error::CommandError;
+use crate::memory::Fit;
+use crate::progress::{Handled, Progress, Wait};
+use crate::transaction::Answered;
+
+impl Turn<'_> {
+    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
+    /// that was refused while it was queued takes no gate.
+    pub(super) fn exec(
+        &mut self,
+        client: &mut Client,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let transaction = client
+            .transaction
+            .take()
+            .ok_or(CommandError::ExecWithoutMulti)?;
+        if transaction.is_refused() {
+            client.watches.clear(self.database);
+            return Err(CommandError::ExecAborted);
+        }
+        self.hold_all();
+        if client.watched_keys() > 0 {
+            // Whether it runs tells of the keys.
+            let current = self.database.epochs.current();
+            self.session.observe(current);
+        }
+        let mut exec = Exec {
+            transaction,
+            watches: std::mem::take(&mut client.watches),
+            notes: Vec::new(),
+        };
+        let broken = exec.watches.are_broken(self.database, self.session);
+        let progress = if broken {
+            reply.null_array();
+            Progress::Done
+        } else {
+            self.run_queue(client, &mut exec, reply, host)
+        };
+        if self.session.effects.is_some() {
+            client.undo = Some(Box::new(Undo::Exec(exec)));
+        } else {
+            self.end_exec(client, exec, host);
+        }
+        Ok(progress)
+    }
+
+    fn run_queue(
+        &mut self,
+        client: &mut Client,
+        exec: &mut Exec,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let mut progress = Progress::Done;
+        self.session.fit = Fit::of_transaction(&self.database.memory);
+        reply.array(exec.transaction.len());
+        for index in 0..exec.transaction.len() {
+            reply.set_version(client.protocol);
+            self.renew_pin(exec.transaction.requests()[index].spec);
+            let ran = if self.session.effects.is_some() {
+                self.run_in_run(client, exec, index, reply, host)
+            } else {
+                let queued = &mut exec.transaction.requests()[index];
+                let request = std::mem::take(&mut queued.request);
+                self.run(client, queued.spec, request.as_request(), reply, host)
+            };
+            match ran {
+                Progress::Done => {}
+                Progress::Close => progress = Progress::Close,
+                Progress::Waits(Wait::Others(mut slices)) => {
+                    let mut keyspace = self.keyspace(client.database);
+                    while !slices.work.step(&mut keyspace, reply) {}
+                }
+                // Inside a transaction nothing waits.
+                Progress::Waits(_) => reply.ok(),
+            }
+        }
+        self.session.fit = Fit::default();
+        progress
+    }
+
+    /// Runs a command of the queue in the run of its EXEC.
+    fn run_in_run(
+        &mut self,
+        client: &mut Client,
+        exec: &mut Exec,
+        index: usize,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let queued = &exec.transaction.requests()[index];
+        if matches!(queued.spec.id, CommandId::Host(_)) {
+            return self.run_hosted(client, exec, index, reply, host);
+        }
+        let (spec, request) = (queued.spec, queued.request.as_request());
+        let start = reply.position();
+        let result = self.run_unobserved(client, spec, request, reply, host);
+        write_error(start, reply, &result);
+        let reply_bytes = reply.position() - start;
+        let (progress, error) = match result {
+            Ok(progress) => (progress, None),
+            Err(error) => (Progress::Done, Some(error)),
+        };
+        exec.notes.push(Note {
+            index,
+            database: client.database,
+            reply_bytes,
+            error,
+        });
+        if leaves(Leftover::Notes) {
+            let note = exec.notes.pop().expect("it was pushed");
+            tell(client, exec, &note, host);
+        }
+        progress
+    }
+
+    /// The same of a command of the host's (RR3 hosts-once). One that was blind has looked at the
+    /// keyspace, and so has no effect beside its reply.
+    fn run_hosted(
+        &mut self,
+        client: &mut Client,
+        exec: &mut Exec,
+        index: usize,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let queued = &mut exec.transaction.requests()[index];
+        if let Some(answered) = &queued.answered {
+            reply.raw(&answered.reply);
+            client.set(answered.settings);
+            return if answered.closes {
+                Progress::Close
+            } else {
+                Progress::Done
+            };
+        }
+        if self.is_blind() && !leaves(Leftover::Hosted) {
+            return Progress::Done;
+        }
+        let (spec, request) = (queued.spec, queued.request.as_request());
+        host.starting(client, spec, request);
+        let start = reply.position();
+        let result = self.run_unobserved(client, spec, request, reply, host);
+        if self.is_blind() && !leaves(Leftover::Hosted) {
+            return Progress::Done;
+        }
+        let closes = match answer(client, spec, request, start, reply, result, host) {
+            Progress::Done => false,
+            Progress::Close => true,
+            Progress::Waits(_) => {
+                reply.ok();
+                false
+            }
+        };
+        if !leaves(Leftover::Hosted) {
+            queued.answered = Some(Answered {
+                reply: reply.since(start).into(),
+                settings: client.settings(),
+                closes,
+            });
+        }
+        if closes {
+            Progress::Close
+        } else {
+            Progress::Done
+        }
+    }
+
+    /// What EXEC did counts.
+    pub(super) fn end_exec(&mut self, client: &mut Client, mut exec: Exec, host: &mut impl Host) {
+        let database = client.database;
+        for note in std::mem::take(&mut exec.notes) {
+            tell(client, &mut exec, &note, host);
+        }
+        client.database = database;
+        exec.watches.clear(self.database);
+        client.watches = exec.watches;
+    }
+}
+
+/// Tells the host of a command that has run.
+fn tell(client: &mut Client, exec: &mut Exec, note: &Note, host: &mut impl Host) {
+    let queued = &exec.transaction.requests()[note.index];
+    let (spec, request) = (queued.spec, queued.request.as_request());
+    client.database = note.database;
+    host.starting(client, spec, request);
+    host.finished(client, spec, request, note.reply_bytes, note.error.as_ref());
+}

@@ -1,0 +1,216 @@
+//! Runs: a request on an engine that may be blind or come too late
+//! ([`pando_engine::Transactional`]) is run until a run of it counts.
+//!
+//! ```text
+//!             ┌────────────── Conflict: at once ─────────────┐
+//!             ▼                                              │
+//! begin_run ──► the command, or EXEC ──► end_run ────────────┤
+//!             ▲                             │ Done           │ Away
+//!             │                             ▼                ▼
+//!             │                   its effects are taken   Wait::Away ─┐
+//!             └──────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What a run does outside of the engine, and what becomes of it, stands in `effects`
+//! (RR1 effects-once). What precedes a run is no part of it: admission, eviction to make room,
+//! MULTI's queue. After [`limits::CONFLICTS_MAX`] conflicts a command takes all gates, so that no
+//! other one comes in between.
+
+use pando_engine::{Key, Outcome, Transactional};
+use pando_protocol::command::CommandSpec;
+use pando_protocol::{Reply, Request};
+
+use super::usual::answer;
+use super::{Held, Host, Turn};
+use crate::client::{Client, Undo};
+use crate::database::Database;
+use crate::effects::{Effects, Leftover, leaves};
+use crate::limits;
+use crate::mapping;
+use crate::progress::{Progress, Slices, Wait};
+
+impl Turn<'_> {
+    /// Runs a command, or has it wait for what is not here.
+    #[cold]
+    pub(super) fn run_until_it_counts(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let start = reply.position();
+        let result = self.until_it_counts(client, |turn, client| {
+            if !leaves(Leftover::Reply) {
+                reply.rewind(start);
+            }
+            reply.set_version(client.protocol);
+            turn.run_unobserved(client, spec, request, reply, host)
+        });
+        let Some(result) = result else {
+            if !leaves(Leftover::Reply) {
+                reply.rewind(start);
+            }
+            return Progress::Waits(Wait::Away);
+        };
+        if let Some(undo) = client.undo.take()
+            && let Undo::Exec(exec) = *undo
+        {
+            self.end_exec(client, exec, host);
+        }
+        answer(client, spec, request, start, reply, result, host)
+    }
+
+    /// Attempts something until a run of it counts; `None` if it has to wait for what is not here,
+    /// the client being as it was before. On an engine that is never blind that is one attempt.
+    #[inline]
+    pub(crate) fn until_it_counts<R>(
+        &mut self,
+        client: &mut Client,
+        mut attempt: impl FnMut(&mut Self, &mut Client) -> R,
+    ) -> Option<R> {
+        if !self.session.store.repeats() {
+            return Some(attempt(self, client));
+        }
+        let settings = client.settings();
+        let mut conflicts = 0;
+        loop {
+            self.begin_run();
+            let result = attempt(self, client);
+            let outcome = self.end_run();
+            if outcome == Outcome::Done {
+                return Some(result);
+            }
+            if !leaves(Leftover::Settings) {
+                client.set(settings);
+            }
+            undo(self.database, client);
+            if outcome == Outcome::Away {
+                return None;
+            }
+            conflicts += 1;
+            if conflicts == limits::CONFLICTS_MAX && matches!(self.held, Held::Own { .. }) {
+                self.hold_all();
+            }
+        }
+    }
+
+    /// The next slice of a command: whether it was the last one. One that does not count is
+    /// repeated in the next turn.
+    pub(super) fn step(
+        &mut self,
+        client: &mut Client,
+        slices: &mut Slices,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let index = client.database;
+        if !self.session.store.repeats() {
+            return slices.work.step(&mut self.keyspace(index), reply);
+        }
+        let (start, before) = (reply.position(), slices.work.again());
+        self.begin_run();
+        let done = slices.work.step(&mut self.keyspace(index), reply);
+        let counts = self.end_run() == Outcome::Done;
+        if !counts {
+            reply.rewind(start);
+            if !leaves(Leftover::Slice) {
+                slices.work = before;
+            }
+        }
+        counts && done
+    }
+
+    /// Whether the run under way will not count, as far as is known.
+    pub(super) fn is_blind(&mut self) -> bool {
+        let store = self.session.store.transactional();
+        store.is_some_and(|store| store.is_blind())
+    }
+
+    fn begin_run(&mut self) {
+        let session = &mut *self.session;
+        debug_assert!(session.effects.is_none() && !session.has_group());
+        let counters = std::mem::take(&mut session.counters);
+        let effects = Effects::new(counters, session.random.clone(), session.observed);
+        session.effects = Some(Box::new(effects));
+        if let Some(store) = session.store.transactional() {
+            store.begin_run();
+        }
+    }
+
+    /// Ends the run and takes its effects, or drops them.
+    fn end_run(&mut self) -> Outcome {
+        let store = self.session.store.transactional();
+        let outcome = store.map_or(Outcome::Done, Transactional::end_run);
+        let effects = self.session.effects.take().expect("a run was begun");
+        if outcome == Outcome::Done {
+            self.take_effects(*effects);
+        } else {
+            self.drop_effects(*effects);
+        }
+        outcome
+    }
+
+    fn take_effects(&mut self, effects: Effects) {
+        let (database, session) = (self.database, &mut *self.session);
+        let counted = std::mem::replace(&mut session.counters, effects.counters);
+        session.counters.add(&counted);
+        for (tree, bytes, replaced) in &effects.deadlines {
+            session.reconcile(&database.expiry, Key::new(*tree, bytes), *replaced);
+        }
+        for (cursor, place) in effects.cursors {
+            database.cursors.give_out(cursor, place);
+        }
+        if let Some(image) = effects.mapping {
+            image.watches.release(&database.watch_horizon);
+            for tree in image.left {
+                mapping::drop_tree(database, tree);
+            }
+        }
+    }
+
+    fn drop_effects(&mut self, effects: Effects) {
+        let (database, session) = (self.database, &mut *self.session);
+        let counted = std::mem::replace(&mut session.counters, effects.counters);
+        session.observed = effects.observed;
+        if !leaves(Leftover::Draws) {
+            session.random = effects.random;
+        }
+        if !leaves(Leftover::Records)
+            && let Some(log) = &mut session.log
+        {
+            log.drop_group();
+        }
+        if let Some(image) = effects.mapping {
+            debug_assert!(matches!(self.held, Held::All { .. }));
+            mapping::put_back(database, image);
+        }
+        if leaves(Leftover::Counts) {
+            session.counters.add(&counted);
+        }
+        if leaves(Leftover::Cursors) {
+            for (cursor, place) in effects.cursors {
+                database.cursors.give_out(cursor, place);
+            }
+        }
+    }
+}
+
+/// The client's transaction and watches are as they were before the run.
+fn undo(database: &Database, client: &mut Client) {
+    match client.undo.take().map(|undo| *undo) {
+        Some(Undo::Exec(exec)) if !leaves(Leftover::Transaction) => {
+            client.transaction = Some(exec.transaction);
+            client.watches = exec.watches;
+        }
+        Some(Undo::Exec(_)) | None => {}
+        Some(Undo::Watched { index, keys }) => {
+            for key in &keys {
+                client.watches.forget(database, index, key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

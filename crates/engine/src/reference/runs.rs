@@ -1,0 +1,151 @@
+//! Runs on the reference engine, which say "not here" at random: the canary of whoever repeats
+//! them.
+//!
+//! A run works on copies of the trees that it touches. Its end puts them in the place of the trees,
+//! unless these have changed. A key that is not here is taken out of the copy: so it reads as
+//! absent, and what the blind run makes of that goes with the copies. It is here when the run is
+//! repeated, as if it had been fetched.
+//!
+//! Cost: O(keys of a tree) for its first access in a run. Deliberately absent: any use beside
+//! tests.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, RwLockWriteGuard};
+
+use super::map::Map;
+use super::{ReferenceEngine, Tree};
+use crate::{Outcome, TreeId};
+
+/// One access in so many meets what is not here, if it was not fetched before.
+const AWAY_ONE_IN: u64 = 3;
+
+/// One run in so many conflicts with another, as it were.
+const CONFLICT_ONE_IN: u64 = 8;
+
+/// The runs of a session.
+pub(super) struct Runs {
+    /// The state of the generator, `SplitMix64`.
+    random: u64,
+    under_way: bool,
+    blind: bool,
+    copies: BTreeMap<TreeId, Copy>,
+    /// What was looked at since the last run that counted: it was here, or has been fetched.
+    here: HashSet<(TreeId, Box<[u8]>)>,
+}
+
+struct Copy {
+    /// [`Map::changes`] of the tree when it was copied.
+    changes: u64,
+    map: Map,
+}
+
+/// What an access looks for.
+pub(super) enum Sought<'k> {
+    Key(&'k [u8]),
+    /// Keys of which only the tree knows: some may not be here.
+    Some(&'k [u8]),
+}
+
+impl Runs {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: seed,
+            under_way: false,
+            blind: false,
+            copies: BTreeMap::new(),
+            here: HashSet::new(),
+        }
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    pub(super) fn is_blind(&self) -> bool {
+        self.blind
+    }
+
+    pub(super) fn begin(&mut self) {
+        assert!(!self.under_way, "one run at a time");
+        self.under_way = true;
+    }
+
+    /// Keys in the run's copy of the tree, if it has touched it.
+    pub(super) fn len(&self, tree: TreeId) -> Option<usize> {
+        self.copies.get(&tree).map(|copy| copy.map.len())
+    }
+
+    /// The tree as the run under way sees it, without what is sought if that is not here.
+    pub(super) fn map(
+        &mut self,
+        engine: &ReferenceEngine,
+        tree: TreeId,
+        sought: &Sought<'_>,
+    ) -> Option<&mut Map> {
+        let name = match sought {
+            Sought::Key(bytes) | Sought::Some(bytes) => (tree, Box::from(*bytes)),
+        };
+        let away = self.here.insert(name) && self.draws(AWAY_ONE_IN);
+        self.blind |= away;
+        let copy = match self.copies.entry(tree) {
+            Entry::Occupied(copied) => copied.into_mut(),
+            Entry::Vacant(place) => {
+                let original = engine.tree(tree)?;
+                let original = original.read();
+                let (changes, map) = (original.changes(), original.copy());
+                place.insert(Copy { changes, map })
+            }
+        };
+        let map = &mut copy.map;
+        if away {
+            match sought {
+                Sought::Key(bytes) => map.lose(bytes),
+                Sought::Some(_) => map.lose_some(),
+            }
+        }
+        Some(map)
+    }
+
+    pub(super) fn end(&mut self, engine: &ReferenceEngine) -> Outcome {
+        assert!(self.under_way, "a run is under way");
+        self.under_way = false;
+        let copies = std::mem::take(&mut self.copies);
+        if std::mem::take(&mut self.blind) {
+            return Outcome::Away;
+        }
+        let conflicts = !copies.is_empty() && self.draws(CONFLICT_ONE_IN);
+        if conflicts || !commit(engine, copies) {
+            return Outcome::Conflict;
+        }
+        self.here.clear();
+        Outcome::Done
+    }
+
+    fn draws(&mut self, one_in: u64) -> bool {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).is_multiple_of(one_in)
+    }
+}
+
+/// Puts the copies in the place of their trees, if none of these has changed
+/// (RE1 locks-in-order); whether it did.
+fn commit(engine: &ReferenceEngine, mut copies: BTreeMap<TreeId, Copy>) -> bool {
+    let trees: Option<Vec<Arc<Tree>>> = copies.keys().map(|id| engine.tree(*id)).collect();
+    let Some(trees) = trees else { return false };
+    let mut originals: Vec<_> = trees.iter().map(|tree| tree.write()).collect();
+    let unchanged =
+        |(original, copy): (&RwLockWriteGuard<'_, Map>, &Copy)| original.changes() == copy.changes;
+    if !originals.iter().zip(copies.values()).all(unchanged) {
+        return false;
+    }
+    for (original, copy) in originals.iter_mut().zip(copies.values_mut()) {
+        std::mem::swap(&mut **original, &mut copy.map);
+    }
+    // What was replaced is freed behind the locks (RE4 free-after-lock).
+    drop(originals);
+    true
+}
