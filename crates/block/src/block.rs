@@ -25,6 +25,7 @@ use crate::layout::{
 mod build;
 mod reclaim;
 
+pub use build::ShortValue;
 pub use reclaim::{Keep, Reclaimer};
 
 /// A published block, which lives as long as the pin of its guard lasts.

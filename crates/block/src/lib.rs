@@ -43,6 +43,6 @@ mod block;
 mod key;
 mod layout;
 
-pub use block::{BlockRef, Keep, KeyPartRef, Reclaimer};
+pub use block::{BlockRef, Keep, KeyPartRef, Reclaimer, ShortValue};
 pub use key::{INLINE_BYTES_MAX, KeyPart};
 pub use layout::HEADER_BYTES;

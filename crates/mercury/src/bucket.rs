@@ -258,11 +258,16 @@ impl Line {
     /// Asks for the entries whose tags are the key's; the value's first bytes come with them.
     #[inline]
     pub(crate) fn prefetch_candidates(&self, tag: Tag) {
-        for slot in self.candidates(tag) {
-            let word = slot.load(Ordering::Relaxed);
-            let entry = std::ptr::without_provenance((word & ADDRESS_MASK) as usize);
-            prefetch_span(entry, PREFETCH_BYTES);
-        }
+        self.candidates(tag).for_each(prefetch_entry);
+    }
+
+    /// Where a key seems to stand in the first line, for who will lock the bucket, which asks for
+    /// the entry there.
+    #[inline]
+    pub(crate) fn foresee(&self, tag: Tag) -> Option<Place<'_>> {
+        let slot = self.candidates(tag).next()?;
+        prefetch_entry(slot);
+        Some(Place(slot))
     }
 
     /// Asks for every entry of the first line.
@@ -352,6 +357,14 @@ impl Line {
     }
 }
 
+/// Asks for what a slot names.
+#[inline]
+fn prefetch_entry(slot: &AtomicU64) {
+    let word = slot.load(Ordering::Relaxed);
+    let entry = std::ptr::without_provenance((word & ADDRESS_MASK) as usize);
+    prefetch_span(entry, PREFETCH_BYTES);
+}
+
 /// Where an owner finds or puts a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'g>(&'g AtomicU64);
@@ -388,19 +401,42 @@ impl<'g> Owned<'g> {
         self.head.control().load(Ordering::Relaxed) & MOVED != 0
     }
 
-    /// The key's place and entry.
+    /// The key's place and entry, looked for first where it was foreseen.
     #[inline]
-    pub(crate) fn find(&self, tag: Tag, key: &[u8]) -> Option<(Place<'g>, BlockRef<'g>)> {
+    pub(crate) fn find(
+        &self,
+        foreseen: Option<Place<'g>>,
+        tag: Tag,
+        key: &[u8],
+    ) -> Option<(Place<'g>, BlockRef<'g>)> {
+        let at_place = foreseen
+            .filter(|place| place.tagged().has(tag))
+            .and_then(|place| self.entry_at(place, key));
+        match at_place {
+            Some(entry) => foreseen.map(|place| (place, entry)),
+            None => self.search(tag, key),
+        }
+    }
+
+    /// The key's place and entry.
+    #[inline(never)]
+    fn search(&self, tag: Tag, key: &[u8]) -> Option<(Place<'g>, BlockRef<'g>)> {
         for line in self.head.chain(self.guard) {
-            for slot in line.candidates(tag) {
-                // SAFETY: the lock is held, so the slot names a live entry (HB1).
-                let entry = unsafe { Tagged(slot.load(Ordering::Relaxed)).entry(self.guard) };
-                if entry.has_key_part(key) {
-                    return Some((Place(slot), entry));
+            for place in line.candidates(tag).map(Place) {
+                if let Some(entry) = self.entry_at(place, key) {
+                    return Some((place, entry));
                 }
             }
         }
         None
+    }
+
+    /// The entry at a place that has a tag, if it is the key's.
+    #[inline]
+    fn entry_at(&self, place: Place<'g>, key: &[u8]) -> Option<BlockRef<'g>> {
+        // SAFETY: the lock is held, so a slot with a tag names a live entry (HB1).
+        let entry = unsafe { place.tagged().entry(self.guard) };
+        entry.has_key_part(key).then_some(entry)
     }
 
     /// Every entry, with its place.

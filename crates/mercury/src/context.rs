@@ -29,6 +29,7 @@ pub(crate) trait Retire {
 }
 
 impl Retire for Context {
+    #[inline]
     fn retire_entry(&mut self, tree: &Tree, entry: BlockRef<'_>) {
         retire_bytes(self, tree, entry, entry.bytes());
     }
@@ -54,6 +55,7 @@ impl Retire for Context {
     }
 }
 
+#[inline]
 fn retire_bytes(context: &mut Context, tree: &Tree, entry: BlockRef<'_>, bytes: usize) {
     let (pointer, reclaim) = (entry.address(), Keep::NOTHING.reclaimer());
     if tree.canary.is(Fault::FreeEarly) {

@@ -12,7 +12,7 @@ use std::hint::select_unpredictable;
 use pando_block::BlockRef;
 use pando_sync::epoch::Guard;
 
-use crate::bucket::{Found, Line, Owned, Tag};
+use crate::bucket::{Found, Line, Owned, Place, Tag};
 use crate::canary::Fault;
 use crate::counters::Counters;
 use crate::table::Table;
@@ -79,24 +79,27 @@ pub(crate) fn find_locked<'g>(
     guard: Guard<'g>,
     counters: &Counters,
 ) -> Option<BlockRef<'g>> {
-    let (_, bucket) = lock_bucket(tree, hash, guard, counters);
-    bucket.find(Tag::of_hash(hash), key).map(|(_, entry)| entry)
+    let (_, bucket, foreseen) = lock_bucket(tree, hash, guard, counters);
+    let found = bucket.find(foreseen, Tag::of_hash(hash), key);
+    found.map(|(_, entry)| entry)
 }
 
-/// The bucket where a key of this hash belongs, locked, and its table.
+/// The bucket where a key of this hash belongs, locked, its table, and where the key seems to stand
+/// there. Its entry is asked for before the lock is taken.
 #[inline]
 pub(crate) fn lock_bucket<'g>(
     tree: &Tree,
     hash: u64,
     guard: Guard<'g>,
     counters: &Counters,
-) -> (&'g Table, Owned<'g>) {
+) -> (&'g Table, Owned<'g>, Option<Place<'g>>) {
     let (mut table, mut bucket) = locate(tree, hash, guard);
     loop {
+        let foreseen = bucket.foresee(Tag::of_hash(hash));
         let owned = bucket.lock(guard);
         // HR2 marked-when-moved: it may have moved while we waited.
         if !owned.has_moved() || tree.canary.is(Fault::IgnoreMoved) {
-            return (table, owned);
+            return (table, owned, foreseen);
         }
         drop(owned);
         (table, bucket) = follow(table, hash, guard, counters);

@@ -133,7 +133,9 @@ where
 {
     let (tree, hash) = (update.tree, update.hash);
     let commit = update.run(guard, context)?;
-    follow_up(engine, tree, hash, commit, guard, context);
+    if commit.removal != Removal::None || commit.inserted {
+        follow_up(engine, tree, hash, commit, guard, context);
+    }
     context.count_commit();
     Some(commit.version)
 }

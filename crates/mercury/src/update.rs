@@ -7,7 +7,7 @@
 //! entry goes at once. The paper's writers change a pair in place; with readers that take no lock a
 //! change is another entry (VB1 immutable-block), and the old one is retired.
 
-use pando_block::{BlockRef, KeyPart};
+use pando_block::{BlockRef, KeyPart, ShortValue};
 use pando_engine::{
     CommitHook, Decision, EpochClock, Key, NewValue, NoHook, ValueRef, ValueVersion,
 };
@@ -74,8 +74,29 @@ where
         let Self { tree, key, .. } = self;
         let locked = Locked::of_key(tree, key.bytes, self.hash, guard, context);
         let found = locked.found;
-        let old = found.and_then(|(_, entry)| entry.value());
-        let new = match (self.decide)(old) {
+        // What most writes are, plain bytes over plain bytes, in few instructions: the processor
+        // begins with the next operation while this one waits for its entry, as far ahead as it
+        // can hold instructions (docs/BENCHMARKS.md).
+        let (old, decision) = if let Some((place, entry)) = found
+            && let Some((_, old)) = entry.plain_parts()
+        {
+            match self.decide_plain(old) {
+                Ok(new) => {
+                    let version = self.clock.draw(Some(old.version));
+                    let pool = &mut context.pool;
+                    let (next, new) = entry.build_like(pool, version, key.bytes, new);
+                    self.hook.committed(key, Some(old), Some(new), version);
+                    locked.replace(place, next);
+                    context.retire_entry(tree, entry);
+                    return Some(Commit::replaced(version));
+                }
+                Err(decision) => (Some(old), decision),
+            }
+        } else {
+            let old = found.and_then(|(_, entry)| entry.value());
+            (old, (self.decide)(old))
+        };
+        let new = match decision {
             Decision::Keep => return None,
             Decision::Remove if old.is_none() => return None,
             Decision::Remove => {
@@ -95,23 +116,17 @@ where
         };
         let old_version = found.map(|(_, entry)| entry.version());
         let version = self.clock.draw(old_version);
-        // What most writes are, in few instructions: the processor begins with the next operation
-        // while this one waits for its entry, as far ahead as it can hold instructions.
-        if let (Some((place, entry)), Some(old), Some(new)) = (found, old, &new)
-            && entry.is_short()
-            && let Some((next, new)) =
-                BlockRef::build_short(&mut context.pool, guard, version, key.bytes, new)
-        {
-            self.hook.committed(key, Some(old), Some(new), version);
-            locked
-                .bucket
-                .replace(place, place.tagged().with_entry(next));
-            drop(locked);
-            context.retire_entry(tree, entry);
-            return Some(Commit::replaced(version));
-        }
         let change = Change { key, version, new };
         Some(locked.commit(tree, change, self.hook, guard, context))
+    }
+
+    /// Bytes that are to take the place of bytes, or any other decision.
+    #[inline]
+    fn decide_plain(&mut self, old: ValueRef<'_>) -> Result<ShortValue<'d>, Decision<'d>> {
+        match (self.decide)(Some(old)) {
+            Decision::Write(new) => ShortValue::borrowed(new).map_err(Decision::Write),
+            decision => Err(decision),
+        }
     }
 }
 
@@ -126,9 +141,9 @@ struct Locked<'g> {
 impl<'g> Locked<'g> {
     #[inline]
     fn of_key(tree: &Tree, key: &[u8], hash: u64, guard: Guard<'g>, context: &Context) -> Self {
-        let (table, bucket) = lock_bucket(tree, hash, guard, &context.counters);
+        let (table, bucket, foreseen) = lock_bucket(tree, hash, guard, &context.counters);
         Self {
-            found: bucket.find(Tag::of_hash(hash), key),
+            found: bucket.find(foreseen, Tag::of_hash(hash), key),
             bucket,
             table,
             hash,
@@ -138,6 +153,12 @@ impl<'g> Locked<'g> {
     /// An entry of the key, as its slot holds it.
     fn tagged(&self, entry: BlockRef<'g>) -> Tagged {
         Tagged::new(self.hash, self.table.growth_shift(), entry)
+    }
+
+    /// Puts another entry in the place of the key's, and unlocks.
+    #[inline]
+    fn replace(self, place: Place<'g>, next: BlockRef<'g>) {
+        (self.bucket).replace(place, place.tagged().with_entry(next));
     }
 
     /// Publishes a change, and unlocks.

@@ -36,12 +36,12 @@ use std::sync::{Arc, PoisonError};
 use crate::Padded;
 use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
 
-/// Retirements after which the end of a pin tries to collect.
-const COLLECT_COUNT: usize = 128;
-
 /// Retired bytes of one participant after which the end of a pin tries to collect, unless the bound
 /// is so low that an eighth of it is less.
 const COLLECT_BYTES: usize = 1 << 20;
+
+/// Retirements after which it does in any case: each counts as that share of the bytes at least.
+const COLLECT_COUNT: usize = 128;
 
 /// An epoch of reclamation; no other epoch of this workspace compares with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,8 +149,8 @@ impl<C> Collector<C> {
             epoch: ReclaimEpoch(0),
             limbo: VecDeque::new(),
             limbo_bytes: 0,
-            retired_since_collect: 0,
-            bytes_since_collect: 0,
+            since_collect: 0,
+            collect_bytes: COLLECT_BYTES.min(self.retired_bytes_max / 8),
             collect_due: false,
         })
     }
@@ -190,11 +190,6 @@ impl<C> Collector<C> {
         if halves != self.halves_of_bound() {
             self.halves.store(halves, Ordering::Relaxed);
         }
-    }
-
-    /// Retired bytes of one participant after which the end of a pin tries to collect.
-    fn collect_bytes(&self) -> usize {
-        COLLECT_BYTES.min(self.retired_bytes_max / 8)
     }
 
     /// Epochs by which the slowest pinned participant is behind: 0 or 1; a lasting 1 is a stall.
@@ -296,8 +291,10 @@ pub struct Participant<C> {
     epoch: ReclaimEpoch,
     limbo: VecDeque<Retired<C>>,
     limbo_bytes: usize,
-    retired_since_collect: usize,
-    bytes_since_collect: usize,
+    /// Retired bytes since the last collection, each retirement counted as a share of
+    /// `collect_bytes` at least, and how many are enough for the next one.
+    since_collect: usize,
+    collect_bytes: usize,
     /// Whether enough was retired for the end of a pin to collect: all that a reader looks at.
     collect_due: bool,
 }
@@ -396,18 +393,15 @@ impl<C> Participant<C> {
             stamp,
             reclaim,
         });
-        self.retired_since_collect += 1;
-        self.bytes_since_collect += bytes;
-        self.collect_due = self.retired_since_collect >= COLLECT_COUNT
-            || self.bytes_since_collect >= self.collector.collect_bytes();
+        self.since_collect += bytes.max(self.collect_bytes / COLLECT_COUNT);
+        self.collect_due = self.since_collect >= self.collect_bytes;
         self.set_limbo_bytes(self.limbo_bytes + bytes);
     }
 
     /// Moves the epoch on if possible and reclaims what has passed; returns how many. The
     /// participant need not be unpinned, but its own pin then holds the epoch too.
     pub fn collect(&mut self, context: &mut C) -> usize {
-        self.retired_since_collect = 0;
-        self.bytes_since_collect = 0;
+        self.since_collect = 0;
         self.collect_due = false;
         self.collector.try_advance();
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);

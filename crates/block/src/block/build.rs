@@ -28,6 +28,42 @@ enum Source<'d> {
     Moved(*const u8),
 }
 
+/// What most values to be stored are: short bytes or a small hash, without options.
+#[derive(Clone, Copy)]
+pub struct ShortValue<'d> {
+    form: Form,
+    /// At most [`BODY_SHORT_MAX`].
+    bytes: &'d [u8],
+    mark: u8,
+}
+
+impl<'d> ShortValue<'d> {
+    /// `None` for any other value.
+    #[inline]
+    pub fn of(new: &'d NewValue<'_>) -> Option<Self> {
+        let (form, bytes): (_, &[u8]) = match &new.body {
+            Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes),
+            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes()),
+            _ => return None,
+        };
+        let is_short = new.attributes == Attributes::default() && bytes.len() <= BODY_SHORT_MAX;
+        is_short.then_some(Self {
+            form,
+            bytes,
+            mark: new.mark,
+        })
+    }
+
+    /// The bytes of a string that are borrowed, so that nothing is left to be dropped; anything
+    /// else as it was.
+    #[inline]
+    pub fn borrowed(new: NewValue<'d>) -> Result<Self, NewValue<'d>> {
+        let form = Form::Flat;
+        let borrowed = new.into_borrowed(BODY_SHORT_MAX);
+        borrowed.map(|(bytes, mark)| Self { form, bytes, mark })
+    }
+}
+
 impl<'g> BlockRef<'g> {
     /// A block of a new value, or of a tombstone when there is none. Costs a copy of key part and
     /// body, of which large forms are moved.
@@ -40,40 +76,60 @@ impl<'g> BlockRef<'g> {
         new: Option<NewValue<'_>>,
     ) -> Self {
         if let Part::Inline(key) = key.0
-            && let Some(value) = &new
-            && let Some((block, _)) = Self::build_short(pool, guard, version, key, value)
+            && let Some(short) = new.as_ref().and_then(ShortValue::of)
+            && let Some((block, _)) = Self::build_short(pool, guard, version, key, short)
         {
             return block;
         }
         Self::build_any(pool, version, key, new)
     }
 
-    /// A block of what most values are, short bytes or a small hash without options, and the value
-    /// as its readers see it; `None` for any other value, which is to be [built](Self::build).
+    /// A block of what most values are, and the value as its readers see it; `None` for a long key
+    /// part, with which it is to be [built](Self::build).
     #[inline]
     pub fn build_short(
         pool: &mut Pool,
         _: Guard<'g>,
         version: ValueVersion,
         key: &[u8],
-        new: &NewValue<'_>,
+        new: ShortValue<'_>,
     ) -> Option<(Self, ValueRef<'g>)> {
-        let (form, bytes): (_, &[u8]) = match &new.body {
-            Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes),
-            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes()),
-            _ => return None,
-        };
-        if new.attributes != Attributes::default()
-            || key.len() > KEY_SHORT_MAX
-            || bytes.len() > BODY_SHORT_MAX
-        {
-            return None;
-        }
+        (key.len() <= KEY_SHORT_MAX).then(|| Self::write_short(pool, version, key, new))
+    }
+
+    /// A block of the key part of this short block, `key`, and another short value, as above. In
+    /// line, for what most changes are.
+    #[expect(clippy::inline_always, reason = "see `Update::run` of the hash engine")]
+    #[inline(always)]
+    pub fn build_like(
+        self,
+        pool: &mut Pool,
+        version: ValueVersion,
+        key: &[u8],
+        new: ShortValue<'_>,
+    ) -> (Self, ValueRef<'g>) {
+        debug_assert!(self.is_short() && self.has_key_part(key));
+        Self::write_short(pool, version, key, new)
+    }
+
+    /// Writes a block of nothing but header, short key part and short value.
+    #[expect(
+        clippy::inline_always,
+        reason = "as `build_like`, else part of `build_short`"
+    )]
+    #[inline(always)]
+    fn write_short(
+        pool: &mut Pool,
+        version: ValueVersion,
+        key: &[u8],
+        new: ShortValue<'_>,
+    ) -> (Self, ValueRef<'g>) {
+        let ShortValue { form, bytes, mark } = new;
         let meta = form as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let block = Writer(pool.allocate(body_offset + bytes.len()));
         block.put(0, version.to_bits());
-        block.put(META_OFFSET, with_mark(meta, new.mark));
+        block.put(META_OFFSET, with_mark(meta, mark));
         block.copy(HEADER_BYTES, key);
         block.copy(body_offset, bytes);
         let block = Self(block.0, PhantomData);
@@ -88,7 +144,7 @@ impl<'g> BlockRef<'g> {
             body,
             mark: AccessMark::of(block.meta_word()),
         };
-        Some((block, value))
+        (block, value)
     }
 
     #[inline(never)]
@@ -226,25 +282,28 @@ impl Writer {
         }
     }
 
-    /// Copies; what is short without a call, which would cost more than the copying.
+    /// Copies; what is short as two words that may overlap, since a call would cost more.
     #[inline]
     fn copy(&self, offset: usize, bytes: &[u8]) {
-        const WORD: usize = size_of::<u64>();
-        const SHORT_MAX: usize = 4 * WORD;
-        if let (Some(last), ..=SHORT_MAX) = (bytes.last_chunk::<WORD>(), bytes.len()) {
-            let (mut rest, mut at) = (bytes, offset);
-            while rest.len() > WORD
-                && let Some((word, after)) = rest.split_first_chunk::<WORD>()
-            {
-                self.put(at, *word);
-                (rest, at) = (after, at + WORD);
-            }
-            // It may overlap the word before.
-            self.put(offset + bytes.len() - WORD, *last);
-            return;
+        match bytes.len() {
+            16..=32 => return self.copy_ends::<16>(offset, bytes),
+            8..16 => return self.copy_ends::<8>(offset, bytes),
+            4..8 => return self.copy_ends::<4>(offset, bytes),
+            2..4 => return self.copy_ends::<2>(offset, bytes),
+            _ => {}
         }
         let to = self.0.as_ptr().wrapping_add(offset);
         // SAFETY: who builds the block has reserved the place in a block of our own.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Copies what is at least one and at most two words of so many bytes.
+    #[inline]
+    fn copy_ends<const WORD: usize>(&self, offset: usize, bytes: &[u8]) {
+        debug_assert!((WORD..=2 * WORD).contains(&bytes.len()));
+        if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk::<WORD>()) {
+            self.put::<[u8; WORD]>(offset, *first);
+            self.put(offset + bytes.len() - WORD, *last);
+        }
     }
 }

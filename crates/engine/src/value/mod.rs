@@ -25,6 +25,8 @@ mod row;
 mod string;
 mod wide;
 
+use std::borrow::Cow;
+use std::mem;
 use std::num::NonZero;
 
 use crate::ValueVersion;
@@ -207,6 +209,22 @@ impl<'d> NewValue<'d> {
     pub fn with(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
         self
+    }
+
+    /// What most values are, at most so many borrowed bytes of a flat string without attributes,
+    /// and their mark; anything else as it was.
+    #[inline]
+    pub fn into_borrowed(self, bytes_max: usize) -> Result<(&'d [u8], u8), Self> {
+        if self.attributes == Attributes::default()
+            && let Body::String(StringBody::Flat(FlatString(Cow::Borrowed(bytes)))) = self.body
+            && bytes.len() <= bytes_max
+        {
+            let mark = self.mark;
+            // It owns nothing; to drop it would cost a call.
+            mem::forget(self);
+            return Ok((bytes, mark));
+        }
+        Err(self)
     }
 
     /// The value as a reader will see it once `version` is drawn.

@@ -27,8 +27,8 @@ pub(super) const CLASS_COUNT: usize = MIDDLE + count_between(1024, BLOCK_BYTES_M
 #[inline]
 pub(super) const fn class_of_bytes(bytes: usize) -> usize {
     match bytes {
-        0..=16 => 0,
-        17..=128 => (bytes - 16).div_ceil(8),
+        // Without a branch between the smallest and the other common ones.
+        0..=128 => (bytes.saturating_sub(16)).div_ceil(8),
         129..=512 => TINY - 1 + (bytes - 128).div_ceil(16),
         513..=1024 => SMALL - 1 + (bytes - 512).div_ceil(64),
         _ => MIDDLE - 1 + (bytes - 1024).div_ceil(256),
