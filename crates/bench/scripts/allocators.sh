@@ -11,11 +11,10 @@ cd "$(dirname "$0")/../../.."
 cargo build --release --locked -p pando-bench
 programs=
 for allocator in system mimalloc jemalloc; do
-    features=
-    [ $allocator = system ] || features="--features $allocator"
-    # shellcheck disable=SC2086
-    RUSTFLAGS="${RUSTFLAGS:-} --cfg pando_global_allocator" cargo build --release --locked \
-        -p pando-bench --target-dir target/allocators $features
+    features=program-allocator
+    [ $allocator = system ] || features=$features,$allocator
+    cargo build --release --locked -p pando-bench --target-dir target/allocators \
+        --features $features
     cp target/allocators/release/pando-bench target/allocators/pando-bench-$allocator
     programs=${programs:+$programs,}target/allocators/pando-bench-$allocator
 done

@@ -20,8 +20,9 @@
 //!   must succeed.
 
 use pando_block::{BlockRef, KeyPart};
+use pando_sync::sharing::NodeLock;
 use pando_sync::shim::Spin;
-use pando_sync::version_lock::{NodeKind, VersionLock};
+use pando_sync::version_lock::NodeKind;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
@@ -130,7 +131,7 @@ pub(crate) fn grow<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let version = VersionLock::new(NodeKind::Border, true);
+    let version = NodeLock::new(NodeKind::Border, true);
     let wide = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, 0);
     let old = young.permutation();
     for index in 0..=old.count() {

@@ -51,8 +51,9 @@ use std::ptr::{self, NonNull};
 
 use pando_memory::pool::Pool;
 pub(crate) use pando_sync::epoch::Guard;
+use pando_sync::sharing::NodeLock;
 use pando_sync::shim::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, MODEL, Ordering};
-use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
+use pando_sync::version_lock::{NodeKind, NodeVersion};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
 use crate::slice::{CODE_NEVER, rank_of_code};
@@ -85,13 +86,13 @@ pub(crate) const YOUNG_BYTES: usize = Border::bytes(WIDTH_YOUNG);
 /// What border and interior nodes have in common: they begin with a version word.
 #[repr(C)]
 pub(crate) struct Node {
-    pub(crate) version: VersionLock,
+    pub(crate) version: NodeLock,
 }
 
 /// The header of a border node; [`BorderRef::entry`] reaches what follows.
 #[repr(C, align(64))]
 pub(crate) struct Border {
-    pub(crate) version: VersionLock,
+    pub(crate) version: NodeLock,
     permutation: AtomicU64,
     codes: [AtomicU8; SLOTS_MAX],
     width: u8,
@@ -111,7 +112,7 @@ pub(crate) struct Entry {
 /// An interior node.
 #[repr(C, align(64))]
 pub(crate) struct Interior {
-    pub(crate) version: VersionLock,
+    pub(crate) version: NodeLock,
     keys: [AtomicU64; WIDTH],
     children: [AtomicPtr<Node>; WIDTH + 1],
     parent: AtomicPtr<Interior>,
@@ -329,7 +330,7 @@ impl<'g> BorderRef<'g> {
         pool: &mut Pool,
         _: Guard<'g>,
         width: usize,
-        version: VersionLock,
+        version: NodeLock,
         low: u64,
     ) -> Self {
         let pointer = pool.allocate(Border::bytes(width)).cast::<Border>();
@@ -538,7 +539,7 @@ impl<'g> BorderRef<'g> {
 
 impl<'g> InteriorRef<'g> {
     /// A node without keys that nobody sees yet.
-    pub(crate) fn allocate(pool: &mut Pool, _: Guard<'g>, version: VersionLock) -> Self {
+    pub(crate) fn allocate(pool: &mut Pool, _: Guard<'g>, version: NodeLock) -> Self {
         let pointer = pool.allocate(INTERIOR_BYTES).cast::<Interior>();
         let node = Interior {
             version,
@@ -695,13 +696,7 @@ const _: () = assert!(WIDTH < 16, "`halving` tells sixteen places apart");
 
 /// A new root border node of a layer, with room for `width` entries.
 pub(crate) fn new_root<'g>(pool: &mut Pool, guard: Guard<'g>, width: usize) -> BorderRef<'g> {
-    BorderRef::allocate(
-        pool,
-        guard,
-        width,
-        VersionLock::new(NodeKind::Border, true),
-        0,
-    )
+    BorderRef::allocate(pool, guard, width, NodeLock::new(NodeKind::Border, true), 0)
 }
 
 /// Reclaims a retired node.

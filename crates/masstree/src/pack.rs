@@ -21,7 +21,8 @@ use std::vec;
 
 use pando_block::{BlockRef, KeyPart};
 use pando_engine::{Decision, Key, NoHook, Restored, ValueRef};
-use pando_sync::version_lock::{NodeKind, VersionLock};
+use pando_sync::sharing::NodeLock;
+use pando_sync::version_lock::NodeKind;
 
 use crate::context::{Context, Retire};
 use crate::find::{Found, look};
@@ -365,7 +366,7 @@ impl<'g> Packer<'_, '_, 'g> {
         let mut nodes = Vec::new();
         let mut previous: Option<BorderRef<'g>> = None;
         loop {
-            let version = VersionLock::new(NodeKind::Border, false);
+            let version = NodeLock::new(NodeKind::Border, false);
             let low = previous.map_or(0, |_| pending.entries[0].slice);
             let pool = &mut self.context.pool;
             let border = BorderRef::allocate(pool, self.guard, WIDTH, version, low);
@@ -403,7 +404,7 @@ impl<'g> Packer<'_, '_, 'g> {
                 let most = WIDTH + 1 - usize::from(rest.len() == WIDTH + 2);
                 let (children, behind) = rest.split_at(rest.len().min(most));
                 let kind = children[0].1.version.peek().kind().above();
-                let version = VersionLock::new(kind, false);
+                let version = NodeLock::new(kind, false);
                 let parent = InteriorRef::allocate(&mut self.context.pool, self.guard, version);
                 for (index, (low, child)) in children.iter().enumerate() {
                     parent.set_child(index, *child);

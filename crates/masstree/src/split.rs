@@ -14,7 +14,8 @@
 //! and follows it goes to the sibling once, and the run leaves packed nodes behind, wherever it
 //! lies.
 
-use pando_sync::version_lock::{NodeKind, VersionLock};
+use pando_sync::sharing::NodeLock;
+use pando_sync::version_lock::NodeKind;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
@@ -61,7 +62,7 @@ pub(crate) fn split<'g>(
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
     }
-    let version = VersionLock::new_splitting(NodeKind::Border);
+    let version = NodeLock::new_splitting(NodeKind::Border);
     let low = entries[cut].slice;
     let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
     for (slot, entry) in entries[cut..].iter().enumerate() {
@@ -96,7 +97,7 @@ pub(crate) fn extend<'g>(
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
     }
-    let version = VersionLock::new_splitting(NodeKind::Border);
+    let version = NodeLock::new_splitting(NodeKind::Border);
     let low = entries[0].slice;
     let right = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, low);
     for (slot, entry) in entries.iter().enumerate() {
@@ -202,7 +203,7 @@ fn ascend<'g>(
         }
         parent.version.mark_splitting();
         left.version.unlock();
-        let version = VersionLock::new_splitting(parent.version.peek().kind());
+        let version = NodeLock::new_splitting(parent.version.peek().kind());
         let sibling = InteriorRef::allocate(&mut context.pool, guard, version);
         let separator = split_interior(parent, sibling, &halves, edge);
         right.version.unlock();
@@ -225,7 +226,7 @@ fn new_layer_root<'g>(
     context: &mut Context,
 ) {
     let kind = halves.left.version.peek().kind().above();
-    let version = VersionLock::new(kind, true);
+    let version = NodeLock::new(kind, true);
     let root = InteriorRef::allocate(&mut context.pool, guard, version);
     root.set_key(0, halves.separator);
     root.set_child(0, halves.left);

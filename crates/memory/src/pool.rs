@@ -11,10 +11,10 @@
 //! the system (`arena`); and slabs that are partly free can be emptied by their blocks' owners
 //! (`emptying`).
 //!
-//! Compiled with `--cfg pando_global_allocator`, every block comes from the program's allocator and
-//! is counted as ever: what `pando-bench allocators` sets beside the pools (docs/BENCHMARKS.md says
-//! why they stay), and what an address sanitizer can guard. There P1 speaks of callers only, P3 and
-//! P4 of nothing, and no memory is emptied.
+//! With the feature `program-allocator` every block is above the largest: what `pando-bench
+//! allocators` sets beside the pools (docs/BENCHMARKS.md says why they stay), and what an address
+//! sanitizer can guard. There P1 speaks of callers only, P3 and P4 of nothing, and no memory is
+//! emptied.
 //!
 //! | field | writer | lock or ordering | readers |
 //! |---|---|---|---|
@@ -59,7 +59,7 @@ pub use emptying::Need;
 use arena::{Counters, lock};
 use chain::Chain;
 use chunk::Chunk;
-use class::{CLASS_COUNT, bytes_of_class, class_of_bytes};
+use class::{CLASS_COUNT, POOLED_BYTES_MAX, bytes_of_class, class_of_bytes};
 use depot::{Supply, cut};
 use slab::{SLAB_BYTES, SlabRef};
 
@@ -99,7 +99,7 @@ const _: () = assert!(
 #[inline]
 #[must_use]
 pub unsafe fn is_emptying(block: NonNull<u8>, bytes: usize) -> bool {
-    if bytes > BLOCK_BYTES_MAX || cfg!(pando_global_allocator) {
+    if bytes > POOLED_BYTES_MAX {
         return false;
     }
     // SAFETY: blocks of classes lie in chunks.
@@ -168,7 +168,7 @@ impl Pool {
     #[inline]
     pub fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
         Counters::add(&self.counters.live_blocks, 1);
-        if bytes > BLOCK_BYTES_MAX {
+        if bytes > POOLED_BYTES_MAX {
             return self.allocate_external(bytes);
         }
         let class = class_of_bytes(bytes);
@@ -176,9 +176,6 @@ impl Pool {
         Counters::add(&self.counters.live_bytes, class_bytes as i64);
         count_elsewhere(class_bytes as isize);
         let local = &mut self.classes[class];
-        if cfg!(pando_global_allocator) {
-            return allocate_from_program(program_layout(bytes));
-        }
         if let Some(block) = local.free.pop() {
             prefetch_to_write(local.free.first());
             return block;
@@ -220,7 +217,7 @@ impl Pool {
     /// memory that serves its class already, so that moving takes no more than there is. O(1).
     pub fn allocate_elsewhere(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         const LOOKS_MAX: usize = 2 * BATCH_COUNT;
-        if bytes > BLOCK_BYTES_MAX || cfg!(pando_global_allocator) {
+        if bytes > POOLED_BYTES_MAX {
             return None;
         }
         let class = class_of_bytes(bytes);
@@ -252,7 +249,10 @@ impl Pool {
     fn allocate_external(&mut self, bytes: usize) -> NonNull<u8> {
         Counters::add(&self.counters.live_bytes, bytes as i64);
         Counters::add(&self.counters.external_bytes, bytes as i64);
-        allocate_from_program(external_layout(bytes))
+        let layout = external_layout(bytes);
+        // SAFETY: the layout's size is not zero.
+        let block = unsafe { std::alloc::alloc(layout) };
+        NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
 
     /// Takes a block back, whichever pool of the arena it came from. O(1).
@@ -263,7 +263,7 @@ impl Pool {
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>, bytes: usize) {
         Counters::add(&self.counters.live_blocks, -1);
-        if bytes > BLOCK_BYTES_MAX {
+        if bytes > POOLED_BYTES_MAX {
             Counters::add(&self.counters.live_bytes, -(bytes as i64));
             Counters::add(&self.counters.external_bytes, -(bytes as i64));
             // SAFETY: `allocate` took it from there with this layout.
@@ -275,18 +275,8 @@ impl Pool {
         Counters::add(&self.counters.live_bytes, -(class_bytes as i64));
         count_elsewhere(-(class_bytes as isize));
         if cfg!(debug_assertions) {
-            let held_bytes = if cfg!(pando_global_allocator) {
-                bytes
-            } else {
-                class_bytes
-            };
             // SAFETY: the block is that long and the caller gave it up.
-            unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, held_bytes) };
-        }
-        if cfg!(pando_global_allocator) {
-            // SAFETY: `allocate` took it from there with this layout.
-            unsafe { std::alloc::dealloc(block.as_ptr(), program_layout(bytes)) };
-            return;
+            unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, class_bytes) };
         }
         // SAFETY: it is a block of a class that has just come back.
         if self.emptying && unsafe { is_emptying(block, bytes) } {
@@ -357,31 +347,20 @@ impl Drop for Pool {
     }
 }
 
-/// A block from the program's allocator, whose layout has a size above zero.
-fn allocate_from_program(layout: Layout) -> NonNull<u8> {
-    debug_assert!(layout.size() > 0, "blocks have a length");
-    // SAFETY: the layout's size is not zero.
-    let block = unsafe { std::alloc::alloc(layout) };
-    NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
-}
-
-/// A block of a class when it comes from the program's allocator: as long as was asked for, since
-/// that allocator has classes of its own, and aligned as P2 says.
-#[inline]
-fn program_layout(bytes: usize) -> Layout {
+/// A block from the program's allocator. Above every class it is aligned to no more than `malloc`
+/// aligns by itself: more would be asked of `posix_memalign`, beside whose blocks the GNU C library
+/// leaves holes of little use. One that a class could hold, in a build without pools, is aligned as
+/// the class is (P2).
+fn external_layout(bytes: usize) -> Layout {
     let align = match bytes_of_class(class_of_bytes(bytes)) {
+        _ if bytes > BLOCK_BYTES_MAX => 16,
         class_bytes if class_bytes % 64 == 0 => 64,
         class_bytes if class_bytes % 16 == 0 => 16,
         _ => 8,
     };
-    Layout::from_size_align(bytes.max(1), align).expect("a block is small")
+    let layout = Layout::from_size_align(bytes.max(1), align);
+    layout.expect("block lengths are bounded by the engine's limits")
 }
 
-/// A block above every class. Aligned to no more than `malloc` aligns by itself: more would be
-/// asked of `posix_memalign`, beside whose blocks the GNU C library leaves holes of little use.
-fn external_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, 16).expect("block lengths are bounded by the engine's limits")
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(feature = "program-allocator")))]
 mod tests;

@@ -2,9 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(pando_single)]
-compile_error!("`--cfg pando_single` is for measurements of trees that one thread has to itself");
-
 use std::alloc::System;
 use std::io::Write;
 use std::process::ExitCode;

@@ -34,6 +34,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use crate::Padded;
+use crate::sharing;
 use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
 
 /// Retired bytes of one participant after which the end of a pin tries to collect, unless the bound
@@ -112,7 +113,9 @@ impl<C> Collector<C> {
     pub fn new(participants_max: usize, retired_bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             epoch: Padded(AtomicU64::new(1)),
-            slots: (0..participants_max).map(|_| Padded::default()).collect(),
+            slots: (0..sharing::participants_max(participants_max))
+                .map(|_| Padded::default())
+                .collect(),
             slots_used: AtomicUsize::new(0),
             retired_bytes_max,
             halves: Padded(AtomicU8::new(0)),
@@ -344,13 +347,7 @@ impl<C> Participant<C> {
         let mut epoch = collector.epoch.load(Ordering::Relaxed);
         loop {
             slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
-            // Nobody else moves the epoch where one thread has the engine to itself.
-            if cfg!(pando_single) {
-                break;
-            }
-            // SeqCst fence pairs with the one in `try_advance`: whoever moves the epoch on from
-            // what is loaded next sees the slot.
-            fence(Ordering::SeqCst);
+            sharing::pin_fence();
             let now = collector.epoch.load(Ordering::Relaxed);
             // It may have moved on, more than once, before the slot was seen (R1).
             if now == epoch || collector.trusts_first_load() {

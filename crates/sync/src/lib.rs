@@ -10,6 +10,7 @@ mod lock;
 mod log_epoch;
 mod padded;
 pub mod prefetch;
+pub mod sharing;
 pub mod shim;
 pub mod tags;
 pub mod version_lock;

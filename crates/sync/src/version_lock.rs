@@ -141,11 +141,6 @@ impl NodeKind {
     }
 }
 
-/// Whether one thread has the engine to itself (`--cfg pando_single`, for measurements only): no
-/// lock is taken, no version counted or checked, as in the variant of the paper's §6.4. A server
-/// does not compile so.
-const SINGLE: bool = cfg!(pando_single);
-
 /// A version word (see the module header).
 #[derive(Debug)]
 pub struct VersionLock(AtomicU64);
@@ -160,8 +155,13 @@ impl VersionLock {
     /// The word of a new sibling of a node that its creator holds: locked and splitting, no root.
     #[must_use]
     pub fn new_splitting(kind: NodeKind) -> Self {
-        let locked = if SINGLE { 0 } else { LOCKED | SPLITTING };
-        Self(AtomicU64::new(kind.bits() | locked))
+        Self(AtomicU64::new(kind.bits() | LOCKED | SPLITTING))
+    }
+
+    /// The word of a new node that its creator holds.
+    pub(crate) fn new_locked(kind: NodeKind, root: bool) -> Self {
+        let root = if root { ROOT } else { 0 };
+        Self(AtomicU64::new(kind.bits() | root | LOCKED))
     }
 
     /// The word as it is, dirty or not.
@@ -183,9 +183,6 @@ impl VersionLock {
     #[inline]
     #[must_use]
     pub fn stable(&self) -> NodeVersion {
-        if SINGLE {
-            return self.peek();
-        }
         // Acquire pairs with the Release of `unlock`: the changes that this version stands for are
         // seen. Without it a reader could validate successfully against older contents.
         let word = self.0.load(Ordering::Acquire);
@@ -213,9 +210,6 @@ impl VersionLock {
     #[inline]
     #[must_use]
     pub fn unchanged_since(&self, snapshot: NodeVersion) -> bool {
-        if SINGLE {
-            return true;
-        }
         // Acquire fence pairs with the Release fence of the marks: if one of the loads before saw
         // a change, the load below sees the mark. Without it that load could be satisfied first.
         fence(Ordering::Acquire);
@@ -242,9 +236,6 @@ impl VersionLock {
     pub fn try_lock(&self) -> Option<NodeVersion> {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(word, POISON, "a reclaimed node is being locked");
-        if SINGLE {
-            return Some(NodeVersion(word));
-        }
         if word & LOCKED != 0 {
             return None;
         }
@@ -258,9 +249,6 @@ impl VersionLock {
     /// Releases the lock in one store, counting what was marked. The caller owns the lock (L1).
     #[inline]
     pub fn unlock(&self) {
-        if SINGLE {
-            return;
-        }
         let word = self.0.load(Ordering::Relaxed);
         debug_assert!(word & LOCKED != 0, "unlocked by one who does not own it");
         let mut next = word & !(LOCKED | DIRTY);
@@ -304,10 +292,6 @@ impl VersionLock {
     #[inline]
     fn set(&self, bits: u64) {
         let word = self.0.load(Ordering::Relaxed);
-        if SINGLE {
-            self.0.store(word | bits & DELETED, Ordering::Relaxed);
-            return;
-        }
         debug_assert!(word & LOCKED != 0, "marked by one who does not own it");
         self.0.store(word | bits, Ordering::Relaxed);
         // Release fence pairs with the Acquire fence of `unchanged_since`: no later store is seen

@@ -2,9 +2,9 @@
 //! general allocator.
 //!
 //! Another allocator is another build of this program (`crates/bench/scripts/allocators.sh` makes
-//! them): `--cfg pando_global_allocator` takes the pools out of crate `memory`, a feature picks the
-//! allocator. Every build is asked which one it has, so that no figure gets a wrong name. All of
-//! them count bytes and blocks alike: what differs is where a block comes from.
+//! them): the feature `program-allocator` takes the pools out of crate `memory`, another one picks
+//! the allocator. Every build is asked which one it has, so that no figure gets a wrong name. All
+//! of them count bytes and blocks: what differs is where a block comes from.
 //!
 //! Huge pages are asked for as each allocator takes the wish: ours by `Pages::Huge`, the others by
 //! the variable of [`wish`], which also tells them to do without.
@@ -24,7 +24,7 @@ use crate::figures::Spread;
 use crate::rounds::{CellError, Figures, measure_under};
 
 /// Where blocks of the tree come from in this build.
-pub(crate) const ALLOCATOR: &str = if cfg!(not(pando_global_allocator)) {
+pub(crate) const ALLOCATOR: &str = if cfg!(not(feature = "program-allocator")) {
     POOLS
 } else if cfg!(feature = "mimalloc") {
     "mimalloc"
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn this_build_has_the_pools_unless_they_were_taken_out() {
-        assert_eq!(ALLOCATOR == POOLS, cfg!(not(pando_global_allocator)));
+        assert_eq!(ALLOCATOR == POOLS, cfg!(not(feature = "program-allocator")));
         assert_eq!(wish(POOLS, PageKind::Huge), None);
         for allocator in ["mimalloc", "jemalloc", "system"] {
             assert_ne!(

@@ -67,7 +67,7 @@ pub(crate) struct Options {
     /// Binary of this server, for the questions over the wire.
     #[arg(long, default_value = "target/release/pando")]
     pando: PathBuf,
-    /// This tool built with `RUSTFLAGS="--cfg pando_single"`, for the single-core variants (§6.4).
+    /// This tool built with `--features single-core`, for the single-core variants (§6.4).
     #[arg(long)]
     single_core: Option<PathBuf>,
     /// Measures nothing: writes the page anew from the samples of `--out`.

@@ -98,7 +98,7 @@ pub(crate) enum Job {
     /// By this tool in a process of its own, with these arguments.
     Process(Vec<String>),
     /// The same by the build of this tool whose trees are for one thread each
-    /// (`--cfg pando_single`).
+    /// (`--features single-core`).
     SingleCore(Vec<String>),
     /// A server started for the cell, under the load of these options.
     Wire { peer: Peer, options: Vec<String> },

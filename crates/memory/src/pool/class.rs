@@ -9,8 +9,15 @@
 //!
 //! Small steps where most blocks are, so that an 8-byte value with its header wastes nothing.
 
-/// Largest block that comes from chunks, in bytes.
+/// Bytes of the largest class.
 pub const BLOCK_BYTES_MAX: usize = 4096;
+
+/// Largest block that comes from chunks, in bytes; the bench's feature makes it none.
+pub(super) const POOLED_BYTES_MAX: usize = if cfg!(feature = "program-allocator") {
+    0
+} else {
+    BLOCK_BYTES_MAX
+};
 
 const fn count_between(above: usize, up_to: usize, step: usize) -> usize {
     (up_to - above) / step

@@ -49,7 +49,6 @@ fn freed_blocks_are_used_again_and_counted_to_zero() {
 
 /// A removal of everything would leave blocks in chains that come to their slabs when they have
 /// left the cache.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
     const BYTES: usize = 32;
@@ -79,7 +78,6 @@ fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
     assert_eq!(arena.usage().live_blocks, 0);
 }
 
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn reserved_chunks_are_used_before_new_ones() {
     let arena = Arena::new(Pages::Small);
@@ -112,7 +110,6 @@ fn blocks_of_line_multiples_lie_on_lines() {
     }
 }
 
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn blocks_freed_by_another_session_come_back_through_the_depot() {
     let arena = Arena::new(Pages::Small);
@@ -181,7 +178,6 @@ fn slabs_that_are_free_serve_any_class_and_go_back() {
 }
 
 /// Blocks at random places in many slabs are moved by their owner until the slabs are free.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn slabs_are_emptied_by_moving_blocks() {
     let arena = Arena::new(Pages::Small);
@@ -224,7 +220,6 @@ fn slabs_are_emptied_by_moving_blocks() {
 }
 
 /// A round looks at some of the memory only; what is free elsewhere is found by later ones.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn rounds_go_through_all_memory_in_turns() {
     let arena = Arena::new(Pages::Small);
@@ -253,7 +248,6 @@ fn rounds_go_through_all_memory_in_turns() {
 }
 
 /// A round empties about as much as is too much, not all that is partly free.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn a_round_takes_no_more_slabs_than_are_needed() {
     let arena = Arena::new(Pages::Small);
@@ -285,7 +279,6 @@ fn a_round_takes_no_more_slabs_than_are_needed() {
 }
 
 /// What is idle beyond the allowance counts as used.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn idle_memory_counts_beyond_the_allowance() {
     let arena = Arena::new(Pages::Small);
@@ -378,7 +371,6 @@ fn pools_of_many_threads_share_slabs() {
 
 /// PE2 room-to-move: what lies in slabs that are being emptied finds room in others of its class,
 /// also where a class has few slabs, all of which are nearly empty.
-#[cfg(not(pando_global_allocator))]
 #[test]
 fn a_round_leaves_room_for_what_it_moves() {
     let arena = Arena::new(Pages::Small);
