@@ -23,8 +23,9 @@
 //! - **AK2 group-of-its-end** Everything a command under all gates writes belongs, as one group, to
 //!   the epoch that is current when the command ends. If it began in an earlier epoch, `straddle`
 //!   is at least its last epoch before anybody can see what it wrote.
-//! - **AK3** A session hands over what it has logged before an epoch it belongs to is closed: at
-//!   the end of a turn, before all gates are taken, at the end of a command under all gates.
+//! - **AK3 handed-over** A session hands over what it has logged before an epoch it belongs to is
+//!   closed: at the end of a turn, before all gates are taken, at the end of a command under all
+//!   gates.
 //! - **AK4 sync-waits** A reply to a client of `sync` waits for every epoch it could have observed:
 //!   that of its own write, of a value or tombstone it read, of its database's last change of tree,
 //!   and `straddle`; the current one for ranges and answers about whole databases.
@@ -216,6 +217,22 @@ impl Acknowledgement {
         let next = self.clock.tick();
         let log = self.log.as_ref();
         log.map_or_else(Sealed::default, |log| log.close_epoch(next.previous(), now))
+    }
+
+    /// Ends every epoch that anything was written in, within a command under all gates that has
+    /// written nothing so far; returns the last that has ended.
+    pub(crate) fn end_epoch_within(&self, now: Milliseconds) -> LogEpoch {
+        let mut whole = lock(&self.whole);
+        debug_assert!(whole.running, "a command under all gates");
+        // Loggers write it, as at the end of the command. Keys may borrow from the next ones.
+        drop(self.close(now));
+        while !self.clock.is_above_all() {
+            drop(self.close(now));
+        }
+        if std::mem::take(&mut whole.tick_wanted) {
+            self.ticked.notify_all();
+        }
+        LogEpoch(self.clock.current().0 - 1)
     }
 
     /// Whether writes may be executed: the log takes them, or there is none.

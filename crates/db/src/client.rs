@@ -1,5 +1,7 @@
 //! What the database knows of one connection.
 
+use std::sync::Arc;
+
 use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 
@@ -7,6 +9,7 @@ use crate::acknowledge::Durability;
 use crate::error::CommandError;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
+use crate::snapshots::NamedSnapshot;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
 
@@ -39,6 +42,8 @@ pub struct Client {
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
+    /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have gone.
+    pub(crate) uses: Option<Arc<NamedSnapshot>>,
     /// Of the run under way.
     pub(crate) undo: Option<Box<Undo>>,
 }
@@ -82,6 +87,7 @@ impl Client {
             no_touch: self.no_touch,
             durability: self.durability,
             answered_keys: self.answered_keys,
+            uses: self.uses.clone(),
         }
     }
 
@@ -95,6 +101,7 @@ impl Client {
             no_touch: self.no_touch,
             durability: self.durability,
             answered_keys: self.answered_keys,
+            uses: self.uses,
         } = settings;
     }
 
@@ -117,6 +124,7 @@ impl Client {
             transaction: None,
             watches: Watches::default(),
             undo: None,
+            uses: None,
         }
     }
 

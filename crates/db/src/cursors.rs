@@ -104,7 +104,7 @@ impl Cursors {
     pub(crate) fn key_of(&self, cursor: u64, view: View) -> Result<Box<[u8]>, CommandError> {
         match lock(&self.table).places.get(&cursor) {
             Some(Place::Key { view: of, key }) if *of == view => Ok(key.clone()),
-            _ => Err(CommandError::UnknownCursor),
+            place => Err(refuse(place, view)),
         }
     }
 
@@ -121,8 +121,20 @@ impl Cursors {
                 key: at,
                 field,
             }) if *of == view && **at == *key => Ok(field.clone()),
-            _ => Err(CommandError::UnknownCursor),
+            place => Err(refuse(place, view)),
         }
+    }
+}
+
+/// Why a scan of `view` does not go on at this place.
+fn refuse(place: Option<&Place>, view: View) -> CommandError {
+    match place {
+        Some(Place::Key { view: of, .. } | Place::Field { view: of, .. })
+            if of.moment() != view.moment() =>
+        {
+            CommandError::CursorOfAnotherView
+        }
+        _ => CommandError::UnknownCursor,
     }
 }
 

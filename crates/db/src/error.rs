@@ -80,6 +80,40 @@ pub enum CommandError {
     #[error("ERR too many watched keys")]
     TooManyWatched,
 
+    // Snapshots.
+    #[error("NOSNAPSHOT no snapshot has this name")]
+    NoSnapshot,
+    #[error("NOSNAPSHOT the snapshot has gone; SNAPSHOT USE NONE returns to the present")]
+    SnapshotGone,
+    #[error(
+        "READONLY You can't write against a snapshot; SNAPSHOT USE NONE returns to the present"
+    )]
+    SnapshotReadOnly,
+    #[error("ERR SNAPSHOT READ runs no commands but those that only read")]
+    NotARead,
+    #[error("{}", text.escape_ascii())]
+    InnerRequest { text: Box<[u8]> },
+    #[error("ERR a snapshot of this name exists already")]
+    SnapshotExists,
+    #[error("ERR a snapshot must have a name, and not one of ALL and NONE")]
+    SnapshotNameTaken,
+    #[error("ERR names of snapshots cannot contain spaces, newlines or special characters")]
+    SnapshotNameBytes,
+    #[error("ERR the name is too long ({name_bytes} bytes, at most {name_bytes_max})")]
+    SnapshotNameTooLong {
+        name_bytes: usize,
+        name_bytes_max: usize,
+    },
+    #[error("ERR there are {snapshots_max} snapshots already, as many as are allowed; drop one")]
+    TooManySnapshots { snapshots_max: usize },
+    #[error(
+        "OOM command not allowed: a held snapshot needs what it would change, and snapshots take \
+         all the memory that they may"
+    )]
+    SnapshotsFull,
+    #[error("ERR this engine makes no snapshots yet")]
+    NoSnapshots,
+
     // Strings, and hashes where they are alike.
     #[error("ERR increment or decrement would overflow")]
     IncrementOverflow,
@@ -150,6 +184,11 @@ pub enum CommandError {
     #[error("ERR unknown cursor: too old, or given out for another database; begin again with 0")]
     UnknownCursor,
     #[error(
+        "ERR the cursor belongs to another snapshot, or to the present; go on with it there, or \
+         begin again with 0"
+    )]
+    CursorOfAnotherView,
+    #[error(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
          that when switching between policies at runtime LRU and LFU data will take some time to \
          adjust."
@@ -200,6 +239,7 @@ impl CommandError {
     pub fn text(&self) -> Vec<u8> {
         match self {
             Self::UnsupportedOption { option } => [b"ERR Unsupported option ", &**option].concat(),
+            Self::InnerRequest { text } => text.to_vec(),
             other => other.to_string().into_bytes(),
         }
     }

@@ -25,6 +25,7 @@ mod epoch_log;
 mod error;
 mod eviction;
 mod expiry;
+mod freeze;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -42,6 +43,7 @@ mod progress;
 mod session;
 mod session_state;
 mod settings;
+mod snapshots;
 mod statistics;
 mod store;
 mod transaction;

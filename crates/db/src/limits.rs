@@ -3,6 +3,12 @@
 /// Most databases (SELECT) that a configuration may ask for.
 pub const DATABASES_MAX: usize = 1024;
 
+/// Most snapshots at a time that a configuration may ask for, and its default.
+pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
+
+/// Longest name of a snapshot, in bytes.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 128;
+
 /// Conflicts after which a command is repeated under all gates.
 pub(crate) const CONFLICTS_MAX: u32 = 8;
 

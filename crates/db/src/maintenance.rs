@@ -101,6 +101,9 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
         // Whoever refuses the write of a flush refuses all writes: there is nobody to tell.
         let _ = turn.flush(0);
     }
+    let mut turn = Turn::begin(database, session);
+    let dropped = turn.drop_overdue_snapshot() | turn.settle_snapshots();
+    drop(turn);
     for _ in 0..SLICES {
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
@@ -111,7 +114,7 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
             _ => 0,
         };
         if expired == 0 && maintained == 0 && freed == 0 && evicted == 0 && tidied == 0 {
-            return false;
+            return dropped;
         }
     }
     true
@@ -119,7 +122,8 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
 
 /// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
-    if !database.active_expire() || !database.takes_writes() {
+    // What has expired stays hidden while there is no room for its image.
+    if database.snapshots.is_full() || !database.active_expire() || !database.takes_writes() {
         return 0;
     }
     let mut turn = Turn::begin(database, session);
@@ -140,7 +144,11 @@ fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
     if !database.is_short() {
         return 0;
     }
-    Turn::begin(database, session).evict()
+    let mut turn = Turn::begin(database, session);
+    if turn.give_up_snapshot() {
+        return 1;
+    }
+    turn.evict()
 }
 
 impl Database {

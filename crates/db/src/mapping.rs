@@ -1,6 +1,7 @@
 //! SWAPDB, FLUSHDB and FLUSHALL: databases are given other trees (`trees` holds which).
 //!
-//! The old tree of a database that is emptied is freed in the background.
+//! The old tree of a database that is emptied is freed in the background, or when the last snapshot
+//! that shows it goes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,9 +50,11 @@ pub(crate) fn replace(database: &Database, session: &mut SessionState, index: us
     record(database, session);
 }
 
-/// Forgets a tree that no number leads to any more.
+/// Forgets a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).
 pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
-    database.store.drop_tree(tree);
+    if !database.snapshots.show(tree) {
+        database.store.drop_tree(tree);
+    }
     database.expiry.drop_tree(tree);
 }
 

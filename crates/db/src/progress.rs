@@ -21,6 +21,7 @@ use pando_protocol::Reply;
 
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
+use crate::view::Moment;
 
 /// How far a request has come.
 #[derive(Debug)]
@@ -88,6 +89,8 @@ pub struct Slices {
     pub(crate) observed: LogEpoch,
     /// Its client wants no reply to it.
     pub(crate) silent: bool,
+    /// The snapshot that it reads (NS2 asked-every-turn).
+    pub(crate) moment: Option<Moment>,
 }
 
 impl Wait {
@@ -109,6 +112,7 @@ impl Progress {
             work: Box::new(work),
             observed: LogEpoch::NONE,
             silent: false,
+            moment: None,
         }))
     }
 

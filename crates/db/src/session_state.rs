@@ -11,6 +11,7 @@ use crate::durable::testing::{self, Fault};
 use crate::effects::Effects;
 use crate::expiry::ExpiryIndex;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
+use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
 
@@ -30,6 +31,8 @@ pub(crate) struct SessionState {
     /// How much the command in work may write.
     pub(crate) fit: Fit,
     pub(crate) evictor: Evictor,
+    /// The snapshots, as it saw them last.
+    pub(crate) snapshots: Seen,
     /// Whether what commands see is noted, for a client of `sync` (AK4 sync-waits).
     pub(crate) observes: bool,
     /// The latest epoch that the command in work may tell of; kept only if `observes`.

@@ -1,8 +1,11 @@
 //! What commands change of a client by plain assignment, together.
 
+use std::sync::Arc;
+
 use pando_protocol::RespVersion;
 
 use crate::acknowledge::Durability;
+use crate::snapshots::NamedSnapshot;
 
 /// Whether a client wants replies (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub enum ReplyMode {
 }
 
 /// A client's settings at a time, to be put back when a run does not count.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) database: usize,
     pub(crate) protocol: RespVersion,
@@ -28,4 +31,5 @@ pub(crate) struct Settings {
     pub(crate) no_touch: bool,
     pub(crate) durability: Durability,
     pub(crate) answered_keys: usize,
+    pub(crate) uses: Option<Arc<NamedSnapshot>>,
 }

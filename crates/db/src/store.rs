@@ -4,13 +4,15 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Key, NewValue, Ordered,
-    Point, Pressure, Probe, ReferenceEngine, Restored, SessionLimit, Transactional, TreeId,
-    ValueRef, ValueVersion, Walk,
+    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Images, Key, LogEpoch,
+    NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine, Restored,
+    SessionLimit, Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef,
+    ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
 
+use crate::error::CommandError;
 use crate::options::{EngineKind, Options};
 
 /// One of the engines.
@@ -100,6 +102,91 @@ impl Store {
 
     pub(crate) fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         on!(Store, self, engine => engine.gauges(report));
+    }
+}
+
+/// Runs the same expression on an engine that makes snapshots; `$else` on one that makes none yet.
+macro_rules! at {
+    ($kind:ident, $value:expr, $engine:ident => $run:expr, else $else:expr) => {
+        match $value {
+            $kind::Masstree($engine) => $run,
+            $kind::Reference($engine) => $run,
+            $kind::Mercury(_) => $else,
+        }
+    };
+}
+
+/// Snapshots.
+impl Store {
+    /// See [`Snapshots::freeze`].
+    pub(crate) fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, CommandError> {
+        let frozen = at!(Store, self, engine => engine.freeze(epoch),
+            else return Err(CommandError::NoSnapshots));
+        frozen.map_err(
+            |SnapshotLimit { snapshots_max }| CommandError::TooManySnapshots { snapshots_max },
+        )
+    }
+
+    /// See [`Snapshots::release`].
+    pub(crate) fn release(&self, snapshot: Snapshot) {
+        at!(Store, self, engine => engine.release(snapshot), else unreachable!());
+    }
+
+    /// See [`Snapshots::keeps`].
+    pub(crate) fn keeps(&self, version: ValueVersion) -> bool {
+        at!(Store, self, engine => engine.keeps(version), else false)
+    }
+
+    /// See [`Snapshots::images`].
+    pub(crate) fn images(&self, snapshot: Snapshot) -> Images {
+        at!(Store, self, engine => engine.images(snapshot), else unreachable!())
+    }
+
+    /// See [`Snapshots::image_trees`].
+    pub(crate) fn image_trees(&self) -> Vec<TreeId> {
+        at!(Store, self, engine => engine.image_trees(), else Vec::new())
+    }
+
+    /// See [`Snapshots::is_unsettled`].
+    pub(crate) fn is_unsettled(&self) -> bool {
+        at!(Store, self, engine => engine.is_unsettled(), else false)
+    }
+
+    /// See [`Snapshots::settle`].
+    pub(crate) fn settle(&self) {
+        at!(Store, self, engine => engine.settle(), else ());
+    }
+}
+
+impl ReadAt for StoreSession {
+    fn get_at<R>(
+        &mut self,
+        at: Snapshot,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        at!(StoreSession, self, session => session.get_at(at, key, read), else unreachable!())
+    }
+
+    fn get_many_at(
+        &mut self,
+        at: Snapshot,
+        keys: &[Key<'_>],
+        read: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        at!(StoreSession, self, session => session.get_many_at(at, keys, read),
+            else unreachable!());
+    }
+
+    fn sample_at<R>(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        at!(StoreSession, self, session => session.sample_at(at, tree, random, read),
+            else unreachable!())
     }
 }
 
@@ -281,7 +368,36 @@ impl OrderedSession<'_> {
     }
 }
 
+impl OrderedSession<'_> {
+    /// [`Self::scan_all`] in a snapshot; see [`OrderedAt::scan_at`].
+    pub(crate) fn scan_all_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        match self {
+            Self::Masstree(session) => session.scan_at(at, tree, from, direction, visit),
+            Self::Reference(session) => session.scan_at(at, tree, from, direction, visit),
+        }
+    }
+}
+
 impl WalkingSession<'_> {
+    /// See [`WalkAt::walk_at`].
+    pub(crate) fn walk_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        cursor: u64,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> u64 {
+        let _ = (at, tree, cursor, visit);
+        unreachable!()
+    }
+
     /// See [`Walk::walk`].
     pub(crate) fn walk(
         &mut self,

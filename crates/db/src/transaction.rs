@@ -102,4 +102,9 @@ impl Transaction {
     pub(crate) fn requests(&mut self) -> &mut [Queued] {
         &mut self.queue
     }
+
+    /// The same, to look at.
+    pub(crate) fn queued(&self) -> &[Queued] {
+        &self.queue
+    }
 }

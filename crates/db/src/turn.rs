@@ -23,6 +23,8 @@
 //! - **T4 one-group** Everything one command writes is one group of the log. The group ends with
 //!   the command (`finish`), under the gates the command ran under (AK2 group-of-its-end).
 
+use std::sync::Arc;
+
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{
     CommandId, CommandSpec, ConnectionCommand, Flag, Gates, HostCommand, Refusal, Rule,
@@ -40,18 +42,22 @@ use crate::limits;
 use crate::memory::Access;
 use crate::progress::{Progress, Slices, Wait};
 use crate::session_state::SessionState;
+use crate::snapshots::NamedSnapshot;
 use crate::transaction::Transaction;
 
 pub(crate) use self::room::Room;
 
+use self::snapshots::check_view;
 use self::usual::{answer, is_quiet};
 
 mod await_disk;
 mod exec;
 mod give_way;
+mod images;
 mod pressure;
 mod room;
 mod run;
+mod snapshots;
 mod usual;
 
 /// What embeds the database: it runs the commands that concern connections and the server, and is
@@ -105,6 +111,8 @@ pub struct Turn<'t> {
     held: Held<'t>,
     /// A command is running under all gates since this epoch.
     whole_since: Option<LogEpoch>,
+    /// The snapshot that the command in work reads; it is there while the gate is held.
+    past: Option<Arc<NamedSnapshot>>,
     /// The places of the requests' first keys among those that were warmed; past the end: none.
     warmed: [u8; limits::WARM_KEYS_MAX],
 }
@@ -116,6 +124,7 @@ impl<'t> Turn<'t> {
             session,
             held: Held::Nothing,
             whole_since: None,
+            past: None,
             warmed: [u8::MAX; limits::WARM_KEYS_MAX],
         };
         turn.hold_own();
@@ -132,12 +141,17 @@ impl<'t> Turn<'t> {
         self.session
     }
 
-    /// A database of this session's; `index` is below [`Database::databases`].
+    /// A database of this session's, as the command in work sees it; `index` is below
+    /// [`Database::databases`].
     pub fn keyspace(&mut self, index: usize) -> Keyspace<'_> {
         if matches!(self.held, Held::Nothing) {
             self.hold_own();
         }
-        Keyspace::new(self.database, self.session, index)
+        let keyspace = Keyspace::new(self.database, self.session, index);
+        match &self.past {
+            None => keyspace,
+            Some(snapshot) => keyspace.in_snapshot(snapshot),
+        }
     }
 
     /// Reads the clock again; a turn does so whenever it takes a gate (T3).
@@ -361,6 +375,10 @@ impl<'t> Turn<'t> {
         if let Some(until) = self.admit(client, spec, writes)? {
             return Ok(Progress::put_off(until));
         }
+        check_view(client, spec, request)?;
+        if writes && self.database.snapshots.is_full() {
+            self.check_images(client, spec, request)?;
+        }
         if !spec.rules.has(Rule::IgnoresPause)
             && let Some(until) = self.database.paused_until(writes)
         {
@@ -495,11 +513,26 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Progress, CommandError> {
+        if client.uses.is_some() {
+            return self.run_in_use(client, spec, request, reply, host);
+        }
+        self.run_in_view(client, spec, request, reply, host)
+    }
+
+    /// Runs one command in the view that the turn has.
+    fn run_in_view(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Result<Progress, CommandError> {
         match spec.id {
             CommandId::Keyspace(command) => {
                 let is_whole = matches!(self.held, Held::All { .. });
                 debug_assert!(is_whole || spec.gates == Gates::Own, "{} (T1)", spec.name);
-                self.session.access.quiet = is_quiet(client, spec);
+                self.session.access.quiet = is_quiet(client, spec) || self.past.is_some();
                 let mut keyspace = self.keyspace(client.database);
                 commands::execute(command, &mut keyspace, request, reply)
             }
@@ -510,6 +543,7 @@ impl<'t> Turn<'t> {
                 ConnectionCommand::Select => {
                     commands::databases::select(self.database, client, request, reply)
                 }
+                ConnectionCommand::Snapshot => self.snapshot(client, spec, request, reply, host),
                 ConnectionCommand::Unwatch => {
                     client.watches.clear(self.database);
                     reply.ok();
@@ -561,7 +595,8 @@ impl<'t> Turn<'t> {
             return Err(CommandError::TooManyWatched);
         }
         let (index, mut added) = (client.database, Vec::new());
-        for key in keys {
+        // In a snapshot nothing can change.
+        for key in keys.filter(|_| client.uses.is_none()) {
             let is_new = client.watches.add(self.database, self.session, index, key);
             if is_new && self.session.effects.is_some() {
                 added.push(key.into());
@@ -585,7 +620,13 @@ impl<'t> Turn<'t> {
         self.start(client);
         self.session.observed = slices.observed;
         let start = reply.position();
-        let done = self.step(client, slices, reply);
+        let done = match self.check_moment(slices) {
+            Ok(()) => self.step(client, slices, reply),
+            Err(error) => {
+                reply.error(error.text());
+                true
+            }
+        };
         slices.observed = self.session.observed;
         self.finish(client);
         if slices.silent {
@@ -613,6 +654,7 @@ impl<'t> Turn<'t> {
             client.reply_mode = ReplyMode::On;
         }
         client.no_touch = false;
+        client.uses = None;
     }
 
     /// What everything written so far waits for is on disk: what WAITAOF answers at once.

@@ -3,29 +3,55 @@
 //! A slice of a long command carries the view it began with and goes on in its tree, whatever the
 //! database number means by then. A SCAN cursor remembers its view and is refused in any other; a
 //! cas token is drawn from the view's tree. Writers and upkeep (expiry, eviction, checkpoints) work
-//! on trees.
+//! on trees, at present.
+//!
+//! A view of a snapshot may outlive it. Whoever goes on with one in a later turn asks first whether
+//! the snapshot is still there (NS2 asked-every-turn of `snapshots`).
 
-use pando_engine::{Key, TreeId};
+use pando_engine::{Key, Snapshot, TreeId};
 
 use crate::clock::Milliseconds;
 
-/// One tree at present; the turn's clock judges its deadlines.
+/// The moment of a snapshot. No two snapshots of a database have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Moment {
+    pub(crate) snapshot: Snapshot,
+    /// The time by which deadlines are judged.
+    pub(crate) time: Milliseconds,
+}
+
+/// One tree, at present or at a moment that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     tree: TreeId,
+    past: Option<Moment>,
 }
 
 impl View {
-    /// The tree as it is.
+    /// The tree as it is; the turn's clock judges its deadlines.
     #[inline]
     pub(crate) const fn present(tree: TreeId) -> Self {
-        Self { tree }
+        Self { tree, past: None }
+    }
+
+    /// The tree as it was.
+    pub(crate) const fn past(tree: TreeId, moment: Moment) -> Self {
+        Self {
+            tree,
+            past: Some(moment),
+        }
     }
 
     /// The tree that it shows.
     #[inline]
     pub(crate) fn tree(self) -> TreeId {
         self.tree
+    }
+
+    /// When it shows the tree, if not at present.
+    #[inline]
+    pub(crate) fn moment(self) -> Option<Moment> {
+        self.past
     }
 
     /// A key in it.
@@ -37,6 +63,9 @@ impl View {
     /// The time by which its deadlines are judged, in a turn that began at `now_us`.
     #[inline]
     pub(crate) fn now(self, now_us: u64) -> Milliseconds {
-        now_us / 1000
+        match self.past {
+            None => now_us / 1000,
+            Some(moment) => moment.time,
+        }
     }
 }

@@ -35,6 +35,7 @@ use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
 use crate::session_state::SessionState;
+use crate::snapshots::{Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
 use crate::trees::Trees;
@@ -58,6 +59,7 @@ pub struct Database {
     pub(crate) acknowledgement: Acknowledgement,
     pub(crate) store: Store,
     pub(crate) trees: Trees,
+    pub(crate) snapshots: Snapshots,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
     /// What a database on disk has beside its log.
@@ -90,6 +92,7 @@ impl Database {
             epochs: parts.epochs,
             store: parts.store,
             trees: Trees::new(parts.trees),
+            snapshots: Snapshots::default(),
             expiry: parts.expiry,
             durable: parts.durable,
             watchers: Watchers::default(),
@@ -138,6 +141,7 @@ impl Database {
             access: Access::default(),
             fit: Fit::default(),
             evictor: Evictor::default(),
+            snapshots: Seen::default(),
             observes: false,
             observed: LogEpoch::NONE,
             wrote: LogEpoch::NONE,

@@ -17,15 +17,29 @@ use crate::limits;
 use crate::memory::Emptier;
 use crate::session_state::SessionState;
 
+/// All trees that hold values: those of the databases, then those that only snapshots show and what
+/// the engine keeps for these. Where a snapshot is made or dropped meanwhile, a tree may be passed
+/// twice or not at all, which does no harm.
+fn trees(database: &Database) -> Vec<TreeId> {
+    let mut trees: Vec<_> = database.trees.iter().collect();
+    for tree in database.snapshots.trees() {
+        if !trees.contains(&tree) {
+            trees.push(tree);
+        }
+    }
+    trees.extend(database.store.image_trees());
+    trees
+}
+
 /// The tree that the hand is in, or the next one that holds keys.
-fn next_tree(emptier: &mut Emptier, database: &Database) -> Option<TreeId> {
-    let mut indexes = emptier.index..database.databases();
-    let index = indexes.find(|index| database.store.len(database.tree(*index)) > 0)?;
+fn next_tree(emptier: &mut Emptier, database: &Database, trees: &[TreeId]) -> Option<TreeId> {
+    let mut indexes = emptier.index..trees.len();
+    let index = indexes.find(|index| database.store.len(trees[*index]) > 0)?;
     if index != emptier.index {
         emptier.index = index;
         emptier.hand = Hand::default();
     }
-    Some(database.tree(index))
+    Some(trees[index])
 }
 
 /// Passes up to `limits::EMPTY_STEPS_MAX` values, or a few more; returns how many. `short`: memory
@@ -45,9 +59,10 @@ pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool
             ..Emptier::default()
         };
     }
+    let trees = trees(database);
     let (mut steps, mut found) = (0, Vec::new());
     while steps < limits::EMPTY_STEPS_MAX {
-        let Some(tree) = next_tree(&mut emptier, database) else {
+        let Some(tree) = next_tree(&mut emptier, database, &trees) else {
             session.store.end_emptying();
             emptier.active = false;
             break;

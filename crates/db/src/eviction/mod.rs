@@ -107,7 +107,8 @@ impl Victim {
         policy: EvictionPolicy,
     ) -> bool {
         let may_go = |value: &ValueRef<'_>| {
-            value.mark.get() <= self.mark_max
+            !database.store.keeps(value.version)
+                && value.mark.get() <= self.mark_max
                 && (!policy.is_volatile() || value.attributes.deadline.is_some())
                 && (self.deadline.is_none() || self.deadline == value.attributes.deadline)
         };
@@ -196,6 +197,9 @@ impl Evictor {
             let mut visited = 0;
             let visit = |key: &[u8], value: ValueRef<'_>| {
                 visited += 1;
+                if database.store.keeps(value.version) {
+                    return;
+                }
                 let mark = value.mark.get();
                 match judge.pass(tracking, mark, pace) {
                     Verdict::Pass(mark) if !is_expired(&value.attributes, now) => {
@@ -240,7 +244,9 @@ impl Evictor {
             for (tree, _, key) in entries {
                 let judge = &mut self.judge;
                 let pass = |value: Option<ValueRef<'_>>| {
-                    let mark = value.map(|value| value.mark)?;
+                    let needs_no_image =
+                        |value: &ValueRef<'_>| !database.store.keeps(value.version);
+                    let mark = value.filter(needs_no_image).map(|value| value.mark)?;
                     let before = mark.get();
                     let verdict = judge.pass(tracking, before, &database.memory.pace);
                     if let Verdict::Pass(after) = verdict {

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use pando_engine::{Direction, Point, ValueRef};
+use pando_engine::{Direction, Point, ReadAt, ValueRef};
 
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
@@ -55,18 +55,17 @@ impl Keyspace<'_> {
         &mut self,
         read: impl FnOnce(Option<(&[u8], Option<ValueRef<'_>>)>) -> R,
     ) -> R {
-        let (random, now) = (self.random(), self.now());
+        let (random, now, view) = (self.random(), self.now(), self.view);
         self.observe_all();
-        self.session
-            .store
-            .sample(self.view.tree(), random, |found| {
-                read(found.map(|(key, value)| {
-                    (
-                        key,
-                        Some(value).filter(|value| !is_expired(&value.attributes, now)),
-                    )
-                }))
-            })
+        let read = |found: Option<(&[u8], ValueRef<'_>)>| {
+            let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+            read(found.map(|(key, value)| (key, Some(value).filter(is_live))))
+        };
+        let store = &mut self.session.store;
+        match view.moment() {
+            None => store.sample(view.tree(), random, read),
+            Some(moment) => store.sample_at(moment.snapshot, view.tree(), random, read),
+        }
     }
 }
 
@@ -130,10 +129,12 @@ impl OrderedKeys<'_> {
     ) {
         let now = self.now;
         let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
-        self.session
-            .scan_all(self.view.tree(), from, direction, |key, value| {
-                visit(key, value.filter(is_live))
-            });
+        let visit = |key: &[u8], value: Option<ValueRef<'_>>| visit(key, value.filter(is_live));
+        let (tree, session) = (self.view.tree(), &mut self.session);
+        match self.view.moment() {
+            None => session.scan_all(tree, from, direction, visit),
+            Some(moment) => session.scan_all_at(moment.snapshot, tree, from, direction, visit),
+        }
     }
 }
 
@@ -142,11 +143,14 @@ impl WalkingKeys<'_> {
     /// from, 0 at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
     pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
         let now = self.now;
-        self.session.walk(self.view.tree(), cursor, |key, value| {
-            visit(
-                key,
-                Some(value).filter(|value| !is_expired(&value.attributes, now)),
-            );
-        })
+        let visit = |key: &[u8], value: ValueRef<'_>| {
+            let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+            visit(key, Some(value).filter(is_live));
+        };
+        let (tree, session) = (self.view.tree(), &mut self.session);
+        match self.view.moment() {
+            None => session.walk(tree, cursor, visit),
+            Some(moment) => session.walk_at(moment.snapshot, tree, cursor, visit),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!   counts the commit and brings the expiry index up to date before it returns.
 
 mod keys;
+mod past;
 mod update;
 
 use std::sync::atomic::Ordering;
@@ -116,8 +117,11 @@ impl<'t> Keyspace<'t> {
     /// Keys in this database, those included that have expired and are not removed yet.
     #[must_use]
     pub fn len(&self) -> u64 {
-        let (store, tree) = (&self.database.store, self.view.tree());
-        self.session.store.len(store, tree)
+        let (database, tree) = (self.database, self.view.tree());
+        match self.view.moment() {
+            None => self.session.store.len(&database.store, tree),
+            Some(moment) => database.snapshots.keys(tree, moment),
+        }
     }
 
     /// Whether [`Self::len`] is 0.
@@ -191,8 +195,8 @@ impl<'t> Keyspace<'t> {
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return read(None);
         }
-        if self.session.observes {
-            return self.look_and_observe(key, read);
+        if self.session.observes || self.view.moment().is_some() {
+            return self.look_specially(key, read);
         }
         let now = self.now();
         let counters = &self.session.counters;
@@ -201,8 +205,7 @@ impl<'t> Keyspace<'t> {
         })
     }
 
-    /// [`Self::look`] for a client of `sync`, apart so that others do not pay for it.
-    #[cold]
+    /// [`Self::look`] for a client of `sync`.
     fn look_and_observe<R>(
         &mut self,
         key: &[u8],
@@ -242,11 +245,15 @@ impl<'t> Keyspace<'t> {
             .observe(self.database.trees.changed_in(self.index));
     }
 
-    /// Notes that a reply may tell of anything that was ever written (AK4 sync-waits).
+    /// Notes that a reply may tell of anything that was ever written, or that was when a snapshot
+    /// was made (AK4 sync-waits).
     #[inline]
     pub(crate) fn observe_all(&mut self) {
-        let current = self.database.epochs.current();
-        self.session.observe(current);
+        let epoch = match self.view.moment() {
+            None => self.database.epochs.current(),
+            Some(moment) => moment.snapshot.epoch(),
+        };
+        self.session.observe(epoch);
     }
 
     /// Shows the string at the key; a hash is [`CommandError::WrongType`].
@@ -272,11 +279,8 @@ impl<'t> Keyspace<'t> {
     /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys in turn (K1), their descents
     /// interleaved, and counts hits and misses.
     pub fn read_many(&mut self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
-        if self.session.observes {
-            for (index, key) in keys.iter().enumerate() {
-                self.read(key, |value| read(index, value));
-            }
-            return;
+        if self.session.observes || self.view.moment().is_some() {
+            return self.read_many_specially(keys, read);
         }
         let now = self.now();
         let mut found = 0;

@@ -92,6 +92,7 @@ impl Keyspace<'_> {
         key: &[u8],
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, CommandError> {
+        debug_assert!(self.view.moment().is_none(), "snapshots stay as they are");
         self.check_key(key)?;
         let key = self.view.key(key);
         let now = self.now();

@@ -213,10 +213,28 @@ impl Turn<'_> {
             Err(CommandError::RetiredMemory) if verb.stores() => {}
             held_back => return held_back,
         }
+        if self.database().snapshots.is_full() {
+            self.check_memcached_images(verb, line)?;
+        }
         if !only_removes && let Room::Later(until) = self.room(client) {
             return Ok(Some(until));
         }
         Ok(None)
+    }
+
+    /// Refuses a write that would need an image for a snapshot, there being no room for one; every
+    /// word that may be a key counts as one.
+    #[cold]
+    fn check_memcached_images(&mut self, verb: Verb, line: Line<'_>) -> Result<(), CommandError> {
+        for key in verb
+            .first_key()
+            .map(|at| line.words_from(at))
+            .into_iter()
+            .flatten()
+        {
+            self.check_image_of(DATABASE, key)?;
+        }
+        Ok(())
     }
 
     fn run_memcached(

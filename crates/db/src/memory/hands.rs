@@ -37,7 +37,7 @@ pub(crate) struct Evictor {
 pub(crate) struct Emptier {
     /// Memory is being emptied, as far as this hand knows.
     pub(crate) active: bool,
-    /// The database that the hand is in.
+    /// The place of the tree that the hand is in, among all that hold values.
     pub(crate) index: usize,
     pub(crate) hand: Hand,
 }

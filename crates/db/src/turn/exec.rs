@@ -142,7 +142,7 @@ impl Turn<'_> {
         let queued = &mut exec.transaction.requests()[index];
         if let Some(answered) = &queued.answered {
             reply.raw(&answered.reply);
-            client.set(answered.settings);
+            client.set(answered.settings.clone());
             return if answered.closes {
                 Progress::Close
             } else {

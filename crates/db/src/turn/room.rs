@@ -14,7 +14,7 @@ use pando_engine::Point;
 use super::Turn;
 use crate::client::Client;
 use crate::error::CommandError;
-use crate::eviction::evict;
+use crate::eviction::{Evicted, evict};
 use crate::limits::{self, ROOM_WAIT_MAX_US, ROOM_WAIT_US};
 use crate::statistics::add;
 
@@ -69,23 +69,28 @@ impl Turn<'_> {
     fn try_evicting(&mut self) -> Room {
         let database = self.database;
         if !database.evicts() {
+            // What snapshots keep goes before anybody is refused.
+            while database.is_out_of_memory() && self.give_up_snapshot() {
+                self.collect_between();
+            }
             let out = database.is_out_of_memory();
             return if out { Room::Refused } else { Room::Granted };
         }
         for _ in 0..limits::EVICT_ROUNDS_MAX {
-            self.hold_own();
-            let evicted = evict(database, self.session);
+            // An evicted key would only go on as an image.
+            let evicted = if self.give_up_snapshot() {
+                Evicted::default()
+            } else {
+                self.hold_own();
+                evict(database, self.session)
+            };
             if !database.is_out_of_memory() {
                 return Room::Granted;
             }
             if evicted.exhausted {
                 return Room::Refused;
             }
-            self.let_go();
-            {
-                let _gate = database.gates.enter(self.session.gate);
-                self.session.store.maintain(limits::MAINTAIN_STEPS_MAX);
-            }
+            self.collect_between();
             if !database.is_out_of_memory() {
                 break;
             }
@@ -100,5 +105,12 @@ impl Turn<'_> {
         } else {
             Room::Granted
         }
+    }
+
+    /// Lets the gate and the pin go and does deferred work, so that memory comes back.
+    fn collect_between(&mut self) {
+        self.let_go();
+        let _gate = self.database.gates.enter(self.session.gate);
+        self.session.store.maintain(limits::MAINTAIN_STEPS_MAX);
     }
 }

@@ -83,7 +83,7 @@ impl Turn<'_> {
                 return Some(result);
             }
             if !leaves(Leftover::Settings) {
-                client.set(settings);
+                client.set(settings.clone());
             }
             undo(self.database, client);
             if outcome == Outcome::Away {

@@ -33,6 +33,7 @@ impl Turn<'_> {
             && matches!(self.held, Held::Own { .. })
             && client.authenticated
             && client.transaction.is_none()
+            && client.uses.is_none()
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
@@ -49,6 +50,7 @@ impl Turn<'_> {
         !client.delayed
             && self.database.store.pressure() == Pressure::None
             && self.database.acknowledgement.accepts_writes()
+            && !self.database.snapshots.is_full()
     }
 
     /// Runs a request whose command [`Self::usual`] has named.

@@ -96,6 +96,14 @@ fn what_redis_7_0_lacks_is_known() {
     assert_eq!(
         others.collect::<Vec<_>>(),
         [
+            "snapshot",
+            "snapshot|create",
+            "snapshot|drop",
+            "snapshot|help",
+            "snapshot|info",
+            "snapshot|list",
+            "snapshot|read",
+            "snapshot|use",
             "client|durability",
             "client|no-touch",
             "client|setinfo",

@@ -6,6 +6,8 @@ use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group};
 
+use super::snapshots::SNAPSHOT;
+
 family! {
     /// Commands on what the database keeps of a connection.
     ConnectionCommand in Connection {
@@ -13,6 +15,7 @@ family! {
         Exec,
         Multi,
         Select,
+        Snapshot,
         Unwatch,
         Watch,
     }
@@ -66,6 +69,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Chooses the database that this connection's commands work on.")
         .complexity("O(1)")
         .arguments(&[integer("index")]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot", -2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Holds the commands about snapshots: the keyspace as it was at a moment.")
+        .complexity("Depends on the subcommand.")
+        .subcommands(SNAPSHOT),
     CommandSpec::new(ConnectionCommand::Unwatch.id(), "unwatch", 1)
         .flags(&[
             Flag::Noscript,

@@ -9,6 +9,7 @@ mod hashes;
 mod host;
 mod keys;
 mod ordered;
+mod snapshots;
 mod strings;
 
 pub use bitmaps::BitmapCommand;

@@ -1,0 +1,112 @@
+//! Making snapshots and dropping them, under all gates.
+//!
+//! A snapshot ends the log epoch, so that everything that was acknowledged or committed before it
+//! carries an epoch up to its own, and everything after a later one. All gates are held, so that no
+//! command is half in it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_engine::{Images, TreeId};
+
+use crate::clock::Milliseconds;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::limits;
+use crate::session_state::SessionState;
+use crate::snapshots::{Frozen, NamedSnapshot};
+use crate::view::Moment;
+
+/// What SNAPSHOT CREATE asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted<'r> {
+    pub(crate) name: &'r [u8],
+    pub(crate) lives_ms: Option<Milliseconds>,
+    pub(crate) is_held: bool,
+}
+
+impl Database {
+    /// Makes a snapshot. The caller holds all gates, and nothing that its session has logged is
+    /// not handed over (AK3 handed-over).
+    pub(crate) fn freeze(
+        &self,
+        session: &SessionState,
+        wanted: &Wanted<'_>,
+    ) -> Result<Arc<NamedSnapshot>, CommandError> {
+        self.snapshots.check_name(wanted.name)?;
+        let snapshots_max = self.snapshots.count_max.load(Ordering::Relaxed);
+        if self.snapshots.list().len() >= snapshots_max {
+            return Err(CommandError::TooManySnapshots { snapshots_max });
+        }
+        let time = session.now_us / 1000;
+        let epoch = self.acknowledgement.end_epoch_within(time);
+        let snapshot = self.store.freeze(epoch)?;
+        let frozen = |tree: TreeId| Frozen {
+            tree,
+            keys: self.store.len(tree),
+        };
+        Ok(self.snapshots.add(NamedSnapshot {
+            name: wanted.name.into(),
+            moment: Moment { snapshot, time },
+            until: wanted.lives_ms.map(|lives| time.saturating_add(lives)),
+            is_held: wanted.is_held,
+            databases: self.trees.iter().map(frozen).collect(),
+        }))
+    }
+
+    /// Sets how many snapshots there may be at a time; up to [`limits::SNAPSHOTS_MAX`].
+    pub fn set_snapshots_max(&self, snapshots_max: usize) {
+        let most = snapshots_max.min(limits::SNAPSHOTS_MAX);
+        self.snapshots.count_max.store(most, Ordering::Relaxed);
+    }
+
+    /// Sets how many bytes the values may take that are kept for snapshots only; 0 is no bound.
+    pub fn set_snapshot_bytes_max(&self, bytes_max: usize) {
+        self.snapshots.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// What is kept for all snapshots together. O(snapshots · sessions).
+    pub(crate) fn images(&self) -> Images {
+        let list = self.snapshots.list();
+        let each = list
+            .iter()
+            .map(|snapshot| self.store.images(snapshot.moment.snapshot));
+        each.fold(Images::default(), |sum, images| Images {
+            count: sum.count + images.count,
+            bytes: sum.bytes + images.bytes,
+        })
+    }
+
+    /// The snapshot that is to go now, if one is: its time is over, or the images take more than
+    /// they may and it is the oldest one that is not held. Notes whether none can go.
+    pub(crate) fn overdue_snapshot(&self) -> Option<Arc<NamedSnapshot>> {
+        let now = self.options.clock.now_us() / 1000;
+        let list = self.snapshots.list();
+        let is_over = |until: Milliseconds| until <= now;
+        let mut over = list
+            .iter()
+            .filter(|snapshot| snapshot.until.is_some_and(is_over));
+        if let Some(over) = over.next() {
+            return Some(Arc::clone(over));
+        }
+        let bytes_max = self.snapshots.bytes_max.load(Ordering::Relaxed) as u64;
+        let is_beyond = !list.is_empty() && bytes_max > 0 && self.images().bytes > bytes_max;
+        let oldest = self.snapshots.oldest_loose().filter(|_| is_beyond);
+        self.snapshots.set_full(is_beyond && oldest.is_none());
+        oldest
+    }
+
+    /// Drops a snapshot that is there; its memory comes back by and by. The caller holds all gates.
+    pub(crate) fn drop_snapshot(&self, snapshot: &NamedSnapshot) {
+        self.snapshots.remove(snapshot.moment);
+        self.store.release(snapshot.moment.snapshot);
+        let mut kept: HashSet<_> = self.mapping().into_iter().collect();
+        kept.extend(self.snapshots.trees());
+        for frozen in &snapshot.databases {
+            if !kept.contains(&frozen.tree) {
+                self.store.drop_tree(frozen.tree);
+            }
+        }
+    }
+}

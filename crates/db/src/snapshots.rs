@@ -1,0 +1,245 @@
+//! Snapshots by their names: the moments at which all databases can be read.
+//!
+//! The engine keeps what a snapshot shows of a tree. What is here is which tree each database had,
+//! and how many keys it showed: SWAPDB, FLUSHDB and FLUSHALL change the mapping and leave a
+//! snapshot its own.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `list` | who makes and drops snapshots | all gates, and its mutex | the same; a session that has an older list |
+//! | `changes`, `loose` | the same | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//! | `count_max`, `bytes_max` | CONFIG SET | `Relaxed` | SNAPSHOT CREATE, maintenance |
+//! | `is_full` | maintenance | `Relaxed` | writes |
+//!
+//! A session keeps the list that it saw last ([`Seen`]), so that reading in a snapshot writes no
+//! shared memory.
+//!
+//! Invariants:
+//! - **NS1 list-stands-still** The list changes only under all gates, so that a snapshot that is
+//!   found under a gate is there until the gate goes. The gates' mutexes order `changes`.
+//! - **NS2 asked-every-turn** Whatever outlives a turn names a snapshot by its moment and asks in
+//!   every turn whether it is there before it reads: what has gone is an error, never other data.
+//! - **NS3 trees-stay** A tree that a snapshot shows is dropped when neither a database nor another
+//!   snapshot has it any more.
+//!
+//! What the engine keeps for snapshots is bounded by `bytes_max`. Past it the oldest one goes that
+//! is not held. Where all are held, `is_full` says so, and what would need an image is refused.
+//!
+//! Deliberately absent: making and dropping them (`freeze`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pando_engine::{LogEpoch, TreeId};
+use pando_sync::lock;
+
+use crate::clock::Milliseconds;
+use crate::error::CommandError;
+use crate::limits;
+use crate::view::{Moment, View};
+
+/// A database when the snapshot was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frozen {
+    pub(crate) tree: TreeId,
+    /// Its keys, those included that had expired and were not removed yet.
+    pub(crate) keys: u64,
+}
+
+/// A snapshot of all databases.
+#[derive(Debug)]
+pub(crate) struct NamedSnapshot {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) moment: Moment,
+    /// When it goes by itself.
+    pub(crate) until: Option<Milliseconds>,
+    /// It goes only when it is dropped.
+    pub(crate) is_held: bool,
+    pub(crate) databases: Box<[Frozen]>,
+}
+
+impl NamedSnapshot {
+    /// Database `index` in it.
+    pub(crate) fn view(&self, index: usize) -> View {
+        View::past(self.databases[index].tree, self.moment)
+    }
+
+    /// The log epoch that everything in it belongs to, or an earlier one.
+    pub(crate) fn epoch(&self) -> LogEpoch {
+        self.moment.snapshot.epoch()
+    }
+
+    /// The trees that the databases had.
+    fn trees(&self) -> impl Iterator<Item = TreeId> {
+        self.databases.iter().map(|frozen| frozen.tree)
+    }
+}
+
+/// Snapshots, oldest first.
+type List = Arc<[Arc<NamedSnapshot>]>;
+
+/// All snapshots of a database.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    list: Mutex<List>,
+    changes: AtomicU64,
+    /// How many are not held.
+    loose: AtomicUsize,
+    pub(crate) count_max: AtomicUsize,
+    /// Bytes that their images may take; 0 is no bound.
+    pub(crate) bytes_max: AtomicUsize,
+    is_full: AtomicBool,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self {
+            list: Mutex::default(),
+            changes: AtomicU64::new(0),
+            loose: AtomicUsize::new(0),
+            count_max: AtomicUsize::new(limits::SNAPSHOTS_MAX),
+            bytes_max: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The list as a session saw it last.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    list: List,
+    changes: u64,
+}
+
+impl Seen {
+    /// The list as it is. The caller holds a gate (NS1 list-stands-still).
+    fn list(&mut self, snapshots: &Snapshots) -> &[Arc<NamedSnapshot>] {
+        let changes = snapshots.changes.load(Ordering::Relaxed);
+        if changes != self.changes {
+            self.list = snapshots.list();
+            self.changes = changes;
+        }
+        &self.list
+    }
+
+    /// The snapshot of this name. The caller holds a gate (NS1 list-stands-still).
+    pub(crate) fn named(
+        &mut self,
+        snapshots: &Snapshots,
+        name: &[u8],
+    ) -> Result<&Arc<NamedSnapshot>, CommandError> {
+        let mut list = self.list(snapshots).iter();
+        let found = list.find(|snapshot| *snapshot.name == *name);
+        found.ok_or(CommandError::NoSnapshot)
+    }
+
+    /// The snapshot of this moment, or an error if it has gone (NS2 asked-every-turn). The caller
+    /// holds a gate (NS1 list-stands-still).
+    pub(crate) fn at(
+        &mut self,
+        snapshots: &Snapshots,
+        moment: Moment,
+    ) -> Result<&Arc<NamedSnapshot>, CommandError> {
+        let mut list = self.list(snapshots).iter();
+        let found = list.find(|snapshot| snapshot.moment == moment);
+        found.ok_or(CommandError::SnapshotGone)
+    }
+}
+
+impl Snapshots {
+    /// All of them, oldest first. Under a gate it stands still (NS1 list-stands-still).
+    pub(crate) fn list(&self) -> List {
+        Arc::clone(&lock(&self.list))
+    }
+
+    /// Whether one more may have this name. The caller holds all gates (NS1 list-stands-still).
+    pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), CommandError> {
+        let is_word = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        let name_bytes_max = limits::SNAPSHOT_NAME_BYTES_MAX;
+        if name.len() > name_bytes_max {
+            let name_bytes = name.len();
+            Err(CommandError::SnapshotNameTooLong {
+                name_bytes,
+                name_bytes_max,
+            })
+        } else if name.is_empty() || is_word("ALL") || is_word("NONE") {
+            Err(CommandError::SnapshotNameTaken)
+        } else if !name.iter().all(u8::is_ascii_graphic) {
+            Err(CommandError::SnapshotNameBytes)
+        } else if self.list().iter().any(|other| *other.name == *name) {
+            Err(CommandError::SnapshotExists)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Adds the newest one. The caller holds all gates (NS1 list-stands-still).
+    pub(crate) fn add(&self, snapshot: NamedSnapshot) -> Arc<NamedSnapshot> {
+        let (list, added) = (self.list(), Arc::new(snapshot));
+        let newest = list.last().map(|newest| newest.epoch());
+        assert!(newest < Some(added.epoch()), "epochs do not come back");
+        let all = list.iter().chain([&added]);
+        self.change(all.cloned().collect());
+        added
+    }
+
+    /// Takes one out. The caller holds all gates (NS1 list-stands-still).
+    pub(crate) fn remove(&self, moment: Moment) {
+        let list = self.list();
+        let others = list.iter().filter(|snapshot| snapshot.moment != moment);
+        self.change(others.cloned().collect());
+    }
+
+    fn change(&self, list: List) {
+        let loose = list.iter().filter(|snapshot| !snapshot.is_held).count();
+        *lock(&self.list) = list;
+        self.loose.store(loose, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The oldest one that is not held.
+    pub(crate) fn oldest_loose(&self) -> Option<Arc<NamedSnapshot>> {
+        if self.loose.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let list = self.list();
+        list.iter().find(|snapshot| !snapshot.is_held).cloned()
+    }
+
+    /// Whether their images take all that they may, and none can go.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`Self::is_full`].
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Whether one of them shows this tree (NS3 trees-stay).
+    pub(crate) fn show(&self, tree: TreeId) -> bool {
+        self.list()
+            .iter()
+            .any(|snapshot| snapshot.trees().any(|shown| shown == tree))
+    }
+
+    /// The trees that they show, some of them more than once (NS3 trees-stay).
+    pub(crate) fn trees(&self) -> Vec<TreeId> {
+        self.list()
+            .iter()
+            .flat_map(|snapshot| snapshot.trees())
+            .collect()
+    }
+
+    /// Keys of a tree in a snapshot that is there.
+    pub(crate) fn keys(&self, tree: TreeId, moment: Moment) -> u64 {
+        let list = self.list();
+        let mut frozen = list
+            .iter()
+            .filter(|snapshot| snapshot.moment == moment)
+            .flat_map(|snapshot| &snapshot.databases);
+        let found = frozen.find(|frozen| frozen.tree == tree);
+        found.map_or(0, |frozen| frozen.keys)
+    }
+}

@@ -1,0 +1,127 @@
+//! What becomes of snapshots, and of writes that need an image for one, when memory is short.
+//!
+//! | what is short | goes, or is refused |
+//! |---|---|
+//! | the memory that images may take | the oldest snapshot that is not held |
+//! | the same, all being held | writes that need an image: [`CommandError::SnapshotsFull`] |
+//! | memory as a whole | the oldest snapshot that is not held, before any key |
+//!
+//! A write needs an image if it replaces or removes a value that the newest snapshot shows. It is
+//! asked before it begins, so that one to several keys is done whole or not at all. A value that
+//! needs none then needs none later either: what replaces it is younger than the snapshot.
+
+use std::sync::Arc;
+
+use pando_engine::{Point, Probe};
+use pando_protocol::Request;
+use pando_protocol::command::{
+    CommandId, CommandSpec, KeyAccess, KeyCommand, KeyspaceCommand, OrderedCommand, key_uses,
+};
+
+use super::{Turn, is_exec};
+use crate::client::Client;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::snapshots::NamedSnapshot;
+use crate::transaction::Transaction;
+use crate::view::View;
+
+impl Turn<'_> {
+    /// Refuses a write that may need an image, there being no room for one.
+    #[cold]
+    pub(super) fn check_images(
+        &mut self,
+        client: &Client,
+        spec: &CommandSpec,
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
+        self.hold_own();
+        if !is_exec(spec) {
+            return self.check_image(client.database, spec, request);
+        }
+        let queue = client.transaction.iter().flat_map(Transaction::queued);
+        for queued in queue {
+            let request = queued.request.as_request();
+            self.check_image(client.database, queued.spec, request)?;
+        }
+        Ok(())
+    }
+
+    fn check_image(
+        &mut self,
+        index: usize,
+        spec: &CommandSpec,
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
+        use KeyspaceCommand as K;
+        let (mut indexes, every) = (index..index + 1, 0..self.database.databases());
+        match spec.id {
+            // Its keys are not known before it has gone through them.
+            CommandId::Keyspace(K::Ordered(OrderedCommand::Krangedel)) => {
+                return Err(CommandError::SnapshotsFull);
+            }
+            // Another database may be written.
+            CommandId::Keyspace(K::Key(KeyCommand::Copy | KeyCommand::Move)) => indexes = every,
+            _ => {}
+        }
+        let written = key_uses(spec, request).filter(|key| key.access != KeyAccess::ReadOnly);
+        for key in written {
+            for index in indexes.clone() {
+                self.check_image_of(index, request.arg(key.index))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of one key.
+    pub(crate) fn check_image_of(&mut self, index: usize, key: &[u8]) -> Result<(), CommandError> {
+        if key.len() > pando_engine::limits::KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let key = View::present(self.database.tree(index)).key(key);
+        match self.session.store.probe(key) {
+            Probe::Present { version, .. } if self.database.store.keeps(version) => {
+                Err(CommandError::SnapshotsFull)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops the oldest snapshot that is not held, if memory is short; whether it did.
+    pub(crate) fn give_up_snapshot(&mut self) -> bool {
+        let is_short = self.database.is_short() || self.database.is_out_of_memory();
+        is_short && self.drop_if(|database| database.snapshots.oldest_loose())
+    }
+
+    /// Drops a snapshot whose time is over, or one because of the memory that images take; whether
+    /// it did.
+    pub(crate) fn drop_overdue_snapshot(&mut self) -> bool {
+        self.drop_if(Database::overdue_snapshot)
+    }
+
+    /// Drops the snapshot that `choose` finds, asked once more under all gates.
+    fn drop_if(&mut self, choose: impl Fn(&Database) -> Option<Arc<NamedSnapshot>>) -> bool {
+        let database = self.database;
+        if choose(database).is_none() {
+            return false;
+        }
+        self.hold_all();
+        let chosen = choose(database);
+        if let Some(snapshot) = &chosen {
+            database.drop_snapshot(snapshot);
+        }
+        self.let_go();
+        chosen.is_some()
+    }
+
+    /// Unlinks what the engine has merged, while nobody is at work.
+    pub(crate) fn settle_snapshots(&mut self) -> bool {
+        let is_unsettled = self.database.store.is_unsettled();
+        if is_unsettled {
+            self.hold_all();
+            self.database.store.settle();
+            self.let_go();
+        }
+        is_unsettled
+    }
+}

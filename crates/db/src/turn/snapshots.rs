@@ -1,0 +1,300 @@
+//! SNAPSHOT, and which view a command reads.
+//!
+//! | what a client sends | reads |
+//! |---|---|
+//! | a command, after SNAPSHOT USE NONE or nothing | the present |
+//! | a command, after SNAPSHOT USE name | that snapshot; an error if it has gone |
+//! | SNAPSHOT READ name command | that snapshot, in the client's database |
+//!
+//! What writes is refused for a client that uses a snapshot, when it is queued by MULTI too. What
+//! concerns connections and the server is run as ever. A WATCH in a snapshot needs no note: nothing
+//! there can change.
+
+use std::sync::Arc;
+
+use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
+use pando_protocol::{Reply, Request, number};
+
+use super::{Host, Turn};
+use crate::client::Client;
+use crate::error::CommandError;
+use crate::freeze::Wanted;
+use crate::progress::{Handled, Progress, Slices, Wait};
+use crate::snapshots::NamedSnapshot;
+
+/// What SNAPSHOT HELP answers.
+const HELP: &[&str] = &[
+    "SNAPSHOT subcommand [argument ...]. The subcommands:",
+    "CREATE name [TTL seconds] [HOLD]",
+    "    Make a snapshot of all databases. It goes when it is dropped, after TTL seconds, or when",
+    "    memory is short; with HOLD not for that.",
+    "READ name command [argument ...]",
+    "    Run a command that only reads in a snapshot.",
+    "USE name | NONE",
+    "    Read this snapshot from now on, or the present again.",
+    "LIST",
+    "    Name the snapshots, oldest first, with their time in ms and their log epoch.",
+    "INFO name",
+    "    Tell of a snapshot its age, its keys and what it keeps in memory.",
+    "DROP name | ALL",
+    "    Drop a snapshot, or all of them.",
+    "HELP",
+    "    These lines.",
+];
+
+impl Turn<'_> {
+    /// SNAPSHOT. `spec` is the subcommand's.
+    pub(super) fn snapshot(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        match spec.own_name() {
+            "create" => self.create_snapshot(request, reply)?,
+            "drop" => self.drop_snapshots(request, reply)?,
+            "info" => self.tell_of_snapshot(request, reply)?,
+            "list" => self.list_snapshots(reply),
+            "read" => return self.read_in_snapshot(client, request, reply, host),
+            "use" => self.use_snapshot(client, request, reply)?,
+            _ => {
+                reply.array(HELP.len());
+                for line in HELP {
+                    reply.simple(line);
+                }
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn create_snapshot(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let wanted = wanted(request)?;
+        let created = self.database.freeze(self.session, &wanted);
+        // The epoch may have ended: the command belongs to the one that has begun.
+        self.whole_since = Some(self.database.epochs.current());
+        let created = created?;
+        self.session.observe(created.epoch());
+        write_entry(&created, reply);
+        Ok(())
+    }
+
+    fn drop_snapshots(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let list = if request.is(2, "ALL") {
+            self.database.snapshots.list()
+        } else {
+            [Arc::clone(self.named(request.arg(2))?)].into()
+        };
+        for snapshot in &*list {
+            self.database.drop_snapshot(snapshot);
+        }
+        reply.count(list.len());
+        Ok(())
+    }
+
+    fn tell_of_snapshot(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let snapshot = Arc::clone(self.named(request.arg(2))?);
+        let now = self.session.now_us / 1000;
+        let created = snapshot.moment.time;
+        let until = snapshot.until.map(|until| until.saturating_sub(now));
+        let images = self.database.store.images(snapshot.moment.snapshot);
+        let keys: u64 = snapshot.databases.iter().map(|frozen| frozen.keys).sum();
+        let figures = [
+            ("created-ms", created as i64),
+            ("epoch", snapshot.epoch().0 as i64),
+            ("age-ms", now.saturating_sub(created) as i64),
+            ("ttl-ms", until.map_or(-1, |until| until as i64)),
+            ("hold", i64::from(snapshot.is_held)),
+            ("keys", keys as i64),
+            ("images", images.count as i64),
+            ("image-bytes", images.bytes as i64),
+        ];
+        reply.map(figures.len() + 1);
+        reply.bulk("name");
+        reply.bulk(&snapshot.name);
+        for (name, figure) in figures {
+            reply.bulk(name);
+            reply.integer(figure);
+        }
+        Ok(())
+    }
+
+    fn list_snapshots(&mut self, reply: &mut Reply<'_>) {
+        let list = self.database.snapshots.list();
+        reply.array(list.len());
+        for snapshot in &*list {
+            write_entry(snapshot, reply);
+        }
+    }
+
+    fn use_snapshot(
+        &mut self,
+        client: &mut Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        client.uses = if request.is(2, "NONE") {
+            None
+        } else {
+            Some(Arc::clone(self.named(request.arg(2))?))
+        };
+        reply.ok();
+        Ok(())
+    }
+
+    /// The snapshot of this name.
+    fn named(&mut self, name: &[u8]) -> Result<&Arc<NamedSnapshot>, CommandError> {
+        self.session.snapshots.named(&self.database.snapshots, name)
+    }
+
+    /// SNAPSHOT READ name command [argument ...]
+    fn read_in_snapshot(
+        &mut self,
+        client: &mut Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let (spec, inner) = inner_read(request)?;
+        let snapshot = Arc::clone(self.named(request.arg(2))?);
+        self.run_in(snapshot, client, spec, inner, reply, host)
+    }
+
+    /// Runs a command of a client that uses a snapshot.
+    #[cold]
+    pub(super) fn run_in_use(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let snapshot = client.uses.as_ref().filter(|_| reads_keys(spec));
+        let Some(snapshot) = snapshot.map(Arc::clone) else {
+            return self.run_in_view(client, spec, request, reply, host);
+        };
+        self.session
+            .snapshots
+            .at(&self.database.snapshots, snapshot.moment)?;
+        self.run_in(snapshot, client, spec, request, reply, host)
+    }
+
+    /// Runs a command in a snapshot that is there.
+    fn run_in(
+        &mut self,
+        snapshot: Arc<NamedSnapshot>,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let moment = snapshot.moment;
+        self.past = Some(snapshot);
+        let mut handled = self.run_in_view(client, spec, request, reply, host);
+        self.past = None;
+        if let Ok(Progress::Waits(Wait::Others(slices))) = &mut handled {
+            slices.moment = Some(moment);
+        }
+        handled
+    }
+
+    /// Refuses the next slice of a command whose snapshot has gone (NS2 asked-every-turn).
+    pub(super) fn check_moment(&mut self, slices: &Slices) -> Result<(), CommandError> {
+        if let Some(moment) = slices.moment {
+            self.session.access.quiet = true;
+            self.session
+                .snapshots
+                .at(&self.database.snapshots, moment)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what a client that uses a snapshot cannot run, and a SNAPSHOT READ of what is no read:
+/// asked when a request comes, and not again when EXEC runs it.
+pub(super) fn check_view(
+    client: &Client,
+    spec: &CommandSpec,
+    request: Request<'_>,
+) -> Result<(), CommandError> {
+    if client.uses.is_some() && spec.flags.has(Flag::Write) {
+        return Err(CommandError::SnapshotReadOnly);
+    }
+    if spec.name == "snapshot|read" {
+        inner_read(request)?;
+    }
+    Ok(())
+}
+
+/// Whether the command reads keys, if it does not write.
+fn reads_keys(spec: &CommandSpec) -> bool {
+    spec.flags.has(Flag::Readonly) && !matches!(spec.id, CommandId::Connection(_))
+}
+
+/// The command that a SNAPSHOT READ is to run, and its request.
+fn inner_read(request: Request<'_>) -> Result<(&'static CommandSpec, Request<'_>), CommandError> {
+    let inner = request.tail(3);
+    let refuse = |refusal: Refusal| CommandError::InnerRequest {
+        text: refusal.text(inner).into(),
+    };
+    let spec = command::resolve(inner).map_err(refuse)?;
+    if spec.flags.has(Flag::Write) {
+        return Err(CommandError::SnapshotReadOnly);
+    }
+    if !reads_keys(spec) && !matches!(spec.id, CommandId::Keyspace(_)) {
+        return Err(CommandError::NotARead);
+    }
+    Ok((spec, inner))
+}
+
+/// The options of SNAPSHOT CREATE.
+fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
+    let mut wanted = Wanted {
+        name: request.arg(2),
+        lives_ms: None,
+        is_held: false,
+    };
+    let mut at = 3;
+    while at < request.len() {
+        if request.is(at, "HOLD") {
+            wanted.is_held = true;
+        } else if request.is(at, "TTL") {
+            at += 1;
+            let seconds = request.get(at).ok_or(CommandError::Syntax)?;
+            let seconds = number::parse_i64(seconds).ok_or(CommandError::NotAnInteger)?;
+            let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+            let seconds = seconds.ok_or(CommandError::NotPositive)?;
+            wanted.lives_ms = Some(seconds.saturating_mul(1000));
+        } else {
+            return Err(CommandError::Syntax);
+        }
+        at += 1;
+    }
+    Ok(wanted)
+}
+
+/// Name, time of creation in milliseconds, log epoch.
+fn write_entry(snapshot: &NamedSnapshot, reply: &mut Reply<'_>) {
+    reply.array(3);
+    reply.bulk(&snapshot.name);
+    reply.integer(snapshot.moment.time as i64);
+    reply.integer(snapshot.epoch().0 as i64);
+}
+
+#[cfg(test)]
+mod tests;

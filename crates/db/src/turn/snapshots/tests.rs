@@ -1,0 +1,727 @@
+//! What a snapshot shows, and to whom.
+
+use std::collections::BTreeMap;
+
+use pando_protocol::RespVersion;
+use pando_protocol::command::{self, CommandId, CommandSpec, Flag};
+
+use crate::commands::testing::{Shell, seed, words};
+use crate::{EngineKind, Options, limits};
+
+/// A shell for each engine that makes snapshots, which says its name.
+fn shells() -> impl Iterator<Item = Shell> {
+    let shells = EngineKind::ALL.into_iter().map(|engine| {
+        let shell = Shell::with_options(Options {
+            engine,
+            ..Options::default()
+        });
+        println!("{}", engine.name());
+        shell
+    });
+    shells.filter(|shell| {
+        let mut other = shell.connect();
+        let made = other.line("SNAPSHOT CREATE first").starts_with('*');
+        other.line("SNAPSHOT DROP first");
+        made
+    })
+}
+
+/// A line for each command that reads keys, to be run in database 3, whose only key is a hash of
+/// one field, or in database 0, which [`fill`] fills.
+const READS: &[(&str, &str)] = &[
+    ("0", "BITCOUNT s"),
+    ("0", "BITFIELD_RO s GET u8 0"),
+    ("0", "BITPOS s 1"),
+    ("0", "DBSIZE"),
+    ("0", "DUMP h"),
+    ("0", "EXISTS s h gone due soon"),
+    ("0", "EXPIRETIME soon"),
+    ("0", "GET s"),
+    ("0", "GETBIT s 3"),
+    ("0", "GETRANGE s 1 2"),
+    ("0", "GET due"),
+    ("0", "GET large"),
+    ("0", "HEXISTS h f"),
+    ("0", "HGET h f"),
+    ("0", "HGETALL h"),
+    ("0", "HKEYS h"),
+    ("0", "HLEN h"),
+    ("0", "HMGET h f g x"),
+    ("3", "HRANDFIELD only"),
+    ("0", "HSCAN h 0"),
+    ("0", "HSTRLEN h f"),
+    ("0", "HVALS h"),
+    ("0", "KCOUNT - +"),
+    ("0", "KEYS *"),
+    ("0", "KPREFIX k REV"),
+    ("0", "KRANGE - + LIMIT 7"),
+    ("0", "KRANGE - + KEYS REV"),
+    ("0", "LCS s large LEN"),
+    ("0", "MGET s k1 k2 gone due h"),
+    ("0", "OBJECT ENCODING s"),
+    ("0", "OBJECT FREQ s"),
+    ("0", "OBJECT IDLETIME s"),
+    ("0", "OBJECT REFCOUNT s"),
+    ("0", "PEXPIRETIME soon"),
+    ("0", "PTTL soon"),
+    ("0", "TTL s"),
+    ("3", "RANDOMKEY"),
+    ("0", "SCAN 0 COUNT 1000"),
+    ("0", "STRLEN large"),
+    ("0", "SUBSTR s 0 1"),
+    ("0", "TOUCH s"),
+    ("0", "TYPE h"),
+];
+
+/// Whether a shell can run the command, which reads keys.
+fn is_read(spec: &CommandSpec) -> bool {
+    let on_keys = matches!(spec.id, CommandId::Keyspace(_));
+    on_keys && spec.flags.has(Flag::Readonly) && spec.subcommands.is_empty()
+}
+
+/// Database 0 with keys of every kind, some of them past their deadline; and database 3.
+fn fill(shell: &mut Shell) {
+    for line in [
+        "SELECT 3",
+        "HSET only f v",
+        "SELECT 0",
+        "SET due 1 PX 5",
+        "SET s Pando",
+        "HSET h f 1 g 2",
+        "SET soon 1 PX 10000",
+        "SET gone 1",
+        "DEL gone",
+    ] {
+        assert!(!shell.line(line).starts_with('-'), "{line}");
+    }
+    for key in 0..40 {
+        shell.line(&format!("SET k{key} {key}"));
+    }
+    shell.store(b"large", &vec![b'l'; 100_000]);
+    shell.pass_ms(6);
+}
+
+/// Changes everything that [`fill`] made.
+fn change(shell: &mut Shell) {
+    shell.pass_ms(20_000);
+    for line in [
+        "SET s other",
+        "HSET h f 7 z 8",
+        "HDEL h g",
+        "DEL large",
+        "SET gone back",
+        "GET due",
+        "GET soon",
+        "RENAME k1 k2",
+        "APPEND k3 longer",
+        "SELECT 3",
+        "DEL only",
+        "SET another 1",
+        "SWAPDB 3 0",
+        "FLUSHALL",
+        "SET k1 new",
+        "SELECT 0",
+        "SET k2 new",
+    ] {
+        assert!(!shell.line(line).starts_with('-'), "{line}");
+    }
+    for key in 0..50 {
+        shell.line(&format!("SET k{key} later"));
+    }
+}
+
+/// Every command that only reads answers in a snapshot, by READ and by USE, what it answered when
+/// the snapshot was made.
+#[test]
+fn every_read_answers_as_when_the_snapshot_was_made() {
+    let lacks = |spec: &&CommandSpec| {
+        let name = spec.name.to_ascii_uppercase().replace('|', " ");
+        let is_line = |line: &str| line == name || line.starts_with(&format!("{name} "));
+        !READS.iter().any(|(_, line)| is_line(line))
+    };
+    let every = command::all().flat_map(|spec| spec.subcommands.iter().chain([spec]));
+    let reads = every.filter(|spec| is_read(spec));
+    let missing: Vec<_> = reads.filter(lacks).map(|spec| spec.name).collect();
+    assert_eq!(missing, [""; 0], "commands without a line");
+    for mut shell in shells() {
+        for version in [RespVersion::Resp2, RespVersion::Resp3] {
+            shell.speak(version);
+            fill(&mut shell);
+            let ask = |shell: &mut Shell, database: &str, line: &str, before: &[&str]| {
+                shell.line(&format!("SELECT {database}"));
+                let mut arguments: Vec<_> = before.iter().map(|word| word.as_bytes()).collect();
+                let words = words(line);
+                arguments.extend(words.iter().map(Vec::as_slice));
+                shell.run(arguments)
+            };
+            let expected: Vec<_> = READS
+                .iter()
+                .map(|(database, line)| ask(&mut shell, database, line, &[]))
+                .collect();
+            assert!(shell.line("SNAPSHOT CREATE monday").starts_with('*'));
+            change(&mut shell);
+            for ((database, line), expected) in READS.iter().zip(&expected) {
+                let read = ask(&mut shell, database, line, &["SNAPSHOT", "READ", "monday"]);
+                assert_eq!(read, *expected, "READ {line}");
+            }
+            shell.line("SNAPSHOT USE monday");
+            for ((database, line), expected) in READS.iter().zip(&expected) {
+                assert_eq!(ask(&mut shell, database, line, &[]), *expected, "{line}");
+            }
+            shell.check(&[
+                ("SNAPSHOT USE NONE", "+OK"),
+                ("SELECT 0", "+OK"),
+                ("GET k2", "$5 later"),
+                ("SNAPSHOT DROP monday", ":1"),
+                ("FLUSHALL", "+OK"),
+            ]);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_is_all_databases_at_one_moment() {
+    for mut shell in shells() {
+        let mut other = shell.connect();
+        shell.check(&[("SET k 1", "+OK"), ("SELECT 2", "+OK"), ("SET k 2", "+OK")]);
+        assert!(
+            shell
+                .line("SNAPSHOT CREATE a")
+                .starts_with("*3 $1 a :17000000000")
+        );
+        other.check(&[
+            ("SET k new", "+OK"),
+            ("SWAPDB 0 2", "+OK"),
+            ("SNAPSHOT READ a GET k", "$1 1"),
+            ("SELECT 2", "+OK"),
+            ("SNAPSHOT READ a GET k", "$1 2"),
+            ("snapshot read a get k", "$1 2"),
+            ("SNAPSHOT USE a", "+OK"),
+            ("GET k", "$1 2"),
+            ("SELECT 0", "+OK"),
+            ("GET k", "$1 1"),
+            ("PING", "+PONG"),
+            ("DBSIZE", ":1"),
+        ]);
+        other.check(&[("SNAPSHOT USE NONE", "+OK"), ("GET k", "$1 2")]);
+    }
+}
+
+const READ_ONLY: &str =
+    "-READONLY You can't write against a snapshot; SNAPSHOT USE NONE returns to the present";
+const NONE: &str = "-NOSNAPSHOT no snapshot has this name";
+const GONE: &str = "-NOSNAPSHOT the snapshot has gone; SNAPSHOT USE NONE returns to the present";
+
+#[test]
+fn a_snapshot_cannot_be_written() {
+    for mut shell in shells() {
+        shell.line("SNAPSHOT CREATE a");
+        let writes = command::all().filter(|spec| {
+            matches!(spec.id, CommandId::Keyspace(_)) && spec.flags.has(Flag::Write)
+        });
+        for spec in writes {
+            let arguments = usize::from(spec.arity.unsigned_abs()) - 1;
+            let line = format!("{} {}", spec.name, "1 ".repeat(arguments));
+            shell.line("SNAPSHOT USE a");
+            assert_eq!(shell.line(&line), READ_ONLY, "{line}");
+            shell.line("SNAPSHOT USE NONE");
+            assert_eq!(shell.line(&format!("SNAPSHOT READ a {line}")), READ_ONLY);
+        }
+        let not_a_read = "-ERR SNAPSHOT READ runs no commands but those that only read";
+        shell.check(&[
+            ("SNAPSHOT READ a SNAPSHOT READ a GET k", not_a_read),
+            ("SNAPSHOT READ a EXEC", not_a_read),
+            ("SNAPSHOT READ a WATCH k", not_a_read),
+            ("SNAPSHOT READ a SELECT 1", not_a_read),
+            ("SNAPSHOT READ a INFO", not_a_read),
+            (
+                "SNAPSHOT READ a GET",
+                "-ERR wrong number of arguments for 'get' command",
+            ),
+            (
+                "SNAPSHOT READ a NOSUCH x",
+                "-ERR unknown command 'NOSUCH', with args beginning with: 'x' ",
+            ),
+            ("SNAPSHOT READ a PING", "+PONG"),
+            ("DBSIZE", ":0"),
+        ]);
+    }
+}
+
+#[test]
+fn names_are_judged_and_found() {
+    for mut shell in shells() {
+        let word = "-ERR a snapshot must have a name, and not one of ALL and NONE";
+        let bytes = "-ERR names of snapshots cannot contain spaces, newlines or special characters";
+        shell.check(&[
+            ("SNAPSHOT CREATE \"\"", word),
+            ("SNAPSHOT CREATE all", word),
+            ("SNAPSHOT CREATE None", word),
+            ("SNAPSHOT CREATE \"a b\"", bytes),
+            ("SNAPSHOT CREATE \"a\\n\"", bytes),
+            ("SNAPSHOT CREATE a TTL", "-ERR syntax error"),
+            ("SNAPSHOT CREATE a KEEP", "-ERR syntax error"),
+            (
+                "SNAPSHOT CREATE a TTL x",
+                "-ERR value is not an integer or out of range",
+            ),
+            (
+                "SNAPSHOT CREATE a TTL 0",
+                "-ERR value is out of range, must be positive",
+            ),
+            ("SNAPSHOT LIST", "*0"),
+            ("SNAPSHOT DROP ALL", ":0"),
+            ("SNAPSHOT DROP a", NONE),
+            ("SNAPSHOT USE a", NONE),
+            ("SNAPSHOT INFO a", NONE),
+            ("SNAPSHOT READ a GET k", NONE),
+            ("SNAPSHOT READ \"\" GET k", NONE),
+        ]);
+        let long = vec![b'n'; 1024 * 1024];
+        let refused = format!(
+            "-ERR the name is too long (1048576 bytes, at most {})\r\n",
+            limits::SNAPSHOT_NAME_BYTES_MAX
+        );
+        assert_eq!(
+            shell.run([b"SNAPSHOT", &b"CREATE"[..], &long]),
+            refused.as_bytes()
+        );
+        for subcommand in [&b"USE"[..], b"DROP", b"INFO"] {
+            let reply = shell.run([b"SNAPSHOT", subcommand, &long]);
+            assert_eq!(reply, format!("{NONE}\r\n").as_bytes());
+        }
+        assert!(shell.line("SNAPSHOT CREATE a TTL 10 HOLD").starts_with('*'));
+        shell.check(&[(
+            "SNAPSHOT CREATE a",
+            "-ERR a snapshot of this name exists already",
+        )]);
+        assert!(shell.line("SNAPSHOT CREATE A").starts_with('*'));
+        assert!(
+            shell
+                .line("SNAPSHOT INFO a")
+                .contains("$6 ttl-ms :10000 $4 hold :1")
+        );
+        assert!(shell.line("SNAPSHOT LIST").starts_with("*2 *3 $1 a :"));
+        shell.check(&[("SNAPSHOT DROP A", ":1"), ("SNAPSHOT DROP all", ":1")]);
+    }
+}
+
+/// Without end: what is refused changes nothing, and epochs of those that were dropped are free.
+#[test]
+fn there_are_so_many_and_no_more() {
+    for mut shell in shells() {
+        let most = limits::SNAPSHOTS_MAX;
+        for round in 0..2 {
+            for at in 0..most {
+                let created = shell.line(&format!("SNAPSHOT CREATE s{at}"));
+                assert!(created.starts_with('*'), "round {round}, {at}: {created}");
+                shell.line(&format!("SET k{at} {at}"));
+            }
+            for _ in 0..3 {
+                let refused = shell.line("SNAPSHOT CREATE one-more");
+                assert!(
+                    refused.starts_with("-ERR there are 64 snapshots"),
+                    "{refused}"
+                );
+            }
+            for at in 0..most {
+                let read = shell.line(&format!("SNAPSHOT READ s{at} DBSIZE"));
+                assert_eq!(read, format!(":{at}"));
+            }
+            assert_eq!(shell.line("SNAPSHOT DROP ALL"), format!(":{most}"));
+            shell.line("FLUSHALL");
+        }
+    }
+}
+
+/// A reader of a snapshot that has gone is told so, whatever has its name by then.
+#[test]
+fn what_has_gone_is_an_error() {
+    for mut shell in shells() {
+        let mut other = shell.connect();
+        shell.check(&[("SET k 1", "+OK"), ("SELECT 0", "+OK")]);
+        shell.line("SNAPSHOT CREATE a");
+        shell.check(&[("SNAPSHOT USE a", "+OK"), ("GET k", "$1 1")]);
+        other.check(&[("SNAPSHOT DROP a", ":1"), ("SET k 2", "+OK")]);
+        shell.check(&[("GET k", GONE), ("DBSIZE", GONE), ("PING", "+PONG")]);
+        other.line("SNAPSHOT CREATE a");
+        shell.check(&[
+            ("GET k", GONE),
+            ("MULTI", "+OK"),
+            ("GET k", "+QUEUED"),
+            ("EXEC", &format!("*1 {GONE}")),
+            ("SNAPSHOT USE NONE", "+OK"),
+            ("GET k", "$1 2"),
+            ("SNAPSHOT USE a", "+OK"),
+        ]);
+        let database = shell.database.clone();
+        let mut session = database.session().expect("a session is free");
+        session.turn().reset(shell.client());
+        other.line("SNAPSHOT DROP ALL");
+        shell.check(&[("GET k", "$1 2")]);
+    }
+}
+
+#[test]
+fn a_scan_whose_snapshot_is_dropped_ends_with_an_error() {
+    for mut shell in shells() {
+        let keys = 3 * limits::SLICE_ENTRIES_MAX;
+        for key in 0..keys {
+            shell.store(format!("{key:06}").as_bytes(), b"v");
+        }
+        shell.line("SNAPSHOT CREATE a");
+        shell.line("FLUSHALL");
+        let mut other = shell.connect();
+        let keys_of = ["SNAPSHOT", "READ", "a", "KEYS", "*"];
+        let (whole, slices) = shell.run_between_slices(keys_of, |slice| {
+            other.line(&format!("SET 00000{slice} x"));
+        });
+        assert!(slices > 1);
+        assert!(whole.starts_with(format!("*{keys}\r\n").as_bytes()));
+        let (reply, _) = shell.run_between_slices(keys_of, |slice| {
+            if slice == 1 {
+                other.line("SNAPSHOT DROP a");
+                // Another one of the same name is another one.
+                other.line("SNAPSHOT CREATE a");
+            }
+        });
+        assert_eq!(reply, format!("{GONE}\r\n").as_bytes());
+        other.line("SNAPSHOT DROP a");
+    }
+}
+
+#[test]
+fn cursors_belong_to_their_view() {
+    let other_view = "-ERR the cursor belongs to another snapshot, or to the present; go on with \
+                      it there, or begin again with 0";
+    for mut shell in shells() {
+        if !shell.database.options().engine.is_ordered() {
+            continue;
+        }
+        for key in 0..30 {
+            shell.line(&format!("SET k{key:02} v"));
+        }
+        for field in 0..600 {
+            shell.line(&format!("HSET large f{field:03} v"));
+        }
+        shell.line("SNAPSHOT CREATE a");
+        shell.line("SNAPSHOT CREATE b");
+        let cursor = |reply: &str| reply.split(' ').nth(2).unwrap_or_default().to_owned();
+        let at_present = cursor(&shell.line("SCAN 0"));
+        let in_a = cursor(&shell.line("SNAPSHOT READ a SCAN 0"));
+        let fields_in_a = cursor(&shell.line("SNAPSHOT READ a HSCAN large 0"));
+        shell.line("FLUSHALL");
+        shell.line("SET k00 v");
+        let pairs = [
+            (format!("SNAPSHOT READ a SCAN {at_present}"), false),
+            (format!("SNAPSHOT READ b SCAN {in_a}"), false),
+            (format!("SCAN {in_a}"), false),
+            (format!("SNAPSHOT READ b HSCAN large {fields_in_a}"), false),
+            (format!("SNAPSHOT READ a SCAN {in_a}"), true),
+            (format!("SNAPSHOT READ a HSCAN large {fields_in_a}"), true),
+        ];
+        for (line, goes_on) in pairs {
+            let reply = shell.line(&line);
+            assert_eq!(reply == other_view, !goes_on, "{line}: {reply}");
+            assert_eq!(reply.starts_with('*'), goes_on, "{line}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn transactions_read_snapshots_and_make_none() {
+    let refused = "-ERR Command not allowed inside a transaction";
+    for mut shell in shells() {
+        shell.line("SET k 1");
+        shell.line("SNAPSHOT CREATE a");
+        shell.check(&[
+            ("SET k 2", "+OK"),
+            ("MULTI", "+OK"),
+            ("SNAPSHOT CREATE b", refused),
+            (
+                "EXEC",
+                "-EXECABORT Transaction discarded because of previous errors.",
+            ),
+            ("MULTI", "+OK"),
+            ("SNAPSHOT USE a", refused),
+            ("DISCARD", "+OK"),
+            ("MULTI", "+OK"),
+            ("SNAPSHOT READ a SET k 3", READ_ONLY),
+            (
+                "EXEC",
+                "-EXECABORT Transaction discarded because of previous errors.",
+            ),
+            ("MULTI", "+OK"),
+            ("INCR k", "+QUEUED"),
+            ("SNAPSHOT READ a GET k", "+QUEUED"),
+            ("SNAPSHOT READ a KEYS *", "+QUEUED"),
+            ("GET k", "+QUEUED"),
+            ("EXEC", "*4 :3 $1 1 *1 $1 k $1 3"),
+            ("SNAPSHOT USE a", "+OK"),
+            ("MULTI", "+OK"),
+            ("SET k 4", READ_ONLY),
+            (
+                "EXEC",
+                "-EXECABORT Transaction discarded because of previous errors.",
+            ),
+            // Nothing in a snapshot changes.
+            ("WATCH k", "+OK"),
+        ]);
+        shell.connect().line("SET k 5");
+        shell.check(&[
+            ("MULTI", "+OK"),
+            ("GET k", "+QUEUED"),
+            ("EXEC", "*1 $1 1"),
+            ("SNAPSHOT USE NONE", "+OK"),
+            ("GET k", "$1 5"),
+        ]);
+    }
+}
+
+/// Reads count as hits and misses; marks and expired keys stay as they are.
+#[test]
+fn reads_in_a_snapshot_are_counted_and_leave_no_mark() {
+    for mut shell in shells() {
+        shell.line("SET k 1 PX 100");
+        shell.line("SNAPSHOT CREATE a");
+        let policy = crate::EvictionPolicy::AllKeysLfu;
+        shell.database.set_eviction_policy(policy);
+        let before = shell.database.statistics();
+        shell.pass_ms(1000);
+        for _ in 0..100 {
+            shell.check(&[("SNAPSHOT READ a GET k", "$1 1")]);
+        }
+        shell.check(&[("SNAPSHOT READ a MGET k no", "*2 $1 1 $-1")]);
+        let counted = shell.database.statistics().since(before);
+        assert_eq!((counted.keyspace_hits, counted.keyspace_misses), (101, 1));
+        assert_eq!((counted.expired_keys, counted.commits), (0, 0));
+        assert_eq!(shell.line("SNAPSHOT READ a OBJECT FREQ k"), ":0");
+        assert_eq!(shell.line("DBSIZE"), ":1");
+    }
+}
+
+/// Trees that were emptied stay as long as a snapshot shows them, and no longer.
+#[test]
+fn flushed_trees_go_with_the_last_snapshot() {
+    let trees = |shell: &Shell| {
+        let mut count = 0;
+        shell.database.gauges(&mut |gauge| {
+            if gauge.name == "trees" {
+                count = gauge.value as usize;
+            }
+        });
+        count
+    };
+    for mut shell in shells() {
+        let before = trees(&shell);
+        shell.line("SET k 1");
+        shell.line("SNAPSHOT CREATE a");
+        shell.check(&[("FLUSHALL", "+OK"), ("SET k 2", "+OK")]);
+        shell.line("SNAPSHOT CREATE b");
+        shell.check(&[
+            ("FLUSHALL", "+OK"),
+            ("SNAPSHOT READ a GET k", "$1 1"),
+            ("SNAPSHOT READ b GET k", "$1 2"),
+            ("SNAPSHOT DROP b", ":1"),
+            ("SNAPSHOT READ a GET k", "$1 1"),
+            ("SNAPSHOT DROP a", ":1"),
+        ]);
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        assert_eq!(
+            trees(&shell),
+            before,
+            "{}",
+            shell.database.options().engine.name()
+        );
+    }
+}
+
+/// A snapshot with a time to live goes when it is over, held or not.
+#[test]
+fn a_snapshot_goes_when_its_time_is_over() {
+    for mut shell in shells() {
+        shell.database.close();
+        shell.line("SET k 1");
+        shell.line("SNAPSHOT CREATE short TTL 2 HOLD");
+        shell.line("SNAPSHOT CREATE long TTL 5");
+        shell.line("SNAPSHOT CREATE endless");
+        shell.line("SET k 2");
+        let mut session = shell.database.session().expect("a session is free");
+        let names = |shell: &mut Shell| {
+            let list = shell.line("SNAPSHOT LIST");
+            ["short", "long", "endless"].map(|name| list.contains(name))
+        };
+        let mut pass = |shell: &mut Shell, milliseconds| {
+            shell.pass_ms(milliseconds);
+            while session.maintain() {}
+            names(shell)
+        };
+        assert_eq!(pass(&mut shell, 1999), [true; 3]);
+        assert_eq!(pass(&mut shell, 1), [false, true, true]);
+        assert_eq!(pass(&mut shell, 3000), [false, false, true]);
+        assert_eq!(pass(&mut shell, 1_000_000_000), [false, false, true]);
+        shell.check(&[("SNAPSHOT READ endless GET k", "$1 1")]);
+    }
+}
+
+/// Past the bound of images the oldest snapshots go, and no more of them than must.
+#[test]
+fn images_are_bounded_by_the_oldest_snapshots() {
+    for mut shell in shells() {
+        shell.database.close();
+        if !keeps_images(&mut shell) {
+            continue;
+        }
+        shell.database.set_snapshot_bytes_max(64 * 1024);
+        let mut session = shell.database.session().expect("a session is free");
+        for round in 0..20 {
+            shell.line(&format!("SNAPSHOT CREATE s{round}"));
+            for key in 0..30 {
+                shell.line(&format!("SET key{key} {}", "v".repeat(1000)));
+            }
+            while session.maintain() {}
+            assert!(shell.database.images().bytes <= 64 * 1024);
+            let newest = shell.line(&format!("SNAPSHOT READ s{round} DBSIZE"));
+            assert_eq!(newest, if round == 0 { ":0" } else { ":30" });
+        }
+        let list = shell.line("SNAPSHOT LIST");
+        assert!(
+            !list.contains("$2 s0 ") && list.contains("$3 s18 "),
+            "{list}"
+        );
+    }
+}
+
+/// Held snapshots stay: what would need an image is refused, everything else is not.
+#[test]
+fn writes_that_need_an_image_of_a_held_snapshot_are_refused() {
+    let refused = "-OOM command not allowed: a held snapshot needs what it would change, and \
+                   snapshots take all the memory that they may";
+    for mut shell in shells() {
+        shell.database.close();
+        if !keeps_images(&mut shell) {
+            continue;
+        }
+        shell.check(&[
+            ("SET other 1", "+OK"),
+            ("SET k 1", "+OK"),
+            ("HSET h f v", ":1"),
+        ]);
+        shell.line("SNAPSHOT CREATE held HOLD");
+        shell.line(&format!("SET other {}", "v".repeat(1000)));
+        shell.database.set_snapshot_bytes_max(1);
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        let aborted = format!(
+            "-EXECABORT Transaction discarded because of: {}",
+            &refused[1..]
+        );
+        shell.check(&[
+            ("SET k 2", refused),
+            ("DEL k", refused),
+            ("MSET new 1 k 2", refused),
+            ("EXISTS new", ":0"),
+            ("RENAME k k2", refused),
+            ("BITOP NOT h other", refused),
+            ("KRANGEDEL - +", refused),
+            ("MULTI", "+OK"),
+            ("SET new 1", "+QUEUED"),
+            ("SET k 2", refused),
+            (
+                "EXEC",
+                "-EXECABORT Transaction discarded because of previous errors.",
+            ),
+            ("SET new 1", "+OK"),
+            ("SET new 2", "+OK"),
+            ("SET other 3", "+OK"),
+            ("BITOP NOT new k", ":1"),
+            ("GET k", "$1 1"),
+            ("HGET h f", "$1 v"),
+        ]);
+        let _ = aborted;
+        shell.check(&[("FLUSHALL", "+OK"), ("SNAPSHOT READ held GET k", "$1 1")]);
+        shell.check(&[("SNAPSHOT DROP held", ":1")]);
+        while session.maintain() {}
+        shell.check(&[("SET k 2", "+OK"), ("SET k 3", "+OK"), ("DEL k", ":1")]);
+    }
+}
+
+/// Whether the engine counts images, which plain copies are not.
+fn keeps_images(shell: &mut Shell) -> bool {
+    shell.line("SET image 1");
+    shell.line("SNAPSHOT CREATE trial");
+    shell.line("SET image 2");
+    let keeps = shell.database.images().count > 0;
+    shell.check(&[("SNAPSHOT DROP trial", ":1"), ("DEL image", ":1")]);
+    keeps
+}
+
+/// What each database holds.
+type Content = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Everything that `shell` sees, behind `before`.
+fn content(shell: &mut Shell, databases: usize, before: &[&str]) -> Content {
+    let mut line = |words: &[&[u8]]| {
+        let before = before.iter().map(|word| word.as_bytes());
+        shell.run(before.chain(words.iter().copied()))
+    };
+    let mut content = Content::new();
+    for index in 0..databases {
+        let _ = index;
+        let mut map = BTreeMap::new();
+        let keys = line(&[b"KEYS", b"*"]);
+        for key in keys.split(|byte| *byte == b'\n').skip(2).step_by(2) {
+            if let Some(key) = key.strip_suffix(b"\r") {
+                map.insert(key.to_vec(), line(&[b"GET", key]));
+            }
+        }
+        content.push(map);
+    }
+    content
+}
+
+/// Snapshots are made and dropped at random beside writes, removals, expiry and FLUSHALL; each
+/// shows at any time what the database held when it was made.
+#[test]
+fn random_snapshots_show_what_there_was() {
+    for mut shell in shells() {
+        let mut random = fastrand::Rng::with_seed(seed());
+        let mut made: Vec<(String, Content)> = Vec::new();
+        for step in 0..1500 {
+            let key = random.u32(..40);
+            match random.u32(..100) {
+                0..50 => drop(shell.line(&format!("SET key{key} {step}"))),
+                50..60 => drop(shell.line(&format!("SET key{key} {step} PX 20"))),
+                60..75 => drop(shell.line(&format!("DEL key{key}"))),
+                75..80 => drop(shell.line(&format!("APPEND key{key} {}", "x".repeat(9000)))),
+                80..84 => shell.pass_ms(7),
+                84..85 => drop(shell.line("FLUSHALL")),
+                85..88 => {
+                    let mut session = shell.database.session().expect("a session is free");
+                    session.maintain();
+                }
+                88..92 if made.len() < 6 => {
+                    let name = format!("s{step}");
+                    let now = content(&mut shell, 1, &[]);
+                    assert!(
+                        shell
+                            .line(&format!("SNAPSHOT CREATE {name}"))
+                            .starts_with('*')
+                    );
+                    made.push((name, now));
+                }
+                92..95 if !made.is_empty() => {
+                    let (name, _) = made.swap_remove(random.usize(..made.len()));
+                    assert_eq!(shell.line(&format!("SNAPSHOT DROP {name}")), ":1");
+                }
+                _ if !made.is_empty() => {
+                    let (name, expected) = &made[random.usize(..made.len())];
+                    let shown = content(&mut shell, 1, &["SNAPSHOT", "READ", name]);
+                    assert_eq!(shown, *expected, "step {step}, {name}");
+                }
+                _ => {}
+            }
+        }
+    }
+}

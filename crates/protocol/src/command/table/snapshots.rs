@@ -1,0 +1,67 @@
+//! Subcommands of SNAPSHOT.
+
+use crate::command::argument::{integer, one_of, string, word};
+use crate::command::execution::{Gates, Rule};
+use crate::command::spec::{Category, CommandSpec, Flag, Group};
+
+use super::ConnectionCommand;
+
+pub(super) static SNAPSHOT: &[CommandSpec] = &[
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|create", -3)
+        .flags(&[Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(Gates::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Makes a snapshot of all databases; with HOLD it goes only when it is dropped.")
+        .complexity("O(D) for D databases, whatever they hold.")
+        .arguments(&[
+            string("name"),
+            integer("seconds").token("TTL").optional(),
+            word("hold", "HOLD").optional(),
+        ]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|drop", 3)
+        .flags(&[Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(Gates::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Drops a snapshot, or all of them, and returns how many have gone.")
+        .complexity("O(D) for D databases; memory is given back afterwards.")
+        .arguments(&[one_of("which", &[string("name"), word("all", "ALL")])]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|help", 2)
+        .flags(&[Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|info", 3)
+        .categories(&[])
+        .tips(&["nondeterministic_output"])
+        .group(Group::Server, "0.1.0")
+        .summary("Tells of a snapshot its age, its keys and what it keeps in memory.")
+        .complexity("O(D) for D databases.")
+        .arguments(&[string("name")]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|list", 2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the snapshots, oldest first: name, time of creation in ms, log epoch.")
+        .complexity("O(S) for S snapshots."),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|read", -4)
+        .flags(&[Flag::Readonly])
+        .categories(&[])
+        .rules(&[Rule::Sliced])
+        .group(Group::Server, "0.1.0")
+        .summary("Runs a command that only reads in a snapshot, whatever the connection uses.")
+        .complexity("That of the command.")
+        .arguments(&[
+            string("name"),
+            string("command"),
+            string("arg").optional().multiple(),
+        ]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|use", 3)
+        .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
+        .categories(&[Category::Connection])
+        .group(Group::Server, "0.1.0")
+        .summary("Lets this connection read a snapshot from now on, or the present again.")
+        .complexity("O(1)")
+        .arguments(&[one_of("which", &[string("name"), word("none", "NONE")])]),
+];
