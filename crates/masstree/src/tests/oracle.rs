@@ -51,6 +51,31 @@ pub(super) fn compare(
     }
 }
 
+/// Compares what a batch of random keys shows, in the order of the keys.
+fn compare_batch(
+    session: &mut MasstreeSession,
+    tree: TreeId,
+    map: &BTreeMap<Vec<u8>, Vec<u8>>,
+    random: &mut fastrand::Rng,
+    seed: u64,
+) {
+    let keys: Vec<_> = (0..100).map(|_| random_key(random)).collect();
+    let keys: Vec<_> = keys.iter().map(|key| Key::new(tree, key)).collect();
+    let mut seen = 0;
+    session.get_many(&keys, |index, value| {
+        assert_eq!(index, seen, "in order");
+        seen += 1;
+        let expected = map.get(keys[index].bytes).cloned();
+        assert_eq!(
+            value.map(bytes_of),
+            expected,
+            "seed {seed}: {:?}",
+            keys[index]
+        );
+    });
+    assert_eq!(seen, keys.len());
+}
+
 fn run(seed: u64, operations: usize) {
     let (clock, engine) = engine();
     let mut session = engine.session().unwrap();
@@ -92,21 +117,8 @@ fn run(seed: u64, operations: usize) {
             purge(&clock, &mut session);
         }
     }
-    let keys: Vec<_> = (0..100).map(|_| random_key(&mut random)).collect();
-    let keys: Vec<_> = keys.iter().map(|key| Key::new(tree, key)).collect();
-    let mut seen = 0;
-    session.get_many(&keys, |index, value| {
-        assert_eq!(index, seen, "in order");
-        seen += 1;
-        let expected = map.get(keys[index].bytes).cloned();
-        assert_eq!(
-            value.map(bytes_of),
-            expected,
-            "seed {seed}: {:?}",
-            keys[index]
-        );
-    });
-    assert_eq!((seen, engine.len(tree)), (keys.len(), map.len() as u64));
+    compare_batch(&mut session, tree, &map, &mut random, seed);
+    assert_eq!(engine.len(tree), map.len() as u64);
     for _ in 0..100 {
         session.sample(tree, random.u64(..), |found| {
             let found = found.map(|(key, value)| (key.to_vec(), bytes_of(value)));

@@ -151,6 +151,17 @@ fn a_packed_run_leaves_full_nodes() {
     }
 }
 
+/// Every third number is there before and stays; the next one comes with a run; the last is written
+/// and removed meanwhile.
+fn name(number: usize) -> String {
+    match number / 3 % 4 {
+        0 => format!("{number:07}"),
+        1 => format!("{number:07}-and-more"),
+        2 => format!("1{number:07}and"),
+        _ => format!("a prefix that is long enough {number:06}"),
+    }
+}
+
 /// Threads pack runs that lie between each other's, beside writers of other keys and readers who
 /// know what is there.
 #[test]
@@ -161,14 +172,6 @@ fn packing_beside_readers_and_writers_loses_nothing() {
     let seed = 7;
     let (_, engine) = engine();
     let tree = engine.create_tree();
-    // Every third number is there before and stays; the next one comes with a run; the last is
-    // written and removed meanwhile.
-    let name = |number: usize| match number / 3 % 4 {
-        0 => format!("{number:07}"),
-        1 => format!("{number:07}-and-more"),
-        2 => format!("1{number:07}and"),
-        _ => format!("a prefix that is long enough {number:06}"),
-    };
     let numbers = THREADS * RUNS * RUN_KEYS * 3;
     let mut first = engine.session().unwrap();
     for number in (0..numbers).step_by(3 * 7) {
@@ -176,7 +179,7 @@ fn packing_beside_readers_and_writers_loses_nothing() {
     }
     let mut packed: Vec<String> = (0..numbers).skip(1).step_by(3).map(name).collect();
     packed.sort();
-    let (done, name, packed) = (AtomicBool::new(false), &name, &packed);
+    let (done, packed) = (AtomicBool::new(false), &packed);
     thread::scope(|scope| {
         let loaders: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -225,13 +228,8 @@ fn packing_beside_readers_and_writers_loses_nothing() {
             other.join().expect("every known key is there");
         }
     });
-    let every = scan(
-        &mut first,
-        tree,
-        Bound::Unbounded,
-        Direction::Forward,
-        usize::MAX,
-    );
+    let (from, limit) = (Bound::Unbounded, usize::MAX);
+    let every = scan(&mut first, tree, from, Direction::Forward, limit);
     let values = |wanted: &[u8]| every.iter().filter(|(_, value)| value == wanted).count();
     assert_eq!(values(b"packed"), packed.len());
     assert_eq!(values(b"before"), numbers.div_ceil(21));
