@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `directory` | see `pando_sync::Directory` | operations, pinned |
 //! | `tasks` | see `task` | `maintain` |
+//! | `snapshots` | see `pando_chassis::Snapshots` | operations, pinned |
 //! | `shared` | see `pando_chassis::Shared` | everybody |
 //! | `hasher`, `pages` | `with_options`, once | everybody |
 
@@ -12,7 +13,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use pando_chassis::{KeySums, Shared};
+use pando_chassis::{KeySums, Shared, Snapshots};
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::Pages;
@@ -53,6 +54,7 @@ pub struct Mercury {
     pub(crate) clock: Arc<EpochClock>,
     pub(crate) directory: Directory,
     pub(crate) tasks: Tasks,
+    pub(crate) snapshots: Snapshots,
     pub(crate) pages: Pages,
     hasher: RandomState,
     pub(crate) shared: Shared<Counters>,
@@ -89,6 +91,7 @@ impl Mercury {
             clock,
             directory: Directory::new(),
             tasks: Tasks::new(SESSIONS),
+            snapshots: Snapshots::default(),
             pages: options.pages,
             hasher: RandomState::default(),
             shared: Shared::new(SESSIONS, options.retired_bytes_max, options.pages),
@@ -218,7 +221,11 @@ impl Engine for Mercury {
         let mut sums = KeySums::default();
         let (mut buckets, mut table_bytes) = (0, 0);
         let mut context = self.context();
+        let shadows = self.snapshots.trees();
         self.directory.each(|_, tree| {
+            if shadows.contains(&tree.id) {
+                return;
+            }
             sums.add(&tree.counts);
             let Some(context) = &mut context else {
                 // Every session is in use: the tables cannot be looked at now.

@@ -50,6 +50,7 @@ pub mod limits;
 mod resize;
 mod sample;
 mod session;
+mod snapshot;
 mod table;
 mod task;
 mod tree;

@@ -6,6 +6,8 @@
 //! bucket and ends the resize. So one insert is a change of state, the next a move and the other
 //! change of state.
 
+mod snapshots;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

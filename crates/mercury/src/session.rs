@@ -25,9 +25,9 @@ use crate::walk::walk;
 
 /// A session of a [`Mercury`]: a pin, a pool and counters of its own.
 pub struct MercurySession {
-    context: Context,
+    pub(crate) context: Context,
     /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
-    engine: Arc<Mercury>,
+    pub(crate) engine: Arc<Mercury>,
 }
 
 impl fmt::Debug for MercurySession {
@@ -95,7 +95,7 @@ impl Drop for MercurySession {
 
 /// What follows a commit: its tombstone is remembered, its insert may grow the table.
 #[inline]
-fn follow_up(
+pub(crate) fn follow_up(
     engine: &Mercury,
     tree: &Tree,
     hash: u64,
@@ -205,7 +205,7 @@ impl Point for MercurySession {
             };
             let update = Update {
                 tree,
-                clock: &engine.clock,
+                engine,
                 key,
                 hash: engine.hash(key.bytes),
                 hook,
@@ -234,7 +234,7 @@ impl Point for MercurySession {
                 };
                 let update = Update {
                     tree,
-                    clock: &engine.clock,
+                    engine,
                     key: keys[index],
                     hash,
                     hook,
@@ -263,6 +263,7 @@ impl Point for MercurySession {
                 key,
                 version,
                 new: value,
+                keeper: None,
             };
             let commit = restore(tree, hash, change, guard, context);
             if let Some(commit) = commit {
@@ -347,6 +348,9 @@ impl Point for MercurySession {
     fn maintain(&mut self, steps: usize) -> usize {
         self.context.reclaim();
         let engine = Arc::clone(&self.engine);
+        engine
+            .snapshots
+            .free_replaced(|stamp| engine.shared.has_passed(stamp));
         let mut done = engine.tasks.free(steps, &engine, &mut self.context);
         let mut purged_trees = Vec::new();
         while done < steps {
@@ -374,6 +378,8 @@ impl Point for MercurySession {
                 }
             });
         }
+        let number = self.context.number();
+        done += engine.snapshots.merge(self, number, steps - done);
         done += engine
             .tasks
             .move_buckets(steps - done, &engine, &mut self.context);

@@ -8,14 +8,15 @@
 //! change is another entry (VB1 immutable-block), and the old one is retired.
 
 use pando_block::{BlockRef, KeyPart, ShortValue};
-use pando_engine::{
-    CommitHook, Decision, EpochClock, Key, NewValue, NoHook, ValueRef, ValueVersion,
-};
+use pando_chassis::SnapshotFault;
+use pando_engine::{CommitHook, Decision, Key, NewValue, NoHook, ValueRef, ValueVersion};
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Owned, Place, Tag, Tagged};
 use crate::context::{Context, Retire};
+use crate::engine::Mercury;
 use crate::find::lock_bucket;
+use crate::snapshot::keep_image;
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -56,7 +57,7 @@ impl Commit {
 /// One call of `update`.
 pub(crate) struct Update<'a, 'k, H, D> {
     pub(crate) tree: &'a Tree,
-    pub(crate) clock: &'a EpochClock,
+    pub(crate) engine: &'a Mercury,
     pub(crate) key: Key<'k>,
     pub(crate) hash: u64,
     pub(crate) hook: &'a mut H,
@@ -82,11 +83,13 @@ where
         {
             match self.decide_plain(old) {
                 Ok(new) => {
-                    let version = self.clock.draw(Some(old.version));
+                    let version = self.engine.clock.draw(Some(old.version));
                     let pool = &mut context.pool;
                     let (next, new) = entry.build_like(pool, version, key.bytes, new);
+                    keep(self.engine, tree, entry, Some(next), guard, context);
                     self.hook.committed(key, Some(old), Some(new), version);
                     locked.replace(place, next);
+                    keep_late(self.engine, tree, entry, guard, context);
                     context.retire_entry(tree, entry);
                     return Some(Commit::replaced(version));
                 }
@@ -101,8 +104,9 @@ where
             Decision::Remove if old.is_none() => return None,
             Decision::Remove => {
                 if let Some((place, entry)) = found
-                    && let Some(version) = self.clock.forget(entry.version())
+                    && let Some(version) = self.engine.clock.forget(entry.version())
                 {
+                    keep(self.engine, tree, entry, None, guard, context);
                     self.hook.committed(key, old, None, version);
                     forget(tree, locked.bucket, place, entry, context);
                     return Some(Commit {
@@ -115,8 +119,12 @@ where
             Decision::Write(new) => Some(new),
         };
         let old_version = found.map(|(_, entry)| entry.version());
-        let version = self.clock.draw(old_version);
-        let change = Change { key, version, new };
+        let change = Change {
+            key,
+            version: self.engine.clock.draw(old_version),
+            new,
+            keeper: Some(self.engine),
+        };
         Some(locked.commit(tree, change, self.hook, guard, context))
     }
 
@@ -166,17 +174,25 @@ impl<'g> Locked<'g> {
     fn commit<H: CommitHook>(
         self,
         tree: &Tree,
-        change: Change<'_, '_>,
+        change: Change<'_, '_, '_>,
         hook: &mut H,
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Commit {
-        let Change { key, version, new } = change;
+        let Change {
+            key,
+            version,
+            new,
+            keeper,
+        } = change;
         let found = self.found;
         let old = found.and_then(|(_, entry)| entry.value());
         let key_part = KeyPart::inline(key.bytes);
         let entry = BlockRef::build(&mut context.pool, guard, version, key_part, new);
         let new = entry.value();
+        if let (Some(engine), Some((_, replaced))) = (keeper, found) {
+            keep(engine, tree, replaced, Some(entry), guard, context);
+        }
         hook.committed(key, old, new, version);
         let tagged = self.tagged(entry);
         let overflowed = match found {
@@ -234,7 +250,7 @@ fn forget<'g>(
 pub(crate) fn restore(
     tree: &Tree,
     hash: u64,
-    change: Change<'_, '_>,
+    change: Change<'_, '_, '_>,
     guard: Guard<'_>,
     context: &mut Context,
 ) -> Option<Commit> {
@@ -268,8 +284,40 @@ pub(crate) fn relocate(
 }
 
 /// What is to stand at a key; a tombstone when there is no value.
-pub(crate) struct Change<'k, 'd> {
+pub(crate) struct Change<'k, 'd, 'a> {
     pub(crate) key: Key<'k>,
     pub(crate) version: ValueVersion,
     pub(crate) new: Option<NewValue<'d>>,
+    /// Whose snapshots keep what is replaced; recovery keeps nothing, nor do images.
+    pub(crate) keeper: Option<&'a Mercury>,
+}
+
+/// Keeps what stands in an entry that is about to go for the newest snapshot, if that holds it
+/// (SI1 image-first). The caller holds the lock of the entry's bucket.
+#[inline]
+fn keep<'g>(
+    engine: &Mercury,
+    tree: &Tree,
+    entry: BlockRef<'g>,
+    next: Option<BlockRef<'g>>,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    if engine.snapshots.keeps(entry.version()) && !engine.snapshots.is(SnapshotFault::ImageLate) {
+        keep_image(engine, tree, entry, next, guard, context);
+    }
+}
+
+/// The planted fault: the image of an entry that nobody sees any more.
+fn keep_late<'g>(
+    engine: &Mercury,
+    tree: &Tree,
+    entry: BlockRef<'g>,
+    guard: Guard<'g>,
+    context: &mut Context,
+) {
+    if engine.snapshots.is(SnapshotFault::ImageLate) && engine.snapshots.keeps(entry.version()) {
+        std::thread::yield_now();
+        keep_image(engine, tree, entry, None, guard, context);
+    }
 }

@@ -35,9 +35,7 @@ pub(crate) fn walk(
     guard: Guard<'_>,
     mut visit: impl FnMut(&[u8], ValueRef<'_>),
 ) -> u64 {
-    let table = tree.table(guard);
-    let next = table.next(guard);
-    let mask = next.map_or(table.mask(), |next| next.mask().min(table.mask()));
+    let (table, mask) = (tree.table(guard), step_mask(tree, guard));
     let mut entries = Vec::new();
     collect(
         tree,
@@ -58,8 +56,15 @@ pub(crate) fn walk(
     following(cursor, mask as u64)
 }
 
+/// The mask of the smaller of the tables in use, whose interval a step shows.
+pub(crate) fn step_mask(tree: &Tree, guard: Guard<'_>) -> usize {
+    let table = tree.table(guard);
+    let next = table.next(guard);
+    next.map_or(table.mask(), |next| next.mask().min(table.mask()))
+}
+
 /// The end of the interval that `cursor` lies in among those of `mask` (HW1).
-fn following(cursor: u64, mask: u64) -> u64 {
+pub(crate) fn following(cursor: u64, mask: u64) -> u64 {
     // The bits beyond the mask are ones, so that the carry comes in at the mask's highest bit.
     (cursor | !mask)
         .reverse_bits()

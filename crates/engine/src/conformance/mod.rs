@@ -243,7 +243,26 @@ macro_rules! unordered_conformance_suite {
                 direction: $crate::Direction,
                 visit: impl FnMut(&[u8], $crate::ValueRef<'_>) -> ::std::ops::ControlFlow<()>,
             ) {
-                $crate::conformance::list_by_walking(self, tree, from, direction, visit);
+                let step = |cursor, visit: &mut dyn FnMut(&[u8], $crate::ValueRef<'_>)| {
+                    $crate::Walk::walk(self, tree, cursor, visit)
+                };
+                $crate::conformance::list_by_walking(step, false, from, direction, visit);
+            }
+        }
+
+        impl $crate::conformance::SubjectAt for $session {
+            fn list_at(
+                &mut self,
+                at: $crate::Snapshot,
+                tree: $crate::TreeId,
+                from: ::std::ops::Bound<&[u8]>,
+                direction: $crate::Direction,
+                visit: impl FnMut(&[u8], $crate::ValueRef<'_>) -> ::std::ops::ControlFlow<()>,
+            ) {
+                let step = |cursor, visit: &mut dyn FnMut(&[u8], $crate::ValueRef<'_>)| {
+                    $crate::WalkAt::walk_at(self, at, tree, cursor, visit)
+                };
+                $crate::conformance::list_by_walking(step, true, from, direction, visit);
             }
         }
 
@@ -255,6 +274,7 @@ macro_rules! unordered_conformance_suite {
             $crate::conformance_suite! { @tests $engine:
                 walks_miss_no_permanent_key
             }
+            $crate::conformance_suite! { @snapshots $engine }
         }
     };
 }

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::{
     Direction, NewValue, Ordered, OrderedAt, Point, ReadAt, Snapshot, TreeId, ValueRef,
-    ValueVersion, Walk,
+    ValueVersion,
 };
 
 /// More steps than this mean that a walk finds no end.
@@ -45,13 +45,14 @@ impl<S: Ordered> Subject for S {
     }
 }
 
-/// [`Subject::list`] for a session that only walks.
+/// [`Subject::list`] for a session that only walks: `step` takes a step of a walk, whose keys are
+/// shown once each if it says so.
 ///
 /// # Panics
-/// When a walk finds no end.
+/// When a walk finds no end, or shows a key twice although it says that it does not.
 pub fn list_by_walking(
-    session: &mut impl Walk,
-    tree: TreeId,
+    mut step: impl FnMut(u64, &mut dyn FnMut(&[u8], ValueRef<'_>)) -> u64,
+    each_once: bool,
     from: Bound<&[u8]>,
     direction: Direction,
     mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
@@ -65,11 +66,13 @@ pub fn list_by_walking(
     };
     let mut found: BTreeMap<Vec<u8>, (NewValue<'static>, ValueVersion)> = BTreeMap::new();
     let mut cursor = 0;
-    for step in 0.. {
-        assert!(step < STEPS_MAX, "a walk finds no end");
-        cursor = session.walk(tree, cursor, |key, value| {
+    for steps in 0.. {
+        assert!(steps < STEPS_MAX, "a walk finds no end");
+        cursor = step(cursor, &mut |key, value| {
             if within(key) {
-                found.insert(key.to_vec(), (value.deep_copy(), value.version));
+                let copy = (value.deep_copy(), value.version);
+                let again = found.insert(key.to_vec(), copy).is_some();
+                assert!(!(again && each_once), "a walk shows a key twice");
             }
         });
         if cursor == 0 {

@@ -3,6 +3,7 @@
 mod canary;
 mod forget;
 mod resizing;
+mod snapshots;
 mod stress;
 
 pando_engine::unordered_conformance_suite!(crate::Mercury, crate::MercurySession);
