@@ -40,8 +40,8 @@ use std::sync::Arc;
 use pando_engine::{Deadline, LogEpoch, TreeId};
 
 use crate::cursors::Place;
+use crate::mapping::TreesImage;
 use crate::statistics::SessionCounters;
-use crate::trees::TreesImage;
 use crate::watchers::WatchImage;
 
 /// What the run under way has done; see the module's header.

@@ -51,7 +51,7 @@ impl Database {
             moment: Moment { snapshot, time },
             until: wanted.lives_ms.map(|lives| time.saturating_add(lives)),
             is_held: wanted.is_held,
-            databases: self.trees.iter().map(frozen).collect(),
+            databases: self.mapping.iter().map(frozen).collect(),
         }))
     }
 

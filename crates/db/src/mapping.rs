@@ -1,106 +1,90 @@
-//! SWAPDB, FLUSHDB and FLUSHALL: databases are given other trees (`trees` holds which).
+//! The mapping of database numbers to trees.
 //!
-//! The old tree of a database that is emptied is freed in the background, or when the last snapshot
-//! that shows it goes.
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//!
+//! It changes only under all gates (B1 mapping-stands-still), whose mutexes order the `Relaxed`
+//! accesses.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pando_engine::TreeId;
+use pando_engine::{LogEpoch, TreeId};
 
-use crate::database::Database;
-use crate::durable::hook::record_mapping;
-use crate::effects::{Leftover, MappingImage, leaves};
-use crate::session_state::SessionState;
-
-/// Exchanges two databases. The caller holds all gates (B1 mapping-stands-still).
-pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize, second: usize) {
-    if first != second {
-        keep_image(database, session);
-        database.change_trees(session, &[first, second], || {
-            let (trees, epoch) = (&database.trees, database.epochs.current());
-            let tree = trees.set(first, trees.get(second), epoch);
-            trees.set(second, tree, epoch);
-        });
-        record(database, session);
-    }
+/// What stands behind each database number (B1 mapping-stands-still).
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    slots: Box<[Slot]>,
 }
 
-/// Empties database `index` by giving it a new tree. An empty one stays as it is: tree numbers are
-/// not used twice. The caller holds all gates (B1 mapping-stands-still).
-pub(crate) fn replace(database: &Database, session: &mut SessionState, index: usize) {
-    let store = &database.store;
-    let old = database.tree(index);
-    if session.store.len(store, old) == 0 {
-        return;
-    }
-    keep_image(database, session);
-    let new = store.create_tree();
-    database.change_trees(session, &[index], || {
-        let epoch = database.epochs.current();
-        database.trees.set(index, new, epoch);
-    });
-    let run = session.effects.as_mut();
-    match run.and_then(|run| run.mapping.as_mut()) {
-        Some(image) => {
-            image.made.push(new);
-            image.left.push(old);
-        }
-        None => drop_tree(database, old),
-    }
-    record(database, session);
+#[derive(Debug)]
+struct Slot {
+    tree: AtomicU32,
+    /// The epoch of the last change of its tree; 0 before the first.
+    changed_in: AtomicU64,
 }
 
-/// Forgets a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).
-pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
-    if !database.snapshots.show(tree) {
-        database.store.drop_tree(tree);
-    }
-    database.expiry.drop_tree(tree);
-}
+/// The trees of all databases at a time, with the epochs in which they came there.
+#[derive(Debug)]
+pub(crate) struct TreesImage(Box<[(TreeId, LogEpoch)]>);
 
-/// Notes what the run under way, if there is one, is about to change for the first time
-/// (RR1 effects-once).
-fn keep_image(database: &Database, session: &mut SessionState) {
-    if let Some(run) = &mut session.effects {
-        run.mapping.get_or_insert_with(|| MappingImage {
-            trees: database.trees.image(),
-            watches: database.watchers.image(&database.watch_horizon),
-            made: Vec::new(),
-            left: Vec::new(),
-            recorded: recorded(database).map_or(0, |changes| changes.load(Ordering::Relaxed)),
-        });
-    }
-}
-
-/// Puts back what stood behind the numbers: the run that has changed them does not count. The
-/// caller holds all gates (B1 mapping-stands-still).
-pub(crate) fn put_back(database: &Database, image: MappingImage) {
-    if !leaves(Leftover::Mapping) {
-        database.trees.put_back(&image.trees);
-        for tree in image.made {
-            database.store.drop_tree(tree);
+impl Mapping {
+    /// The tree of each database.
+    pub(crate) fn new(trees: impl IntoIterator<Item = TreeId>) -> Self {
+        let slot = |tree: TreeId| Slot {
+            tree: AtomicU32::new(tree.0),
+            changed_in: AtomicU64::new(0),
+        };
+        Self {
+            slots: trees.into_iter().map(slot).collect(),
         }
     }
-    if let Some(changes) = recorded(database) {
-        changes.store(image.recorded, Ordering::Relaxed);
-    }
-    if leaves(Leftover::Watches) {
-        image.watches.release(&database.watch_horizon);
-    } else {
-        image.watches.put_back(&database.watch_horizon);
-    }
-}
 
-/// How many changes were recorded, on a database that is kept on disk.
-fn recorded(database: &Database) -> Option<&AtomicU64> {
-    let durable = database.durable.as_ref();
-    durable.map(|durable| &durable.mapping_changes)
-}
+    /// How many databases there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
 
-/// Records the mapping in the session's log.
-fn record(database: &Database, session: &mut SessionState) {
-    if let (Some(durable), Some(log)) = (&database.durable, &mut session.log) {
-        let changes = durable.mapping_changes.fetch_add(1, Ordering::Relaxed) + 1;
-        record_mapping(log, changes, database.mapping().into_iter());
+    /// The tree of database `index` (B1 mapping-stands-still).
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> TreeId {
+        TreeId(self.slots[index].tree.load(Ordering::Relaxed))
+    }
+
+    /// The trees of all databases, in order (B1 mapping-stands-still).
+    pub(crate) fn iter(&self) -> impl Iterator<Item = TreeId> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// The epoch in which database `index` was given its tree, 0 if that was at the start
+    /// (B1 mapping-stands-still): what is seen in it is undone if a crash loses that epoch.
+    pub(crate) fn changed_in(&self, index: usize) -> LogEpoch {
+        LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
+    }
+
+    /// What stands behind the numbers, to be put back.
+    pub(crate) fn image(&self) -> TreesImage {
+        let numbers = 0..self.len();
+        TreesImage(
+            numbers
+                .map(|index| (self.get(index), self.changed_in(index)))
+                .collect(),
+        )
+    }
+
+    /// Puts back what stood there. The caller holds all gates (B1 mapping-stands-still).
+    pub(crate) fn put_back(&self, image: &TreesImage) {
+        for (index, (tree, changed_in)) in image.0.iter().enumerate() {
+            self.set(index, *tree, *changed_in);
+        }
+    }
+
+    /// Gives database `index` another tree, in this epoch; returns the one that it had. The caller
+    /// holds all gates (B1 mapping-stands-still).
+    pub(crate) fn set(&self, index: usize, tree: TreeId, epoch: LogEpoch) -> TreeId {
+        let slot = &self.slots[index];
+        slot.changed_in.store(epoch.0, Ordering::Relaxed);
+        TreeId(slot.tree.swap(tree.0, Ordering::Relaxed))
     }
 }

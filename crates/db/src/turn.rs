@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Turn::begin ── own gate ──► execute ─► execute ─► … ─► drop
-//!                    ▲           │ a command of `Gates::All`    
+//!                    ▲           │ a command of `GateNeed::All`
 //!                    │           ▼
 //!                    └──── all gates (kept for consecutive such commands)
 //! ```
@@ -13,9 +13,9 @@
 //!
 //! Invariants:
 //! - **T1 gate-and-pin** A command runs under its own gate or under all gates, pinned, as its entry
-//!   in the command table says. A command of `Gates::None` begins without a gate: the host's take
-//!   one when they ask for a keyspace; EXEC takes all unless it was refused while it was queued,
-//!   and asks under them whether a watched key has changed.
+//!   in the command table says. A command of `GateNeed::None` begins without a gate: the host's
+//!   take one when they ask for a keyspace; EXEC takes all unless it was refused while it was
+//!   queued, and asks under them whether a watched key has changed.
 //! - **T2 nothing-between** No gate and no pin is held between releasing one gate and taking the
 //!   next, nor after the turn is dropped.
 //! - **T3 clock-after-gate** The clock is read after a gate was taken. A command that waited for
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{
-    CommandId, CommandSpec, ConnectionCommand, Flag, Gates, HostCommand, Refusal, Rule,
+    CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, HostCommand, Refusal, Rule,
 };
 use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
@@ -396,9 +396,9 @@ impl<'t> Turn<'t> {
             return Ok(Progress::Done);
         }
         match spec.gates {
-            Gates::Own => self.hold_own(),
-            Gates::All => self.hold_all(),
-            Gates::None => self.let_go(),
+            GateNeed::Own => self.hold_own(),
+            GateNeed::All => self.hold_all(),
+            GateNeed::None => self.let_go(),
         }
         Ok(self.run(client, spec, request, reply, host))
     }
@@ -531,7 +531,11 @@ impl<'t> Turn<'t> {
         match spec.id {
             CommandId::Keyspace(command) => {
                 let is_whole = matches!(self.held, Held::All { .. });
-                debug_assert!(is_whole || spec.gates == Gates::Own, "{} (T1)", spec.name);
+                debug_assert!(
+                    is_whole || spec.gates == GateNeed::Own,
+                    "{} (T1)",
+                    spec.name
+                );
                 self.session.access.quiet = is_quiet(client, spec) || self.past.is_some();
                 let mut keyspace = self.keyspace(client.database);
                 commands::execute(command, &mut keyspace, request, reply)

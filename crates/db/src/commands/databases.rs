@@ -8,8 +8,8 @@ use crate::client::Client;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::mapping;
 use crate::progress::{Handled, Progress};
+use crate::remapping;
 
 /// Runs a command of this family.
 pub(super) fn execute(
@@ -100,7 +100,7 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     let databases = keyspace.databases();
     let (first, second) = (within(databases, first)?, within(databases, second)?);
     let database = keyspace.database;
-    mapping::swap(database, keyspace.session, first, second);
+    remapping::swap(database, keyspace.session, first, second);
     keyspace.observe_all();
     reply.ok();
     Ok(Progress::Done)
@@ -125,7 +125,7 @@ fn flush(
     };
     let database = keyspace.database;
     for index in indexes {
-        mapping::replace(database, keyspace.session, index);
+        remapping::replace(database, keyspace.session, index);
     }
     keyspace.observe_all();
     reply.ok();

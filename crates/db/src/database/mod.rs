@@ -31,6 +31,7 @@ use crate::cursors::Cursors;
 use crate::durable::Durable;
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
+use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
@@ -38,7 +39,6 @@ use crate::session_state::SessionState;
 use crate::snapshots::{Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
-use crate::trees::Trees;
 use crate::watchers::{WatchHorizon, Watchers};
 
 /// What a database is made of.
@@ -58,7 +58,7 @@ pub struct Database {
     pub(crate) epochs: Arc<EpochClock>,
     pub(crate) acknowledgement: Acknowledgement,
     pub(crate) store: Store,
-    pub(crate) trees: Trees,
+    pub(crate) mapping: Mapping,
     pub(crate) snapshots: Snapshots,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
@@ -91,7 +91,7 @@ impl Database {
             acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
             epochs: parts.epochs,
             store: parts.store,
-            trees: Trees::new(parts.trees),
+            mapping: Mapping::new(parts.trees),
             snapshots: Snapshots::default(),
             expiry: parts.expiry,
             durable: parts.durable,
@@ -165,12 +165,12 @@ impl Database {
     /// How many databases there are.
     #[must_use]
     pub fn databases(&self) -> usize {
-        self.trees.len()
+        self.mapping.len()
     }
 
     /// The tree of database `index` (B1).
     pub(crate) fn tree(&self, index: usize) -> TreeId {
-        self.trees.get(index)
+        self.mapping.get(index)
     }
 
     /// The trees of all databases, those included that the configuration does not show (B1).
@@ -179,7 +179,7 @@ impl Database {
             .durable
             .iter()
             .flat_map(|durable| &durable.hidden_trees);
-        self.trees.iter().chain(hidden.copied()).collect()
+        self.mapping.iter().chain(hidden.copied()).collect()
     }
 
     /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.
@@ -194,7 +194,7 @@ impl Database {
 
     /// Keys of all databases.
     pub(crate) fn keys(&self) -> u64 {
-        self.trees.iter().map(|tree| self.store.len(tree)).sum()
+        self.mapping.iter().map(|tree| self.store.len(tree)).sum()
     }
 
     /// Keys that have a deadline, in all databases.

@@ -21,7 +21,7 @@ use crate::session_state::SessionState;
 /// the engine keeps for these. Where a snapshot is made or dropped meanwhile, a tree may be passed
 /// twice or not at all, which does no harm.
 fn trees(database: &Database) -> Vec<TreeId> {
-    let mut trees: Vec<_> = database.trees.iter().collect();
+    let mut trees: Vec<_> = database.mapping.iter().collect();
     for tree in database.snapshots.trees() {
         if !trees.contains(&tree) {
             trees.push(tree);

@@ -2,7 +2,7 @@
 //!
 //! There is no list of keys by use. Each value has an access mark (`memory/access.rs`), and each
 //! session a *hand* that sweeps through the keys, lowers marks and takes keys whose mark is low
-//! (`memory/judge.rs`). The `volatile` policies sweep through the expiry index instead, so that
+//! (`memory/lru_lfu.rs`). The `volatile` policies sweep through the expiry index instead, so that
 //! their work does not grow with the keys that never expire; `volatile-ttl` takes the first
 //! entries of some of the index's shards. A key is removed by an update that looks at it once
 //! more, through the one write path (K2 one-write-path), under the session's own gate.

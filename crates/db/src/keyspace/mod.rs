@@ -242,7 +242,7 @@ impl<'t> Keyspace<'t> {
             self.session.observe(version.epoch());
         }
         self.session
-            .observe(self.database.trees.changed_in(self.index));
+            .observe(self.database.mapping.changed_in(self.index));
     }
 
     /// Notes that a reply may tell of anything that was ever written, or that was when a snapshot
@@ -315,7 +315,7 @@ impl<'t> Keyspace<'t> {
     }
 
     /// Whether writes that need memory are refused; `Turn::room` was asked before.
-    pub(crate) fn is_out_of_memory(&self) -> bool {
+    pub(crate) fn refuses_growth(&self) -> bool {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }
 

@@ -22,7 +22,7 @@ pub(super) fn arithmetic(
 ) -> Handled {
     let Arithmetic { key, delta } = Arithmetic::parse(line)?;
     let up = verb == Verb::Incr;
-    let full = keyspace.is_out_of_memory();
+    let full = keyspace.refuses_growth();
     let mut done = Ok(None);
     keyspace.update(key, |old| {
         let Some(old) = old else {

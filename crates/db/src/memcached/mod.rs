@@ -33,8 +33,8 @@ pub use list::ListedItem;
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::mapping;
 use crate::progress::{Progress, Wait};
+use crate::remapping;
 use crate::statistics::Figure;
 use crate::turn::{Room, Turn};
 
@@ -305,7 +305,7 @@ impl Turn<'_> {
         self.hold_all();
         let mut keyspace = self.keyspace(index);
         let database = keyspace.database;
-        mapping::replace(database, keyspace.session, index);
+        remapping::replace(database, keyspace.session, index);
         keyspace.observe_all();
         Ok(())
     }

@@ -107,7 +107,7 @@ pub(super) fn take_data<'r>(
         }
         return Err(error::TOO_LARGE.into());
     };
-    if keyspace.is_out_of_memory() {
+    if keyspace.refuses_growth() {
         keyspace.memcached_counters().count(Figure::StoreNoMemory);
         if sets {
             keyspace.remove(key);

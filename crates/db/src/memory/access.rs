@@ -9,8 +9,8 @@
 //! the class, which is only told to those who ask.
 //!
 //! `Often` counts the logarithm of the uses as Redis does: from [`OFTEN_FIRST`] on, one use in
-//! `10·(mark - 5) + 1` counts. What the hand does with marks is `judge`'s: marks decay at the pace
-//! at which the memory is turned over, and without pressure not at all.
+//! `10·(mark - 5) + 1` counts. What the hand does with marks is `lru_lfu`'s: marks decay at the
+//! pace at which the memory is turned over, and without pressure not at all.
 
 use pando_engine::mark::MARK_MAX;
 use pando_engine::{Decision, LogEpoch, ValueRef};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use pando_engine::{Deadline, Hand, TreeId};
 
 use super::EvictionPolicy;
-use super::judge::Judge;
+use super::lru_lfu::Judge;
 use crate::expiry::ExpiryHand;
 
 /// A key that may be evicted, if it still is what it was.

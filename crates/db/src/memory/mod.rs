@@ -6,7 +6,7 @@
 //! | `MemoryLimit::policy` | CONFIG SET | `Relaxed` | every command, maintenance |
 //! | `MemoryLimit::reserve` | maintenance | `Relaxed` | writers |
 //! | `MemoryLimit::ceiling` | CONFIG SET, maintenance | `Relaxed` | writers |
-//! | `MemoryLimit::pace` | see `pace` | `Relaxed` | hands |
+//! | `MemoryLimit::pace` | see `decay` | `Relaxed` | hands |
 //! | `MemoryLimit::requests` | see `requests` | | |
 //! | `MemoryLimit::emptier` | see `eviction/emptying.rs` | a mutex | the same |
 //! | `Evictor` | its session | none needed | the same |
@@ -15,9 +15,9 @@
 
 mod access;
 mod ages;
+mod decay;
 mod hands;
-mod judge;
-mod pace;
+mod lru_lfu;
 mod policy;
 mod requests;
 
@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 pub(crate) use access::{Access, Touch, Tracking};
 pub(crate) use ages::Ages;
 pub use ages::{Accesses, LastAccess};
+pub(crate) use decay::DecayPace;
 pub(crate) use hands::{Emptier, Evictor, Victim};
-pub(crate) use judge::{Judge, Verdict};
-pub(crate) use pace::Pace;
+pub(crate) use lru_lfu::{Judge, Verdict};
 pub use policy::EvictionPolicy;
 pub(crate) use requests::{Fit, Requests};
 
@@ -49,7 +49,7 @@ pub(crate) struct MemoryLimit {
     /// Where writes are refused while the memory in use comes down to a lower limit.
     ceiling: AtomicUsize,
     pub(crate) ages: Ages,
-    pub(crate) pace: Pace,
+    pub(crate) pace: DecayPace,
     pub(crate) requests: Requests,
     pub(crate) emptier: Mutex<Emptier>,
 }
@@ -63,7 +63,7 @@ impl MemoryLimit {
             reserve: AtomicUsize::new(0),
             ceiling: AtomicUsize::new(0),
             ages: Ages::default(),
-            pace: Pace::default(),
+            pace: DecayPace::default(),
             requests: Requests::default(),
             emptier: Mutex::default(),
         }

@@ -26,8 +26,8 @@ use crate::client::{Client, Undo};
 use crate::database::Database;
 use crate::effects::{Effects, Leftover, leaves};
 use crate::limits;
-use crate::mapping;
 use crate::progress::{Progress, Slices, Wait};
+use crate::remapping;
 
 impl Turn<'_> {
     /// Runs a command, or has it wait for what is not here.
@@ -164,7 +164,7 @@ impl Turn<'_> {
         if let Some(image) = effects.mapping {
             image.watches.release(&database.watch_horizon);
             for tree in image.left {
-                mapping::drop_tree(database, tree);
+                remapping::drop_tree(database, tree);
             }
         }
     }
@@ -183,7 +183,7 @@ impl Turn<'_> {
         }
         if let Some(image) = effects.mapping {
             debug_assert!(matches!(self.held, Held::All { .. }));
-            mapping::put_back(database, image);
+            remapping::put_back(database, image);
         }
         if leaves(Leftover::Counts) {
             session.counters.add(&counted);

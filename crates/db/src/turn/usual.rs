@@ -10,7 +10,7 @@
 //! `interval` client may still have to wait (AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
-use pando_protocol::command::{CommandId, CommandSpec, Flag, Gates, KeyspaceCommand, Rule};
+use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
 use super::{Held, Host, Turn, is_exec};
@@ -29,7 +29,7 @@ impl Turn<'_> {
         let CommandId::Keyspace(command) = spec.id else {
             return None;
         };
-        let is_usual = spec.gates == Gates::Own
+        let is_usual = spec.gates == GateNeed::Own
             && matches!(self.held, Held::Own { .. })
             && client.authenticated
             && client.transaction.is_none()

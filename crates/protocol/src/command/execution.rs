@@ -23,7 +23,7 @@ use super::{CommandId, CommandSpec, Flag};
 /// The gates that a command runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Gates {
+pub enum GateNeed {
     /// Its session's own: beside the commands of other sessions.
     Own,
     /// All: every other command sees the whole of it or nothing.
@@ -74,7 +74,7 @@ impl CommandSpec {
     const fn fault(&self) -> Option<&'static str> {
         let on_keyspace = matches!(self.id, CommandId::Keyspace(_));
         let writes = on_keyspace && self.flags.has(Flag::Write);
-        let is_whole = matches!(self.gates, Gates::All);
+        let is_whole = matches!(self.gates, GateNeed::All);
         let key_by_key = self.key_by_key.is_some();
         if writes && !self.has_one_key() && !is_whole && !key_by_key {
             return Some("a write to several keys runs under all gates, or says why not");
@@ -82,7 +82,7 @@ impl CommandSpec {
         if key_by_key && (is_whole || !writes || self.has_one_key()) {
             return Some("only a write to several keys under its own gate says why");
         }
-        if on_keyspace && matches!(self.gates, Gates::None) {
+        if on_keyspace && matches!(self.gates, GateNeed::None) {
             return Some("a command on the keyspace runs under a gate");
         }
         if self.rules.has(Rule::OnlyRemoves) && (!writes || self.flags.has(Flag::DenyOom)) {
@@ -91,7 +91,7 @@ impl CommandSpec {
         if self.rules.has(Rule::Quiet) && writes {
             return Some("a command that only asks does not write");
         }
-        if self.rules.has(Rule::Sliced) && !matches!(self.gates, Gates::Own) {
+        if self.rules.has(Rule::Sliced) && !matches!(self.gates, GateNeed::Own) {
             return Some("a command in slices runs under its own gate");
         }
         None
@@ -120,7 +120,7 @@ mod tests {
             "mset", "msetnx", "rename", "renamenx", "copy", "bitop", "swapdb", "flushdb",
             "flushall",
         ] {
-            for gates in [Gates::Own, Gates::None] {
+            for gates in [GateNeed::Own, GateNeed::None] {
                 let planted = CommandSpec {
                     gates,
                     ..spec(name)
@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 CommandSpec {
-                    gates: Gates::None,
+                    gates: GateNeed::None,
                     ..spec("get")
                 },
                 "no gate",

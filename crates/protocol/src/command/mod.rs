@@ -18,7 +18,7 @@ mod unbuilt;
 
 pub use answer::answer;
 pub use argument::{Argument, ArgumentKind};
-pub use execution::{Gates, Rule, Rules};
+pub use execution::{GateNeed, Rule, Rules};
 pub use id::{CommandId, KeyspaceCommand};
 pub use index::{all, lookup, spec};
 pub use keys::{

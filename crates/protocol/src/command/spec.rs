@@ -7,7 +7,7 @@
 
 use super::CommandId;
 use super::argument::Argument;
-use super::execution::{Gates, Rule, Rules};
+use super::execution::{GateNeed, Rule, Rules};
 use super::keys::KeySpec;
 
 /// Declares an enum of words and the set type over it.
@@ -243,7 +243,7 @@ pub struct CommandSpec {
     /// Where its keys stand.
     pub keys: &'static [KeySpec],
     /// The gates that it runs under.
-    pub gates: Gates,
+    pub gates: GateNeed,
     /// What else a turn must know before it runs it.
     pub rules: Rules,
     /// Of a write to several keys that does not run under all gates: why that is enough.
@@ -279,7 +279,7 @@ impl CommandSpec {
             flags: Flags::of(&[]),
             categories: Categories::of(&[]),
             keys: &[],
-            gates: Gates::Own,
+            gates: GateNeed::Own,
             rules: Rules::of(&[]),
             key_by_key: None,
             tips: &[],
@@ -329,7 +329,7 @@ impl CommandSpec {
         self
     }
 
-    pub(super) const fn gates(mut self, gates: Gates) -> Self {
+    pub(super) const fn gates(mut self, gates: GateNeed) -> Self {
         self.gates = gates;
         self
     }

@@ -106,7 +106,7 @@ pub(in super::super) fn arithmetic(
     let up = !matches!(meta.mode, Some(b'D' | b'-'));
     let (mut outcome, mut made, mut is_longer) = (Ok(Outcome::Absent), false, false);
     let (mut number, mut deadline) = (0, None);
-    let full = keyspace.is_out_of_memory();
+    let full = keyspace.refuses_growth();
     let drawn = keyspace.update(meta.key, |old| {
         (made, is_longer) = (false, false);
         let Some(old) = old else {

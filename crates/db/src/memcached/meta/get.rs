@@ -177,7 +177,7 @@ fn change(
     let accesses = meta.asks_access.then(|| keyspace.accesses());
     let tokens = Tokens::of(keyspace);
     // As in memcached, what cannot be made for want of memory is a miss.
-    let full = meta.vivify.is_some() && keyspace.is_out_of_memory();
+    let full = meta.vivify.is_some() && keyspace.refuses_growth();
     let mut found = Ok(None);
     let drawn = keyspace.update(meta.key, |old| {
         let Some(old) = old else {

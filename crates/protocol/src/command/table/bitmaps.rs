@@ -1,7 +1,7 @@
 //! Commands on the bits of strings.
 
 use crate::command::argument::{block, integer, key, one_of, string, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
@@ -123,7 +123,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
             KeySpec::rest(3, KeyAccess::ReadOnly, &[KeyEffect::Access]),
         ])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Bitmap, "2.6.0")
         .summary("Combines strings bit by bit and stores the result.")
         .complexity("O(N) for N bytes of all sources.")

@@ -1,7 +1,7 @@
 //! Commands on what the database keeps of a connection: its database, its transaction, its watches.
 
 use crate::command::argument::{integer, key};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group};
@@ -44,7 +44,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::SkipSlowlog,
         ])
         .categories(&[Category::Transaction])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .rules(&[Rule::Unqueued])
         .group(Group::Transactions, "1.2.0")
         .summary("Runs the commands queued since MULTI as one, unless a watched key has changed.")

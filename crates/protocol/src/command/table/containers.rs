@@ -1,7 +1,7 @@
 //! Subcommands of the server's containers.
 
 use crate::command::argument::{block, integer, key, one_of, pattern, string, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::keys::{KeyAccess, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
@@ -393,7 +393,7 @@ pub(super) static CONFIG: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Config.id(), "config|get", -3)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "2.0.0")
         .summary("Returns the settings whose names match the patterns.")
         .complexity("O(S·P) for S settings and P patterns.")
@@ -402,21 +402,21 @@ pub(super) static CONFIG: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Config.id(), "config|help", 2)
         .flags(&[Flag::Loading, Flag::Stale])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "5.0.0")
         .summary("Lists the subcommands.")
         .complexity("O(1)"),
     CommandSpec::new(HostCommand::Config.id(), "config|resetstat", 2)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "2.0.0")
         .summary("Sets the counters of INFO back to zero.")
         .complexity("O(1)"),
     CommandSpec::new(HostCommand::Config.id(), "config|rewrite", 2)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "2.8.0")
         .summary("Writes the settings now in force to the configuration file.")
         .complexity("O(S) for S settings."),
@@ -424,7 +424,7 @@ pub(super) static CONFIG: &[CommandSpec] = &[
         .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
         .categories(&[])
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "2.0.0")
         .summary("Changes settings, all or none.")
         .complexity("O(P) for P settings given.")

@@ -1,7 +1,7 @@
 //! Commands on databases as wholes, and those that only speak.
 
 use crate::command::argument::{integer, one_of, string, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace, Category::Dangerous])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .rules(&[Rule::OnlyRemoves])
         .group(Group::Server, "1.0.0")
         .summary("Removes every key of every database.")
@@ -70,7 +70,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .flags(&[Flag::Write])
         .categories(&[Category::Keyspace, Category::Dangerous])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .rules(&[Rule::OnlyRemoves])
         .group(Group::Server, "1.0.0")
         .summary("Removes every key of the selected database.")
@@ -98,7 +98,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new(DatabaseCommand::Swapdb.id(), "swapdb", 3)
         .flags(&[Flag::Write, Flag::Fast])
         .categories(&[Category::Keyspace, Category::Dangerous])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Server, "4.0.0")
         .summary("Exchanges the contents of two databases.")
         .complexity("O(W) for W watched keys of both.")

@@ -1,7 +1,7 @@
 //! Commands that the host runs: connections, settings, the state of the server.
 
 use crate::command::argument::{block, double, integer, one_of, string, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
@@ -68,14 +68,14 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Bgrewriteaof.id(), "bgrewriteaof", 1)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "1.0.0")
         .summary("Asks for the log to be compacted in the background.")
         .complexity("O(1) to ask."),
     CommandSpec::new(HostCommand::Bgsave.id(), "bgsave", -1)
         .flags(&[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "1.0.0")
         .summary("Asks for a save of the dataset in the background.")
         .complexity("O(1) to ask.")
@@ -96,7 +96,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .subcommands(CLUSTER),
     CommandSpec::new(HostCommand::Config.id(), "config", -2)
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "2.0.0")
         .summary("Holds the commands about the server's settings.")
         .complexity("Depends on the subcommand.")
@@ -253,7 +253,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::NoMulti,
         ])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .group(Group::Server, "1.0.0")
         .summary("Saves the dataset and answers when it is done.")
         .complexity("O(N) for N keys."),
@@ -267,7 +267,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::AllowBusy,
         ])
         .categories(&[])
-        .gates(Gates::None)
+        .gates(GateNeed::None)
         .rules(&[Rule::IgnoresPause])
         .group(Group::Server, "1.0.0")
         .summary("Stops the server.")

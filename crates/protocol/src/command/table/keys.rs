@@ -1,7 +1,7 @@
 //! Commands on keys, whatever their values are.
 
 use crate::command::argument::{integer, key, one_of, pattern, string, unix_time, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
@@ -45,7 +45,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access]),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
         ])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Generic, "6.2.0")
         .summary("Copies the value of a key to another key.")
         .complexity("O(N) for N bytes of the value.")
@@ -158,7 +158,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             KeyAccess::ReadWrite,
             &[KeyEffect::Access, KeyEffect::Update],
         )])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Generic, "1.0.0")
         .summary("Moves a key to another database.")
         .complexity("Two lookups.")
@@ -263,7 +263,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             ),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Update]),
         ])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Generic, "1.0.0")
         .summary("Gives a value another key, replacing what was there.")
         .complexity("O(N) for N bytes of the value.")
@@ -279,7 +279,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             ),
             KeySpec::one(2, KeyAccess::Overwrite, &[KeyEffect::Insert]),
         ])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Generic, "1.0.0")
         .summary("Gives a value another key, unless something is there.")
         .complexity("O(N) for N bytes of the value.")

@@ -1,7 +1,7 @@
 //! Subcommands of SNAPSHOT.
 
 use crate::command::argument::{integer, one_of, string, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::spec::{Category, CommandSpec, Flag, Group};
 
 use super::ConnectionCommand;
@@ -10,7 +10,7 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|create", -3)
         .flags(&[Flag::Noscript, Flag::NoMulti])
         .categories(&[])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
         .summary("Makes a snapshot of all databases; with HOLD it goes only when it is dropped.")
         .complexity("O(D) for D databases, whatever they hold.")
@@ -22,7 +22,7 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|drop", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti])
         .categories(&[])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
         .summary("Drops a snapshot, or all of them, and returns how many have gone.")
         .complexity("O(D) for D databases; memory is given back afterwards.")

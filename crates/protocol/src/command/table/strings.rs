@@ -1,7 +1,7 @@
 //! Commands on strings.
 
 use crate::command::argument::{block, double, integer, key, one_of, string, unix_time, word};
-use crate::command::execution::{Gates, Rule};
+use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
@@ -207,7 +207,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "request_policy:multi_shard",
             "response_policy:all_succeeded",
         ])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::String, "1.0.1")
         .summary("Stores several strings as one change.")
         .complexity("One lookup per key.")
@@ -221,7 +221,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             &[KeyEffect::Insert],
         )])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
-        .gates(Gates::All)
+        .gates(GateNeed::All)
         .group(Group::String, "1.0.1")
         .summary("Stores several strings as one change, if none of the keys exists.")
         .complexity("One lookup per key.")

@@ -1,17 +1,17 @@
-//! What the hand does with the marks that it passes.
+//! The rules of LRU, LFU and random eviction: what the hand does with the marks that it passes.
 //!
-//! `Lately`: a clock. The hand lowers each mark's recency and takes the keys where it is 0.
+//! `Lately`, LRU: a clock. The hand lowers each mark's recency and takes the keys where it is 0.
 //!
-//! `Nothing`: chance. The hand takes one key in [`CHANCE_VISITS`].
+//! `Nothing`, random: chance. The hand takes one key in [`CHANCE_VISITS`].
 //!
-//! `Often`: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark in
-//! [`DECAY_VISITS`] of the others if its [`Pace`] allows: by one, and by a part of what it counts,
-//! so that what was used very often once does not stay for as much longer. The threshold follows
-//! what the hand meets: it rises when the hand has passed [`RISE_VISITS`] keys and taken none, and
-//! falls when more than one in [`FALL_SHARE`] was taken, so that the keys that are taken are the
-//! least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand would
-//! pass keys that were never used again and lower the marks of those that were, in search of keys
-//! that are no worse.
+//! `Often`, LFU: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark
+//! in [`DECAY_VISITS`] of the others if its [`DecayPace`] allows: by one, and by a part of what it
+//! counts, so that what was used very often once does not stay for as much longer. The threshold
+//! follows what the hand meets: it rises when the hand has passed [`RISE_VISITS`] keys and taken
+//! none, and falls when more than one in [`FALL_SHARE`] was taken, so that the keys that are taken
+//! are the least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand
+//! would pass keys that were never used again and lower the marks of those that were, in search of
+//! keys that are no worse.
 //!
 //! Keys that stand side by side in a tree are often alike. So that a run of them that are all used
 //! often does not raise the threshold, the hand goes on elsewhere after [`PLACE_VISITS`] in vain.
@@ -20,7 +20,7 @@ use pando_engine::mark::MARK_MAX;
 
 use super::Tracking;
 use super::access::{CLASSES, OFTEN_FIRST};
-use super::pace::Pace;
+use super::decay::DecayPace;
 
 const PLACE_VISITS: u32 = 64;
 const RISE_VISITS: u32 = 8 * PLACE_VISITS;
@@ -78,7 +78,7 @@ impl Judge {
         wants
     }
 
-    pub(crate) fn pass(&mut self, tracking: Tracking, mark: u8, pace: &Pace) -> Verdict {
+    pub(crate) fn pass(&mut self, tracking: Tracking, mark: u8, pace: &DecayPace) -> Verdict {
         match tracking {
             Tracking::Nothing if self.random.u32(..CHANCE_VISITS) == 0 => Verdict::Take,
             Tracking::Nothing => Verdict::Pass(mark),
@@ -89,7 +89,7 @@ impl Judge {
         }
     }
 
-    fn pass_counter(&mut self, mark: u8, pace: &Pace) -> Verdict {
+    fn pass_counter(&mut self, mark: u8, pace: &DecayPace) -> Verdict {
         self.visits += 1;
         // Asked for every key, so that where few stay they do not get the decays of the others.
         let decays = self.visits.is_multiple_of(DECAY_VISITS) && pace.take();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_threshold_finds_the_least_used_keys() {
-        let (mut judge, pace) = (Judge::default(), Pace::default());
+        let (mut judge, pace) = (Judge::default(), DecayPace::default());
         let mut random = fastrand::Rng::with_seed(3);
         let (mut cold, mut hot) = (0, 0);
         for visit in 0..10_000 {
@@ -143,7 +143,7 @@ mod tests {
     /// at the first visit, and others pay for the search at most once in so many.
     #[test]
     fn the_threshold_stays_at_what_new_keys_have() {
-        let (mut judge, pace) = (Judge::default(), Pace::of_decays(u64::from(u32::MAX)));
+        let (mut judge, pace) = (Judge::default(), DecayPace::of_decays(u64::from(u32::MAX)));
         for visit in 0..10_000_u32 {
             assert_eq!(
                 judge.pass(Tracking::Often, OFTEN_FIRST, &pace),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_was_used_very_often_is_forgotten_too() {
         let decays = |mut mark: u8| {
-            let (mut judge, pace) = (Judge::default(), Pace::of_decays(100_000));
+            let (mut judge, pace) = (Judge::default(), DecayPace::of_decays(100_000));
             let mut count = 0;
             while let Verdict::Pass(less) = judge.pass(Tracking::Often, mark, &pace) {
                 count += u32::from(less < mark);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_clock_takes_what_was_not_used_for_its_rounds() {
-        let (mut judge, pace) = (Judge::default(), Pace::default());
+        let (mut judge, pace) = (Judge::default(), DecayPace::default());
         let mut rounds = Vec::new();
         let mut mark = 2 * CLASSES + 3;
         while let Verdict::Pass(less) = judge.pass(Tracking::Lately, mark, &pace) {
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn policies_keep_the_popular_keys() {
         let policy = |tracking| {
-            let (mut judge, pace) = (Judge::default(), Pace::default());
+            let (mut judge, pace) = (Judge::default(), DecayPace::default());
             hits(tracking, move |mark| judge.pass(tracking, mark, &pace))
         };
         let (lately, often) = (policy(Tracking::Lately), policy(Tracking::Often));
@@ -254,7 +254,7 @@ mod tests {
             "{lately} {often} {chance}"
         );
         assert!(often > 600, "{often} of 722");
-        let (mut judge, pace) = (Judge::default(), Pace::default());
+        let (mut judge, pace) = (Judge::default(), DecayPace::default());
         let hottest = hits(Tracking::Often, move |mark| {
             match judge.pass(Tracking::Often, MARK_MAX - mark, &pace) {
                 Verdict::Take => Verdict::Take,

@@ -1,6 +1,6 @@
 //! How fast marks of [`super::Tracking::Often`] go down: no faster than one step a minute.
 //!
-//! Hands lower marks as memory is turned over (`judge`), so that a cache forgets at the pace at
+//! Hands lower marks as memory is turned over (`lru_lfu`), so that a cache forgets at the pace at
 //! which it works and not at all while nothing is evicted. Where it is turned over in seconds, as
 //! by a flood of keys that come once, that would forget what is used every few seconds. So each
 //! step down takes a *decay*, and in a minute there are as many decays as keys: on average a mark
@@ -23,13 +23,13 @@ const DECAY_MS: u64 = 60_000;
 
 /// See the module's header.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct DecayPace {
     /// Decays that are left, each [`DECAY_MS`].
     left: AtomicU64,
     ticked_ms: AtomicU64,
 }
 
-impl Pace {
+impl DecayPace {
     /// Adds the decays of the time that has passed, of so many keys. No more are kept than of a
     /// minute, so that a rest is not made up for.
     pub(crate) fn tick(&self, keys: u64, now_ms: Milliseconds) {
@@ -68,13 +68,13 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn taken(pace: &Pace) -> usize {
+    fn taken(pace: &DecayPace) -> usize {
         std::iter::from_fn(|| pace.take().then_some(())).count()
     }
 
     #[test]
     fn a_minute_has_as_many_decays_as_keys() {
-        let pace = Pace::default();
+        let pace = DecayPace::default();
         pace.tick(0, 1_000_000);
         assert_eq!(taken(&pace), 0);
         // However often it ticks.

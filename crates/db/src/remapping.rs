@@ -1,0 +1,106 @@
+//! SWAPDB, FLUSHDB and FLUSHALL: databases are given other trees (`mapping` holds which).
+//!
+//! The old tree of a database that is emptied is freed in the background, or when the last snapshot
+//! that shows it goes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_engine::TreeId;
+
+use crate::database::Database;
+use crate::durable::hook::record_mapping;
+use crate::effects::{Leftover, MappingImage, leaves};
+use crate::session_state::SessionState;
+
+/// Exchanges two databases. The caller holds all gates (B1 mapping-stands-still).
+pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize, second: usize) {
+    if first != second {
+        keep_image(database, session);
+        database.change_trees(session, &[first, second], || {
+            let (mapping, epoch) = (&database.mapping, database.epochs.current());
+            let tree = mapping.set(first, mapping.get(second), epoch);
+            mapping.set(second, tree, epoch);
+        });
+        record(database, session);
+    }
+}
+
+/// Empties database `index` by giving it a new tree. An empty one stays as it is: tree numbers are
+/// not used twice. The caller holds all gates (B1 mapping-stands-still).
+pub(crate) fn replace(database: &Database, session: &mut SessionState, index: usize) {
+    let store = &database.store;
+    let old = database.tree(index);
+    if session.store.len(store, old) == 0 {
+        return;
+    }
+    keep_image(database, session);
+    let new = store.create_tree();
+    database.change_trees(session, &[index], || {
+        let epoch = database.epochs.current();
+        database.mapping.set(index, new, epoch);
+    });
+    let run = session.effects.as_mut();
+    match run.and_then(|run| run.mapping.as_mut()) {
+        Some(image) => {
+            image.made.push(new);
+            image.left.push(old);
+        }
+        None => drop_tree(database, old),
+    }
+    record(database, session);
+}
+
+/// Forgets a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).
+pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
+    if !database.snapshots.show(tree) {
+        database.store.drop_tree(tree);
+    }
+    database.expiry.drop_tree(tree);
+}
+
+/// Notes what the run under way, if there is one, is about to change for the first time
+/// (RR1 effects-once).
+fn keep_image(database: &Database, session: &mut SessionState) {
+    if let Some(run) = &mut session.effects {
+        run.mapping.get_or_insert_with(|| MappingImage {
+            trees: database.mapping.image(),
+            watches: database.watchers.image(&database.watch_horizon),
+            made: Vec::new(),
+            left: Vec::new(),
+            recorded: recorded(database).map_or(0, |changes| changes.load(Ordering::Relaxed)),
+        });
+    }
+}
+
+/// Puts back what stood behind the numbers: the run that has changed them does not count. The
+/// caller holds all gates (B1 mapping-stands-still).
+pub(crate) fn put_back(database: &Database, image: MappingImage) {
+    if !leaves(Leftover::Mapping) {
+        database.mapping.put_back(&image.trees);
+        for tree in image.made {
+            database.store.drop_tree(tree);
+        }
+    }
+    if let Some(changes) = recorded(database) {
+        changes.store(image.recorded, Ordering::Relaxed);
+    }
+    if leaves(Leftover::Watches) {
+        image.watches.release(&database.watch_horizon);
+    } else {
+        image.watches.put_back(&database.watch_horizon);
+    }
+}
+
+/// How many changes were recorded, on a database that is kept on disk.
+fn recorded(database: &Database) -> Option<&AtomicU64> {
+    let durable = database.durable.as_ref();
+    durable.map(|durable| &durable.mapping_changes)
+}
+
+/// Records the mapping in the session's log.
+fn record(database: &Database, session: &mut SessionState) {
+    if let (Some(durable), Some(log)) = (&database.durable, &mut session.log) {
+        let changes = durable.mapping_changes.fetch_add(1, Ordering::Relaxed) + 1;
+        record_mapping(log, changes, database.mapping().into_iter());
+    }
+}
