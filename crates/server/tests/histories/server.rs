@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use pando_db::EngineKind;
+use pando_db::{Database, Durability, EngineKind, Options};
 use pando_protocol::resp::{Value, ValueDecoder};
 
 /// How long a reply may take before a test gives up.
@@ -14,19 +14,30 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Workers; connections are spread over them.
 const WORKERS: &str = "3";
 
-/// A running server; killed when dropped.
+/// A running server; ended when dropped.
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     address: SocketAddr,
     engine: EngineKind,
 }
 
-/// Runs `test` on a new server of each engine.
+/// Runs `test` on a new server of each engine, and on one whose engine has requests repeated.
 pub(crate) fn with_every_engine(test: impl Fn(&Server)) {
     for engine in EngineKind::ALL {
         println!("engine {}", engine.name());
         test(&Server::start(engine));
     }
+    println!("requests are repeated");
+    test(&Server::repeating());
+}
+
+/// Where a server runs.
+enum Process {
+    Child(Child),
+    /// In the test's own, with what no flag asks for.
+    Own {
+        _server: pando_server::Server,
+    },
 }
 
 impl Server {
@@ -50,9 +61,34 @@ impl Server {
             Some(address.parse().expect("an address"))
         });
         Self {
-            child,
+            process: Process::Child(child),
             engine,
             address: address.expect("the server says where it listens"),
+        }
+    }
+
+    /// A server whose engine says "not here", and meets conflicts, at random: requests are
+    /// repeated, and nothing tells of it (RR1 effects-once of `pando_db`).
+    fn repeating() -> Self {
+        let config = pando_server::Config {
+            port: Some(0),
+            threads: WORKERS.parse().expect("a number"),
+            durability: Durability::None,
+            ..pando_server::Config::default()
+        };
+        let engine = EngineKind::Reference;
+        let server = pando_server::Server::start_with(config, None, |options| {
+            Database::open(Options {
+                engine,
+                absences: Some(1),
+                ..options
+            })
+        });
+        let server = server.expect("the server starts");
+        Self {
+            address: server.shared().listening().tcp[0],
+            process: Process::Own { _server: server },
+            engine,
         }
     }
 
@@ -78,9 +114,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when the process has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Process::Child(child) = &mut self.process {
+            // Both fail only when the process has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
