@@ -27,7 +27,8 @@
 //! - **RR2 same-draws** A repetition draws what the run before it has drawn.
 //! - **RR3 hosts-once** A command of the host's that acts is executed once: by itself it touches no
 //!   key, so its run counts (TX4 untouched-is-done); in an EXEC its reply is kept for repetitions,
-//!   and while the run is blind it is not executed.
+//!   and while the run is blind it is not executed. SNAPSHOT CREATE and DROP, which no EXEC takes,
+//!   are once in the same way.
 //!
 //! Deliberately absent: anything of it on engines that are never blind. They have no `Effects`, and
 //! the places that note one ask for it only when they have an effect to note. In an EXEC on an

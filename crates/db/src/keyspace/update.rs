@@ -194,15 +194,19 @@ impl Keyspace<'_> {
             }
         }
         if effects.deadline_changed {
-            if let Some(run) = &mut self.session.effects
-                && !leaves(Leftover::Deadlines)
-            {
-                let bytes = key.bytes.into();
-                run.deadlines.push((key.tree, bytes, effects.replaced));
-            } else {
-                let expiry = &self.database.expiry;
-                self.session.reconcile(expiry, key, effects.replaced);
+            self.follow_deadline(key, effects.replaced);
+        }
+    }
+
+    /// Brings the expiry index up to date, or has the run under way do so when it counts. Out of
+    /// line: most commits change no deadline.
+    #[inline(never)]
+    fn follow_deadline(&mut self, key: Key<'_>, replaced: Option<Deadline>) {
+        match &mut self.session.effects {
+            Some(run) if !leaves(Leftover::Deadlines) => {
+                run.deadlines.push((key.tree, key.bytes.into(), replaced));
             }
+            _ => self.session.reconcile(&self.database.expiry, key, replaced),
         }
     }
 
