@@ -4,10 +4,10 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand, Images, Key, LogEpoch,
-    NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine, Restored,
-    SessionLimit, Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef,
-    ValueVersion, Walk,
+    CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
+    LogEpoch, NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine,
+    Relocate, Restored, SessionLimit, Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId,
+    ValueRef, ValueVersion, Walk,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -91,8 +91,13 @@ impl Store {
         on!(Store, self, engine => engine.reclaimable_bytes())
     }
 
+    /// See [`Emptying::idle_bytes`]; none where memory is not the engine's own.
     pub(crate) fn idle_bytes(&self) -> usize {
-        on!(Store, self, engine => engine.idle_bytes())
+        match self {
+            Self::Masstree(engine) => engine.idle_bytes(),
+            Self::Mercury(engine) => engine.idle_bytes(),
+            Self::Reference(_) => 0,
+        }
     }
 
     #[inline]
@@ -262,28 +267,6 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.sweep(tree, hand, steps, visit))
     }
 
-    fn begin_emptying(&mut self, short: bool) -> bool {
-        on!(StoreSession, self, session => session.begin_emptying(short))
-    }
-
-    fn end_emptying(&mut self) {
-        on!(StoreSession, self, session => session.end_emptying());
-    }
-
-    fn sweep_emptying(
-        &mut self,
-        tree: TreeId,
-        hand: &mut Hand,
-        steps: usize,
-        visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> bool {
-        on!(StoreSession, self, session => session.sweep_emptying(tree, hand, steps, visit))
-    }
-
-    fn relocate(&mut self, key: Key<'_>) -> bool {
-        on!(StoreSession, self, session => session.relocate(key))
-    }
-
     fn maintain(&mut self, steps: usize) -> usize {
         on!(StoreSession, self, session => session.maintain(steps))
     }
@@ -307,6 +290,51 @@ pub(crate) enum OrderedSession<'s> {
 /// A session of an engine that does not.
 #[derive(Debug)]
 pub(crate) struct WalkingSession<'s>(&'s mut <Mercury as Engine>::Session);
+
+/// A session of an engine whose memory can be emptied.
+#[derive(Debug)]
+pub(crate) enum EmptyingSession<'s> {
+    Masstree(&'s mut <Masstree as Engine>::Session),
+    Mercury(&'s mut <Mercury as Engine>::Session),
+}
+
+/// As `on`, for a session of an engine whose memory can be emptied.
+macro_rules! on_emptying {
+    ($value:expr, $session:ident => $run:expr) => {
+        match $value {
+            EmptyingSession::Masstree($session) => $run,
+            EmptyingSession::Mercury($session) => $run,
+        }
+    };
+}
+
+impl EmptyingSession<'_> {
+    /// See [`Relocate::begin_emptying`].
+    pub(crate) fn begin(&mut self, short: bool) -> bool {
+        on_emptying!(self, session => session.begin_emptying(short))
+    }
+
+    /// See [`Relocate::end_emptying`].
+    pub(crate) fn end(&mut self) {
+        on_emptying!(self, session => session.end_emptying());
+    }
+
+    /// See [`Relocate::sweep_emptying`].
+    pub(crate) fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        on_emptying!(self, session => session.sweep_emptying(tree, hand, steps, visit))
+    }
+
+    /// See [`Relocate::relocate`].
+    pub(crate) fn relocate(&mut self, key: Key<'_>) -> bool {
+        on_emptying!(self, session => session.relocate(key))
+    }
+}
 
 impl StoreSession {
     /// Whether what is done on it are runs, which may have to be repeated.
@@ -340,6 +368,15 @@ impl StoreSession {
             Self::Masstree(session) => session.boundaries(tree, parts),
             Self::Mercury(_) => Vec::new(),
             Self::Reference(session) => session.boundaries(tree, parts),
+        }
+    }
+
+    /// The session as one that moves values, if the engine can.
+    pub(crate) fn emptying(&mut self) -> Option<EmptyingSession<'_>> {
+        match self {
+            Self::Masstree(session) => Some(EmptyingSession::Masstree(session)),
+            Self::Mercury(session) => Some(EmptyingSession::Mercury(session)),
+            Self::Reference(_) => None,
         }
     }
 

@@ -172,12 +172,6 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// removed, with the tombstones. O(sessions).
     fn reclaimable_bytes(&self) -> usize;
 
-    /// Bytes that count as used and hold nothing: free blocks here and there, which serve values of
-    /// their own size only until [`Point::begin_emptying`] and what follows have made room. O(1).
-    fn idle_bytes(&self) -> usize {
-        0
-    }
-
     /// How close memory that was replaced or removed is to its bound, as of the last collection.
     /// The engine goes on to take writes; refusing them is up to the caller. O(1).
     fn pressure(&self) -> Pressure {
@@ -344,41 +338,6 @@ pub trait Point {
         steps: usize,
         visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> bool;
-
-    /// Whether memory is being emptied: its values are to be moved or removed, so that it can serve
-    /// values of other sizes or go back to the system. Begins to empty some if enough is free here
-    /// and there; `short`: memory is short, so that less is enough. O(sessions) when it is not yet
-    /// begun, O(memory / 32 KiB) when it begins.
-    fn begin_emptying(&mut self, short: bool) -> bool {
-        let _ = short;
-        false
-    }
-
-    /// Says that all values of all trees were passed by [`Self::sweep_emptying`] since memory was
-    /// begun to be emptied: what is not empty is used again.
-    fn end_emptying(&mut self) {}
-
-    /// Like [`Self::sweep`], but shows only values in memory that is being emptied; `steps` are
-    /// values passed.
-    fn sweep_emptying(
-        &mut self,
-        tree: TreeId,
-        hand: &mut Hand,
-        steps: usize,
-        visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> bool {
-        let _ = (tree, steps, visit);
-        *hand = Hand::default();
-        true
-    }
-
-    /// Moves the key's value out of memory that is being emptied, if it lies there and there is
-    /// room elsewhere without taking more memory from the system; whether it did. The value keeps
-    /// its version and mark; nobody can tell.
-    fn relocate(&mut self, key: Key<'_>) -> bool {
-        let _ = key;
-        false
-    }
 
     /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees);
     /// returns the steps done, 0 when there is nothing to do. Under a self-driven clock sessions

@@ -13,6 +13,7 @@
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
+mod emptying;
 pub mod key;
 pub mod limits;
 mod pinned;
@@ -27,6 +28,7 @@ pub use contract::{
     CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Pressure, Probe,
     Restored, SessionLimit, Walk,
 };
+pub use emptying::{Emptying, Relocate};
 pub use key::{Key, TreeId};
 pub use pinned::Pinned;
 pub use reference::{ReferenceEngine, ReferenceSession};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pando_chassis::{KeySums, Shared, Snapshots};
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
+use pando_engine::{Emptying, Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::{Pages, Pool};
 use pando_sync::lock;
 
@@ -130,10 +130,6 @@ impl Engine for Masstree {
         self.shared.retired_bytes() + self.tasks.graves.bytes()
     }
 
-    fn idle_bytes(&self) -> usize {
-        self.shared.arena().excess_bytes()
-    }
-
     fn pressure(&self) -> Pressure {
         self.shared.pressure()
     }
@@ -162,6 +158,12 @@ impl Engine for Masstree {
         );
         let live = "Bytes of nodes and values in use or retired.";
         self.shared.report_memory(live, report);
+    }
+}
+
+impl Emptying for Masstree {
+    fn idle_bytes(&self) -> usize {
+        self.shared.arena().excess_bytes()
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pando_block::BlockRef;
 use pando_chassis::maintain_some;
 use pando_engine::{
-    CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Restored,
-    TreeId, ValueRef, ValueVersion, sweep_in_order,
+    CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Relocate,
+    Restored, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_memory::pool::Need;
 
@@ -317,6 +317,31 @@ impl Point for MasstreeSession {
         sweep_in_order(self, tree, hand, steps, visit)
     }
 
+    fn maintain(&mut self, steps: usize) -> usize {
+        self.context.reclaim();
+        let engine = &self.engine;
+        engine
+            .snapshots
+            .free_replaced(|stamp| engine.shared.has_passed(stamp));
+        let mut done = engine.tasks.free_dropped(steps, &mut self.context);
+        while done < steps {
+            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
+            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
+            if tombstones.is_empty() {
+                break;
+            }
+            let spots = &mut self.spots;
+            self.context
+                .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
+            done += tombstones.len();
+        }
+        let (engine, number) = (Arc::clone(&self.engine), self.context.number());
+        done += engine.snapshots.merge(self, number, steps - done);
+        done + self.context.pool.tend().min(steps - done)
+    }
+}
+
+impl Relocate for MasstreeSession {
     fn begin_emptying(&mut self, short: bool) -> bool {
         let need = if short { Need::Short } else { Need::Tidy };
         self.context.pool.begin_emptying(need)
@@ -348,29 +373,6 @@ impl Point for MasstreeSession {
             let tree = engine.directory.get(key.tree.0, guard);
             tree.is_some_and(|tree| relocate(tree, key.bytes, guard, context))
         })
-    }
-
-    fn maintain(&mut self, steps: usize) -> usize {
-        self.context.reclaim();
-        let engine = &self.engine;
-        engine
-            .snapshots
-            .free_replaced(|stamp| engine.shared.has_passed(stamp));
-        let mut done = engine.tasks.free_dropped(steps, &mut self.context);
-        while done < steps {
-            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
-            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
-            if tombstones.is_empty() {
-                break;
-            }
-            let spots = &mut self.spots;
-            self.context
-                .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
-            done += tombstones.len();
-        }
-        let (engine, number) = (Arc::clone(&self.engine), self.context.number());
-        done += engine.snapshots.merge(self, number, steps - done);
-        done + self.context.pool.tend().min(steps - done)
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use pando_chassis::{KeySums, Shared, Snapshots};
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
+use pando_engine::{Emptying, Engine, EpochClock, Gauge, Pressure, SessionLimit, TreeId};
 use pando_memory::pool::Pages;
 use pando_sync::epoch::Guard;
 
@@ -209,10 +209,6 @@ impl Engine for Mercury {
         self.shared.retired_bytes() + self.tasks.graves.bytes()
     }
 
-    fn idle_bytes(&self) -> usize {
-        self.shared.arena().excess_bytes()
-    }
-
     fn pressure(&self) -> Pressure {
         self.shared.pressure()
     }
@@ -283,6 +279,12 @@ impl Engine for Mercury {
         }
         let live = "Bytes of entries and further lines in use or retired.";
         self.shared.report_memory(live, report);
+    }
+}
+
+impl Emptying for Mercury {
+    fn idle_bytes(&self) -> usize {
+        self.shared.arena().excess_bytes()
     }
 }
 

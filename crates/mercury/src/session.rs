@@ -6,7 +6,8 @@ use std::sync::Arc;
 use pando_block::BlockRef;
 use pando_chassis::maintain_some;
 use pando_engine::{
-    CommitHook, Decision, Hand, Key, NewValue, Point, Probe, TreeId, ValueRef, ValueVersion, Walk,
+    CommitHook, Decision, Hand, Key, NewValue, Point, Probe, Relocate, TreeId, ValueRef,
+    ValueVersion, Walk,
 };
 use pando_memory::pool::Need;
 use pando_sync::epoch::Guard;
@@ -309,42 +310,6 @@ impl Point for MercurySession {
         false
     }
 
-    fn begin_emptying(&mut self, short: bool) -> bool {
-        let need = if short { Need::Short } else { Need::Tidy };
-        self.context.pool.begin_emptying(need)
-    }
-
-    fn end_emptying(&mut self) {
-        self.context.pool.end_emptying();
-    }
-
-    fn sweep_emptying(
-        &mut self,
-        tree: TreeId,
-        hand: &mut Hand,
-        steps: usize,
-        mut visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> bool {
-        self.sweep(tree, hand, steps, |key, value| {
-            // SAFETY: a sweep shows values of this engine, under its pin.
-            if unsafe { BlockRef::is_value_emptying(&value) } {
-                visit(key, value);
-            }
-        })
-    }
-
-    fn relocate(&mut self, key: Key<'_>) -> bool {
-        key.check();
-        let engine = &self.engine;
-        self.context.pinned(|guard, context| {
-            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
-                return false;
-            };
-            let hash = engine.hash(key.bytes);
-            relocate(tree, (key, hash), guard, context)
-        })
-    }
-
     fn maintain(&mut self, steps: usize) -> usize {
         self.context.reclaim();
         let engine = Arc::clone(&self.engine);
@@ -384,6 +349,44 @@ impl Point for MercurySession {
             .tasks
             .move_buckets(steps - done, &engine, &mut self.context);
         done + self.context.pool.tend().min(steps - done)
+    }
+}
+
+impl Relocate for MercurySession {
+    fn begin_emptying(&mut self, short: bool) -> bool {
+        let need = if short { Need::Short } else { Need::Tidy };
+        self.context.pool.begin_emptying(need)
+    }
+
+    fn end_emptying(&mut self) {
+        self.context.pool.end_emptying();
+    }
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        self.sweep(tree, hand, steps, |key, value| {
+            // SAFETY: a sweep shows values of this engine, under its pin.
+            if unsafe { BlockRef::is_value_emptying(&value) } {
+                visit(key, value);
+            }
+        })
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        key.check();
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                return false;
+            };
+            let hash = engine.hash(key.bytes);
+            relocate(tree, (key, hash), guard, context)
+        })
     }
 }
 

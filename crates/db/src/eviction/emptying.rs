@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | `Emptier` | one session at a time | a mutex that nobody waits for | the same |
 
-use pando_engine::{Hand, Key, Point, TreeId};
+use pando_engine::{Hand, Key, TreeId};
 
 use crate::database::Database;
 use crate::limits;
@@ -45,11 +45,14 @@ fn next_tree(emptier: &mut Emptier, database: &Database, trees: &[TreeId]) -> Op
 /// Passes up to `limits::EMPTY_STEPS_MAX` values, or a few more; returns how many. `short`: memory
 /// is short (EV1 bounded-eviction). The caller holds a gate.
 pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool) -> usize {
+    let Some(mut store) = session.store.emptying() else {
+        return 0;
+    };
     // Another session does it.
     let Ok(mut emptier) = database.memory.emptier.try_lock() else {
         return 0;
     };
-    if !session.store.begin_emptying(short) {
+    if !store.begin(short) {
         emptier.active = false;
         return 0;
     }
@@ -63,18 +66,16 @@ pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool
     let (mut steps, mut found) = (0, Vec::new());
     while steps < limits::EMPTY_STEPS_MAX {
         let Some(tree) = next_tree(&mut emptier, database, &trees) else {
-            session.store.end_emptying();
+            store.end();
             emptier.active = false;
             break;
         };
         let window = limits::EVICT_WINDOW;
         let visit = |key: &[u8], _: pando_engine::ValueRef<'_>| found.push(Box::<[u8]>::from(key));
-        let ended = session
-            .store
-            .sweep_emptying(tree, &mut emptier.hand, window, visit);
+        let ended = store.sweep(tree, &mut emptier.hand, window, visit);
         steps += window;
         for key in found.drain(..) {
-            session.store.relocate(Key::new(tree, &key));
+            store.relocate(Key::new(tree, &key));
         }
         if ended {
             emptier.hand = Hand::default();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Plan};
 use crate::{
-    Body, BodyRef, Decision, Engine, EpochClock, Hand, Key, LogEpoch, NewValue, NoHook, Point,
-    StringRef, TreeId, ValueRef, ValueVersion,
+    Body, BodyRef, Decision, Emptying, Engine, EpochClock, Hand, Key, LogEpoch, NewValue, NoHook,
+    Point, Relocate, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 const CHECK: &str = "moves_are_unnoticed";
@@ -61,7 +61,7 @@ fn write(session: &mut impl Point, tree: TreeId, number: usize, round: u32) -> V
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn moves_are_unnoticed<E: Engine>(plan: &Plan) -> Result<(), Failure> {
+pub fn moves_are_unnoticed<E: Emptying>(plan: &Plan) -> Result<(), Failure> {
     let fail = |what: String| Err(plan.failure(CHECK, what));
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     let engine = E::new(Arc::clone(&clock));
@@ -99,7 +99,7 @@ pub fn moves_are_unnoticed<E: Engine>(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Empties what the engine wants emptied.
-fn empty_all(session: &mut impl Point, tree: TreeId) -> Result<(), String> {
+fn empty_all(session: &mut impl Relocate, tree: TreeId) -> Result<(), String> {
     let mut pieces = 0;
     while session.begin_emptying(false) && pieces < PIECES_MAX {
         let mut hand = Hand::default();

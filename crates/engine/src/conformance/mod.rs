@@ -173,10 +173,10 @@ pub use snapshots::{
 pub use subject::{Subject, SubjectAt, list_by_walking};
 
 /// Makes a module `conformance` with one test for each check of the suite, run on an engine with
-/// key order.
+/// key order; further capabilities that it has (`emptying`) are named after it.
 #[macro_export]
 macro_rules! conformance_suite {
-    ($engine:ty) => {
+    ($engine:ty $(, $capability:ident)*) => {
         mod conformance {
             #[allow(unused_imports)]
             use super::*;
@@ -185,7 +185,7 @@ macro_rules! conformance_suite {
             $crate::conformance_suite! { @tests $engine:
                 boundaries_cut_evenly
             }
-            $crate::conformance_suite! { @snapshots $engine }
+            $($crate::conformance_suite! { @$capability $engine })*
         }
     };
     // What every engine is asked; listings stand for scans where there are none.
@@ -198,7 +198,6 @@ macro_rules! conformance_suite {
             misuse_is_refused
             samples_reach_every_key
             marks_stay_and_sweeps_pass_every_key
-            moves_are_unnoticed
             increments_are_not_lost
             commits_form_a_chain
             values_are_whole
@@ -208,6 +207,12 @@ macro_rules! conformance_suite {
             trees_come_and_go
             restores_keep_the_newest
             restored_trees_keep_their_numbers
+        }
+    };
+    // What an engine that moves values is asked.
+    (@emptying $engine:ty) => {
+        $crate::conformance_suite! { @tests $engine:
+            moves_are_unnoticed
         }
     };
     // What an engine with snapshots is asked.
@@ -229,10 +234,10 @@ macro_rules! conformance_suite {
 
 /// The suite for an engine without key order, whose sessions, named second, implement
 /// [`Walk`](crate::Walk): what every engine is asked (scans are walks then, see `subject`), and the
-/// checks of walks.
+/// checks of walks. Further capabilities (`emptying`, `snapshots`) are named last.
 #[macro_export]
 macro_rules! unordered_conformance_suite {
-    ($engine:ty, $session:ty) => {
+    ($engine:ty, $session:ty $(, $capability:ident)*) => {
         impl $crate::conformance::Subject for $session {
             const ORDERED: bool = false;
 
@@ -274,7 +279,7 @@ macro_rules! unordered_conformance_suite {
             $crate::conformance_suite! { @tests $engine:
                 walks_miss_no_permanent_key
             }
-            $crate::conformance_suite! { @snapshots $engine }
+            $($crate::conformance_suite! { @$capability $engine })*
         }
     };
 }

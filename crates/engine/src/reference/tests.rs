@@ -10,7 +10,7 @@ use crate::{
     OrderedAt, Outcome, Point, Probe, ReadAt, Snapshots, Transactional, TreeId,
 };
 
-crate::conformance_suite!(ReferenceEngine);
+crate::conformance_suite!(ReferenceEngine, snapshots);
 
 fn open() -> (Arc<EpochClock>, Arc<ReferenceEngine>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));

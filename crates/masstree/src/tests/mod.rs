@@ -9,7 +9,7 @@ mod shapes;
 mod snapshots;
 mod stress;
 
-pando_engine::conformance_suite!(crate::Masstree);
+pando_engine::conformance_suite!(crate::Masstree, emptying, snapshots);
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};

@@ -6,7 +6,12 @@ mod resizing;
 mod snapshots;
 mod stress;
 
-pando_engine::unordered_conformance_suite!(crate::Mercury, crate::MercurySession);
+pando_engine::unordered_conformance_suite!(
+    crate::Mercury,
+    crate::MercurySession,
+    emptying,
+    snapshots
+);
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

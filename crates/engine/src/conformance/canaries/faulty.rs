@@ -12,9 +12,9 @@ use pando_sync::lock;
 
 use crate::mark::{MARK_MAX, with_mark};
 use crate::{
-    AccessMark, Attributes, Body, CommitHook, Decision, Direction, Engine, EpochClock, Gauge, Hand,
-    Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, SessionLimit, StringBody, TreeId,
-    ValueRef, ValueVersion, Walk, sweep_in_order,
+    AccessMark, Attributes, Body, CommitHook, Decision, Direction, Emptying, Engine, EpochClock,
+    Gauge, Hand, Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, Relocate, SessionLimit,
+    StringBody, TreeId, ValueRef, ValueVersion, Walk, sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
@@ -242,6 +242,12 @@ impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
     }
 
     fn gauges(&self, _: &mut dyn FnMut(Gauge)) {}
+}
+
+impl<const FAULT: u8> Emptying for FaultyEngine<FAULT> {
+    fn idle_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl<const FAULT: u8> Drop for FaultySession<FAULT> {
@@ -607,40 +613,6 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
         ended && !is(FAULT, Fault::SweepNeverEnds)
     }
 
-    fn begin_emptying(&mut self, _: bool) -> bool {
-        // Once per session.
-        let begins = !self.emptied;
-        self.emptied = true;
-        begins
-    }
-
-    fn sweep_emptying(
-        &mut self,
-        tree: TreeId,
-        hand: &mut Hand,
-        steps: usize,
-        visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> bool {
-        self.sweep(tree, hand, steps, visit)
-    }
-
-    fn relocate(&mut self, key: Key<'_>) -> bool {
-        if is(FAULT, Fault::MoveDrawsVersion) {
-            let moved = self.update(key, &mut NoHook, |old| {
-                old.map_or(Decision::Keep, |old| Decision::Write(old.hand_over()))
-            });
-            return moved.is_some();
-        }
-        if is(FAULT, Fault::MoveLosesMark) {
-            self.get(key, |value| {
-                if let Some(value) = value {
-                    value.mark.set(MARK_MAX);
-                }
-            });
-        }
-        true
-    }
-
     fn maintain(&mut self, steps: usize) -> usize {
         let mut state = self.engine.lock();
         let horizon = self.engine.clock.horizon();
@@ -670,6 +642,44 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             done += 1;
         }
         done
+    }
+}
+
+impl<const FAULT: u8> Relocate for FaultySession<FAULT> {
+    fn begin_emptying(&mut self, _: bool) -> bool {
+        // Once per session.
+        let begins = !self.emptied;
+        self.emptied = true;
+        begins
+    }
+
+    fn end_emptying(&mut self) {}
+
+    fn sweep_emptying(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        self.sweep(tree, hand, steps, visit)
+    }
+
+    fn relocate(&mut self, key: Key<'_>) -> bool {
+        if is(FAULT, Fault::MoveDrawsVersion) {
+            let moved = self.update(key, &mut NoHook, |old| {
+                old.map_or(Decision::Keep, |old| Decision::Write(old.hand_over()))
+            });
+            return moved.is_some();
+        }
+        if is(FAULT, Fault::MoveLosesMark) {
+            self.get(key, |value| {
+                if let Some(value) = value {
+                    value.mark.set(MARK_MAX);
+                }
+            });
+        }
+        true
     }
 }
 
