@@ -183,10 +183,6 @@ impl Snapshots {
     /// Whether this fault is planted; known when the crate is compiled without them.
     #[inline]
     #[must_use]
-    #[cfg_attr(
-        not(feature = "faults"),
-        expect(clippy::unused_self, reason = "there is state here with the feature")
-    )]
     pub fn is(&self, fault: SnapshotFault) -> bool {
         #[cfg(feature = "faults")]
         return self.planted.is(fault as u8 + 1);

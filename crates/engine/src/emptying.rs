@@ -19,7 +19,7 @@ use crate::{Engine, Hand, Key, Point, TreeId, ValueRef};
 /// An engine whose memory can be emptied.
 pub trait Emptying: Engine<Session: Relocate> {
     /// Bytes that count as used and hold nothing: free blocks here and there, which serve values of
-    /// their own size only until [`Relocate::begin_emptying`] and what follows have made room. O(1).
+    /// their own size only, until [`Relocate::begin_emptying`] and what follows free them. O(1).
     fn idle_bytes(&self) -> usize;
 }
 
