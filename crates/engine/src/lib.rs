@@ -39,7 +39,8 @@ pub use sweep::{Hand, sweep_in_order};
 pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FlatString, HashBody, HashDraft,
-    HashIter, HashRef, NewValue, PackedRow, StringBody, StringRef, TypeTag, ValueRef, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FlatString, HashBody,
+    HashDraft, HashIter, HashRef, NewValue, PackedRow, StringBody, StringRef, TypeTag, ValueRef,
+    WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

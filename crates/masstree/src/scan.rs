@@ -28,6 +28,49 @@ use crate::tree::Tree;
 use frame::{Ahead, Level, Start, YoungLayer};
 use key::Shown;
 
+/// What is shown of each key.
+trait Visit<'g> {
+    /// A key with a value.
+    fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()>;
+
+    /// A key with a tombstone.
+    fn tombstone(&mut self, key: &[u8]) -> ControlFlow<()>;
+}
+
+/// Values and tombstones, the latter as `None`.
+struct All<F>(F);
+
+impl<'g, F> Visit<'g> for All<F>
+where
+    F: FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+{
+    #[inline]
+    fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()> {
+        (self.0)(key, Some(value))
+    }
+
+    fn tombstone(&mut self, key: &[u8]) -> ControlFlow<()> {
+        (self.0)(key, None)
+    }
+}
+
+/// Values alone: not [`All`] of a closure around another, since each would be a call.
+struct Live<F>(F);
+
+impl<'g, F> Visit<'g> for Live<F>
+where
+    F: FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+{
+    #[inline]
+    fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()> {
+        (self.0)(key, value)
+    }
+
+    fn tombstone(&mut self, _: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
 /// One scan under way.
 pub(crate) struct Scan<'a, 'g> {
     tree: &'a Tree,
@@ -83,8 +126,21 @@ impl<'a, 'g> Scan<'a, 'g> {
     pub(crate) fn run(
         &mut self,
         from: Bound<&[u8]>,
-        mut visit: impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
     ) {
+        self.visit(from, &mut All(visit));
+    }
+
+    /// The same without tombstones.
+    pub(crate) fn run_live(
+        &mut self,
+        from: Bound<&[u8]>,
+        visit: impl FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
+    ) {
+        self.visit(from, &mut Live(visit));
+    }
+
+    fn visit(&mut self, from: Bound<&[u8]>, visit: &mut impl Visit<'g>) {
         loop {
             self.shown.keep_last();
             let last = self.shown.last.take();
@@ -92,7 +148,7 @@ impl<'a, 'g> Scan<'a, 'g> {
             self.depth = 0;
             let sought = self.seek(from);
             self.shown.last = last;
-            match sought.and_then(|()| self.walk(&mut visit)) {
+            match sought.and_then(|()| self.walk(visit)) {
                 Ok(()) => return,
                 Err(LayerGone) => self.counters.root_retries.add(1),
             }
@@ -154,10 +210,7 @@ impl<'a, 'g> Scan<'a, 'g> {
         }
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
-    ) -> Result<(), LayerGone> {
+    fn walk(&mut self, visit: &mut impl Visit<'g>) -> Result<(), LayerGone> {
         while self.depth > 0 {
             let (direction, guard) = (self.direction, self.guard);
             let level = self.levels.at(self.depth - 1);

@@ -382,11 +382,13 @@ impl Ordered for MasstreeSession {
         tree: TreeId,
         from: Bound<&[u8]>,
         direction: Direction,
-        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
-        self.scan_all(tree, from, direction, |key, value| match value {
-            Some(value) => visit(key, value),
-            None => ControlFlow::Continue(()),
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            if let Some(tree) = engine.directory.get(tree.0, guard) {
+                Scan::new(tree, direction, guard, &context.counters).run_live(from, visit);
+            }
         });
     }
 

@@ -83,15 +83,8 @@ where
         {
             match self.decide_plain(old) {
                 Ok(new) => {
-                    let version = self.engine.clock.draw(Some(old.version));
-                    let pool = &mut context.pool;
-                    let (next, new) = entry.build_like(pool, version, key.bytes, new);
-                    keep(self.engine, tree, entry, Some(next), guard, context);
-                    self.hook.committed(key, Some(old), Some(new), version);
-                    locked.replace(place, next);
-                    keep_late(self.engine, tree, entry, guard, context);
-                    context.retire_entry(tree, entry);
-                    return Some(Commit::replaced(version));
+                    let at = (place, entry, old);
+                    return Some(self.replace(locked, at, new, guard, context));
                 }
                 Err(decision) => (Some(old), decision),
             }
@@ -118,6 +111,13 @@ where
             }
             Decision::Write(new) => Some(new),
         };
+        // A small hash over another one, above all.
+        if let (Some((place, entry)), Some(old)) = (found, old)
+            && entry.is_short()
+            && let Some(new) = new.as_ref().and_then(ShortValue::of)
+        {
+            return Some(self.replace(locked, (place, entry, old), new, guard, context));
+        }
         let old_version = found.map(|(_, entry)| entry.version());
         let change = Change {
             key,
@@ -126,6 +126,30 @@ where
             keeper: Some(self.engine),
         };
         Some(locked.commit(tree, change, self.hook, guard, context))
+    }
+
+    /// Puts a short value in the place of what a short entry holds.
+    #[inline]
+    fn replace<'g>(
+        &mut self,
+        locked: Locked<'g>,
+        (place, entry, old): (Place<'g>, BlockRef<'g>, ValueRef<'g>),
+        new: ShortValue<'_>,
+        guard: Guard<'g>,
+        context: &mut Context,
+    ) -> Commit {
+        let Self {
+            engine, tree, key, ..
+        } = *self;
+        let version = engine.clock.draw(Some(old.version));
+        let pool = &mut context.pool;
+        let (next, new) = entry.build_like(pool, version, key.bytes, new);
+        keep(engine, tree, entry, Some(next), guard, context);
+        self.hook.committed(key, Some(old), Some(new), version);
+        locked.replace(place, next);
+        keep_late(engine, tree, entry, guard, context);
+        context.retire_entry(tree, entry);
+        Commit::replaced(version)
     }
 
     /// Bytes that are to take the place of bytes, or any other decision.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::row::{self, Entries, RowRef, ShortRow};
+use super::row::{self, Entries, Name, RowRef, ShortRow};
 use super::wide::{Changes, Column, Leaf};
 use super::{Body, Chunked, PackedRow, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
@@ -49,7 +49,7 @@ impl<'a> HashRef<'a> {
     pub fn get(self, field: &[u8]) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
-                let (_, value) = ShortRow::packed(block).get(field, NOWHERE)?;
+                let (_, value) = ShortRow::packed(block).get(Name::new(field), NOWHERE)?;
                 Some(StringRef::Flat(value))
             }
             HashRef::Wide(row) => row.get(field),
@@ -61,13 +61,18 @@ impl<'a> HashRef<'a> {
     #[inline]
     #[must_use]
     pub fn get_near(self, field: &[u8], near: &mut usize) -> Option<StringRef<'a>> {
+        self.find(Name::new(field), near)
+    }
+
+    #[inline]
+    fn find(self, name: Name<'_>, near: &mut usize) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
-                let (index, value) = ShortRow::packed(block).get(field, *near)?;
+                let (index, value) = ShortRow::packed(block).get(name, *near)?;
                 *near = index;
                 Some(StringRef::Flat(value))
             }
-            HashRef::Wide(row) => row.get(field),
+            HashRef::Wide(row) => row.get(name.bytes()),
         }
     }
 
@@ -168,6 +173,45 @@ impl<'a> HashRef<'a> {
             HashRef::Packed(_) => self.to_body(),
             HashRef::Wide(row) => Body::from(row.hand_over()),
         }
+    }
+}
+
+/// A field that is looked for in one hash after the other: where it stood in the one before first.
+///
+/// ```
+/// use pando_engine::{FieldFinder, HashDraft, HashRef, BodyRef};
+///
+/// let mut draft = HashDraft::new(None);
+/// draft.set(b"colour", b"red");
+/// draft.set(b"size", b"7");
+/// let body = draft.finish();
+/// let BodyRef::Hash(hash) = body.as_ref() else {
+///     unreachable!("a hash was made")
+/// };
+/// let mut size = FieldFinder::new(b"size");
+/// assert!(size.find(hash).is_some_and(|value| value == b"7"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct FieldFinder<'f> {
+    name: Name<'f>,
+    near: usize,
+}
+
+impl<'f> FieldFinder<'f> {
+    /// A finder of a field.
+    #[inline]
+    #[must_use]
+    pub fn new(field: &'f [u8]) -> Self {
+        Self {
+            name: Name::new(field),
+            near: 0,
+        }
+    }
+
+    /// The value of the field. O(1) in small hashes of the same fields, else O(log fields).
+    #[inline]
+    pub fn find<'a>(&mut self, hash: HashRef<'a>) -> Option<StringRef<'a>> {
+        hash.find(self.name, &mut self.near)
     }
 }
 
@@ -356,8 +400,14 @@ impl<'o> HashDraft<'o> {
                     // Copied first, since that fetches the lines of the block side by side: a
                     // search would wait for one after the other.
                     let copy = own(block, field.len() + value.len());
+                    let row = ShortRow::packed(copy);
+                    let at = row.search_to_set(Name::new(field));
+                    let place = at.map_or(0..0, |index| row.value_range(index));
+                    if at.is_ok() && place.len() == value.len() {
+                        copy[place].copy_from_slice(value);
+                        return false;
+                    }
                     let row = RowRef::new(copy);
-                    let at = row.search(field);
                     if row.bytes_with(at, field, value) <= PACKED_ROW_BYTES_MAX {
                         row::set_in(copy, at, field, value);
                         return at.is_err();

@@ -33,7 +33,7 @@ use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
-pub use hash::{HashBody, HashDraft, HashIter, HashRef};
+pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use string::{FlatString, StringBody, StringRef};

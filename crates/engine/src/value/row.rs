@@ -59,6 +59,17 @@ thread_local! {
     static SPARE: StdCell<Vec<u8>> = const { StdCell::new(Vec::new()) };
 }
 
+/// See [`GUESSES`].
+const GUESS_BITS: u32 = 8;
+
+thread_local! {
+    /// Where in a row names stood that were looked for last, by the names and the number of the
+    /// row's fields: hints, each of which is looked at before it is believed. Rows of one kind have
+    /// the same fields.
+    static GUESSES: [StdCell<u16>; 1 << GUESS_BITS] =
+        const { [const { StdCell::new(0) }; 1 << GUESS_BITS] };
+}
+
 /// An empty buffer with room for `bytes` bytes.
 pub(super) fn spare(bytes: usize) -> Vec<u8> {
     let mut buffer = SPARE.take();
@@ -349,16 +360,36 @@ impl<'a> ShortRow<'a> {
         })
     }
 
+    /// The index of a field, looked for first where it stood in the last row of as many fields, or
+    /// that of the first one behind it.
+    pub(super) fn search(self, name: Name<'_>) -> Result<usize, usize> {
+        GUESSES.with(|guesses| {
+            let guess = &guesses[name.guess(self.ends.len())];
+            let index = usize::from(guess.get());
+            if self.is_at(index, name) {
+                return Ok(index);
+            }
+            let found = find(self.ends.len(), |index| self.compare(index, name));
+            if let Ok(index) = found {
+                guess.set(index as u16);
+            }
+            found
+        })
+    }
+
+    /// The same for a field that is to be set: rows are filled in the order of their fields.
     #[inline]
-    fn search(self, name: Name<'_>) -> Result<usize, usize> {
-        find(self.ends.len(), |index| self.compare(index, name))
+    pub(super) fn search_to_set(self, name: Name<'_>) -> Result<usize, usize> {
+        match self.ends.len().checked_sub(1) {
+            Some(last) if self.compare(last, name).is_ge() => self.search(name),
+            _ => Err(self.ends.len()),
+        }
     }
 
     /// The value of a field, which is looked for at index `near` first, of a row that holds it in
     /// line (DP3), and its index.
     #[inline]
-    pub(super) fn get(self, field: &[u8], near: usize) -> Option<(usize, &'a [u8])> {
-        let name = Name::new(field);
+    pub(super) fn get(self, name: Name<'_>, near: usize) -> Option<(usize, &'a [u8])> {
         let index = if self.is_at(near, name) {
             near
         } else {
@@ -368,15 +399,24 @@ impl<'a> ShortRow<'a> {
         Some((index, &self.data[middle..end]))
     }
 
+    /// Where in the block the value of the field at `index` is, of a row that holds it in line.
+    #[inline]
+    pub(super) fn value_range(self, index: usize) -> Range<usize> {
+        let (middle, end) = Self::ends(self.ends[index]);
+        let data = HEADER_BYTES + size_of_val(self.ends);
+        data + middle..data + end
+    }
+
     /// Names and values from field `index` on, none beyond the last, of a row that holds them in
     /// line (DP3).
     #[inline]
     pub(super) fn entries(self, index: usize) -> Entries<'a> {
         let (before, ends) = self.ends.split_at(index.min(self.ends.len()));
+        let start = before.last().map_or(0, |ends| Self::ends(*ends).1);
         Entries {
             ends: ends.iter(),
-            data: self.data,
-            start: before.last().map_or(0, |ends| Self::ends(*ends).1),
+            rest: &self.data[start..],
+            start,
         }
     }
 }
@@ -385,8 +425,8 @@ impl<'a> ShortRow<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a> {
     ends: std::slice::Iter<'a, [u8; 2 * SHORT_OFFSET_BYTES]>,
-    data: &'a [u8],
-    /// Where the next name begins.
+    /// From the next name on, which begins at `start`.
+    rest: &'a [u8],
     start: usize,
 }
 
@@ -396,9 +436,10 @@ impl<'a> Iterator for Entries<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let (middle, end) = ShortRow::ends(*self.ends.next()?);
-        let entry = (&self.data[self.start..middle], &self.data[middle..end]);
-        self.start = end;
-        Some(entry)
+        let (name, rest) = self.rest.split_at(middle - self.start);
+        let (value, rest) = rest.split_at(end - middle);
+        (self.rest, self.start) = (rest, end);
+        Some((name, value))
     }
 }
 
@@ -421,8 +462,8 @@ fn find(count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usiz
 const PREFIX_BYTES: usize = size_of::<u64>();
 
 /// A name that is looked for.
-#[derive(Clone, Copy)]
-struct Name<'n> {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name<'n> {
     bytes: &'n [u8],
     prefix: u64,
     /// The bytes of `prefix` that are the name's.
@@ -431,7 +472,23 @@ struct Name<'n> {
 
 impl<'n> Name<'n> {
     #[inline]
-    fn new(bytes: &'n [u8]) -> Self {
+    pub(super) fn bytes(self) -> &'n [u8] {
+        self.bytes
+    }
+
+    /// Which of the [`GUESSES`] is for this name, in a row of so many fields.
+    #[inline]
+    fn guess(&self, count: usize) -> usize {
+        /// An odd number without a pattern: the golden ratio.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let last = self.bytes.last_chunk::<PREFIX_BYTES>();
+        let last = last.map_or(0, |word| u64::from_le_bytes(*word).rotate_left(1));
+        let mixed = (self.prefix ^ last ^ count as u64).wrapping_mul(SPREAD);
+        (mixed >> (u64::BITS - GUESS_BITS)) as usize
+    }
+
+    #[inline]
+    pub(super) fn new(bytes: &'n [u8]) -> Self {
         let prefix = prefix(bytes, bytes.len());
         let others = 8 * PREFIX_BYTES.saturating_sub(bytes.len()) as u32;
         let mask = u64::MAX.checked_shl(others).unwrap_or(0);

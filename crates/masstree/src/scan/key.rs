@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use pando_block::{BlockRef, HEADER_BYTES, KeyPartRef};
 use pando_engine::ValueRef;
 
+use super::Visit;
 use super::frame::YoungLayer;
 use crate::node::Guard;
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, SLICE_BYTES};
@@ -39,7 +40,7 @@ impl Shown {
         &mut self,
         prefix_bytes: usize,
         (slice, code, block): (u64, u8, BlockRef<'g>),
-        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+        visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
         // Plain values are shown apart, so that `visit` is compiled for them alone too, and rows.
         if let Some(parts) = block.plain_parts() {
@@ -57,7 +58,7 @@ impl Shown {
         prefix_bytes: usize,
         (slice, code): (u64, u8),
         (suffix, value): (KeyPartRef<'g>, ValueRef<'g>),
-        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+        visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
         self.block_bytes = HEADER_BYTES + suffix.room.len();
         let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
@@ -66,7 +67,7 @@ impl Shown {
             self.key.push(suffix);
         }
         self.complete = true;
-        visit(self.key.as_slice(), Some(value))
+        visit.value(self.key.as_slice(), value)
     }
 
     #[inline(never)]
@@ -74,7 +75,7 @@ impl Shown {
         &mut self,
         prefix_bytes: usize,
         (slice, code, block): (u64, u8, BlockRef<'g>),
-        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+        visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
         let slice_bytes = usize::from(code.min(CODE_SLICE_MAX));
         self.key.set_slice(prefix_bytes, slice, slice_bytes);
@@ -83,7 +84,10 @@ impl Shown {
         }
         self.complete = true;
         self.block_bytes = block.bytes();
-        visit(self.key.as_slice(), block.value())
+        match block.value() {
+            Some(value) => visit.value(self.key.as_slice(), value),
+            None => visit.tombstone(self.key.as_slice()),
+        }
     }
 
     /// Shows the entries of a layer that was not entered, below the slice `above`.
@@ -94,7 +98,7 @@ impl Shown {
         above: u64,
         young: &YoungLayer,
         guard: Guard<'g>,
-        visit: &mut impl FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
+        visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
         for entry in young.entries(guard) {
             // Again for each: a key shown is kept until the next one.

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use pando_engine::{
-    BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch, NewValue,
-    NoHook, Ordered, Point, StringRef, TreeId, ValueRef,
+    BodyRef, Decision, Direction, Engine, EpochClock, FieldFinder, HashDraft, HashRef, Key,
+    LogEpoch, NewValue, NoHook, Ordered, Point, StringRef, TreeId, ValueRef,
 };
 
 use super::{RowWorker, Rows, figure};
@@ -180,15 +180,14 @@ impl<S: Ordered> RowWorker for EngineWorker<S> {
 
     fn scan(&mut self, start: &[u8], limit: usize, one_column: bool) -> Option<usize> {
         let (mut found, mut total) = (0, 0_u64);
-        let (name, mut near) = (&self.names[0], 0);
+        let mut field = FieldFinder::new(&self.names[0]);
         self.session.scan(
             self.tree,
             Bound::Included(start),
             Direction::Forward,
             |_, value| {
                 let read = if one_column {
-                    let column = hash(value).and_then(|hash| hash.get_near(name, &mut near));
-                    sum_of(column)
+                    sum_of(hash(value).and_then(|hash| field.find(hash)))
                 } else {
                     sum_of_row(value)
                 };

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    Cell, EMPTY, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES, ShortRow,
-    assemble, assembled_bytes, remove_from, set_in,
+    Cell, EMPTY, GUESSES, Name, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES,
+    ShortRow, assemble, assembled_bytes, remove_from, set_in,
 };
 use crate::limits::PACKED_ROW_BYTES_MAX;
 
@@ -17,6 +17,32 @@ fn row_of<'a>(fields: &[(&'a [u8], Cell<'a>)]) -> Box<[u8]> {
         .map(|(field, cell)| Part::Field(field, *cell))
         .collect();
     assemble(&parts)
+}
+
+/// Two rows of as many fields, which have them at different places, in turns.
+#[test]
+fn a_guess_from_another_row_is_not_believed() {
+    let value = Cell::Inline(b"v");
+    let one = row_of(&[(b"a", value), (b"b", value), (b"c", value)]);
+    let other = row_of(&[(b"b", value), (b"c", value), (b"d", value)]);
+    for turn in 0..4 {
+        let (row, names): (_, [&[u8]; 3]) = if turn % 2 == 0 {
+            (&one, [b"a", b"b", b"c"])
+        } else {
+            (&other, [b"b", b"c", b"d"])
+        };
+        let row = RowRef::new(row);
+        for (index, name) in names.into_iter().enumerate() {
+            assert_eq!(row.search(name), Ok(index));
+        }
+        assert_eq!(row.search(b"bb"), Err(if turn % 2 == 0 { 2 } else { 1 }));
+    }
+    let guess = Name::new(b"c").guess(3);
+    assert_eq!(
+        GUESSES.with(|guesses| guesses[guess].get()),
+        1,
+        "of the last row"
+    );
 }
 
 #[test]
@@ -92,10 +118,10 @@ fn read_as_packed(block: &[u8], fields: &InLine<'_>) -> Result<(), TestCaseError
     let row = ShortRow::packed(block);
     for (index, (field, value)) in fields.iter().enumerate() {
         for near in [0, index.saturating_sub(1), index, index + 1, usize::MAX] {
-            prop_assert_eq!(row.get(field, near), Some((index, *value)));
+            prop_assert_eq!(row.get(Name::new(field), near), Some((index, *value)));
         }
         prop_assert!(
-            row.get(&[field, &b"\0absent"[..]].concat(), index)
+            row.get(Name::new(&[field, &b"\0absent"[..]].concat()), index)
                 .is_none()
         );
         let entries: Vec<_> = row.entries(index).collect();
