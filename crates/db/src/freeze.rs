@@ -18,6 +18,21 @@ use crate::session_state::SessionState;
 use crate::snapshots::{Frozen, NamedSnapshot};
 use crate::view::Moment;
 
+/// How many snapshots there are, and what is kept for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotFigures {
+    /// Snapshots.
+    pub snapshots: usize,
+    /// Those among them that go only when they are dropped, or in their time.
+    pub held: usize,
+    /// Values that were replaced or removed and are kept for them.
+    pub images: u64,
+    /// About the bytes that these take.
+    pub image_bytes: u64,
+    /// The age of the oldest one in milliseconds, 0 if there is none.
+    pub oldest_ms: Milliseconds,
+}
+
 /// What SNAPSHOT CREATE asks for.
 #[derive(Debug)]
 pub(crate) struct Wanted<'r> {
@@ -64,6 +79,23 @@ impl Database {
     /// Sets how many bytes the values may take that are kept for snapshots only; 0 is no bound.
     pub fn set_snapshot_bytes_max(&self, bytes_max: usize) {
         self.snapshots.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// How many snapshots there are, and what is kept for them. O(snapshots · trees).
+    #[must_use]
+    pub fn snapshot_figures(&self) -> SnapshotFigures {
+        let list = self.snapshots.list();
+        let now = self.options.clock.now_us() / 1000;
+        let Images { count, bytes } = self.images();
+        SnapshotFigures {
+            snapshots: list.len(),
+            held: list.iter().filter(|snapshot| snapshot.is_held).count(),
+            images: count,
+            image_bytes: bytes,
+            oldest_ms: list
+                .first()
+                .map_or(0, |oldest| now.saturating_sub(oldest.moment.time)),
+        }
     }
 
     /// What is kept for all snapshots together. O(snapshots · sessions).

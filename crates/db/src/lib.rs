@@ -65,6 +65,7 @@ pub use durable::{
 #[cfg(any(test, feature = "hand-log"))]
 pub use epoch_log::HandLog;
 pub use error::CommandError;
+pub use freeze::SnapshotFigures;
 pub use keyspace::Keyspace;
 pub use memcached::{ListedItem, MemcachedHost};
 pub use memory::{Accesses, EvictionPolicy, LastAccess};

@@ -30,6 +30,7 @@ pub(crate) fn page(shared: &Shared) -> String {
     connections(&mut page, shared, &figures);
     memory(&mut page, shared);
     keyspace(&mut page, shared, &figures);
+    snapshots(&mut page, shared);
     kept::families(&mut page, shared);
     shared.database.gauges(&mut |gauge| {
         let name = format!("pando_engine_{}", gauge.name);
@@ -300,6 +301,31 @@ fn memory(page: &mut Page, shared: &Shared) {
     );
     page.sample("", &[("mode", "user")], time.user);
     page.sample("", &[("mode", "system")], time.system);
+}
+
+fn snapshots(page: &mut Page, shared: &Shared) {
+    let figures = shared.database.snapshot_figures();
+    for (name, help, value) in [
+        ("pando_snapshots", "Snapshots.", figures.snapshots as u64),
+        (
+            "pando_snapshot_images",
+            "Replaced or removed values that are kept for snapshots.",
+            figures.images,
+        ),
+        (
+            "pando_snapshot_image_bytes",
+            "Bytes that these take.",
+            figures.image_bytes,
+        ),
+        (
+            "pando_oldest_snapshot_seconds",
+            "Age of the oldest snapshot, 0 if there is none.",
+            figures.oldest_ms / 1000,
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        page.sample("", &[], value as f64);
+    }
 }
 
 fn keyspace(page: &mut Page, shared: &Shared, figures: &Figures) {

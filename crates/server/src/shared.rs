@@ -29,6 +29,7 @@ use crate::keeper::Keeper;
 use crate::latency::LatencyMonitor;
 use crate::limits;
 use crate::monitor::Monitors;
+use crate::process;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
 use crate::sampler::{Rates, Sampler};
@@ -387,6 +388,12 @@ fn set_memory(database: &Database, config: &Config) {
         bytes_max => bytes_max.max(limits::REQUESTS_BYTES_MAX_LEAST),
     };
     database.set_requests_bytes_max(requests_bytes_max as usize);
+    let whole = match config.max_memory {
+        0 => process::machine_bytes(),
+        max_memory => max_memory,
+    };
+    database.set_snapshots_max(config.snapshots_max);
+    database.set_snapshot_bytes_max(config.snapshots_memory.of(whole) as usize);
     database.set_eviction_policy(config.eviction_policy);
     database.set_max_memory(config.max_memory as usize);
 }

@@ -11,6 +11,7 @@ use crate::commands::testing::{START_MS, Shell};
 use crate::{EngineKind, Options, Progress, Wait};
 
 mod hits;
+mod snapshots;
 
 const KEY_BYTES: usize = 10_000;
 

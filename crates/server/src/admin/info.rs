@@ -23,7 +23,7 @@ struct Section {
     write: fn(&mut Report<'_, '_, '_, '_>),
 }
 
-static SECTIONS: [Section; 14] = [
+static SECTIONS: [Section; 15] = [
     section("server", "Server", true, server),
     section("clients", "Clients", true, clients),
     section("memory", "Memory", true, memory),
@@ -37,6 +37,7 @@ static SECTIONS: [Section; 14] = [
     section("latencystats", "Latencystats", false, latency_statistics),
     section("cluster", "Cluster", true, cluster),
     section("keyspace", "Keyspace", true, keyspace),
+    section("snapshots", "Snapshots", true, snapshots),
     section("pando", "Pando", true, pando),
 ];
 
@@ -456,6 +457,15 @@ fn keyspace(report: &mut Report<'_, '_, '_, '_>) {
     }
 }
 
+fn snapshots(report: &mut Report<'_, '_, '_, '_>) {
+    let figures = report.call.shared.database.snapshot_figures();
+    report.line("snapshots", figures.snapshots);
+    report.line("snapshots_held", figures.held);
+    report.line("snapshot_images", figures.images);
+    report.line("snapshot_image_bytes", figures.image_bytes);
+    report.line("oldest_snapshot_ms", figures.oldest_ms);
+}
+
 /// What only this server has.
 fn pando(report: &mut Report<'_, '_, '_, '_>) {
     let shared = report.call.shared;
@@ -531,6 +541,7 @@ mod tests {
             "Latencystats",
             "Cluster",
             "Keyspace",
+            "Snapshots",
             "Pando",
         ];
         let default: Vec<_> = all

@@ -149,6 +149,11 @@ pub struct Config {
     pub eviction_policy: EvictionPolicy,
     /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
     pub requests_memory: MemoryShare,
+    /// `snapshots-max`: snapshots at a time; 64, the default, at most.
+    pub snapshots_max: usize,
+    /// `snapshots-memory`: what is kept for snapshots only; a share is one of the machine's memory
+    /// where `maxmemory` is 0. Default 25 %.
+    pub snapshots_memory: MemoryShare,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
     /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
@@ -246,6 +251,8 @@ impl Default for Config {
             max_memory: 0,
             eviction_policy: EvictionPolicy::default(),
             requests_memory: MemoryShare::Percent(25),
+            snapshots_max: pando_db::limits::SNAPSHOTS_MAX,
+            snapshots_memory: MemoryShare::Percent(25),
             timeout_s: 0,
             tcp_keepalive_s: 300,
             tcp_backlog: 511,

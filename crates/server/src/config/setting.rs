@@ -441,6 +441,31 @@ pub(crate) static SETTINGS: &[Setting] = &[
     )
     .running(),
     Setting::new(
+        "snapshots-max",
+        "Snapshots (SNAPSHOT CREATE) at a time",
+        |config| print(config.snapshots_max),
+        |config, value| {
+            let snapshots_max = pando_db::limits::SNAPSHOTS_MAX as i64;
+            set(&mut config.snapshots_max, integer(value, 0, snapshots_max))
+        },
+    )
+    .running(),
+    Setting::new(
+        "snapshots-memory",
+        "Bytes of memory, or percent of maxmemory (where there is none, of the machine's), that \
+         values may take which are kept for snapshots only. Beyond it the oldest snapshot goes; \
+         if all are held, writes are refused that would have to keep one more. 0 is no bound",
+        |config| print(config.snapshots_memory),
+        |config, value| {
+            let share = text(value).and_then(parse_memory_share);
+            set(
+                &mut config.snapshots_memory,
+                share.ok_or(Expected::MemoryShare),
+            )
+        },
+    )
+    .running(),
+    Setting::new(
         "timeout",
         "Seconds after which an idle connection is closed; 0 is never",
         |config| print(config.timeout_s),

@@ -1,12 +1,14 @@
 //! What a snapshot shows, and to whom.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag};
 
 use crate::commands::testing::{Shell, seed, words};
-use crate::{EngineKind, Options, limits};
+use crate::{Durability, EngineKind, HandLog, Options, limits};
 
 /// A shell for each engine that makes snapshots, which says its name.
 fn shells() -> impl Iterator<Item = Shell> {
@@ -657,6 +659,39 @@ fn keeps_images(shell: &mut Shell) -> bool {
     keeps
 }
 
+/// A client of `sync` waits for what a snapshot shows, never for what came later.
+#[test]
+fn a_read_in_a_snapshot_waits_for_its_epoch_at_most() {
+    let log = Arc::new(HandLog::default());
+    let mut reader = Shell::with_log(log);
+    let mut writer = reader.connect();
+    reader.client().durability = Durability::Sync;
+    writer.line("SET k 1");
+    let created = writer.line("SNAPSHOT CREATE a");
+    let epoch = created
+        .rsplit(':')
+        .next()
+        .and_then(|epoch| epoch.parse().ok());
+    let epoch = LogEpoch(epoch.expect("CREATE answers its epoch"));
+    for _ in 0..3 {
+        reader.database.end_epoch();
+        writer.line("SET k 2");
+    }
+    for line in [
+        "GET k",
+        "GET none",
+        "MGET k none",
+        "KEYS *",
+        "DBSIZE",
+        "RANDOMKEY",
+    ] {
+        reader.line(&format!("SNAPSHOT READ a {line}"));
+        assert_eq!(reader.awaits(), epoch, "{line}");
+    }
+    reader.line("GET k");
+    assert!(reader.awaits() > epoch);
+}
+
 /// What each database holds.
 type Content = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -723,5 +758,77 @@ fn random_snapshots_show_what_there_was() {
                 _ => {}
             }
         }
+    }
+}
+
+/// Accounts whose sum stays: transfers between them go on in several threads, and every snapshot
+/// shows the sum, as often as it is read.
+#[test]
+fn the_sum_of_accounts_is_exact_in_every_snapshot() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const ACCOUNTS: usize = 64;
+    const SUM: u64 = ACCOUNTS as u64 * 1000;
+    /// What `SNAPSHOT READ name MGET …` shows, all accounts together.
+    fn sum(shell: &mut Shell, name: &str) -> u64 {
+        let accounts = (0..ACCOUNTS).map(|account| format!("a{account}"));
+        let read = ["SNAPSHOT", "READ", name, "MGET"].map(str::to_owned);
+        let reply = shell.run(read.into_iter().chain(accounts));
+        let text = String::from_utf8(reply).expect("numbers");
+        let figures = text.lines().skip(2).step_by(2);
+        let sum: i64 = figures
+            .map(|figure| figure.parse::<i64>().expect("a number"))
+            .sum();
+        u64::try_from(sum).expect("nothing is lost")
+    }
+    for mut shell in shells() {
+        for account in 0..ACCOUNTS {
+            shell.line(&format!("SET a{account} 1000"));
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (mut shell, done) = (shell.connect(), &done);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed() + thread);
+                    while !done.load(Ordering::Relaxed) {
+                        let (from, to) = (random.usize(..ACCOUNTS), random.usize(..ACCOUNTS));
+                        let amount = random.u32(..50);
+                        let by = [
+                            format!("DECRBY a{from} {amount}"),
+                            format!("INCRBY a{to} {amount}"),
+                        ];
+                        shell.line("MULTI");
+                        for line in &by {
+                            shell.line(line);
+                        }
+                        shell.line(if random.u32(..20) == 0 {
+                            "DISCARD"
+                        } else {
+                            "EXEC"
+                        });
+                    }
+                });
+            }
+            for round in 0..40 {
+                let name = format!("s{round}");
+                assert!(
+                    shell
+                        .line(&format!("SNAPSHOT CREATE {name}"))
+                        .starts_with('*')
+                );
+                if round >= 4 {
+                    let old = format!("s{}", round - round % 3 - 1);
+                    let reply = shell.line(&format!("SNAPSHOT READ {old} DBSIZE"));
+                    if reply == format!(":{ACCOUNTS}") {
+                        assert_eq!(sum(&mut shell, &old), SUM, "{old} in round {round}");
+                        shell.line(&format!("SNAPSHOT DROP {old}"));
+                    }
+                }
+                assert_eq!(sum(&mut shell, &name), SUM, "{name}");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(shell.line("SNAPSHOT DROP ALL").starts_with(':'));
     }
 }
