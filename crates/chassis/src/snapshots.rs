@@ -40,6 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pando_block::BlockRef;
+use pando_engine::limits::SNAPSHOTS_MAX;
 use pando_engine::{
     Engine, Hand, Images, Key, LogEpoch, Point, Snapshot, SnapshotLimit, TreeId, ValueVersion,
 };
@@ -54,6 +55,10 @@ use crate::dropped::{DroppedTrees, Freed};
 
 /// Images that one step of a merge looks at, under the mutex `state`.
 const MERGED_AT_ONCE: usize = 64;
+
+/// Released snapshots that may wait to be merged beside as many others as there can be: reads at
+/// older ones pass them all.
+const UNMERGED_MAX: usize = SNAPSHOTS_MAX;
 
 /// Counters of bytes, so that sessions do not write the same line.
 const SHARDS: usize = 16;
@@ -90,8 +95,13 @@ impl Frozen {
         self.shadows.iter().map(|(_, shadow)| *shadow)
     }
 
+    /// Images.
+    fn count(&self, engine: &impl Engine) -> u64 {
+        self.trees().map(|tree| engine.len(tree)).sum()
+    }
+
     /// Counts the bytes of an image that a session has made.
-    pub fn count(&self, session: usize, bytes: usize) {
+    pub fn add_bytes(&self, session: usize, bytes: usize) {
         self.bytes[session % SHARDS].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -297,6 +307,7 @@ impl Snapshots {
         let mut state = self.state();
         let mut list = List::clone(&state.list);
         SnapshotLimit::check(list.iter().filter(|entry| !entry.released).count())?;
+        SnapshotLimit::check(list.len().saturating_sub(UNMERGED_MAX))?;
         let newest = list.last().map(|entry| entry.frozen.snapshot);
         assert!(newest < Some(snapshot), "an epoch that was frozen before");
         let shadowed = |tree| (tree, engine.create_tree());
@@ -320,13 +331,17 @@ impl Snapshots {
         let mut list = List::clone(&state.list);
         let mut entries = list.iter_mut();
         let entry = entries.find(|entry| entry.frozen.snapshot == snapshot);
-        entry.expect("the snapshot is there").released = true;
+        let entry = entry.expect("the snapshot is there");
+        entry.released = true;
+        // One that keeps nothing goes at once: who makes and drops them in turn leaves no trail.
+        entry.frozen.set_merged(entry.frozen.count(engine) == 0);
         // What was merged into this one goes on to the next older one.
         let newer = list.iter().filter(|entry| entry.frozen.snapshot > snapshot);
         newer
             .take_while(|entry| entry.released)
             .for_each(|entry| entry.frozen.set_merged(false));
-        state.merge = None;
+        // A merge under way goes on unless it was into this one: else who drops snapshots faster
+        // than one is merged would keep all of them.
         self.unlink(&mut state, engine, list, stamp);
     }
 
@@ -377,7 +392,7 @@ impl Snapshots {
             .take_while(|(index, entry)| *index == 0 || entry.released)
             .map(|(_, entry)| &entry.frozen);
         own.fold(Images::default(), |sum, frozen| Images {
-            count: sum.count + frozen.trees().map(|tree| engine.len(tree)).sum::<u64>(),
+            count: sum.count + frozen.count(engine),
             bytes: sum.bytes + frozen.bytes(),
         })
     }
@@ -476,7 +491,7 @@ fn copy(
     for (key, version, value) in held {
         let bytes = key.len() + value.view(version).heap_bytes();
         if session.restore(Key::new(target, &key), version, Some(value)) {
-            into.count(number, bytes);
+            into.add_bytes(number, bytes);
         }
     }
     ended

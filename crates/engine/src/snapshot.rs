@@ -84,6 +84,9 @@ pub trait Snapshots: Engine<Session: ReadAt> {
     /// Freezes every tree at `epoch`, which has ended: every version drawn so far is of it or an
     /// earlier one (SN2 frozen-epoch). No session is within an operation. O(trees).
     ///
+    /// An engine may refuse one, too, while very many released ones are not merged yet
+    /// ([`Self::settle`]).
+    ///
     /// # Panics
     /// When the epoch is not above that of the newest snapshot.
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit>;

@@ -84,7 +84,7 @@ impl ImageStore<'_> {
             decide: |_: Option<ValueRef<'_>>| Decision::Write(value.again()),
         }
         .run(None, guard, context);
-        frozen.count(context.number(), block.bytes() + beyond);
+        frozen.add_bytes(context.number(), block.bytes() + beyond);
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn keep_image<'g>(
     if let Some(commit) = restore(tree, hash, image, guard, context) {
         follow_up(engine, tree, hash, commit, guard, context);
     }
-    frozen.count(context.number(), entry.bytes() + beyond);
+    frozen.add_bytes(context.number(), entry.bytes() + beyond);
 }
 
 impl Snapshots for Mercury {

@@ -2,6 +2,7 @@
 
 use pando_chassis::SnapshotFault;
 use pando_engine::conformance::{Plan, snapshots_stand_on, sums_are_exact_on};
+use pando_engine::limits::SNAPSHOTS_MAX;
 use pando_engine::{Images, OrderedAt, ReadAt, Snapshots};
 
 use super::*;
@@ -51,6 +52,68 @@ fn freezing_below_a_borrowed_version_is_refused() {
     clock.tick();
     // What forgets what was borrowed: `end_all` would have ended the next epoch, too.
     let _ = engine.freeze(LogEpoch(1));
+}
+
+/// The engine, a tree of so many keys and a snapshot of them.
+fn frozen(keys: u32) -> (Arc<EpochClock>, Arc<Masstree>, TreeId, MasstreeSession) {
+    let (clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    for number in 0..keys {
+        put(&mut session, tree, &number.to_be_bytes(), b"before");
+    }
+    engine.freeze(clock.end_all()).unwrap();
+    (clock, engine, tree, session)
+}
+
+#[test]
+fn a_merge_goes_on_while_newer_snapshots_come_and_go() {
+    const KEYS: u32 = 1000;
+    let (clock, engine, tree, mut session) = frozen(KEYS);
+    let first = engine.freeze(clock.end_all()).unwrap();
+    for number in 0..KEYS {
+        put(&mut session, tree, &number.to_be_bytes(), b"after");
+    }
+    engine.release(first);
+    for round in 0.. {
+        assert!(round < KEYS, "the merge begins again each time");
+        if engine.is_unsettled() {
+            break;
+        }
+        let next = engine.freeze(clock.end_all());
+        put(&mut session, tree, b"other", &round.to_be_bytes());
+        if let Ok(next) = next {
+            engine.release(next);
+        }
+        session.maintain(64);
+    }
+}
+
+#[test]
+fn snapshots_that_keep_nothing_leave_no_trail() {
+    let (clock, engine, _, _) = frozen(10);
+    for _ in 0..5 * SNAPSHOTS_MAX {
+        let snapshot = engine.freeze(clock.end_all()).unwrap();
+        engine.release(snapshot);
+        assert_eq!(engine.image_trees().len(), 1, "the oldest one's");
+    }
+}
+
+#[test]
+fn released_snapshots_that_are_not_merged_yet_are_bounded() {
+    let (clock, engine, tree, mut session) = frozen(10);
+    for made in 0.. {
+        assert!(made <= 3 * SNAPSHOTS_MAX, "the list grows without bound");
+        let Ok(snapshot) = engine.freeze(clock.end_all()) else {
+            break;
+        };
+        put(&mut session, tree, &1_u32.to_be_bytes(), b"after");
+        engine.release(snapshot);
+    }
+    while session.maintain(1000) > 0 {}
+    engine.settle();
+    assert_eq!(engine.image_trees().len(), 1);
+    engine.freeze(clock.end_all()).unwrap();
 }
 
 /// Images are counted, shadows are no trees of the engine's figures, and all memory comes back.
