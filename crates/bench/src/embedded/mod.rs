@@ -13,6 +13,7 @@ mod overwrites;
 mod prefix;
 mod rows;
 mod skew;
+mod snapshots;
 mod targets;
 mod threads;
 mod turnover;
@@ -101,6 +102,8 @@ pub(crate) enum Cell {
     Turnover(turnover::TurnoverOptions),
     /// Keys with a common prefix.
     Prefix(prefix::PrefixOptions),
+    /// Reads and scans at a snapshot, beside a writer.
+    Snapshots(snapshots::SnapshotsOptions),
     /// Skew between partitions.
     Skew(skew::SkewOptions),
     /// MYCSB and YCSB.
@@ -121,6 +124,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
         }
         Cell::Turnover(options) => turnover::run_turnover(options),
         Cell::Prefix(options) => prefix::run_prefix(options),
+        Cell::Snapshots(options) => snapshots::run_snapshots(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),
         Cell::Ladder(options) => ladder::run_ladder(options),
