@@ -129,7 +129,11 @@ where
     }
 
     /// Puts a short value in the place of what a short entry holds.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "two callers; see `run` for why it is short"
+    )]
+    #[inline(always)]
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
