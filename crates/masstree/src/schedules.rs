@@ -19,7 +19,7 @@ use shuttle::{Config, Runner};
 use crate::canary::Fault;
 use crate::context::Context;
 use crate::get::get;
-use crate::scan::{Scan, only_values};
+use crate::scan::Scan;
 use crate::world::{World, say_panics_shortly};
 
 /// Schedules per test; the variable `PANDO_SCHEDULES` asks for another number.
@@ -152,12 +152,12 @@ impl Shared {
         let mut seen = Vec::new();
         context.pinned(|guard, context| {
             let tree = &self.world.tree;
-            Scan::new(tree, direction, guard, &context.counters).run(
+            Scan::new(tree, direction, guard, &context.counters).run_live(
                 Bound::Unbounded,
-                only_values(|key: &[u8], value| {
+                |key, value| {
                     seen.push((key.to_vec(), number_of(value)));
                     ControlFlow::Continue(())
-                }),
+                },
             );
         });
         let sorted = seen.is_sorted_by(|a, b| match direction {
