@@ -111,8 +111,6 @@ pub enum CommandError {
          all the memory that they may"
     )]
     SnapshotsFull,
-    #[error("ERR this engine makes no snapshots yet")]
-    NoSnapshots,
 
     // Strings, and hashes where they are alike.
     #[error("ERR increment or decrement would overflow")]

@@ -7,7 +7,7 @@ use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
     LogEpoch, NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine,
     Relocate, Restored, SessionLimit, Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId,
-    ValueRef, ValueVersion, Walk,
+    ValueRef, ValueVersion, Walk, WalkAt,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -110,23 +110,11 @@ impl Store {
     }
 }
 
-/// Runs the same expression on an engine that makes snapshots; `$else` on one that makes none yet.
-macro_rules! at {
-    ($kind:ident, $value:expr, $engine:ident => $run:expr, else $else:expr) => {
-        match $value {
-            $kind::Masstree($engine) => $run,
-            $kind::Reference($engine) => $run,
-            $kind::Mercury(_) => $else,
-        }
-    };
-}
-
 /// Snapshots.
 impl Store {
     /// See [`Snapshots::freeze`].
     pub(crate) fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, CommandError> {
-        let frozen = at!(Store, self, engine => engine.freeze(epoch),
-            else return Err(CommandError::NoSnapshots));
+        let frozen = on!(Store, self, engine => engine.freeze(epoch));
         frozen.map_err(
             |SnapshotLimit { snapshots_max }| CommandError::TooManySnapshots { snapshots_max },
         )
@@ -134,32 +122,32 @@ impl Store {
 
     /// See [`Snapshots::release`].
     pub(crate) fn release(&self, snapshot: Snapshot) {
-        at!(Store, self, engine => engine.release(snapshot), else unreachable!());
+        on!(Store, self, engine => engine.release(snapshot));
     }
 
     /// See [`Snapshots::keeps`].
     pub(crate) fn keeps(&self, version: ValueVersion) -> bool {
-        at!(Store, self, engine => engine.keeps(version), else false)
+        on!(Store, self, engine => engine.keeps(version))
     }
 
     /// See [`Snapshots::images`].
     pub(crate) fn images(&self, snapshot: Snapshot) -> Images {
-        at!(Store, self, engine => engine.images(snapshot), else unreachable!())
+        on!(Store, self, engine => engine.images(snapshot))
     }
 
     /// See [`Snapshots::image_trees`].
     pub(crate) fn image_trees(&self) -> Vec<TreeId> {
-        at!(Store, self, engine => engine.image_trees(), else Vec::new())
+        on!(Store, self, engine => engine.image_trees())
     }
 
     /// See [`Snapshots::is_unsettled`].
     pub(crate) fn is_unsettled(&self) -> bool {
-        at!(Store, self, engine => engine.is_unsettled(), else false)
+        on!(Store, self, engine => engine.is_unsettled())
     }
 
     /// See [`Snapshots::settle`].
     pub(crate) fn settle(&self) {
-        at!(Store, self, engine => engine.settle(), else ());
+        on!(Store, self, engine => engine.settle());
     }
 }
 
@@ -170,7 +158,7 @@ impl ReadAt for StoreSession {
         key: Key<'_>,
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
-        at!(StoreSession, self, session => session.get_at(at, key, read), else unreachable!())
+        on!(StoreSession, self, session => session.get_at(at, key, read))
     }
 
     fn get_many_at(
@@ -179,8 +167,7 @@ impl ReadAt for StoreSession {
         keys: &[Key<'_>],
         read: impl FnMut(usize, Option<ValueRef<'_>>),
     ) {
-        at!(StoreSession, self, session => session.get_many_at(at, keys, read),
-            else unreachable!());
+        on!(StoreSession, self, session => session.get_many_at(at, keys, read));
     }
 
     fn sample_at<R>(
@@ -190,8 +177,7 @@ impl ReadAt for StoreSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
-        at!(StoreSession, self, session => session.sample_at(at, tree, random, read),
-            else unreachable!())
+        on!(StoreSession, self, session => session.sample_at(at, tree, random, read))
     }
 }
 
@@ -431,8 +417,7 @@ impl WalkingSession<'_> {
         cursor: u64,
         visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64 {
-        let _ = (at, tree, cursor, visit);
-        unreachable!()
+        self.0.walk_at(at, tree, cursor, visit)
     }
 
     /// See [`Walk::walk`].

@@ -10,21 +10,14 @@ use pando_protocol::command::{self, CommandId, CommandSpec, Flag};
 use crate::commands::testing::{Shell, seed, words};
 use crate::{Durability, EngineKind, HandLog, Options, limits};
 
-/// A shell for each engine that makes snapshots, which says its name.
+/// A shell for each engine, which says its name.
 fn shells() -> impl Iterator<Item = Shell> {
-    let shells = EngineKind::ALL.into_iter().map(|engine| {
-        let shell = Shell::with_options(Options {
+    EngineKind::ALL.into_iter().map(|engine| {
+        println!("{}", engine.name());
+        Shell::with_options(Options {
             engine,
             ..Options::default()
-        });
-        println!("{}", engine.name());
-        shell
-    });
-    shells.filter(|shell| {
-        let mut other = shell.connect();
-        let made = other.line("SNAPSHOT CREATE first").starts_with('*');
-        other.line("SNAPSHOT DROP first");
-        made
+        })
     })
 }
 
@@ -132,6 +125,17 @@ fn change(shell: &mut Shell) {
     }
 }
 
+/// The reply as text; of a command that shows keys in the engine's own order, in order of lines.
+fn comparable(line: &str, reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply);
+    if !line.starts_with("KEYS ") && !line.starts_with("SCAN ") {
+        return text.into_owned();
+    }
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines.join(" ")
+}
+
 /// Every command that only reads answers in a snapshot, by READ and by USE, what it answered when
 /// the snapshot was made.
 #[test]
@@ -154,7 +158,7 @@ fn every_read_answers_as_when_the_snapshot_was_made() {
                 let mut arguments: Vec<_> = before.iter().map(|word| word.as_bytes()).collect();
                 let words = words(line);
                 arguments.extend(words.iter().map(Vec::as_slice));
-                shell.run(arguments)
+                comparable(line, &shell.run(arguments))
             };
             let expected: Vec<_> = READS
                 .iter()
