@@ -284,10 +284,12 @@ impl<'t> Turn<'t> {
         self.session.store.warm(&keys[..count]);
     }
 
-    /// Says that the next request to be executed is the one at `index` of the batch that was
-    /// warmed: what was found on the way to its key may be used again. A hint.
+    /// The next request to be executed is the one at `index` of the batch that was warmed: gives
+    /// way to others ([`Self::give_way`]), and what was found on the way to its key may be used
+    /// again.
     #[inline]
-    pub fn recall(&mut self, index: usize) {
+    pub fn go_to(&mut self, index: usize) {
+        self.give_way();
         if let Some(place) = self.warmed.get(index) {
             self.session.store.recall(usize::from(*place));
         }

@@ -18,9 +18,9 @@ use crate::limits;
 impl Turn<'_> {
     /// Lets the gates go and takes the own one again if somebody waits for them and they were held
     /// for [`limits::HOLD_US_MAX`]: a batch of long requests holds nobody up for more than one of
-    /// them. To be called between the requests of a batch.
+    /// them. For the time between two requests of a batch.
     #[inline]
-    pub fn give_way(&mut self) {
+    pub(crate) fn give_way(&mut self) {
         if self.database.gates.are_wanted() {
             self.give_way_to_others();
         }

@@ -54,11 +54,13 @@ pub(crate) struct Segment {
 /// One request of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
+    /// Its segment, or its datagram.
     pub(crate) segment: usize,
     /// What it asks for.
     pub(crate) resolved: Resolved,
-    first: u32,
-    count: u32,
+    /// Its ranges.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
     /// Offset behind it in its segment.
     pub(crate) end: usize,
     /// It stands in the connection's list of requests that wait.
@@ -307,34 +309,11 @@ impl Decoding<'_> {
                 return false;
             }
             let first = ranges.len();
-            match decoder.next(bytes, segment.decoded, ranges) {
-                Ok(Decoded::Request { arguments, end }) => {
-                    segment.decoded = end;
-                    let request = Request::new(bytes, &ranges[first..]);
-                    entries.push(Entry {
-                        segment: index,
-                        resolved: decoder.resolve(request, resolver),
-                        first: first as u32,
-                        count: arguments as u32,
-                        end,
-                        waiting: false,
-                    });
-                    if !authenticated {
-                        return false;
-                    }
-                }
-                Ok(Decoded::TooLong { end }) => {
-                    segment.decoded = end;
-                    let request = Request::new(bytes, &ranges[first..]);
-                    entries.push(Entry {
-                        segment: index,
-                        resolved: WireDecoder::resolve_too_long(request),
-                        first: first as u32,
-                        count: 1,
-                        end,
-                        waiting: false,
-                    });
-                }
+            let decoded = decoder.next(bytes, segment.decoded, ranges);
+            let request = Request::new(bytes, &ranges[first..]);
+            let (resolved, end) = match decoded {
+                Ok(Decoded::Request { end, .. }) => (decoder.resolve(request, resolver), end),
+                Ok(Decoded::TooLong { end }) => (WireDecoder::resolve_too_long(request), end),
                 Ok(Decoded::Incomplete {
                     start,
                     bytes_missing,
@@ -347,6 +326,18 @@ impl Decoding<'_> {
                     connection.input.error = Some(error);
                     return true;
                 }
+            };
+            segment.decoded = end;
+            entries.push(Entry {
+                segment: index,
+                resolved,
+                first: first as u32,
+                count: (ranges.len() - first) as u32,
+                end,
+                waiting: false,
+            });
+            if !authenticated {
+                return false;
             }
         }
     }

@@ -28,18 +28,20 @@ use std::net::SocketAddr;
 
 use pando_db::{Client, Database, LogEpoch, Progress, Wait};
 use pando_io::{DATAGRAM_BYTES_MAX, DatagramSocket, Interest, Poller, Ready, Token};
+use pando_protocol::ArgumentRange;
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb, datagram, error};
 use pando_protocol::resp::Decoded;
-use pando_protocol::{ArgumentRange, Request};
 use tracing::warn;
 
+use super::batch::Entry;
 use super::holding::Holding;
-use super::wire::Resolved;
+use super::wire::{ReplyPlace, Resolved};
 use super::{WAKER, Worker};
 use crate::host::WorkerHost;
 use crate::limits;
 use crate::protection;
 use crate::registry::{ClientOrigin, ClientRecord, WireProtocol};
+use crate::settings::Settings;
 use crate::statistics::WorkerStatistics;
 
 /// A socket, and whether it may have something to read (PO1 read-until-short).
@@ -59,15 +61,6 @@ struct Received {
     reply_bytes_max: usize,
 }
 
-/// A command of a datagram.
-#[derive(Debug)]
-struct Entry {
-    datagram: usize,
-    verb: Verb,
-    first: usize,
-    count: usize,
-}
-
 /// The replies to a datagram, in `out`.
 #[derive(Debug)]
 struct Answer {
@@ -78,6 +71,25 @@ struct Answer {
     epoch: LogEpoch,
     /// The last epoch that it tells was written in, if any.
     written: LogEpoch,
+}
+
+impl Answer {
+    /// A request of the datagram was executed for `client`, its reply written up to `end`.
+    fn follow(
+        &mut self,
+        end: usize,
+        client: &mut Client,
+        holding: &mut Holding,
+        database: &Database,
+    ) {
+        let epoch = client.awaits();
+        if end > self.end && holding.must_wait(epoch, database) {
+            self.epoch = epoch;
+        }
+        self.end = end;
+        self.written = self.written.max(client.unacknowledged());
+        client.acknowledged();
+    }
 }
 
 /// A reply that waits for the disk (UD2).
@@ -196,10 +208,12 @@ impl Datagrams {
                 break;
             }
             self.entries.push(Entry {
-                datagram: self.received.len(),
-                verb,
-                first,
-                count: arguments,
+                segment: self.received.len(),
+                resolved: Resolved::Memcached(verb),
+                first: first as u32,
+                count: arguments as u32,
+                end,
+                waiting: false,
             });
             from = end;
         }
@@ -215,9 +229,17 @@ impl Datagrams {
         some
     }
 
-    fn request(&self, entry: &Entry) -> Request<'_> {
-        let ranges = &self.ranges[entry.first..entry.first + entry.count];
-        Request::new(&self.arena, ranges)
+    /// Begins the answer to a datagram, whose sender is nobody known.
+    fn begin_answer(&mut self, datagram: usize, settings: &Settings) {
+        self.client.authenticated = !settings.requires_password();
+        self.client.durability = settings.durability();
+        self.answers.push(Answer {
+            datagram,
+            start: self.out.len(),
+            end: self.out.len(),
+            epoch: LogEpoch::NONE,
+            written: LogEpoch::NONE,
+        });
     }
 
     /// Sends a reply; what the kernel does not take is lost.
@@ -378,12 +400,17 @@ impl Worker {
             .len()
             .min(from + limits::BATCH_REQUESTS_MAX);
         let mut turn = self.session.turn();
-        turn.warm(datagrams.entries[from..end].iter().map(|entry| {
-            let key = Resolved::Memcached(entry.verb).key(datagrams.request(entry))?;
-            Some((0, key))
+        let requests = datagrams.entries[from..end].iter();
+        turn.warm(requests.map(|entry| {
+            let request = entry.request(&datagrams.ranges, &datagrams.arena);
+            Some((0, entry.resolved.key(request)?))
         }));
         let mut next = from;
         while next < end {
+            let datagram = datagrams.entries[next].segment;
+            if datagrams.answers.last().map(|last| last.datagram) != Some(datagram) {
+                datagrams.begin_answer(datagram, &self.shared.settings);
+            }
             let Datagrams {
                 arena,
                 received,
@@ -395,59 +422,37 @@ impl Worker {
                 record,
                 ..
             } = &mut *datagrams;
-            let entry = &entries[next];
-            let begun = answers.last().map(|answer| answer.datagram);
-            if begun != Some(entry.datagram) {
-                let settings = &self.shared.settings;
-                client.authenticated = !settings.requires_password();
-                client.durability = settings.durability();
-                answers.push(Answer {
-                    datagram: entry.datagram,
-                    start: out.len(),
-                    end: out.len(),
-                    epoch: LogEpoch::NONE,
-                    written: LogEpoch::NONE,
-                });
-            }
             let Some(answer) = answers.last_mut() else {
                 break;
             };
-            let end_max = answer.start + received[entry.datagram].reply_bytes_max;
-            let request = Request::new(arena, &ranges[entry.first..entry.first + entry.count]);
-            let mut host =
-                WorkerHost::new(&self.shared, &mut self.recorder, record, self.arrived_ns);
             let start = out.len();
-            let mut reply = Reply::bounded(out, end_max);
-            turn.give_way();
-            turn.recall(next - from);
-            let progress = turn.execute_memcached(
-                client,
-                entry.verb,
-                Line::new(request),
-                &mut reply,
-                &mut host,
-            );
-            let mut goes_on = matches!(progress, Progress::Done);
+            let end_max = answer.start + received[datagram].reply_bytes_max;
+            let entry = &entries[next];
+            let request = entry.request(ranges, arena);
+            let place = ReplyPlace {
+                out,
+                end_max,
+                pause_at: usize::MAX,
+            };
+            let host =
+                &mut WorkerHost::new(&self.shared, &mut self.recorder, record, self.arrived_ns);
+            turn.go_to(next - from);
+            let progress = entry
+                .resolved
+                .execute(&mut turn, client, request, place, host);
             if matches!(progress, Progress::Waits(Wait::Leave { .. } | Wait::Away)) {
                 // Nobody waits for a datagram.
-                reply.line(error::PAUSED);
+                Reply::new(out).line(error::PAUSED);
             }
-            if reply.is_over() {
-                reply.rewind(start);
-                goes_on = false;
+            let fits = out.len() <= end_max;
+            if !fits {
+                out.truncate(start);
             }
-            answer.end = out.len();
-            let epoch = client.awaits();
-            if answer.end > start && self.holding.must_wait(epoch, &self.shared.database) {
-                answer.epoch = epoch;
-            }
-            answer.written = answer.written.max(client.unacknowledged());
-            client.acknowledged();
+            answer.follow(out.len(), client, &mut self.holding, &self.shared.database);
             next += 1;
-            if !goes_on {
-                let datagram = entry.datagram;
+            if !fits || !matches!(progress, Progress::Done) {
                 let rest = entries[next..].iter();
-                next += rest.take_while(|entry| entry.datagram == datagram).count();
+                next += rest.take_while(|entry| entry.segment == datagram).count();
             }
         }
         next

@@ -29,6 +29,7 @@ mod batch;
 mod connection;
 mod connections;
 mod datagrams;
+mod execute;
 mod group;
 mod holding;
 mod input;

@@ -3,18 +3,17 @@
 
 use std::io::ErrorKind;
 
-use pando_db::{Progress, ReplyMode, Wait};
+use pando_db::Wait;
 use pando_io::{Interest, Poller, Token};
 use pando_protocol::Reply;
-use pando_protocol::memcached::{self, Line};
 use tracing::debug;
 
-use super::batch::{Batch, Entry, Place, Segment};
+use super::batch::{Place, Segment};
 use super::connection::{Connection, Phase};
 use super::output::{BufferPool, Sent};
 use super::timers::Timers;
-use super::waiting::{Event, Places, Waiting};
-use super::wire::{Resolved, WireError};
+use super::waiting::{Event, Waiting};
+use super::wire::WireError;
 use super::{Reason, Worker, queue_up, set_deadline, touch};
 use crate::host::WorkerHost;
 use crate::limits;
@@ -206,129 +205,6 @@ impl Worker {
         }
     }
 
-    /// Executes a batch under one gate and pin, strictly in its order. One that takes long lets
-    /// them go for others between two requests.
-    fn execute_batch(&mut self) {
-        let mut turn = self.session.turn();
-        let batch = self.gathering.batch();
-        // A key alone has nothing to be fetched beside.
-        if batch.entries.len() > 1 {
-            turn.warm(batch.keys(&self.connections));
-        }
-        let Batch {
-            entries,
-            ranges,
-            segments,
-            arena,
-        } = batch;
-        let mut next = 0;
-        while let Some(entry) = entries.get(next) {
-            let segment = &mut segments[entry.segment];
-            let slot = segment.slot;
-            let Some(connection) = self.connections.get_mut(slot) else {
-                next += 1;
-                continue;
-            };
-            if !connection.is_open() {
-                defer(connection, entry, entry.ranges(ranges));
-                next += 1;
-                continue;
-            }
-            let arrived_ns = if segment.fresh {
-                self.arrived_ns
-            } else {
-                connection.arrived_ns
-            };
-            let room = limits::OUTPUT_PAUSE_BYTES - connection.output.pending();
-            let Connection {
-                client,
-                record,
-                input,
-                output,
-                flags,
-                ..
-            } = &mut *connection;
-            let bytes = segment.bytes(arena, input.bytes());
-            let mut host = WorkerHost::new(&self.shared, &mut self.recorder, record, arrived_ns);
-            let out = output.buffer(&mut self.pool);
-            let out_len_max = out.len() + room;
-            // The requests in a row that the connection brought, as long as each is just answered.
-            let (mut start, mut silent);
-            let (entry, request, progress) = loop {
-                let entry = &entries[next];
-                let request = entry.request(ranges, bytes);
-                (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
-                turn.give_way();
-                turn.recall(next);
-                next += 1;
-                let progress = match entry.resolved {
-                    Resolved::Resp(resolved) => {
-                        let mut reply = Reply::new(out, client.protocol);
-                        turn.execute(client, resolved, request, &mut reply, &mut host)
-                    }
-                    Resolved::Memcached(verb) => {
-                        let line = Line::new(request);
-                        let end_max = start + limits::MEMCACHED_REPLY_BYTES_MAX;
-                        let mut reply =
-                            memcached::Reply::bounded(out, end_max).pausing_at(out_len_max);
-                        turn.execute_memcached(client, verb, line, &mut reply, &mut host)
-                    }
-                };
-                let goes_on = matches!(progress, Progress::Done)
-                    && !entry.waiting
-                    && !self.holding.must_follow(client)
-                    && !flags.decoder_lags(client)
-                    && !record.is_killed()
-                    && out.len() < out_len_max
-                    && matches!(entries.get(next), Some(it) if it.segment == entry.segment);
-                if !goes_on {
-                    break (entry, request, progress);
-                }
-                segment.executed = entry.end;
-            };
-            let (phase, runs_again) = match progress {
-                Progress::Done => (None, false),
-                Progress::Close => (Some(Phase::Closing), false),
-                Progress::Waits(wait) => {
-                    let in_slices = matches!(wait, Wait::Others(_));
-                    let trace = in_slices.then(|| Box::new(host.begin_slices(request)));
-                    connection.arrived_ns = arrived_ns;
-                    let places = Places {
-                        waiters: &mut self.waiters,
-                        holding: &mut self.holding,
-                        timers: &mut self.timers,
-                    };
-                    let now_us = turn.database().options().clock.now_us();
-                    places.begin(slot, connection, &wait, (self.recorder.now_ns(), now_us));
-                    let runs_again = wait.runs_again();
-                    // Who waits for its reader is held back by its output (CO1 ready-and-heard).
-                    let phase =
-                        (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {
-                            wait,
-                            silent,
-                            trace,
-                        }));
-                    (phase, runs_again)
-                }
-            };
-            if runs_again {
-                defer(connection, entry, entry.ranges(ranges));
-            } else {
-                segment.executed = entry.end;
-                if entry.waiting {
-                    connection.input.executed_waiting();
-                }
-                connection.follow_authentication();
-            }
-            self.holding
-                .follow(slot, connection, start, &self.shared.database);
-            if let Some(phase) = phase {
-                wait_unless_alone(connection, phase);
-            }
-            touch(slot, connection, &mut self.touched);
-        }
-    }
-
     /// Keeps what the turn's segments have left, and answers what broke the protocol.
     fn settle(&mut self) {
         let arrived_ns = self.arrived_ns;
@@ -481,24 +357,6 @@ fn stop_watching(slot: usize, connection: &mut Connection, poller: &mut Poller) 
         connection.crowded_since_ms = 0;
         // A failure leaves reports that are not needed.
         let _ = poller.change(&connection.stream, Token(slot), Interest::Read);
-    }
-}
-
-/// Makes a decoded request wait in its connection's input, unless it stands there already or
-/// nothing more is executed.
-fn defer(connection: &mut Connection, entry: &Entry, ranges: &[pando_protocol::ArgumentRange]) {
-    let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
-    if !entry.waiting && !ends {
-        let too_long = entry.resolved.is_too_long();
-        connection.input.defer(ranges, entry.end, too_long);
-    }
-}
-
-/// Enters a phase after a request; a client that has closed its end has nobody who waits.
-fn wait_unless_alone(connection: &mut Connection, phase: Phase) {
-    connection.enter(phase);
-    if connection.waits_in_vain() {
-        connection.enter(Phase::Closing);
     }
 }
 

@@ -83,7 +83,7 @@ impl Places<'_> {
     /// calls `now_us`.
     #[cold]
     pub(super) fn begin(
-        self,
+        &mut self,
         slot: usize,
         connection: &mut Connection,
         wait: &Wait,

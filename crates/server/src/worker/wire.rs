@@ -1,15 +1,17 @@
 //! The protocols that connections speak, as far as the event loop is concerned: how their bytes
-//! become requests.
+//! become requests, and requests replies.
 //!
 //! Both decoders return ranges of the caller's bytes, so that reading, batching and keeping what is
 //! left are the same for both; what a request means is decided when it is executed.
 
+use pando_db::{Client, Progress, Turn};
 use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
 use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
 use pando_protocol::memcached::{self, DecodeError, Line, Verb};
 use pando_protocol::resp::{Decoded, ProtocolError};
-use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Request};
+use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Reply, Request};
 
+use crate::host::WorkerHost;
 use crate::registry::WireProtocol;
 
 /// Bounds of requests.
@@ -51,6 +53,16 @@ pub(crate) enum Resolved {
     /// The command that it names, or why it cannot be run.
     Resp(Result<&'static CommandSpec, Refusal>),
     Memcached(Verb),
+}
+
+/// Where a reply is appended, and the positions that bound it in memcached's protocol.
+#[derive(Debug)]
+pub(crate) struct ReplyPlace<'o> {
+    pub(crate) out: &'o mut Vec<u8>,
+    /// A reply that would go beyond is an error instead.
+    pub(crate) end_max: usize,
+    /// From here on the rest of a long reply waits.
+    pub(crate) pause_at: usize,
 }
 
 impl WireDecoder {
@@ -163,7 +175,7 @@ impl WireError {
         match self {
             Self::Resp(error) => {
                 let version = pando_protocol::RespVersion::Resp2;
-                pando_protocol::Reply::new(out, version).error(error.text());
+                Reply::new(out, version).error(error.text());
             }
             Self::Memcached(DecodeError::LineTooLong) => {
                 memcached::Reply::new(out).line(memcached::error::LINE_TOO_LONG);
@@ -202,6 +214,32 @@ impl Resolved {
                 let index = verb.first_key()?;
                 let many = matches!(verb, Verb::Get | Verb::Gets) && line.len() > 2;
                 if many { None } else { line.word(index) }
+            }
+        }
+    }
+    /// Executes a request that asks for this.
+    #[inline]
+    pub(crate) fn execute(
+        self,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
+        request: Request<'_>,
+        place: ReplyPlace<'_>,
+        host: &mut WorkerHost<'_>,
+    ) -> Progress {
+        let ReplyPlace {
+            out,
+            end_max,
+            pause_at,
+        } = place;
+        match self {
+            Self::Resp(resolved) => {
+                let mut reply = Reply::new(out, client.protocol);
+                turn.execute(client, resolved, request, &mut reply, host)
+            }
+            Self::Memcached(verb) => {
+                let mut reply = memcached::Reply::bounded(out, end_max).pausing_at(pause_at);
+                turn.execute_memcached(client, verb, Line::new(request), &mut reply, host)
             }
         }
     }

@@ -1,0 +1,207 @@
+//! The execution of a batch, under one gate and pin and strictly in the batch's order.
+//!
+//! The unit is a *run*: the requests that one connection brought in a row, as long as each is just
+//! answered. What is asked and noted of a connection is asked and noted once for a run. Its last
+//! request may have ended otherwise: it waits, closes the connection, or has a reply that waits.
+
+use pando_db::{Progress, ReplyMode, Turn, Wait};
+use pando_protocol::ArgumentRange;
+
+use super::batch::{Batch, Entry};
+use super::connection::{Connection, Phase};
+use super::output::BufferPool;
+use super::waiting::{Places, Waiting};
+use super::wire::ReplyPlace;
+use super::{Worker, touch};
+use crate::host::{SliceTrace, WorkerHost};
+use crate::limits;
+use crate::recorder::WorkerRecorder;
+use crate::shared::Shared;
+
+/// A batch at work, and what its requests need of the worker.
+struct Execution<'w> {
+    turn: Turn<'w>,
+    batch: Batch<'w>,
+    shared: &'w Shared,
+    recorder: &'w mut WorkerRecorder,
+    pool: &'w mut BufferPool,
+    places: Places<'w>,
+    /// When what was read in this turn of the loop has arrived.
+    arrived_ns: u64,
+}
+
+/// How the last request of a run has ended.
+struct Ended {
+    progress: Progress,
+    /// Where its reply begins, and whether its client wants none.
+    start: usize,
+    silent: bool,
+    /// If it goes on in slices.
+    trace: Option<Box<SliceTrace>>,
+    arrived_ns: u64,
+}
+
+impl Worker {
+    /// Executes a batch. One that takes long lets gate and pin go for others between two requests.
+    pub(super) fn execute_batch(&mut self) {
+        let mut turn = self.session.turn();
+        let batch = self.gathering.batch();
+        // A key alone has nothing to be fetched beside.
+        if batch.entries.len() > 1 {
+            turn.warm(batch.keys(&self.connections));
+        }
+        let mut execution = Execution {
+            turn,
+            batch,
+            shared: &self.shared,
+            recorder: &mut self.recorder,
+            pool: &mut self.pool,
+            places: Places {
+                waiters: &mut self.waiters,
+                holding: &mut self.holding,
+                timers: &mut self.timers,
+            },
+            arrived_ns: self.arrived_ns,
+        };
+        let mut next = 0;
+        while let Some(entry) = execution.batch.entries.get(next) {
+            let slot = execution.batch.segments[entry.segment].slot;
+            match self.connections.get_mut(slot) {
+                Some(connection) if connection.is_open() => {
+                    next = execution.run(slot, connection, next);
+                    touch(slot, connection, &mut self.touched);
+                    continue;
+                }
+                Some(connection) => defer(connection, entry, entry.ranges(execution.batch.ranges)),
+                None => {}
+            }
+            next += 1;
+        }
+    }
+}
+
+impl Execution<'_> {
+    /// Executes the run of an open connection that begins at `next`; where the batch goes on.
+    #[inline]
+    fn run(&mut self, slot: usize, connection: &mut Connection, mut next: usize) -> usize {
+        let Batch {
+            entries,
+            ranges,
+            ref mut segments,
+            arena,
+        } = self.batch;
+        let segment = &mut segments[entries[next].segment];
+        let arrived_ns = if segment.fresh {
+            self.arrived_ns
+        } else {
+            connection.arrived_ns
+        };
+        let room = limits::OUTPUT_PAUSE_BYTES - connection.output.pending();
+        let Connection {
+            client,
+            record,
+            input,
+            output,
+            flags,
+            ..
+        } = &mut *connection;
+        let bytes = segment.bytes(arena, input.bytes());
+        let mut host = WorkerHost::new(self.shared, self.recorder, record, arrived_ns);
+        let out = output.buffer(self.pool);
+        let out_len_max = out.len() + room;
+        loop {
+            let entry = &entries[next];
+            let request = entry.request(ranges, bytes);
+            let (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
+            self.turn.go_to(next);
+            next += 1;
+            let place = ReplyPlace {
+                out,
+                end_max: start + limits::MEMCACHED_REPLY_BYTES_MAX,
+                pause_at: out_len_max,
+            };
+            let progress =
+                entry
+                    .resolved
+                    .execute(&mut self.turn, client, request, place, &mut host);
+            let goes_on = matches!(progress, Progress::Done)
+                && !entry.waiting
+                && !self.places.holding.must_follow(client)
+                && !flags.decoder_lags(client)
+                && !record.is_killed()
+                && out.len() < out_len_max
+                && matches!(entries.get(next), Some(it) if it.segment == entry.segment);
+            if !goes_on {
+                let in_slices = matches!(progress, Progress::Waits(Wait::Others(_)));
+                let ended = Ended {
+                    progress,
+                    start,
+                    silent,
+                    trace: in_slices.then(|| Box::new(host.begin_slices(request))),
+                    arrived_ns,
+                };
+                self.end_run(slot, connection, entry, ended);
+                return next;
+            }
+            segment.executed = entry.end;
+        }
+    }
+
+    /// Notes how a run has ended, with its connection and its segment.
+    #[inline]
+    fn end_run(&mut self, slot: usize, connection: &mut Connection, entry: &Entry, ended: Ended) {
+        let Ended {
+            progress, start, ..
+        } = ended;
+        let runs_again = matches!(&progress, Progress::Waits(wait) if wait.runs_again());
+        let phase = match progress {
+            Progress::Done => None,
+            Progress::Close => Some(Phase::Closing),
+            Progress::Waits(wait) => {
+                connection.arrived_ns = ended.arrived_ns;
+                let now_us = self.turn.database().options().clock.now_us();
+                let now = (self.recorder.now_ns(), now_us);
+                self.places.begin(slot, connection, &wait, now);
+                // Who waits for its reader is held back by its output (CO1 ready-and-heard).
+                (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {
+                    wait,
+                    silent: ended.silent,
+                    trace: ended.trace,
+                }))
+            }
+        };
+        if runs_again {
+            defer(connection, entry, entry.ranges(self.batch.ranges));
+        } else {
+            self.batch.segments[entry.segment].executed = entry.end;
+            if entry.waiting {
+                connection.input.executed_waiting();
+            }
+            connection.follow_authentication();
+        }
+        self.places
+            .holding
+            .follow(slot, connection, start, &self.shared.database);
+        if let Some(phase) = phase {
+            enter_unless_alone(connection, phase);
+        }
+    }
+}
+
+/// Makes a decoded request wait in its connection's input, unless it stands there already or
+/// nothing more is executed.
+fn defer(connection: &mut Connection, entry: &Entry, ranges: &[ArgumentRange]) {
+    let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
+    if !entry.waiting && !ends {
+        let too_long = entry.resolved.is_too_long();
+        connection.input.defer(ranges, entry.end, too_long);
+    }
+}
+
+/// Enters a phase after a request; a client that has closed its end has nobody who waits.
+fn enter_unless_alone(connection: &mut Connection, phase: Phase) {
+    connection.enter(phase);
+    if connection.waits_in_vain() {
+        connection.enter(Phase::Closing);
+    }
+}
