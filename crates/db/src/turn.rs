@@ -285,8 +285,7 @@ impl<'t> Turn<'t> {
     }
 
     /// The next request to be executed is the one at `index` of the batch that was warmed: gives
-    /// way to others ([`Self::give_way`]), and what was found on the way to its key may be used
-    /// again.
+    /// way to others, and what was found on the way to its key may be used again.
     #[inline]
     pub fn go_to(&mut self, index: usize) {
         self.give_way();
