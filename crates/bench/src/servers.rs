@@ -65,13 +65,15 @@ impl Server {
         })
     }
 
-    /// This project's server with one worker, driven on its memcached port.
+    /// This project's server with one worker, driven on its memcached port, TCP or UDP.
     pub(crate) fn pando_memcached(binary: &Path, cpu: &str) -> Result<Self, ServerError> {
         let program = binary.display().to_string();
         Self::start("pando memcached", &program, cpu, |port| {
-            let line = "--port 0 --threads 1 --durability none --memcached-port";
-            let port = port.to_string();
-            line.split(' ').chain([&*port]).map(String::from).collect()
+            let line = format!(
+                "--port 0 --threads 1 --durability none --memcached-port {port} \
+                 --memcached-udp-port {port}"
+            );
+            line.split(' ').map(String::from).collect()
         })
     }
 
@@ -119,7 +121,7 @@ impl Server {
                 "-l",
                 "127.0.0.1",
                 "-U",
-                "0",
+                &port,
                 "-t",
                 "1",
                 "-m",

@@ -1,12 +1,13 @@
 //! One connection: requests written ahead, replies read in order, waiting for them or not.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use pando_protocol::resp::{Value, ValueDecoder};
 
+use super::datagrams::Datagrams;
 use super::{Dialect, LoadError, memcached};
 
 /// How long a server may take to answer.
@@ -14,11 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const READ_BYTES: usize = 64 * 1024;
 
+enum Link {
+    Stream(TcpStream),
+    Datagrams(Box<Datagrams>),
+}
+
 /// A connection to a server.
 pub(super) struct Client {
     server: SocketAddr,
-    stream: TcpStream,
+    link: Link,
     output: Vec<u8>,
+    /// Where the requests in `output` end; of datagrams only.
+    ends: Vec<usize>,
     written: usize,
     input: Vec<u8>,
     start: usize,
@@ -33,17 +41,30 @@ impl Client {
         let stream = TcpStream::connect(server).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Self {
+        Ok(Self::over(Link::Stream(stream), server, dialect))
+    }
+
+    /// A client of memcached's UDP, whose requests are datagrams.
+    pub(super) fn connect_udp(server: SocketAddr) -> Result<Self, LoadError> {
+        let socket = Datagrams::connect(server);
+        let socket = socket.map_err(|source| LoadError::Connect { server, source })?;
+        let link = Link::Datagrams(Box::new(socket));
+        Ok(Self::over(link, server, Dialect::Memcached))
+    }
+
+    fn over(link: Link, server: SocketAddr, dialect: Dialect) -> Self {
+        Self {
             server,
-            stream,
+            link,
             output: Vec::new(),
+            ends: Vec::new(),
             written: 0,
             input: vec![0; READ_BYTES],
             start: 0,
             end: 0,
             decoder: ValueDecoder::new(),
             dialect,
-        })
+        }
     }
 
     /// Appends a request to what the next [`Self::flush`] sends.
@@ -67,17 +88,29 @@ impl Client {
         &mut self.output
     }
 
+    /// A request of memcached's protocol ends here.
+    pub(super) fn end_request(&mut self) {
+        if let Link::Datagrams(_) = self.link {
+            self.ends.push(self.output.len());
+        }
+    }
+
     /// From now on [`Self::try_flush`] and [`Self::try_receive`] are to be used: nothing waits.
     pub(super) fn never_wait(&mut self) -> Result<(), LoadError> {
         let server = self.server;
-        self.stream
-            .set_nonblocking(true)
-            .map_err(|source| LoadError::Broken { server, source })
+        match &self.link {
+            Link::Stream(stream) => stream.set_nonblocking(true),
+            Link::Datagrams(datagrams) => datagrams.set_nonblocking(),
+        }
+        .map_err(|source| LoadError::Broken { server, source })
     }
 
     /// What a poller waits on.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        match &self.link {
+            Link::Stream(stream) => stream.as_fd(),
+            Link::Datagrams(datagrams) => datagrams.descriptor(),
+        }
     }
 
     /// Whether requests are left to be sent.
@@ -87,18 +120,29 @@ impl Client {
 
     pub(super) fn flush(&mut self) -> Result<(), LoadError> {
         let server = self.server;
-        self.stream
-            .write_all(&self.output)
-            .map_err(|source| LoadError::Broken { server, source })?;
+        let broken = |source| LoadError::Broken { server, source };
+        match &mut self.link {
+            Link::Stream(stream) => stream.write_all(&self.output).map_err(broken)?,
+            Link::Datagrams(datagrams) => {
+                let mut start = 0;
+                for end in self.ends.drain(..) {
+                    datagrams.send(&self.output[start..end]).map_err(broken)?;
+                    start = end;
+                }
+            }
+        }
         self.output.clear();
         Ok(())
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket takes; datagrams at once.
     pub(super) fn try_flush(&mut self) -> Result<(), LoadError> {
         let server = self.server;
+        let Link::Stream(stream) = &mut self.link else {
+            return self.flush();
+        };
         while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
+            match stream.write(&self.output[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -143,12 +187,28 @@ impl Client {
             if self.end == self.input.len() {
                 self.input.resize(2 * self.end, 0);
             }
-            match self.stream.read(&mut self.input[self.end..]) {
+            match self.read() {
                 Ok(0) => return Err(LoadError::Closed { server }),
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(source) => return Err(LoadError::Broken { server, source }),
+            }
+        }
+    }
+
+    /// Reads behind what is there.
+    fn read(&mut self) -> io::Result<usize> {
+        match &mut self.link {
+            Link::Stream(stream) => stream.read(&mut self.input[self.end..]),
+            Link::Datagrams(datagrams) => {
+                let part = datagrams.receive()?;
+                let end = self.end + part.len();
+                if end > self.input.len() {
+                    self.input.resize(end, 0);
+                }
+                self.input[self.end..end].copy_from_slice(part);
+                Ok(part.len())
             }
         }
     }

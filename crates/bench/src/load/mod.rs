@@ -14,6 +14,7 @@
 //! Deliberately absent: traffic to other hosts. An address that is not a loopback one is refused.
 
 mod client;
+mod datagrams;
 mod figures;
 mod memcached;
 mod open;
@@ -36,6 +37,7 @@ use crate::listener;
 use crate::progress::Progress;
 use crate::rounds::Figures;
 use crate::workload::{Workload, WorkloadName};
+use client::Client;
 use worker::Worker;
 
 /// The load and its targets.
@@ -50,6 +52,9 @@ pub(crate) struct Options {
     /// What the servers speak.
     #[arg(long, value_enum, default_value = "resp")]
     protocol: Dialect,
+    /// Sends requests as datagrams to the UDP port of the same number; keys are filled over TCP.
+    #[arg(long, conflicts_with = "multi_get")]
+    udp: bool,
     /// Threads of the client.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -171,6 +176,8 @@ pub(crate) enum LoadError {
     RowsAtOnce(String),
     #[error("memcached has no rows: {0} needs a RESP server")]
     NoRows(String),
+    #[error("--udp needs --protocol memcached")]
+    Datagrams,
     #[error("--rate must be a number above 0")]
     Rate,
     #[error("{option} must be seconds, at most a day")]
@@ -185,6 +192,14 @@ impl Options {
     /// All servers; ratios are to the first.
     fn targets(&self) -> impl Iterator<Item = SocketAddr> {
         self.servers.iter().chain(&self.vs).copied()
+    }
+
+    /// A connection of the load.
+    fn client_of(&self, server: SocketAddr) -> Result<Client, LoadError> {
+        if self.udp {
+            return Client::connect_udp(server);
+        }
+        Client::connect(server, self.protocol)
     }
 
     fn workload(&self) -> Workload {
@@ -316,6 +331,9 @@ fn check(options: &Options) -> Result<(), LoadError> {
     }
     if !(0.0..1.0).contains(&options.theta) {
         return Err(LoadError::Theta);
+    }
+    if options.udp && options.protocol != Dialect::Memcached {
+        return Err(LoadError::Datagrams);
     }
     if let (Dialect::Memcached, Some(name)) = (options.protocol, options.workload)
         && options.workload().columns.is_some()

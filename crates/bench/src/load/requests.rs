@@ -101,6 +101,7 @@ impl Requests {
         let keys = keys.iter().map(Vec::as_slice);
         if client.dialect() == Dialect::Memcached {
             memcached::push_get_many(client.output(), keys);
+            client.end_request();
         } else {
             let arguments: Vec<&[u8]> = [b"MGET".as_slice()].into_iter().chain(keys).collect();
             client.push(&arguments);
@@ -136,6 +137,7 @@ impl Requests {
                 Step::Read { .. } => memcached::push_get(client.output(), key),
                 _ => memcached::push_set(client.output(), key, value),
             }
+            client.end_request();
             return 1;
         }
         match step {

@@ -77,7 +77,7 @@ impl Worker {
         seed: u64,
     ) -> Result<Self, LoadError> {
         let mut clients = (0..options.connections)
-            .map(|_| Client::connect(server, options.protocol))
+            .map(|_| options.client_of(server))
             .collect::<Result<Vec<_>, _>>()?;
         let workload = options.workload();
         let mut requests = Requests::new(options);

@@ -108,9 +108,13 @@ pub(crate) enum Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Pando,
+    /// With a log that is synced all the time (`interval`).
+    PandoLogged,
     /// Our memcached port.
     PandoMemcached,
     Redis,
+    /// With a log that is synced every second.
+    RedisLogged,
     Memcached,
 }
 

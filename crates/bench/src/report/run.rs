@@ -1,6 +1,6 @@
 //! Measures the cells of questions in turns.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -93,11 +93,55 @@ fn figures(cell: &Cell, programs: Programs<'_>) -> Result<Figures, String> {
     }
 }
 
+/// A new directory for a server's log, removed with what is in it when dropped.
+struct LogDirectory(PathBuf);
+
+impl LogDirectory {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("pando-bench-log-{}", std::process::id()));
+        let made = std::fs::create_dir(&path);
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for LogDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 fn wire(peer: Peer, options: &[String], pando: &Path) -> Result<Figures, String> {
+    let logged = matches!(peer, Peer::PandoLogged | Peer::RedisLogged);
+    // Dropped after the server.
+    let directory = logged.then(LogDirectory::new).transpose()?;
+    let path = directory
+        .as_ref()
+        .map(LogDirectory::path)
+        .unwrap_or_default();
     let server = match peer {
         Peer::Pando => Server::pando(pando, SERVER_CPU, &[]),
+        Peer::PandoLogged => {
+            let log = ["--durability", "interval", "--data-dir", &path];
+            Server::pando(pando, SERVER_CPU, &log.map(String::from))
+        }
         Peer::PandoMemcached => Server::pando_memcached(pando, SERVER_CPU),
         Peer::Redis => Server::redis(SERVER_CPU),
+        Peer::RedisLogged => {
+            let log = [
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "everysec",
+                "--dir",
+                &path,
+            ];
+            Server::redis_with(SERVER_CPU, &log)
+        }
         Peer::Memcached => Server::memcached(SERVER_CPU),
     };
     let server = server.map_err(|error| error.to_string())?;

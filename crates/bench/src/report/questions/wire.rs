@@ -17,6 +17,12 @@ const METHOD: &str = "Servers started for each measurement, on one core with one
 
 const PEERS: [(&str, Peer); 2] = [("pando", Peer::Pando), ("redis", Peer::Redis)];
 
+/// The same servers with a log.
+const LOGGED: [(&str, Peer); 2] = [
+    ("pando, logged", Peer::PandoLogged),
+    ("redis, logged", Peer::RedisLogged),
+];
+
 /// Seconds of a measurement at a set rate, however short others are.
 const PACED_SECONDS_MIN: f64 = 2.0;
 
@@ -94,7 +100,20 @@ fn over_redis(what: &str, paper: &'static str, place: &str) -> Comparison {
     )
 }
 
+/// Both servers keep a log, as they do in the paper.
+fn logged(place: &str, paper: &'static str) -> Comparison {
+    let [ours, theirs] = LOGGED.map(|(series, _)| (series, place));
+    comparison(
+        &format!("{place}: both with a log"),
+        paper,
+        RATE,
+        ours,
+        theirs,
+    )
+}
+
 const MULTI: &str = "multi-get of 32";
+const UDP: &str = "get over UDP";
 
 /// Ratios to a peer: the paper's (one core for get and put, 16 for rows) and ours.
 fn shape(
@@ -141,6 +160,12 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
     let more = "--workload decimal-get --multi-get 32";
     cells.extend(both(sizes, MULTI, more, false));
     cells.extend(over_memcached(sizes, MULTI, more));
+    cells.extend(over_memcached(sizes, UDP, "--workload decimal-get --udp"));
+    for (place, workload) in [("put", "decimal-put"), ("MYCSB A", "mycsb-a")] {
+        let more = format!("--workload {workload} --pipeline 32");
+        let cell_of = |(series, peer)| cell(sizes, series, peer, place, &more);
+        cells.extend(LOGGED.map(cell_of));
+    }
     Question {
         id: "figure-13",
         title: "Servers on the paper's workloads (figure 13)",
@@ -148,10 +173,13 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
         method: format!(
             "{} keys or rows, 32 requests in a pipeline (4 for E). {METHOD} Rows are hashes on \
              both sides; memcached has rows as one value, where they are only read (C). Redis \
-             cannot range over keys: in E it keeps a sorted set of them, and a script takes keys \
-             from there, then a field of each. The multi-get is one request for 32 keys, not \
-             pipelined: MGET, or memcached's get. The paper's figures are for one core \
-             (get, put) or 16 cores against 16 Redis processes (MYCSB), over a network.",
+             cannot range over keys: in E it keeps a sorted set of them, and a script takes \
+             keys from there, then a field of each. The multi-get is one request for 32 keys, \
+             not pipelined: MGET, or memcached's get. Over UDP a datagram holds one request, \
+             and each client has one in flight. What is logged is synced all the time here \
+             (`interval`, at most 200 ms are lost) and every second by Redis (appendonly, \
+             everysec). The paper's figures are for one core (get, put) or 16 cores against 16 \
+             Redis processes (MYCSB), over a network.",
             super::thousands(sizes.rows)
         ),
         place: "",
@@ -188,6 +216,15 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
                 (MEMCACHED_PORT, MULTI),
                 ("memcached", MULTI),
             ),
+            comparison(
+                "get over UDP: the memcached port over memcached",
+                "not in the paper",
+                RATE,
+                (MEMCACHED_PORT, UDP),
+                ("memcached", UDP),
+            ),
+            logged("put", "2.14× (both log)"),
+            logged("MYCSB A", "2.84× (both log)"),
             over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
             over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
             over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
