@@ -5,8 +5,8 @@ use crate::{Finding, assert_everywhere, planted};
 
 /// The crates whose code may be unsafe: synchronisation, pools, the kernel, and the engines that
 /// build their nodes on these.
-const UNSAFE_CRATES: [&str; 8] = [
-    "sync", "memory", "io", "block", "chassis", "masstree", "mercury", "cdds",
+const UNSAFE_CRATES: [&str; 9] = [
+    "sync", "memory", "io", "pmem", "block", "chassis", "masstree", "mercury", "cdds",
 ];
 
 /// The crate that a path lies in: `crates/<name>/…`.

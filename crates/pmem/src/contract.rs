@@ -1,0 +1,72 @@
+//! What persistent memory promises, and when.
+//!
+//! - **PM1 any-order** A store is durable at some time between its execution and the fence after a
+//!   flush of its line. Until then each line by itself may hold any prefix of the stores to it.
+//! - **PM2 fence-orders** What was flushed before a fence is durable before any store after it.
+//! - **PM3 word-whole** An aligned word of 8 bytes is never torn.
+//! - **PM4 commit-last** After [`Pmem::commit`] returned, its word and everything flushed before it
+//!   are durable. The word is never durable before they are.
+//!
+//! A backend without a memory bus below it (an ordinary file) may keep stores back until the next
+//! commit. It then promises more: what is found is what the last commit left.
+//!
+//! A flush covers what its own thread stored before, and what it has seen of other threads through
+//! acquiring loads. A fence orders the flushes of its own thread.
+
+use std::fmt::Debug;
+use std::io;
+
+use crate::Offset;
+
+/// What is stored, and never torn, at once (PM3).
+pub const WORD_BYTES: u64 = 8;
+
+/// What reaches memory by itself (PM1).
+pub const LINE_BYTES: u64 = 64;
+
+/// The name of a flush or fence, for crash harnesses: `insert: the entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark(pub &'static str);
+
+/// Memory whose bytes outlive the process, or the machine: the backend says which. Stores reach it
+/// line by line, in any order, until flushed and fenced.
+///
+/// A range that reaches beyond the memory panics, as does the position of a word that is no
+/// multiple of [`WORD_BYTES`].
+pub trait Pmem: Debug + Send + Sync + 'static {
+    /// How large it is, in whole lines.
+    fn bytes(&self) -> u64;
+
+    /// Loads a word; acquires what its store released.
+    fn load(&self, at: Offset) -> u64;
+
+    /// Stores a word; releases what came before it.
+    fn store(&self, at: Offset, word: u64);
+
+    /// Stores `new` if `current` is there, else returns what is; acquires and releases.
+    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64>;
+
+    /// Writes to space that nobody else reads or writes, from the beginning of a word on. The rest
+    /// of the last word becomes 0.
+    fn write(&self, at: Offset, bytes: &[u8]);
+
+    /// Borrows bytes, of any alignment.
+    ///
+    /// # Safety
+    /// Nobody writes a word of these bytes while the borrow lives.
+    unsafe fn read(&self, at: Offset, length: usize) -> &[u8];
+
+    /// Sends the lines of a range on their way to memory.
+    fn flush(&self, at: Offset, length: usize);
+
+    /// Waits until flushed lines are there (PM2).
+    fn fence(&self);
+
+    /// Makes everything flushed before, then this word, durable (PM4). After an error nothing is
+    /// known of what came since the last success.
+    fn commit(&self, at: Offset, word: u64) -> io::Result<()>;
+
+    /// Names the next flush or fence of this thread for a crash harness; costs nothing elsewhere.
+    #[inline]
+    fn mark(&self, _what: Mark) {}
+}

@@ -1,0 +1,127 @@
+//! Words of memory, wherever they come from: the one place where positions become pointers.
+//!
+//! - **PW1** Everything a region touches lies in its words: every position is checked against
+//!   their number before a pointer is made of it.
+//! - **PW2** Shared words are read and written as atomics only. The one exception is the borrow of
+//!   [`Region::read`], whose caller promises that nobody writes meanwhile.
+
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{LINE_BYTES, Offset, WORD_BYTES};
+
+/// Words that somebody else owns and keeps until the region is gone.
+#[derive(Debug)]
+pub(crate) struct Region {
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: a region is shared words, which are touched as atomics only (PW2).
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// The region of `bytes` bytes at `start`, whole lines.
+    ///
+    /// # Safety
+    /// The bytes are initialised, aligned to a word, readable and writable as long as the region
+    /// lives, and nobody touches them except by regions.
+    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: u64) -> Self {
+        assert!(bytes.is_multiple_of(LINE_BYTES), "memory of whole lines");
+        assert!(
+            start.cast::<AtomicU64>().is_aligned(),
+            "memory of whole words"
+        );
+        Self {
+            start: start.cast(),
+            words: usize::try_from(bytes / WORD_BYTES).expect("memory that can be mapped"),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.words as u64 * WORD_BYTES
+    }
+
+    /// Panics unless the range lies in the region (PW1).
+    #[inline]
+    fn check(&self, at: Offset, length: usize) {
+        let bytes = self.bytes();
+        assert!(
+            at.get() <= bytes && length as u64 <= bytes - at.get(),
+            "{length} bytes at {at} of {bytes}"
+        );
+    }
+
+    /// The words from `at` on.
+    #[inline]
+    fn words(&self, at: Offset, count: usize) -> &[AtomicU64] {
+        assert!(at.get().is_multiple_of(WORD_BYTES), "a word begins at {at}");
+        self.check(at, count * WORD_BYTES as usize);
+        // SAFETY: the position lies in the region, or at its end (PW1).
+        let first = unsafe { self.start.add((at.get() / WORD_BYTES) as usize) };
+        // SAFETY: these words lie in the region (PW1), which lives as long as `self`; they are
+        // atomics.
+        unsafe { slice::from_raw_parts(first.as_ptr(), count) }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self, at: Offset) -> u64 {
+        // Acquire: pairs with the release of `store` and `compare_exchange`.
+        u64::from_le(self.words(at, 1)[0].load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, at: Offset, word: u64) {
+        // Release: whoever loads the word sees what it points to.
+        self.words(at, 1)[0].store(word.to_le(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
+        let word = &self.words(at, 1)[0];
+        // As `load` and `store`.
+        word.compare_exchange(
+            current.to_le(),
+            new.to_le(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        )
+        .map(u64::from_le)
+        .map_err(u64::from_le)
+    }
+
+    /// Writes from the beginning of a word on; the rest of the last word becomes 0.
+    pub(crate) fn write(&self, at: Offset, bytes: &[u8]) {
+        let words = self.words(at, bytes.len().div_ceil(WORD_BYTES as usize));
+        for (word, bytes) in words.iter().zip(bytes.chunks(WORD_BYTES as usize)) {
+            // Relaxed: whoever publishes the space releases it.
+            word.store(u64::from_ne_bytes(padded(bytes)), Ordering::Relaxed);
+        }
+    }
+
+    /// Borrows bytes.
+    ///
+    /// # Safety
+    /// Nobody writes a word of these bytes while the borrow lives.
+    pub(crate) unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
+        self.check(at, length);
+        // SAFETY: the position lies in the region, or at its end (PW1).
+        let first = unsafe { self.start.cast::<u8>().add(at.get() as usize) };
+        // SAFETY: the bytes lie in the region and are initialised; nobody writes them (PW2).
+        unsafe { slice::from_raw_parts(first.as_ptr(), length) }
+    }
+}
+
+/// A word's bytes, of which `bytes` are the first.
+#[inline]
+fn padded(bytes: &[u8]) -> [u8; WORD_BYTES as usize] {
+    if let Ok(whole) = bytes.try_into() {
+        return whole;
+    }
+    let mut word = [0; WORD_BYTES as usize];
+    word[..bytes.len()].copy_from_slice(bytes);
+    word
+}
