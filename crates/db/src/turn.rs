@@ -48,7 +48,7 @@ use crate::transaction::Transaction;
 pub(crate) use self::room::Room;
 
 use self::snapshots::check_view;
-use self::usual::{answer, is_quiet};
+use self::usual::{Ran, answer, is_quiet};
 
 mod await_disk;
 mod exec;
@@ -503,7 +503,7 @@ impl<'t> Turn<'t> {
             return self.run_until_it_counts(client, spec, request, reply, host);
         }
         let result = self.run_unobserved(client, spec, request, reply, host);
-        answer(client, spec, request, start, reply, result, host)
+        answer(client, spec, request, Ran { start, result }, reply, host)
     }
 
     fn run_unobserved(

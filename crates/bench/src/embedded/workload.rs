@@ -19,6 +19,8 @@ pub(super) const GET: &str = "get, million/s";
 pub(super) const GET_BATCH: &str = "get in batches of 32, million/s";
 pub(super) const FORWARD: &str = "100-key scans forward, million entries/s";
 pub(super) const BACKWARD: &str = "100-key scans backward, million entries/s";
+const LOCAL: &str = "local retries per million puts";
+const ROOT: &str = "retries from the root per million puts";
 pub(super) const RESIDENT: &str = "resident bytes per key";
 
 /// Measures the target that `options` name, in this process.
@@ -32,108 +34,153 @@ pub(crate) fn run_one(options: &OneOptions) -> Result<(), EmbeddedError> {
     on_target!(options.target, Chosen => measure::<Chosen>(options))
 }
 
+/// A target, what is asked of it, and how it is said.
+struct Run<'o, T> {
+    options: &'o OneOptions,
+    keys: Keys,
+    /// The keys in another order.
+    order: Keys,
+    target: T,
+}
+
 fn measure<T: Target>(options: &OneOptions) -> Result<(), EmbeddedError> {
     let keys = Keys::draw(options.shape, options.keys, options.seed);
     let order = keys.shuffled(options.seed + 1);
     let before = own_resident_bytes();
-    let target = T::new();
-    let threads = options.threads;
-    let print = |ran: Ran, name: &str, operations| {
-        if options.by_cpu {
-            ran.print(name, operations);
-        } else {
-            print_rate(name, operations, ran.seconds);
-        }
+    let run = Run {
+        options,
+        keys,
+        order,
+        target: T::new(),
     };
-    let ran = run_threads(
-        threads,
-        || target.worker(),
-        |worker, thread| {
-            for index in share(keys.len(), threads, thread) {
-                let key = keys.get(index);
-                worker.put(key, value_of(key));
-            }
-            0
-        },
-    );
-    print(ran, PUT, keys.len());
+    run.put();
     let grown = own_resident_bytes().saturating_sub(before);
-    println!("{RESIDENT} {}", grown as f64 / keys.len() as f64);
-    if options.until < Phase::Get {
-        return Ok(());
+    println!("{RESIDENT} {}", grown as f64 / run.keys.len() as f64);
+    run.print_retries();
+    if options.until >= Phase::Get {
+        run.get()?;
     }
-
-    let expected = (0..keys.len()).fold(0_u64, |sum, at| sum.wrapping_add(value_of(keys.get(at))));
-    let ran = run_threads(
-        threads,
-        || target.worker(),
-        |worker, thread| {
-            let mut sum = 0_u64;
-            for index in share(order.len(), threads, thread) {
-                sum = sum.wrapping_add(worker.get(order.get(index)).unwrap_or(0));
-            }
-            sum
-        },
-    );
-    check(options, ran.sum, expected)?;
-    print(ran, GET, keys.len());
-    if options.until < Phase::Batch {
-        return Ok(());
+    if options.until >= Phase::Batch {
+        run.get_batches()?;
     }
-
-    let ran = run_threads(
-        threads,
-        || target.worker(),
-        |worker, thread| {
-            let mut sum = 0_u64;
-            let mut batch = Vec::with_capacity(BATCH);
-            for index in share(order.len(), threads, thread) {
-                batch.push(order.get(index));
-                if batch.len() == BATCH {
-                    sum = sum.wrapping_add(worker.get_batch(&batch));
-                    batch.clear();
-                }
-            }
-            sum.wrapping_add(worker.get_batch(&batch))
-        },
-    );
-    check(options, ran.sum, expected)?;
-    print(ran, GET_BATCH, keys.len());
-    if options.until < Phase::Scan {
-        return Ok(());
-    }
-
-    for (name, direction) in [
-        (FORWARD, Direction::Forward),
-        (BACKWARD, Direction::Backward),
-    ] {
-        let scans = keys.len() / SCAN;
-        if target.worker().scan(order.get(0), 1, direction).is_none() {
-            continue;
-        }
-        let ran = run_threads(
-            threads,
-            || target.worker(),
-            |worker, thread| {
-                let mut sum = 0_u64;
-                for index in share(scans, threads, thread) {
-                    let part = worker.scan(order.get(index), SCAN, direction);
-                    sum = sum.wrapping_add(part.unwrap_or(0));
-                }
-                sum
-            },
-        );
-        print(ran, name, scans * SCAN);
+    if options.until >= Phase::Scan {
+        run.scan();
     }
     Ok(())
 }
 
-fn check(options: &OneOptions, got: u64, expected: u64) -> Result<(), EmbeddedError> {
-    if got == expected {
+impl<T: Target> Run<'_, T> {
+    fn print(&self, ran: Ran, name: &str, operations: usize) {
+        if self.options.by_cpu {
+            ran.print(name, operations);
+        } else {
+            print_rate(name, operations, ran.seconds);
+        }
+    }
+
+    fn put(&self) {
+        let (keys, threads) = (&self.keys, self.options.threads);
+        let ran = run_threads(
+            threads,
+            || self.target.worker(),
+            |worker, thread| {
+                for index in share(keys.len(), threads, thread) {
+                    let key = keys.get(index);
+                    worker.put(key, value_of(key));
+                }
+                0
+            },
+        );
+        self.print(ran, PUT, keys.len());
+    }
+
+    /// How often the puts had to look again, in a target that says so (Masstree paper, §4.6).
+    fn print_retries(&self) {
+        for (gauge, name) in [("local_retries", LOCAL), ("root_retries", ROOT)] {
+            if let Some(count) = self.target.count_of(gauge) {
+                println!("{name} {}", count * 1e6 / self.keys.len() as f64);
+            }
+        }
+    }
+
+    fn get(&self) -> Result<(), EmbeddedError> {
+        let (order, threads) = (&self.order, self.options.threads);
+        let ran = run_threads(
+            threads,
+            || self.target.worker(),
+            |worker, thread| {
+                let mut sum = 0_u64;
+                for index in share(order.len(), threads, thread) {
+                    sum = sum.wrapping_add(worker.get(order.get(index)).unwrap_or(0));
+                }
+                sum
+            },
+        );
+        self.check(ran.sum)?;
+        self.print(ran, GET, order.len());
         Ok(())
-    } else {
+    }
+
+    fn get_batches(&self) -> Result<(), EmbeddedError> {
+        let (order, threads) = (&self.order, self.options.threads);
+        let ran = run_threads(
+            threads,
+            || self.target.worker(),
+            |worker, thread| {
+                let mut sum = 0_u64;
+                let mut batch = Vec::with_capacity(BATCH);
+                for index in share(order.len(), threads, thread) {
+                    batch.push(order.get(index));
+                    if batch.len() == BATCH {
+                        sum = sum.wrapping_add(worker.get_batch(&batch));
+                        batch.clear();
+                    }
+                }
+                sum.wrapping_add(worker.get_batch(&batch))
+            },
+        );
+        self.check(ran.sum)?;
+        self.print(ran, GET_BATCH, order.len());
+        Ok(())
+    }
+
+    fn scan(&self) {
+        let (order, threads) = (&self.order, self.options.threads);
+        for (name, direction) in [
+            (FORWARD, Direction::Forward),
+            (BACKWARD, Direction::Backward),
+        ] {
+            let scans = order.len() / SCAN;
+            let mut worker = self.target.worker();
+            if worker.scan(order.get(0), 1, direction).is_none() {
+                continue;
+            }
+            drop(worker);
+            let ran = run_threads(
+                threads,
+                || self.target.worker(),
+                |worker, thread| {
+                    let mut sum = 0_u64;
+                    for index in share(scans, threads, thread) {
+                        let part = worker.scan(order.get(index), SCAN, direction);
+                        sum = sum.wrapping_add(part.unwrap_or(0));
+                    }
+                    sum
+                },
+            );
+            self.print(ran, name, scans * SCAN);
+        }
+    }
+
+    /// Whether every key's value is in the sum.
+    fn check(&self, got: u64) -> Result<(), EmbeddedError> {
+        let values = (0..self.keys.len()).map(|at| value_of(self.keys.get(at)));
+        let expected = values.fold(0_u64, u64::wrapping_add);
+        if got == expected {
+            return Ok(());
+        }
         Err(EmbeddedError::WrongAnswer {
-            target: options.target,
+            target: self.options.target,
             got,
             expected,
         })

@@ -27,6 +27,15 @@ for i, key in ipairs(keys) do
 end
 return {false, rows}";
 
+fn item_of(step: Step) -> u64 {
+    let (Step::Read { item }
+    | Step::Update { item, .. }
+    | Step::Insert { item }
+    | Step::Scan { item, .. }
+    | Step::ReadModifyWrite { item, .. }) = step;
+    item
+}
+
 /// Turns steps into requests, reusing its buffers.
 #[derive(Debug)]
 pub(super) struct Requests {
@@ -125,12 +134,7 @@ impl Requests {
             ..
         } = self;
         let sorted_set = self.ranges == Ranges::SortedSet;
-        let (Step::Read { item }
-        | Step::Update { item, .. }
-        | Step::Insert { item }
-        | Step::Scan { item, .. }
-        | Step::ReadModifyWrite { item, .. }) = step;
-        workload.naming.write(item, key);
+        workload.naming.write(item_of(step), key);
         let rows = workload.columns.is_some();
         if client.dialect() == Dialect::Memcached {
             match step {

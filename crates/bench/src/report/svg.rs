@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::html::escape;
 use super::model::Panel;
 use super::table::{Place, Table, Verdict};
-use crate::figures::Spread;
 
 /// The drawing's own units; on a phone, and where three stand side by side, they are about one
 /// pixel each.
@@ -48,86 +47,129 @@ fn step(most: f64) -> f64 {
     fitting.unwrap_or(&10.0) * magnitude
 }
 
-/// One line per series over places that are numbers, zero at the bottom.
-pub(super) fn lines(panel: &Panel, place_name: &str, table: &Table<'_>) -> String {
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        escape(&panel.title)
-    );
-    let step = step(table.most());
-    let ticks = (table.most() / step).ceil().max(1.0);
-    let top = ticks * step;
-    let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value / top);
-    let positions = positions(&table.places);
-    let x = |index: usize| LEFT + (WIDTH - LEFT - RIGHT) * positions[index];
-    let _ = write!(
-        svg,
-        "<text class=\"unit\" x=\"4\" y=\"13\">{}</text>",
-        escape(panel.unit)
-    );
-    for tick in 0..=ticks as usize {
-        let value = tick as f64 * step;
+/// Where a panel's values and places are drawn.
+struct Plot<'t> {
+    table: &'t Table<'t>,
+    unit: &'static str,
+    step: f64,
+    ticks: usize,
+    positions: Vec<f64>,
+}
+
+impl<'t> Plot<'t> {
+    fn new(panel: &Panel, table: &'t Table<'t>) -> Self {
+        let step = step(table.most());
+        Self {
+            table,
+            unit: panel.unit,
+            step,
+            ticks: (table.most() / step).ceil().max(1.0) as usize,
+            positions: positions(&table.places),
+        }
+    }
+
+    /// The highest value that is shown.
+    fn top(&self) -> f64 {
+        self.ticks as f64 * self.step
+    }
+
+    fn x(&self, index: usize) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * self.positions[index]
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value / self.top())
+    }
+
+    fn axes(&self, svg: &mut String, place_name: &str) {
+        for tick in 0..=self.ticks {
+            let value = tick as f64 * self.step;
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{2:.1}\" y2=\"{2:.1}\"/>\
+                 <text class=\"tick\" x=\"{3:.1}\" y=\"{4:.1}\" text-anchor=\"end\">{1}</text>",
+                WIDTH - RIGHT,
+                on_axis(value, self.step),
+                self.y(value),
+                LEFT - 6.0,
+                self.y(value) + 4.0
+            );
+        }
+        for (index, place) in self.table.places.iter().enumerate() {
+            let _ = write!(
+                svg,
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                self.x(index),
+                HEIGHT - BOTTOM + 16.0,
+                escape(place)
+            );
+        }
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{2:.1}\" y2=\"{2:.1}\"/>\
-             <text class=\"tick\" x=\"{3:.1}\" y=\"{4:.1}\" text-anchor=\"end\">{1}</text>",
-            WIDTH - RIGHT,
-            on_axis(value, step),
-            y(value),
-            LEFT - 6.0,
-            y(value) + 4.0
+            "<text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            f64::midpoint(LEFT, WIDTH - RIGHT),
+            HEIGHT - 6.0,
+            escape(place_name)
         );
     }
-    for (index, place) in table.places.iter().enumerate() {
-        let _ = write!(
-            svg,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(index),
-            HEIGHT - BOTTOM + 16.0,
-            escape(place)
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        f64::midpoint(LEFT, WIDTH - RIGHT),
-        HEIGHT - 6.0,
-        escape(place_name)
-    );
-    for (series, values) in table.values.iter().enumerate() {
-        let known =
-            |(index, value): (usize, &Option<Spread>)| Some((index, value.as_ref()?.median));
-        let known: Vec<(usize, f64)> = values.iter().enumerate().filter_map(known).collect();
+
+    /// A series' line; over places without a value it is a guess.
+    fn line(&self, svg: &mut String, series: usize) {
+        let values = self.table.values[series].iter().enumerate();
+        let known = values.filter_map(|(index, value)| Some((index, value.as_ref()?.median)));
+        let known: Vec<(usize, f64)> = known.collect();
         for pair in known.windows(2) {
             let [(from, start), (to, end)] = [pair[0], pair[1]];
-            // Over places without a value the line is a guess.
             let guess = if to > from + 1 { " guess" } else { "" };
             let _ = write!(
                 svg,
                 "<line class=\"line s{series}{guess}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" \
                  y2=\"{:.1}\"/>",
-                x(from),
-                y(start),
-                x(to),
-                y(end)
+                self.x(from),
+                self.y(start),
+                self.x(to),
+                self.y(end)
             );
         }
-        for (index, value) in values.iter().enumerate() {
+    }
+
+    /// A series' medians, from the least to the most.
+    fn dots(&self, svg: &mut String, series: usize) {
+        for (index, value) in self.table.values[series].iter().enumerate() {
             let Some(value) = value else { continue };
             let _ = write!(
                 svg,
                 "<line class=\"range s{series}\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1:.1}\" \
                  y2=\"{2:.1}\"/><circle class=\"dot s{series}\" cx=\"{0:.1}\" cy=\"{3:.1}\" \
                  r=\"3.2\"><title>{4}: {5} {6}</title></circle>",
-                x(index),
-                y(value.most.min(top)),
-                y(value.least),
-                y(value.median),
-                escape(table.series[series]),
+                self.x(index),
+                self.y(value.most.min(self.top())),
+                self.y(value.least),
+                self.y(value.median),
+                escape(self.table.series[series]),
                 short(value.median),
-                escape(panel.unit)
+                escape(self.unit)
             );
         }
+    }
+}
+
+/// One line per series over places that are numbers, zero at the bottom.
+pub(super) fn lines(panel: &Panel, place_name: &str, table: &Table<'_>) -> String {
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        escape(&panel.title)
+    );
+    let plot = Plot::new(panel, table);
+    let _ = write!(
+        svg,
+        "<text class=\"unit\" x=\"4\" y=\"13\">{}</text>",
+        escape(panel.unit)
+    );
+    plot.axes(&mut svg, place_name);
+    for series in 0..table.values.len() {
+        plot.line(&mut svg, series);
+        plot.dots(&mut svg, series);
     }
     svg.push_str("</svg>");
     svg

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use pando_durability::checkpoint;
 use pando_durability::disk::{self, DirectoryLock};
-use pando_durability::log::{LogScan, ScanOptions};
+use pando_durability::log::{LogCut, LogError, LogScan, ScanOptions};
 
 use super::identity;
 use super::places::{self, Kept};
@@ -210,6 +210,42 @@ fn check_unfinished(
     Ok(())
 }
 
+fn say_segments(scan: &LogScan, report: &mut CheckReport) {
+    for segment in scan.segments() {
+        let mut line = format!(
+            "{}: log {}, {} frames up to epoch {}",
+            segment.path.display(),
+            segment.log,
+            segment.frames,
+            segment.last_epoch
+        );
+        for damage in &segment.damage {
+            // A gap may be a torn tail: whether it matters, the cut says.
+            let _ = write!(line, ", a gap at offset {}", damage.offset);
+        }
+        report.say(line);
+    }
+}
+
+/// Reads every record that counts; how many there are.
+fn check_records(cut: &LogCut, report: &mut CheckReport) -> Result<u64, LogError> {
+    let mut records = 0;
+    for mut log in cut.logs() {
+        while let Some(group) = log.next_group()? {
+            let mut input = Input(group.records);
+            while !input.is_empty() {
+                if let Err(error) = record::take(&mut input) {
+                    let (path, offset) = (group.path.display(), group.offset);
+                    report.complain(format!("{path} at offset {offset}: {error}"));
+                    break;
+                }
+                records += 1;
+            }
+        }
+    }
+    Ok(records)
+}
+
 fn check_log(
     options: &DurabilityOptions,
     (searched, files): (&[PathBuf], &checkpoint::Directories),
@@ -228,20 +264,7 @@ fn check_log(
             return;
         }
     };
-    for segment in scan.segments() {
-        let mut line = format!(
-            "{}: log {}, {} frames up to epoch {}",
-            segment.path.display(),
-            segment.log,
-            segment.frames,
-            segment.last_epoch
-        );
-        for damage in &segment.damage {
-            // A gap may be a torn tail: whether it matters, the cut below says.
-            let _ = write!(line, ", a gap at offset {}", damage.offset);
-        }
-        report.say(line);
-    }
+    say_segments(&scan, report);
     if let (Some(found), Some(identity)) = (scan.identity(), identity)
         && found != identity
     {
@@ -269,28 +292,13 @@ fn check_log(
         let (path, notes) = (options.data_directory.clone(), Vec::new());
         report.complain(RecoveryError::NoCheckpoint { path, notes }.to_string());
     }
-    let mut records = 0_u64;
-    for mut log in cut.logs() {
-        loop {
-            let group = match log.next_group() {
-                Ok(Some(group)) => group,
-                Ok(None) => break,
-                Err(error) => {
-                    report.complain(error.to_string());
-                    return;
-                }
-            };
-            let mut input = Input(group.records);
-            while !input.is_empty() {
-                if let Err(error) = record::take(&mut input) {
-                    let (path, offset) = (group.path.display(), group.offset);
-                    report.complain(format!("{path} at offset {offset}: {error}"));
-                    break;
-                }
-                records += 1;
-            }
+    let records = match check_records(&cut, report) {
+        Ok(records) => records,
+        Err(error) => {
+            report.complain(error.to_string());
+            return;
         }
-    }
+    };
     let (cutoff, torn) = (cut.cutoff(), cut.torn().len());
     report.say(format!(
         "the log counts up to epoch {cutoff}: {records} records from epoch {from} on; {torn} \

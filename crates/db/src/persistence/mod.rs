@@ -80,6 +80,31 @@ impl Clock for FlooredClock {
     }
 }
 
+/// Opens the log behind what was found of it.
+fn open_log(
+    found: &recover::Recovered,
+    durability: &DurabilityOptions,
+) -> Result<Arc<Log>, Box<RecoveryError>> {
+    let checkpoints = Some(found.files.clone());
+    #[cfg(test)]
+    let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
+    let options = LogOptions {
+        directories: durability.log_directories(),
+        logs: durability.logs,
+        segment_bytes: durability.fitting_segment_bytes(),
+        identity: found.identity,
+        pending_bytes_max: durability.pending_bytes_max,
+        checkpoints,
+        checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
+        threads: durability.threads,
+    };
+    let log = Log::open(options, Arc::clone(&durability.disk), &found.cut);
+    log.map_err(|error| {
+        let notes = found.recovery.notes.clone();
+        Box::new(RecoveryError::Log { error, notes })
+    })
+}
+
 /// Recovers a database that is kept on disk, and opens its log to go on writing.
 pub(crate) fn open(
     mut options: Options,
@@ -106,26 +131,7 @@ pub(crate) fn open(
         };
         return Ok((options, parts));
     }
-    let checkpoints = Some(found.files.clone());
-    #[cfg(test)]
-    let checkpoints = checkpoints.filter(|_| !testing::is(testing::Fault::RoomTaken));
-    let log_options = LogOptions {
-        directories: durability.log_directories(),
-        logs: durability.logs,
-        segment_bytes: durability.fitting_segment_bytes(),
-        identity: found.identity,
-        pending_bytes_max: durability.pending_bytes_max,
-        checkpoints,
-        checkpoint_bytes: found.recovery.loaded_bytes + found.recovery.replayed_bytes,
-        threads: durability.threads,
-    };
-    let log =
-        Log::open(log_options, Arc::clone(&durability.disk), &found.cut).map_err(|error| {
-            RecoveryError::Log {
-                error,
-                notes: found.recovery.notes.clone(),
-            }
-        })?;
+    let log = open_log(&found, &durability)?;
     let changed = Arc::new(Changed::default());
     let wakes = Arc::clone(&changed);
     log.on_durable(Box::new(move |_| wakes.tell()));

@@ -245,10 +245,153 @@ pub(crate) struct Recovered {
     pub(crate) recovery: Recovery,
 }
 
+/// What is on disk, before any of it is used.
+struct OnDisk {
+    /// The checkpoints whose manifests can be read, newest first.
+    checkpoints: Vec<(Manifest, About)>,
+    /// Whether there are manifests, those that cannot be read included.
+    any_checkpoint: bool,
+    scan: LogScan,
+    /// Whatever checkpoint is used, what any of them knows to have been durable has to be there.
+    written: LogEpoch,
+    /// Nothing on disk is of a later epoch.
+    newest: LogEpoch,
+    /// The newest time on disk.
+    wall_ms: u64,
+}
+
+impl OnDisk {
+    fn read(
+        durability: &DurabilityOptions,
+        searched: &[PathBuf],
+        files: &checkpoint::Directories,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, RecoveryError> {
+        let disk = &*durability.disk;
+        let directory = &durability.data_directory;
+        let noted = notes.len();
+        let checkpoints = found_checkpoints(disk, directory, notes)?;
+        let any_checkpoint = !checkpoints.is_empty() || notes.len() > noted;
+        let known = checkpoints.first().map(|(_, about)| about.identity);
+        let known = identity::read(disk, directory)?.or(known);
+        refuse_foreign(disk, files, known)?;
+        durability.tell(Stage::Scan, 0, 1);
+        let scan_options = ScanOptions {
+            threads: durability.recovery_threads.max(1),
+            sync: !durability.read_only,
+        };
+        let scan = LogScan::read(&durability.disk, searched, scan_options);
+        let scan = scan.map_err(|error| log_error(error, notes))?;
+        durability.tell(Stage::Scan, 1, 1);
+        if !any_checkpoint {
+            refuse_parts_alone(disk, files, &scan)?;
+        }
+        let written = checkpoints.iter().map(|(_, about)| about.written).max();
+        let written = written.unwrap_or_default();
+        #[cfg(test)]
+        let written = if is(Fault::NewerManifestForgotten) {
+            LogEpoch::NONE
+        } else {
+            written
+        };
+        let ends = checkpoints.iter().map(|(manifest, _)| manifest.end);
+        let times = checkpoints.iter().map(|(manifest, _)| manifest.wall_ms);
+        Ok(Self {
+            newest: ends.fold(scan.newest_epoch().max(written), LogEpoch::max),
+            wall_ms: times.fold(scan.newest_wall_ms(), u64::max),
+            checkpoints,
+            any_checkpoint,
+            scan,
+            written,
+        })
+    }
+
+    fn has_no_log(&self) -> bool {
+        self.scan.segments().is_empty()
+    }
+
+    /// What of the log belongs on top of a checkpoint, or of none.
+    fn cut(&self, checkpoint: Option<&Manifest>) -> Result<LogCut, LogError> {
+        match checkpoint {
+            // A new log begins, behind this checkpoint and no older one (RC4).
+            Some(manifest) if self.has_no_log() => {
+                self.scan.cut(manifest.start, manifest.start.previous())
+            }
+            Some(manifest) => self.scan.cut(manifest.start, self.written),
+            None => self.scan.cut(LogEpoch::NONE, self.written),
+        }
+    }
+
+    /// Loads the newest checkpoint that is whole, or none, and replays the log on top of it.
+    fn load(
+        &self,
+        options: &Options,
+        durability: &DurabilityOptions,
+        files: &checkpoint::Directories,
+        recovery: &mut Recovery,
+    ) -> Result<Used, RecoveryError> {
+        let mut attempts = self.checkpoints.iter().cloned().map(Some).chain([None]);
+        loop {
+            let manifest = attempts.next().expect("the last attempt returns");
+            let start = manifest.as_ref().map(|(manifest, _)| manifest.start);
+            // An older checkpoint needs all that this one needs of the log, and more.
+            let cut = self.cut(manifest.as_ref().map(|(manifest, _)| manifest));
+            let cut = cut.map_err(|error| log_error(error, &recovery.notes))?;
+            if start.is_none() && self.any_checkpoint && cut.epochs().is_empty() {
+                return Err(RecoveryError::NoCheckpoint {
+                    path: durability.data_directory.clone(),
+                    notes: recovery.notes.clone(),
+                });
+            }
+            // RC1. A new engine for every attempt (RC2).
+            let epochs = Arc::new(EpochClock::starting_at(self.newest.next()));
+            let attempt = Attempt {
+                store: Store::open(options, Arc::clone(&epochs)),
+                expiry: ExpiryIndex::new(),
+                durability,
+                files,
+            };
+            let candidate = Candidate { manifest, cut };
+            match attempt.run(&candidate, options.databases, recovery) {
+                Ok(trees) => {
+                    return Ok(Used {
+                        epochs,
+                        store: attempt.store,
+                        expiry: attempt.expiry,
+                        trees,
+                        cut: candidate.cut,
+                        checkpoint: start,
+                    });
+                }
+                Err(RecoveryError::Checkpoint(error)) if start.is_some() => {
+                    recovery.notes.push(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn log_error(error: LogError, notes: &[String]) -> RecoveryError {
+    let notes = notes.to_vec();
+    RecoveryError::Log { error, notes }
+}
+
 /// A checkpoint to try, or none.
 struct Candidate {
     manifest: Option<(Manifest, About)>,
     cut: LogCut,
+}
+
+/// What was loaded and replayed.
+struct Used {
+    epochs: Arc<EpochClock>,
+    store: Store,
+    expiry: ExpiryIndex,
+    trees: Trees,
+    cut: LogCut,
+    /// The start of the checkpoint below, if there is one.
+    checkpoint: Option<LogEpoch>,
 }
 
 /// Recovers what is on disk.
@@ -263,125 +406,49 @@ pub(crate) fn recover(
         files,
         to_note,
     } = prepare_directories(durability)?;
-    let disk = &*durability.disk;
-    let directory = &durability.data_directory;
-    let noted = recovery.notes.len();
-    let found = found_checkpoints(disk, directory, &mut recovery.notes)?;
-    let any_checkpoint = !found.is_empty() || recovery.notes.len() > noted;
-    let known = found.first().map(|(_, about)| about.identity);
-    let known = identity::read(disk, directory)?.or(known);
-    refuse_foreign(disk, &files, known)?;
-    durability.tell(Stage::Scan, 0, 1);
-    let log_error = |notes: &[String]| {
-        let notes = notes.to_vec();
-        move |error| RecoveryError::Log { error, notes }
-    };
-    let scan = LogScan::read(
-        &durability.disk,
-        &searched,
-        ScanOptions {
-            threads: durability.recovery_threads.max(1),
-            sync: !durability.read_only,
-        },
-    )
-    .map_err(log_error(&recovery.notes))?;
-    durability.tell(Stage::Scan, 1, 1);
-    let no_log = scan.segments().is_empty();
-    if !any_checkpoint {
-        refuse_parts_alone(disk, &files, &scan)?;
-    }
-    let identity = establish_identity(durability, &found)?;
+    let on_disk = OnDisk::read(durability, &searched, &files, &mut recovery.notes)?;
+    let identity = establish_identity(durability, &on_disk.checkpoints)?;
     mark_directories(durability, &files, identity)?;
     note_directories(durability, &to_note)?;
-    let newest = found.iter().map(|(manifest, _)| manifest.end).max();
-    let newest = newest.unwrap_or_default().max(scan.newest_epoch());
-    let wall_ms = found.iter().map(|(manifest, _)| manifest.wall_ms).max();
-    let wall_ms = wall_ms.unwrap_or(0).max(scan.newest_wall_ms());
-    let mut checkpoints: Vec<LogEpoch> = found.iter().map(|(manifest, _)| manifest.start).collect();
-    // Whatever checkpoint is used, what any of them knows to have been durable has to be there.
-    let written = found.iter().map(|(_, about)| about.written).max();
-    let written = written.unwrap_or_default();
-    #[cfg(test)]
-    let written = if is(Fault::NewerManifestForgotten) {
-        LogEpoch::NONE
-    } else {
-        written
-    };
-    let newest = newest.max(written);
-    let all = if no_log { found.clone() } else { Vec::new() };
-
-    let mut attempts = found.into_iter().map(Some).chain([None]);
-    loop {
-        let manifest = attempts.next().expect("the last attempt returns");
-        let start = manifest
-            .as_ref()
-            .map_or(LogEpoch::NONE, |(manifest, _)| manifest.start);
-        let cut = if no_log && manifest.is_some() {
-            // A new log begins, behind this checkpoint and no older one (RC4).
-            scan.cut(start, start.previous())
-        } else {
-            scan.cut(start, written)
-        };
-        // An older checkpoint needs all that this one needs of the log, and more.
-        let cut = cut.map_err(log_error(&recovery.notes))?;
-        if manifest.is_none() && any_checkpoint && cut.epochs().is_empty() {
-            return Err(RecoveryError::NoCheckpoint {
-                path: directory.clone(),
-                notes: recovery.notes,
-            });
-        }
-        // RC1. A new engine for every attempt (RC2).
-        let epochs = Arc::new(EpochClock::starting_at(newest.next()));
-        let attempt = Attempt {
-            store: Store::open(options, Arc::clone(&epochs)),
-            expiry: ExpiryIndex::new(),
-            durability,
-            files: &files,
-        };
-        let last = manifest.is_none();
-        let candidate = Candidate { manifest, cut };
-        match attempt.run(&candidate, options.databases, &mut recovery) {
-            Ok(trees) => {
-                recovery.cutoff = candidate.cut.cutoff();
-                if no_log && !last {
-                    forget_log(durability, all, start)?;
-                    recovery.cutoff = newest;
-                    recovery.notes.push(format!(
-                        "there is no log: the checkpoint of epoch {start} alone is used, and what \
-                         was written since it began is there in part or not at all"
-                    ));
-                }
-                if !durability.read_only {
-                    for error in checkpoint::remove_unfinished(disk, &files)? {
-                        recovery.notes.push(error.to_string());
-                    }
-                }
-                // One that could not be used is no help later, and goes.
-                checkpoints.retain(|&checkpoint| !last && checkpoint <= start);
-                recovery.torn = candidate.cut.torn().iter().map(|torn| torn.epoch).collect();
-                let (trees, changes, mapping_grown) = trees.into_parts();
-                return Ok(Recovered {
-                    epochs,
-                    store: attempt.store,
-                    expiry: attempt.expiry,
-                    trees,
-                    changes,
-                    mapping_grown,
-                    identity,
-                    cut: candidate.cut,
-                    wall_ms,
-                    checkpoints,
-                    locks,
-                    files,
-                    recovery,
-                });
-            }
-            Err(RecoveryError::Checkpoint(error)) if !last => {
-                recovery.notes.push(error.to_string());
-            }
-            Err(error) => return Err(error),
+    let used = on_disk.load(options, durability, &files, &mut recovery)?;
+    recovery.cutoff = used.cut.cutoff();
+    recovery.torn = used.cut.torn().iter().map(|torn| torn.epoch).collect();
+    // One that could not be used is no help later, and goes.
+    let starts = on_disk
+        .checkpoints
+        .iter()
+        .map(|(manifest, _)| manifest.start);
+    let kept = starts.filter(|start| Some(*start) <= used.checkpoint);
+    let checkpoints = kept.collect();
+    if let Some(start) = used.checkpoint.filter(|_| on_disk.has_no_log()) {
+        recovery.cutoff = on_disk.newest;
+        recovery.notes.push(format!(
+            "there is no log: the checkpoint of epoch {start} alone is used, and what was \
+             written since it began is there in part or not at all"
+        ));
+        forget_log(durability, on_disk.checkpoints, start)?;
+    }
+    if !durability.read_only {
+        for error in checkpoint::remove_unfinished(&*durability.disk, &files)? {
+            recovery.notes.push(error.to_string());
         }
     }
+    let (trees, changes, mapping_grown) = used.trees.into_parts();
+    Ok(Recovered {
+        epochs: used.epochs,
+        store: used.store,
+        expiry: used.expiry,
+        trees,
+        changes,
+        mapping_grown,
+        identity,
+        cut: used.cut,
+        wall_ms: on_disk.wall_ms,
+        checkpoints,
+        locks,
+        files,
+        recovery,
+    })
 }
 
 /// There is no log behind the checkpoint that is used: what any of them knows to have been durable

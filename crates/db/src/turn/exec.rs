@@ -7,7 +7,7 @@
 use pando_protocol::Reply;
 use pando_protocol::command::CommandId;
 
-use super::usual::{answer, write_error};
+use super::usual::{Ran, answer, write_error};
 use super::{Host, Turn};
 use crate::client::{Client, Exec, Note, Undo};
 use crate::effects::{Leftover, leaves};
@@ -159,7 +159,7 @@ impl Turn<'_> {
         if self.is_blind() && !leaves(Leftover::Hosted) {
             return Progress::Done;
         }
-        let closes = match answer(client, spec, request, start, reply, result, host) {
+        let closes = match answer(client, spec, request, Ran { start, result }, reply, host) {
             Progress::Done => false,
             Progress::Close => true,
             Progress::Waits(_) => {

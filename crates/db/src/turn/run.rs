@@ -20,7 +20,7 @@ use pando_engine::{Key, Outcome, Transactional};
 use pando_protocol::command::CommandSpec;
 use pando_protocol::{Reply, Request};
 
-use super::usual::answer;
+use super::usual::{Ran, answer};
 use super::{Held, Host, Turn};
 use crate::client::{Client, Undo};
 use crate::database::Database;
@@ -59,7 +59,7 @@ impl Turn<'_> {
         {
             self.end_exec(client, exec, host);
         }
-        answer(client, spec, request, start, reply, result, host)
+        answer(client, spec, request, Ran { start, result }, reply, host)
     }
 
     /// Attempts something until a run of it counts; `None` if it has to wait for what is not here,

@@ -169,8 +169,8 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Handled {
         let (spec, inner) = inner_read(request)?;
-        let snapshot = Arc::clone(self.named(request.arg(2))?);
-        self.run_in(snapshot, client, spec, inner, reply, host)
+        self.past = Some(Arc::clone(self.named(request.arg(2))?));
+        self.run_in_past(client, spec, inner, reply, host)
     }
 
     /// Runs a command of a client that uses a snapshot.
@@ -190,25 +190,23 @@ impl Turn<'_> {
         self.session
             .snapshots
             .at(&self.database.snapshots, snapshot.moment)?;
-        self.run_in(snapshot, client, spec, request, reply, host)
+        self.past = Some(snapshot);
+        self.run_in_past(client, spec, request, reply, host)
     }
 
-    /// Runs a command in a snapshot that is there.
-    fn run_in(
+    /// Runs a command in the snapshot `past`, which is there.
+    fn run_in_past(
         &mut self,
-        snapshot: Arc<NamedSnapshot>,
         client: &mut Client,
         spec: &'static CommandSpec,
         request: Request<'_>,
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Handled {
-        let moment = snapshot.moment;
-        self.past = Some(snapshot);
         let mut handled = self.run_in_view(client, spec, request, reply, host);
-        self.past = None;
+        let past = self.past.take();
         if let Ok(Progress::Waits(Wait::Others(slices))) = &mut handled {
-            slices.moment = Some(moment);
+            slices.moment = past.map(|snapshot| snapshot.moment);
         }
         handled
     }

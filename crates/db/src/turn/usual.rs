@@ -77,7 +77,8 @@ impl Turn<'_> {
             host.finished(client, spec, request, reply_bytes, None);
             Progress::Done
         } else {
-            answer(client, spec, request, start, reply, result, host)
+            let ran = Ran { start, result };
+            answer(client, spec, request, ran, reply, host)
         };
         if self.session.log.is_some() {
             self.end_group();
@@ -89,15 +90,20 @@ impl Turn<'_> {
     }
 }
 
+/// What came of a run, and where its reply begins.
+pub(super) struct Ran {
+    pub(super) start: usize,
+    pub(super) result: Handled,
+}
+
 /// What follows the run of a command: the reply to an error, and the host's notes.
 #[inline(never)]
 pub(super) fn answer(
     client: &Client,
     spec: &'static CommandSpec,
     request: Request<'_>,
-    start: usize,
+    Ran { start, result }: Ran,
     reply: &mut Reply<'_>,
-    result: Handled,
     host: &mut impl Host,
 ) -> Progress {
     write_error(start, reply, &result);

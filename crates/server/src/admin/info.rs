@@ -225,9 +225,9 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
     ]);
 }
 
-fn persistence(report: &mut Report<'_, '_, '_, '_>) {
-    let shared = report.call.shared;
-    let database = &shared.database;
+/// The state of our own log.
+fn log(report: &mut Report<'_, '_, '_, '_>) {
+    let database = &report.call.shared.database;
     report.line("durability", report.config.durability.name());
     if let Some(log) = database.log_statistics() {
         let state = match database.log_state() {
@@ -252,6 +252,12 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
             "nothing is kept on disk, a restart begins empty",
         );
     }
+}
+
+fn persistence(report: &mut Report<'_, '_, '_, '_>) {
+    log(report);
+    let shared = report.call.shared;
+    let database = &shared.database;
     let keeper = shared.keeper.figures();
     let taken = database.last_checkpoint().unwrap_or_default();
     let found = database.recovery().cloned().unwrap_or_default();
@@ -610,7 +616,23 @@ mod tests {
         ] {
             assert!(field(&text, name).parse::<u64>().is_ok(), "{name}");
         }
-        // What the tree tells of itself.
+        assert!(field(&text, "db0").starts_with("keys=1,expires=1,avg_ttl="));
+        let get = field(&text, "cmdstat_get");
+        assert!(get.starts_with("calls=2,") && get.ends_with(",rejected_calls=1,failed_calls=0"));
+        assert!(field(&text, "cmdstat_incr").ends_with(",rejected_calls=0,failed_calls=1"));
+        let percentiles = field(&text, "latency_percentiles_usec_get");
+        assert!(percentiles.starts_with("p50=") && percentiles.contains(",p99.9="));
+        assert_eq!(field(&text, "total_commands_processed"), "4");
+        shell.ask("CONFIG RESETSTAT");
+        let text = shell.ask("INFO everything");
+        assert_eq!(field(&text, "total_error_replies"), "0");
+        assert_eq!(field(&text, "keyspace_hits"), "0");
+        assert!(!text.contains("cmdstat_get"));
+    }
+
+    #[test]
+    fn the_tree_tells_of_itself() {
+        let text = Shell::new(Config::default()).ask("INFO engine");
         for name in [
             "layers",
             "border_nodes",
@@ -631,18 +653,6 @@ mod tests {
             let value = field(&text, &format!("engine_{name}"));
             assert!(value.parse::<f64>().is_ok(), "{name}: {value}");
         }
-        assert!(field(&text, "db0").starts_with("keys=1,expires=1,avg_ttl="));
-        let get = field(&text, "cmdstat_get");
-        assert!(get.starts_with("calls=2,") && get.ends_with(",rejected_calls=1,failed_calls=0"));
-        assert!(field(&text, "cmdstat_incr").ends_with(",rejected_calls=0,failed_calls=1"));
-        let percentiles = field(&text, "latency_percentiles_usec_get");
-        assert!(percentiles.starts_with("p50=") && percentiles.contains(",p99.9="));
-        assert_eq!(field(&text, "total_commands_processed"), "4");
-        shell.ask("CONFIG RESETSTAT");
-        let text = shell.ask("INFO everything");
-        assert_eq!(field(&text, "total_error_replies"), "0");
-        assert_eq!(field(&text, "keyspace_hits"), "0");
-        assert!(!text.contains("cmdstat_get"));
     }
 
     #[test]

@@ -317,82 +317,91 @@ fn monitors_see_commands_but_no_secrets() {
     assert!(lock(&shell.mailbox.0).delivered.is_empty());
 }
 
+/// Settings that cannot be, which of them is named, and why.
+const WRONG_SETTINGS: &[(&str, &str, &str)] = &[
+    (
+        "maxmemory foo",
+        "maxmemory",
+        "argument must be a memory value",
+    ),
+    (
+        "timeout x",
+        "timeout",
+        "argument couldn't be parsed into an integer",
+    ),
+    (
+        "timeout -1",
+        "timeout",
+        "argument must be between 0 and 2147483647 inclusive",
+    ),
+    ("databases 4", "databases", "can't set immutable config"),
+    (
+        "loglevel foo",
+        "loglevel",
+        "argument(s) must be one of the following: debug, verbose, notice, warning",
+    ),
+    (
+        "latency-tracking maybe",
+        "latency-tracking",
+        "argument must be 'yes' or 'no'",
+    ),
+    (
+        "slowlog-log-slower-than -2",
+        "slowlog-log-slower-than",
+        "argument must be between -1 and 9223372036854775807 inclusive",
+    ),
+    (
+        "client-output-buffer-limit \"normal 1 2\"",
+        "client-output-buffer-limit",
+        "Wrong number of arguments in buffer limit configuration.",
+    ),
+    (
+        "client-output-buffer-limit \"foo 1 2 3\"",
+        "client-output-buffer-limit",
+        "Invalid client class specified in buffer limit configuration.",
+    ),
+    (
+        "client-output-buffer-limit \"normal 1 x 3\"",
+        "client-output-buffer-limit",
+        "Error in hard, soft or soft_seconds setting in buffer limit configuration.",
+    ),
+    (
+        "latency-tracking-info-percentiles \"1 101\"",
+        "latency-tracking-info-percentiles",
+        "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]",
+    ),
+    ("timeout 1 TIMEOUT 2", "TIMEOUT", "duplicate parameter"),
+    (
+        "timeout 5 maxmemory foo",
+        "maxmemory",
+        "argument must be a memory value",
+    ),
+    (
+        "save \"900 1\"",
+        "save",
+        "expected an empty value: the server keeps nothing on disk",
+    ),
+];
+
 #[test]
-fn config_sets_all_or_nothing() {
+fn config_set_says_why_it_failed() {
     let failed = |name: &str, reason: &str| {
         format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
     };
     let mut shell = Shell::new(Config::default());
-    for (line, name, reason) in [
-        (
-            "maxmemory foo",
-            "maxmemory",
-            "argument must be a memory value",
-        ),
-        (
-            "timeout x",
-            "timeout",
-            "argument couldn't be parsed into an integer",
-        ),
-        (
-            "timeout -1",
-            "timeout",
-            "argument must be between 0 and 2147483647 inclusive",
-        ),
-        ("databases 4", "databases", "can't set immutable config"),
-        (
-            "loglevel foo",
-            "loglevel",
-            "argument(s) must be one of the following: debug, verbose, notice, warning",
-        ),
-        (
-            "latency-tracking maybe",
-            "latency-tracking",
-            "argument must be 'yes' or 'no'",
-        ),
-        (
-            "slowlog-log-slower-than -2",
-            "slowlog-log-slower-than",
-            "argument must be between -1 and 9223372036854775807 inclusive",
-        ),
-        (
-            "client-output-buffer-limit \"normal 1 2\"",
-            "client-output-buffer-limit",
-            "Wrong number of arguments in buffer limit configuration.",
-        ),
-        (
-            "client-output-buffer-limit \"foo 1 2 3\"",
-            "client-output-buffer-limit",
-            "Invalid client class specified in buffer limit configuration.",
-        ),
-        (
-            "client-output-buffer-limit \"normal 1 x 3\"",
-            "client-output-buffer-limit",
-            "Error in hard, soft or soft_seconds setting in buffer limit configuration.",
-        ),
-        (
-            "latency-tracking-info-percentiles \"1 101\"",
-            "latency-tracking-info-percentiles",
-            "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]",
-        ),
-        ("timeout 1 TIMEOUT 2", "TIMEOUT", "duplicate parameter"),
-        (
-            "timeout 5 maxmemory foo",
-            "maxmemory",
-            "argument must be a memory value",
-        ),
-        (
-            "save \"900 1\"",
-            "save",
-            "expected an empty value: the server keeps nothing on disk",
-        ),
-    ] {
+    for (line, name, reason) in WRONG_SETTINGS {
         assert_eq!(
             shell.short(&format!("CONFIG SET {line}")),
             failed(name, reason),
             "{line}"
         );
     }
+    check(&mut shell, &[("CONFIG GET timeout", "*2 $7 timeout $1 0")]);
+}
+
+#[test]
+fn config_sets_all_or_nothing() {
+    let mut shell = Shell::new(Config::default());
     check(
         &mut shell,
         &[

@@ -308,6 +308,13 @@ impl Config {
                 expected: "at most client-query-buffer-limit",
             });
         }
+        if self.memcached_item_bytes_max > self.bulk_bytes_max {
+            return Err(SettingError::Relation {
+                setting: "memcached-item-bytes-max",
+                got: self.memcached_item_bytes_max.to_string(),
+                expected: "at most proto-max-bulk-len",
+            });
+        }
         if self.without_log && self.durability != Durability::None {
             return Err(SettingError::Relation {
                 setting: "durability",
@@ -322,6 +329,12 @@ impl Config {
                 expected: "no: the server stays in the foreground, start it with & or by systemd",
             });
         }
+        self.validate_listeners()?;
+        self.validate_datagrams()
+    }
+
+    /// Where it listens: somewhere, and nowhere twice.
+    fn validate_listeners(&self) -> Result<(), SettingError> {
         let port = self.port.filter(|port| *port != 0);
         if port.is_some() && self.metrics_port == port {
             return Err(SettingError::Relation {
@@ -345,36 +358,34 @@ impl Config {
                 expected: "another path than unixsocket",
             });
         }
-        if self.memcached_item_bytes_max > self.bulk_bytes_max {
-            return Err(SettingError::Relation {
-                setting: "memcached-item-bytes-max",
-                got: self.memcached_item_bytes_max.to_string(),
-                expected: "at most proto-max-bulk-len",
-            });
-        }
-        if let Some(port) = self.memcached_udp_port {
-            if usize::from(port) + self.threads > 1 << 16 {
-                return Err(SettingError::Relation {
-                    setting: "memcached-udp-port",
-                    got: port.to_string(),
-                    expected: "a port with as many behind it as there are threads",
-                });
-            }
-            if self.memcached_udp_reply_ratio == 0
-                && !self.bind.iter().any(|bind| bind.ip.is_loopback())
-            {
-                return Err(SettingError::Relation {
-                    setting: "memcached-udp-reply-ratio",
-                    got: "0".into(),
-                    expected: "more than 0 to serve UDP where no address of bind is a loopback one",
-                });
-            }
-        }
         if self.bind.is_empty() && self.unix_socket.is_none() {
             return Err(SettingError::Relation {
                 setting: "bind",
                 got: String::new(),
                 expected: "an address, unless there is a unixsocket",
+            });
+        }
+        Ok(())
+    }
+
+    /// memcached's UDP: a port for each worker, and who is answered.
+    fn validate_datagrams(&self) -> Result<(), SettingError> {
+        let Some(port) = self.memcached_udp_port else {
+            return Ok(());
+        };
+        if usize::from(port) + self.threads > 1 << 16 {
+            return Err(SettingError::Relation {
+                setting: "memcached-udp-port",
+                got: port.to_string(),
+                expected: "a port with as many behind it as there are threads",
+            });
+        }
+        let on_loopback = self.bind.iter().any(|bind| bind.ip.is_loopback());
+        if self.memcached_udp_reply_ratio == 0 && !on_loopback {
+            return Err(SettingError::Relation {
+                setting: "memcached-udp-reply-ratio",
+                got: "0".into(),
+                expected: "more than 0 to serve UDP where no address of bind is a loopback one",
             });
         }
         Ok(())

@@ -105,74 +105,77 @@ fn flags_win_over_the_file() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// Files, and what is said of them.
+const WRONG_FILES: &[(&str, &str)] = &[
+    (
+        "# fine\n\nport x",
+        "pando.conf:3: port: got \"x\", expected a port from 0 to 65535, or off",
+    ),
+    (
+        "maxmemory 5tb",
+        "pando.conf:1: maxmemory: got \"5tb\", expected bytes, with or without a unit (b, k, \
+             kb, m, mb, g, gb)",
+    ),
+    (
+        "key-bytes-max 1mb",
+        "pando.conf:1: key-bytes-max: got \"1mb\", expected 1 to 65536 bytes, with or without \
+             a unit (b, k, kb, m, mb, g, gb)",
+    ),
+    (
+        "retired-bytes-max 64kb",
+        "pando.conf:1: retired-bytes-max: got \"64kb\", expected 1048576 to 1099511627776 \
+             bytes, with or without a unit (b, k, kb, m, mb, g, gb)",
+    ),
+    (
+        "prot 1",
+        "pando.conf:1: unknown setting \"prot\", expected one of those that --help lists",
+    ),
+    (
+        "requirepass \"a",
+        "pando.conf:1: got unbalanced quotes, expected a word, \"a word\" or 'a word'",
+    ),
+    (
+        "appendonly perhaps",
+        "pando.conf:1: appendonly: got \"perhaps\", expected yes or no",
+    ),
+    (
+        "save 900",
+        "pando.conf:1: save: got \"900\", expected pairs of seconds and changes, or an empty \
+             value",
+    ),
+    (
+        "replicaof 10.0.0.1 6379",
+        "pando.conf:1: replicaof: got \"10.0.0.1 6379\", expected an empty value or no one: \
+             the server cannot follow another one",
+    ),
+    (
+        "daemonize yes",
+        "configuration: daemonize: got \"yes\", expected no: the server stays in the \
+             foreground, start it with & or by systemd",
+    ),
+    (
+        "include /nosuch/pando.conf",
+        "pando.conf:1: cannot read /nosuch/pando.conf: No such file or directory (os error 2)",
+    ),
+    (
+        "port 1 2",
+        "pando.conf:1: port: got \"1 2\", expected a port from 0 to 65535, or off",
+    ),
+    (
+        "bind localhost",
+        "pando.conf:1: bind: got \"localhost\", expected IP addresses, * or ::*, each perhaps \
+             after a -",
+    ),
+    (
+        "unixsocketperm 799",
+        "pando.conf:1: unixsocketperm: got \"799\", expected octal permissions from 0 to 777",
+    ),
+];
+
 #[test]
 fn errors_say_where_and_what() {
-    for (text, expected) in [
-        (
-            "# fine\n\nport x",
-            "pando.conf:3: port: got \"x\", expected a port from 0 to 65535, or off",
-        ),
-        (
-            "maxmemory 5tb",
-            "pando.conf:1: maxmemory: got \"5tb\", expected bytes, with or without a unit (b, k, \
-             kb, m, mb, g, gb)",
-        ),
-        (
-            "key-bytes-max 1mb",
-            "pando.conf:1: key-bytes-max: got \"1mb\", expected 1 to 65536 bytes, with or without \
-             a unit (b, k, kb, m, mb, g, gb)",
-        ),
-        (
-            "retired-bytes-max 64kb",
-            "pando.conf:1: retired-bytes-max: got \"64kb\", expected 1048576 to 1099511627776 \
-             bytes, with or without a unit (b, k, kb, m, mb, g, gb)",
-        ),
-        (
-            "prot 1",
-            "pando.conf:1: unknown setting \"prot\", expected one of those that --help lists",
-        ),
-        (
-            "requirepass \"a",
-            "pando.conf:1: got unbalanced quotes, expected a word, \"a word\" or 'a word'",
-        ),
-        (
-            "appendonly perhaps",
-            "pando.conf:1: appendonly: got \"perhaps\", expected yes or no",
-        ),
-        (
-            "save 900",
-            "pando.conf:1: save: got \"900\", expected pairs of seconds and changes, or an empty \
-             value",
-        ),
-        (
-            "replicaof 10.0.0.1 6379",
-            "pando.conf:1: replicaof: got \"10.0.0.1 6379\", expected an empty value or no one: \
-             the server cannot follow another one",
-        ),
-        (
-            "daemonize yes",
-            "configuration: daemonize: got \"yes\", expected no: the server stays in the \
-             foreground, start it with & or by systemd",
-        ),
-        (
-            "include /nosuch/pando.conf",
-            "pando.conf:1: cannot read /nosuch/pando.conf: No such file or directory (os error 2)",
-        ),
-        (
-            "port 1 2",
-            "pando.conf:1: port: got \"1 2\", expected a port from 0 to 65535, or off",
-        ),
-        (
-            "bind localhost",
-            "pando.conf:1: bind: got \"localhost\", expected IP addresses, * or ::*, each perhaps \
-             after a -",
-        ),
-        (
-            "unixsocketperm 799",
-            "pando.conf:1: unixsocketperm: got \"799\", expected octal permissions from 0 to 777",
-        ),
-    ] {
-        assert_eq!(from_file(text).unwrap_err(), expected);
+    for (text, expected) in WRONG_FILES {
+        assert_eq!(from_file(text).unwrap_err(), *expected);
     }
     assert_eq!(
         from_flags(&["--threads", "0"]).unwrap_err(),

@@ -68,6 +68,17 @@ const FAIR: Judgement = Judgement {
     reader_is_sync: false,
 };
 
+/// What all have seen of a round.
+struct Seen {
+    written: Vec<Written>,
+    worked: Vec<transfers::Worked>,
+    sights: Vec<Sight>,
+    /// The end of the server.
+    ended: Instant,
+    /// What was acknowledged in mode `interval` so long before is on disk.
+    window: Duration,
+}
+
 /// Rounds on one folder.
 struct Rounds {
     folder: Folder,
@@ -122,48 +133,44 @@ impl Rounds {
         let server = self.start();
         let load = Duration::from_millis(self.random.u64(20..400));
         let graceful = self.random.usize(..5) == 0;
+        let seed = self.random.u64(..);
+        let seen = self.work(server, load, graceful, seed);
+        let histories = self.settle(seen);
+        self.compare(&histories)
+    }
+
+    /// All work on the server until its end.
+    fn work(&mut self, server: Server, load: Duration, graceful: bool, seed: u64) -> Seen {
         let reader_promise = if self.judgement.reader_is_sync {
             Promise::Interval
         } else {
             Promise::Sync
         };
-        let seed = self.random.u64(..);
-        let mut written: Vec<Written> = Vec::new();
-        let mut worked = Vec::new();
-        let mut sights: Vec<Sight> = Vec::new();
-        let mut ended = Instant::now();
-        let (mut stalled, mut synced) = (Duration::ZERO, Duration::ZERO);
         std::thread::scope(|scope| {
             let (watching, over) = mpsc::channel();
             let path = self.folder.path();
             let disk = scope.spawn(move || slowest_sync(path, &over));
-            let writers: Vec<_> = WRITERS
-                .iter()
-                .enumerate()
-                .map(|(writer, &(promise, pipeline_max))| {
-                    let connection = server.connect();
-                    let generator = self.generators[writer].take().expect("it came back");
-                    scope.spawn(move || {
-                        writers::write(connection, writer, generator, promise, pipeline_max)
-                    })
-                })
-                .collect();
-            let clerks: Vec<_> = CLERKS
-                .iter()
-                .enumerate()
-                .map(|(clerk, &promise)| {
-                    let connection = server.connect();
-                    let first = self.books.sent[clerk].len();
-                    scope.spawn(move || {
-                        transfers::work(connection, clerk, first, seed ^ clerk as u64, promise)
-                    })
-                })
-                .collect();
+            let mut writers = Vec::new();
+            for (writer, &(promise, pipeline_max)) in WRITERS.iter().enumerate() {
+                let connection = server.connect();
+                let generator = self.generators[writer].take().expect("it came back");
+                writers.push(scope.spawn(move || {
+                    writers::write(connection, writer, generator, promise, pipeline_max)
+                }));
+            }
+            let mut clerks = Vec::new();
+            for (clerk, &promise) in CLERKS.iter().enumerate() {
+                let connection = server.connect();
+                let first = self.books.sent[clerk].len();
+                clerks.push(scope.spawn(move || {
+                    transfers::work(connection, clerk, first, seed ^ clerk as u64, promise)
+                }));
+            }
             let connection = server.connect();
             let reader = scope
                 .spawn(move || writers::watch(connection, WRITERS.len(), seed, reader_promise));
-            stalled = pass(load);
-            ended = Instant::now();
+            let stalled = pass(load);
+            let mut ended = Instant::now();
             if graceful {
                 server.stop();
                 // Everything that was acknowledged was promised.
@@ -172,33 +179,41 @@ impl Rounds {
                 server.kill();
             }
             drop(watching);
-            synced = disk.join().expect("who watches the disk");
-            written.extend(writers.into_iter().map(|it| it.join().expect("a writer")));
-            worked.extend(clerks.into_iter().map(|it| it.join().expect("a clerk")));
-            sights = reader.join().expect("the reader");
-        });
-        // A machine that leaves threads without a processor so long cannot keep a clock. A write
-        // may wait for the syncs of the epoch before its own, of two new segments and of those that
-        // they end, and for its own.
-        let window = WINDOW + 4 * stalled + 20 * synced;
+            let synced = disk.join().expect("who watches the disk");
+            // A machine that leaves threads without a processor so long cannot keep a clock. A
+            // write may wait for the syncs of the epoch before its own, of two new segments and of
+            // those that they end, and for its own.
+            let window = WINDOW + 4 * stalled + 20 * synced;
+            let writers = writers.into_iter();
+            let clerks = clerks.into_iter();
+            Seen {
+                written: writers.map(|it| it.join().expect("a writer")).collect(),
+                worked: clerks.map(|it| it.join().expect("a clerk")).collect(),
+                sights: reader.join().expect("the reader"),
+                ended,
+                window,
+            }
+        })
+    }
+
+    /// What each writer sent, and what of it was promised.
+    fn settle(&mut self, seen: Seen) -> Vec<History> {
         let promised = |promise: Promise, acknowledged: &[Instant]| {
             if promise == Promise::Sync || self.judgement.interval_is_sync {
                 return acknowledged.len();
             }
-            acknowledged
-                .iter()
-                .take_while(|at| **at + window < ended)
-                .count()
+            let before_end = |at: &&Instant| **at + seen.window < seen.ended;
+            acknowledged.iter().take_while(before_end).count()
         };
         let mut histories = Vec::new();
-        for (writer, written) in written.into_iter().enumerate() {
+        for (writer, written) in seen.written.into_iter().enumerate() {
             let mut history = History {
                 before: self.states[writer].clone(),
                 promised: promised(WRITERS[writer].0, &written.acknowledged),
                 sent: written.sent,
             };
             let first = self.counts[writer];
-            for &sight in &sights {
+            for &sight in &seen.sights {
                 let of = match sight {
                     Sight::Value { writer, .. } | Sight::Gone { writer, .. } => writer,
                 };
@@ -211,12 +226,12 @@ impl Rounds {
             self.generators[writer] = Some(written.generator);
             histories.push(history);
         }
-        for (clerk, worked) in worked.into_iter().enumerate() {
+        for (clerk, worked) in seen.worked.into_iter().enumerate() {
             let known = self.books.sent[clerk].len();
             self.books.promised[clerk] = known + promised(CLERKS[clerk], &worked.acknowledged);
             self.books.sent[clerk].extend(worked.sent);
         }
-        self.compare(&histories)
+        histories
     }
 
     /// Starts the server again and compares what is there.

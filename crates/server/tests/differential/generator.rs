@@ -580,24 +580,32 @@ impl Generator {
                 let (word, key) = (self.pick(&["FREQ", "refcount", "nosuch"]), self.any_key());
                 self.exact("object", args![word, key])
             }
-            15 => self.exact("dbsize", vec![]),
-            16 => self.step("randomkey", vec![], Compare::Shape),
-            17 if self.one_in(8) => {
-                let name = self.pick(&["flushdb", "flushall"]);
-                let mode = self.pick(&[&["ASYNC"][..], &["SYNC"], &[], &["NOW"]]);
-                self.exact(
-                    name,
-                    mode.iter().map(|word| word.as_bytes().to_vec()).collect(),
-                )
-            }
-            18 if self.one_in(4) => {
-                let (first, second) = (self.number_word(0, 3), self.number_word(0, 3));
-                self.exact("swapdb", args![first, second])
-            }
+            15..=18 => self.whole_database(),
             19 => {
                 let payload = self.value();
                 let key = self.any_key();
                 self.exact("restore", args![key, "0", payload, "REPLACE"])
+            }
+            _ => {
+                let key = self.any_key();
+                self.exact("get", args![key])
+            }
+        }
+    }
+
+    fn whole_database(&mut self) -> Step {
+        match self.random.u32(..32) {
+            0..8 => self.exact("dbsize", vec![]),
+            8..16 => self.step("randomkey", vec![], Compare::Shape),
+            16 => {
+                let name = self.pick(&["flushdb", "flushall"]);
+                let mode = self.pick(&[&["ASYNC"][..], &["SYNC"], &[], &["NOW"]]);
+                let mode = mode.iter().map(|word| word.as_bytes().to_vec());
+                self.exact(name, mode.collect())
+            }
+            17 | 18 => {
+                let (first, second) = (self.number_word(0, 3), self.number_word(0, 3));
+                self.exact("swapdb", args![first, second])
             }
             _ => {
                 let key = self.any_key();

@@ -187,6 +187,30 @@ impl<'r> Generator<'r> {
         text
     }
 
+    /// Flags that a meta command may have.
+    fn meta_flags(&mut self, verb: &str) -> Vec<String> {
+        let exptime = self.exptime();
+        let plain: &[&str] = match verb {
+            "mg" => &[
+                "v", "v", "c", "f", "k", "s", "t", "q", "u", "h", "l", "L1", "P", "Oq1", "N100",
+                "R500", "R3000",
+            ],
+            "ms" => &["c", "k", "q", "Oq123", "F999", "I", "C@", "P1", "h"],
+            _ => &["k", "q", "O", "L", "f", "c", "I", "C@", "T100"],
+        };
+        let mut flags: Vec<_> = plain.iter().map(ToString::to_string).collect();
+        if verb != "md" {
+            flags.push(format!("T{exptime}"));
+        }
+        if verb == "ms" {
+            flags.push(format!(
+                "M{}",
+                self.pick(&["E", "A", "P", "R", "S", "X", "ab"])
+            ));
+        }
+        flags
+    }
+
     /// A meta command, without the flags that its answers differ in.
     fn meta(&mut self, plain: &str) -> Vec<u8> {
         let base64 = self.rng.u8(..5) == 0;
@@ -200,53 +224,7 @@ impl<'r> Generator<'r> {
         if base64 {
             flags.push("b".into());
         }
-        let exptime = self.exptime();
-        let candidates: Vec<String> = match verb {
-            "mg" => vec![
-                "v".into(),
-                "v".into(),
-                "c".into(),
-                "f".into(),
-                "k".into(),
-                "s".into(),
-                "t".into(),
-                "q".into(),
-                "u".into(),
-                "h".into(),
-                "l".into(),
-                "L1".into(),
-                "P".into(),
-                "Oq1".into(),
-                "N100".into(),
-                "R500".into(),
-                "R3000".into(),
-                format!("T{exptime}"),
-            ],
-            "ms" => vec![
-                "c".into(),
-                "k".into(),
-                "q".into(),
-                "Oq123".into(),
-                "F999".into(),
-                "I".into(),
-                "C@".into(),
-                "P1".into(),
-                "h".into(),
-                format!("T{exptime}"),
-                format!("M{}", self.pick(&["E", "A", "P", "R", "S", "X", "ab"])),
-            ],
-            _ => vec![
-                "k".into(),
-                "q".into(),
-                "O".into(),
-                "L".into(),
-                "f".into(),
-                "c".into(),
-                "I".into(),
-                "C@".into(),
-                "T100".into(),
-            ],
-        };
+        let candidates = self.meta_flags(verb);
         for candidate in candidates {
             if self.rng.u8(..3) == 0 {
                 flags.push(candidate);
@@ -307,6 +285,53 @@ impl<'r> Generator<'r> {
     }
 }
 
+/// Those of [`odd_lines`] that are short.
+const ODD_LINES: &[&str] = &[
+    "delete noreply|set noreply 0 0 1|1|delete noreply|delete noreply noreply|mn|",
+    "touch noreply 0|incr noreply 1|mn|",
+    "mg a Rx b|",
+    "mg a b Rx|",
+    "mg a Fx b1|",
+    "mg a b1 Fx|",
+    "mg YQ== Rx b|",
+    "set a 0 0 1 noreply x|x|",
+    "set a x 0 1|x|",
+    "set a -1 0 1|x|",
+    "set a 0 x 1|x|",
+    "set a 0 0 x|",
+    "set a 0 0 99999999999999999999|",
+    "set a +5 +0 +1|x|get a|",
+    "set a 00 00 01|x|get a|",
+    "cas a 0 0 1|x|",
+    "cas a 0 0 1 x|x|",
+    "cas a 0 0 1 noreply|",
+    "cas nope 0 0 1 1|x|",
+    "delete a 0 noreply|delete a noreply|delete a x noreply|delete a 0 noreply x|delete a 00|",
+    "incr a 1 2|incr a noreply|incr a|incr a 1 noreply x|",
+    "touch a 0 x|touch a 0 0 0|touch a noreply|touch a x noreply|",
+    "gat|gat 0|gat x a|gats 0 a|",
+    "flush_all 0|flush_all noreply|flush_all x|flush_all 0 1 2|flush_all x noreply|",
+    "verbosity|verbosity x|verbosity 1 2|verbosity 1 2 3|verbosity noreply|",
+    "cache_memlimit|cache_memlimit x|cache_memlimit 1|cache_memlimit 64 x|",
+    "cache_memlimit 64 x y|",
+    "shutdown|slabs|lru|extstore|misbehave|stats foo|stats a b|stats reset|",
+    "stats detail|stats detail x|stats detail on|stats detail off|",
+    "stats cachedump|stats cachedump 1|stats cachedump x 1|stats cachedump 1 x|",
+    "set a 0 0 1|x|flush_all 2592001|get a|flush_all 1000000000|get a|flush_all -1|get a|",
+    "mn x y z|me|m|mx a|MG a|mget a|",
+    "mg a|mg  a  v|mg a v |mg a v v|mg a q|mg a k Oab q|mg nope k Oab b|",
+    "mg Y b|mg YQ= b|mg Y$== b|mg ==== b|mg Y=== b|mg YW== b k|mg YWFh-_== b|md Y b|ma Y b|",
+    "ms a|ms a S2|ms a x|ms a -1|ms a b 2|ms a 2 M|hi|ms a 2 MX|hi|ms a 2 F|hi|",
+    "set a 0 0 1|1|ms a 1 C0|2|ms a 1 C0 I|2|ms a 1 C0 MA|2|ms a 1 C0 MR|2|ms none 1 C0|2|",
+    "set a 0 0 1|1|ms a 1 C1 I MR|2|mg a v|ms a 1 C1 I MA|2|ms a 1 C1 I ME|2|md a|",
+    "md a C0|ma a C0|ma a C0 N0|ma none C0|ma none C0 N0 J7 v|cas a 0 0 1 0|1|get a|",
+    "mg a T Fx|mg a Fx T|mg a J T h|mg a Mset T|ms a 1 Fx M|1|ms a 1 Mxx Jx|1|ma a Jx T|",
+    "mg a T O0123456789abcdef0123456789abcdef|md a O0123456789abcdef0123456789abcdef T|",
+    "md a x x|md a ! |md nope q k O1|ma nope q|ma a J|ma a D-1|ma a N|",
+    "ma v N0 J18446744073709551615 v|ma v v|ma v MD D3 v|ma v MI D10 v q|md v|",
+    " get a|get a\r|get  a  b|set a 0 0 2|\r\n|get a|",
+];
+
 /// Lines that stand for a rule each.
 pub(super) fn odd_lines() -> Vec<Vec<u8>> {
     let (long, longest) = ("k".repeat(251), "k".repeat(250));
@@ -337,53 +362,7 @@ pub(super) fn odd_lines() -> Vec<Vec<u8>> {
         format!("ms a 1 O{} Mz|x|", "x".repeat(32)),
         format!("ma a Mz O{}|", "x".repeat(32)),
     ];
-    for line in [
-        "delete noreply|set noreply 0 0 1|1|delete noreply|delete noreply noreply|mn|",
-        "touch noreply 0|incr noreply 1|mn|",
-        "mg a Rx b|",
-        "mg a b Rx|",
-        "mg a Fx b1|",
-        "mg a b1 Fx|",
-        "mg YQ== Rx b|",
-        "set a 0 0 1 noreply x|x|",
-        "set a x 0 1|x|",
-        "set a -1 0 1|x|",
-        "set a 0 x 1|x|",
-        "set a 0 0 x|",
-        "set a 0 0 99999999999999999999|",
-        "set a +5 +0 +1|x|get a|",
-        "set a 00 00 01|x|get a|",
-        "cas a 0 0 1|x|",
-        "cas a 0 0 1 x|x|",
-        "cas a 0 0 1 noreply|",
-        "cas nope 0 0 1 1|x|",
-        "delete a 0 noreply|delete a noreply|delete a x noreply|delete a 0 noreply x|delete a 00|",
-        "incr a 1 2|incr a noreply|incr a|incr a 1 noreply x|",
-        "touch a 0 x|touch a 0 0 0|touch a noreply|touch a x noreply|",
-        "gat|gat 0|gat x a|gats 0 a|",
-        "flush_all 0|flush_all noreply|flush_all x|flush_all 0 1 2|flush_all x noreply|",
-        "verbosity|verbosity x|verbosity 1 2|verbosity 1 2 3|verbosity noreply|",
-        "cache_memlimit|cache_memlimit x|cache_memlimit 1|cache_memlimit 64 x|",
-        "cache_memlimit 64 x y|",
-        "shutdown|slabs|lru|extstore|misbehave|stats foo|stats a b|stats reset|",
-        "stats detail|stats detail x|stats detail on|stats detail off|",
-        "stats cachedump|stats cachedump 1|stats cachedump x 1|stats cachedump 1 x|",
-        "set a 0 0 1|x|flush_all 2592001|get a|flush_all 1000000000|get a|flush_all -1|get a|",
-        "mn x y z|me|m|mx a|MG a|mget a|",
-        "mg a|mg  a  v|mg a v |mg a v v|mg a q|mg a k Oab q|mg nope k Oab b|",
-        "mg Y b|mg YQ= b|mg Y$== b|mg ==== b|mg Y=== b|mg YW== b k|mg YWFh-_== b|md Y b|ma Y b|",
-        "ms a|ms a S2|ms a x|ms a -1|ms a b 2|ms a 2 M|hi|ms a 2 MX|hi|ms a 2 F|hi|",
-        "set a 0 0 1|1|ms a 1 C0|2|ms a 1 C0 I|2|ms a 1 C0 MA|2|ms a 1 C0 MR|2|ms none 1 C0|2|",
-        "set a 0 0 1|1|ms a 1 C1 I MR|2|mg a v|ms a 1 C1 I MA|2|ms a 1 C1 I ME|2|md a|",
-        "md a C0|ma a C0|ma a C0 N0|ma none C0|ma none C0 N0 J7 v|cas a 0 0 1 0|1|get a|",
-        "mg a T Fx|mg a Fx T|mg a J T h|mg a Mset T|ms a 1 Fx M|1|ms a 1 Mxx Jx|1|ma a Jx T|",
-        "mg a T O0123456789abcdef0123456789abcdef|md a O0123456789abcdef0123456789abcdef T|",
-        "md a x x|md a ! |md nope q k O1|ma nope q|ma a J|ma a D-1|ma a N|",
-        "ma v N0 J18446744073709551615 v|ma v v|ma v MD D3 v|ma v MI D10 v q|md v|",
-        " get a|get a\r|get  a  b|set a 0 0 2|\r\n|get a|",
-    ] {
-        lines.push(line.to_owned());
-    }
+    lines.extend(ODD_LINES.iter().map(ToString::to_string));
     let lines = lines
         .into_iter()
         .map(|line| line.replace('|', "\r\n").into_bytes());

@@ -143,6 +143,11 @@ pub(crate) trait Target: Sync {
 
     fn new() -> Self;
     fn worker(&self) -> Self::Worker<'_>;
+
+    /// What a gauge of this name counts, where there is one.
+    fn count_of(&self, _gauge: &str) -> Option<f64> {
+        None
+    }
 }
 
 /// What a scan sums of a key: its length and its last byte, so that the key itself is read.

@@ -52,6 +52,16 @@ where
             tree: self.tree,
         }
     }
+
+    fn count_of(&self, gauge: &str) -> Option<f64> {
+        let mut count = None;
+        self.engine.gauges(&mut |it| {
+            if it.name == gauge {
+                count = Some(it.value);
+            }
+        });
+        count
+    }
 }
 
 /// Operations outside a pin take one of their own.

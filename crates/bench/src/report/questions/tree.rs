@@ -1,8 +1,8 @@
 //! Questions about the tree: the Masstree paper's §6, in process.
 
 use super::{
-    Cell, Chart, GET, Job, PUT, Panel, Question, Shape, Sizes, comparison, here, panel, process,
-    stated, thousands, words,
+    Cell, Chart, Comparison, GET, Job, PUT, Panel, Question, Shape, Sizes, comparison, here, panel,
+    process, stated, thousands, words,
 };
 
 const ORDERED: [&str; 6] = [
@@ -84,11 +84,64 @@ const RUNGS: [(&str, &str); 9] = [
     ("batching", "+ batches of 32"),
 ];
 
+/// What a rung gains over an earlier one: the paper's words, the figure, and both rungs.
+const GAINS: [(&str, &str, &str, usize, usize); 9] = [
+    ("Integer comparison, gets", "1.15–1.24×", GET, 1, 0),
+    ("4-tree over it, gets", "1.41–1.44×", GET, 2, 1),
+    ("B-tree over 4-tree, puts", "0.88×", PUT, 3, 2),
+    (
+        "B-tree with prefetch over 4-tree, gets",
+        "1.09–1.31×",
+        GET,
+        4,
+        2,
+    ),
+    ("Permuter, puts", "1.04×", PUT, 5, 4),
+    ("Masstree over it, gets", "1.04–1.08×", GET, 6, 5),
+    ("Masstree over it, puts", "1.04–1.08×", PUT, 6, 5),
+    (
+        "Huge pages, gets",
+        "1.27–1.37× (allocator included)",
+        GET,
+        7,
+        6,
+    ),
+    ("Batches, gets", "planned, not measured", GET, 8, 7),
+];
+
+fn ladder_shapes() -> Vec<Shape> {
+    vec![Shape {
+        title: "Gets, the paper's steps and ours".into(),
+        unit: "times + integer comparison",
+        chart: Chart::Bars,
+        figure: GET,
+        series: vec![
+            (
+                "here",
+                RUNGS[..7]
+                    .iter()
+                    .map(|(_, name)| {
+                        let point = here((name, "rung"), (RUNGS[1].1, "rung"));
+                        ((*name).to_owned(), point)
+                    })
+                    .collect(),
+            ),
+            // The text's factors, multiplied; it gives ranges over gets and puts.
+            (
+                "the paper, 16 cores",
+                stated(&[
+                    (RUNGS[1].1, 1.0, 1.0),
+                    (RUNGS[2].1, 1.41, 1.44),
+                    (RUNGS[4].1, 1.54, 1.89),
+                    (RUNGS[6].1, 1.60, 2.04),
+                ]),
+            ),
+        ],
+    }]
+}
+
 pub(super) fn ladder(sizes: &Sizes) -> Question {
     let Sizes { keys, threads, .. } = *sizes;
-    let step = |what: &str, paper, figure, above, below| {
-        comparison(what, paper, figure, (above, "rung"), (below, "rung"))
-    };
     Question {
         id: "figure-8",
         title: "From a binary tree to Masstree (figure 8)",
@@ -111,93 +164,14 @@ pub(super) fn ladder(sizes: &Sizes) -> Question {
                 process(name, "rung", &arguments)
             })
             .collect(),
-        comparisons: vec![
-            step(
-                "Integer comparison, gets",
-                "1.15–1.24×",
-                GET,
-                RUNGS[1].1,
-                RUNGS[0].1,
-            ),
-            step(
-                "4-tree over it, gets",
-                "1.41–1.44×",
-                GET,
-                RUNGS[2].1,
-                RUNGS[1].1,
-            ),
-            step(
-                "B-tree over 4-tree, puts",
-                "0.88×",
-                PUT,
-                RUNGS[3].1,
-                RUNGS[2].1,
-            ),
-            step(
-                "B-tree with prefetch over 4-tree, gets",
-                "1.09–1.31×",
-                GET,
-                RUNGS[4].1,
-                RUNGS[2].1,
-            ),
-            step("Permuter, puts", "1.04×", PUT, RUNGS[5].1, RUNGS[4].1),
-            step(
-                "Masstree over it, gets",
-                "1.04–1.08×",
-                GET,
-                RUNGS[6].1,
-                RUNGS[5].1,
-            ),
-            step(
-                "Masstree over it, puts",
-                "1.04–1.08×",
-                PUT,
-                RUNGS[6].1,
-                RUNGS[5].1,
-            ),
-            step(
-                "Huge pages, gets",
-                "1.27–1.37× (allocator included)",
-                GET,
-                RUNGS[7].1,
-                RUNGS[6].1,
-            ),
-            step(
-                "Batches, gets",
-                "planned, not measured",
-                GET,
-                RUNGS[8].1,
-                RUNGS[7].1,
-            ),
-        ],
-        shapes: vec![Shape {
-            title: "Gets, the paper's steps and ours".into(),
-            unit: "times + integer comparison",
-            chart: Chart::Bars,
-            figure: GET,
-            series: vec![
-                (
-                    "here",
-                    RUNGS[..7]
-                        .iter()
-                        .map(|(_, name)| {
-                            let point = here((name, "rung"), (RUNGS[1].1, "rung"));
-                            ((*name).to_owned(), point)
-                        })
-                        .collect(),
-                ),
-                // The text's factors, multiplied; it gives ranges over gets and puts.
-                (
-                    "the paper, 16 cores",
-                    stated(&[
-                        (RUNGS[1].1, 1.0, 1.0),
-                        (RUNGS[2].1, 1.41, 1.44),
-                        (RUNGS[4].1, 1.54, 1.89),
-                        (RUNGS[6].1, 1.60, 2.04),
-                    ]),
-                ),
-            ],
-        }],
+        comparisons: GAINS
+            .iter()
+            .map(|(what, paper, figure, above, below)| {
+                let [above, below] = [above, below].map(|rung| (RUNGS[*rung].1, "rung"));
+                comparison(what, paper, figure, above, below)
+            })
+            .collect(),
+        shapes: ladder_shapes(),
     }
 }
 
@@ -213,6 +187,47 @@ fn single_core(series: &str, place: &str, arguments: &str) -> Cell {
         job: Job::SingleCore(words(&format!("cell {arguments}"))),
         ..process(series, place, arguments)
     }
+}
+
+fn fixed_comparisons() -> Vec<Comparison> {
+    let place = FIXED;
+    vec![
+        comparison(
+            "B-tree for fixed keys over Masstree, gets",
+            "1.008×",
+            GET,
+            ("B-tree for 8-byte keys", place),
+            ("pando-masstree", place),
+        ),
+        comparison(
+            "Masstree without locks, versions and fences, puts of decimal keys",
+            "1.13×",
+            PUT,
+            (SINGLE, DECIMAL),
+            ("pando-masstree", DECIMAL),
+        ),
+        comparison(
+            "The same, gets",
+            "not in the paper",
+            GET,
+            (SINGLE, DECIMAL),
+            ("pando-masstree", DECIMAL),
+        ),
+        comparison(
+            "Without locks and versions, puts (ladder's B-tree)",
+            "1.13× (Masstree)",
+            PUT,
+            ("the same without locks", place),
+            (PERMUTER, place),
+        ),
+        comparison(
+            "Hash table (papaya) over Masstree, gets",
+            "2.5× (their own table)",
+            GET,
+            ("papaya", place),
+            ("pando-masstree", place),
+        ),
+    ]
 }
 
 pub(super) fn fixed(sizes: &Sizes) -> Question {
@@ -246,7 +261,6 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
         }
         cells.push(single_core(SINGLE, place, &arguments));
     }
-    let place = FIXED;
     Question {
         id: "flexibility",
         title: "What flexibility costs (§6.4)",
@@ -264,43 +278,7 @@ pub(super) fn fixed(sizes: &Sizes) -> Question {
             panel(PUT, "Puts", "million/s", Chart::Bars),
         ],
         cells,
-        comparisons: vec![
-            comparison(
-                "B-tree for fixed keys over Masstree, gets",
-                "1.008×",
-                GET,
-                ("B-tree for 8-byte keys", place),
-                ("pando-masstree", place),
-            ),
-            comparison(
-                "Masstree without locks, versions and fences, puts of decimal keys",
-                "1.13×",
-                PUT,
-                (SINGLE, DECIMAL),
-                ("pando-masstree", DECIMAL),
-            ),
-            comparison(
-                "The same, gets",
-                "not in the paper",
-                GET,
-                (SINGLE, DECIMAL),
-                ("pando-masstree", DECIMAL),
-            ),
-            comparison(
-                "Without locks and versions, puts (ladder's B-tree)",
-                "1.13× (Masstree)",
-                PUT,
-                ("the same without locks", place),
-                (PERMUTER, place),
-            ),
-            comparison(
-                "Hash table (papaya) over Masstree, gets",
-                "2.5× (their own table)",
-                GET,
-                ("papaya", place),
-                ("pando-masstree", place),
-            ),
-        ],
+        comparisons: fixed_comparisons(),
         shapes: Vec::new(),
     }
 }
@@ -310,6 +288,39 @@ const PERMUTER: &str = "B-tree for 16-byte keys";
 
 /// Bytes of the keys of figure 9.
 const LENGTHS: [usize; 6] = [8, 16, 24, 32, 40, 48];
+
+fn prefix_comparisons() -> Vec<Comparison> {
+    vec![
+        comparison(
+            "Masstree over the B-tree of figure 8, 16-byte keys",
+            "1.4×",
+            GET,
+            ("pando-masstree", "16"),
+            (PERMUTER, "16"),
+        ),
+        comparison(
+            "Masstree over a locked BTreeMap, 48-byte keys",
+            "3.4×",
+            GET,
+            ("pando-masstree", "48"),
+            ("btree-lock", "48"),
+        ),
+        comparison(
+            "48-byte keys over 8-byte keys, the crate masstree",
+            "not in the paper",
+            GET,
+            ("masstree-crate", "48"),
+            ("masstree-crate", "8"),
+        ),
+        comparison(
+            "48-byte keys over 8-byte keys, ours",
+            "not in the paper",
+            GET,
+            ("pando-masstree", "48"),
+            ("pando-masstree", "8"),
+        ),
+    ]
+}
 
 pub(super) fn prefix(sizes: &Sizes) -> Question {
     let Sizes { keys, threads, .. } = *sizes;
@@ -346,36 +357,7 @@ pub(super) fn prefix(sizes: &Sizes) -> Question {
             Chart::Lines,
         )],
         cells,
-        comparisons: vec![
-            comparison(
-                "Masstree over the B-tree of figure 8, 16-byte keys",
-                "1.4×",
-                GET,
-                ("pando-masstree", "16"),
-                (PERMUTER, "16"),
-            ),
-            comparison(
-                "Masstree over a locked BTreeMap, 48-byte keys",
-                "3.4×",
-                GET,
-                ("pando-masstree", "48"),
-                ("btree-lock", "48"),
-            ),
-            comparison(
-                "48-byte keys over 8-byte keys, the crate masstree",
-                "not in the paper",
-                GET,
-                ("masstree-crate", "48"),
-                ("masstree-crate", "8"),
-            ),
-            comparison(
-                "48-byte keys over 8-byte keys, ours",
-                "not in the paper",
-                GET,
-                ("pando-masstree", "48"),
-                ("pando-masstree", "8"),
-            ),
-        ],
+        comparisons: prefix_comparisons(),
         shapes: vec![Shape {
             title: "Masstree over a B-tree".into(),
             unit: "times the B-tree's gets",
@@ -480,6 +462,32 @@ const DELTAS: [usize; 6] = [0, 1, 3, 5, 7, 9];
 /// The paper's hard-partitioned variant.
 const PARTITIONED: &str = "a tree for one core per thread";
 
+fn skew_comparisons() -> Vec<Comparison> {
+    vec![
+        comparison(
+            "A tree per thread over one tree, δ = 0",
+            "1.5×",
+            GET,
+            ("a tree per thread", "0"),
+            ("one shared tree", "0"),
+        ),
+        comparison(
+            "A tree for one core per thread over one tree, δ = 0",
+            "1.5×",
+            GET,
+            (PARTITIONED, "0"),
+            ("one shared tree", "0"),
+        ),
+        comparison(
+            "One tree over a tree per thread, δ = 9",
+            "3.5× (16 partitions)",
+            GET,
+            ("one shared tree", "9"),
+            ("a tree per thread", "9"),
+        ),
+    ]
+}
+
 pub(super) fn skew(sizes: &Sizes) -> Question {
     let Sizes { keys, threads, .. } = *sizes;
     let mut cells = Vec::new();
@@ -512,29 +520,7 @@ pub(super) fn skew(sizes: &Sizes) -> Question {
         place: "skewness δ",
         panels: vec![panel(GET, "Gets by skewness", "million/s", Chart::Lines)],
         cells,
-        comparisons: vec![
-            comparison(
-                "A tree per thread over one tree, δ = 0",
-                "1.5×",
-                GET,
-                ("a tree per thread", "0"),
-                ("one shared tree", "0"),
-            ),
-            comparison(
-                "A tree for one core per thread over one tree, δ = 0",
-                "1.5×",
-                GET,
-                (PARTITIONED, "0"),
-                ("one shared tree", "0"),
-            ),
-            comparison(
-                "One tree over a tree per thread, δ = 9",
-                "3.5× (16 partitions)",
-                GET,
-                ("one shared tree", "9"),
-                ("a tree per thread", "9"),
-            ),
-        ],
+        comparisons: skew_comparisons(),
         shapes: vec![Shape {
             title: "One tree over a tree per thread".into(),
             unit: "times the partitioned gets",

@@ -139,6 +139,88 @@ fn shape(
     }
 }
 
+fn paper_comparisons() -> Vec<Comparison> {
+    vec![
+        over_redis("get", "1.69× (1 core: 0.91 and 0.54 million/s)", "get"),
+        over_redis("put", "2.14× (1 core: 0.60 and 0.28 million/s)", "put"),
+        comparison(
+            "get: over memcached",
+            "1.19× (1 core: 0.91 and 0.77 million/s)",
+            RATE,
+            ("pando", "get"),
+            ("memcached", "get"),
+        ),
+        comparison(
+            "put: over memcached",
+            "5.65× (1 core: 0.60 and 0.11 million/s)",
+            RATE,
+            ("pando", "put"),
+            ("memcached", "put"),
+        ),
+        comparison(
+            "get: the memcached port over memcached",
+            "1.19× (1 core)",
+            RATE,
+            (MEMCACHED_PORT, "get"),
+            ("memcached", "get"),
+        ),
+        comparison(
+            "multi-get of 32: the memcached port over memcached",
+            "not in the paper",
+            RATE,
+            (MEMCACHED_PORT, MULTI),
+            ("memcached", MULTI),
+        ),
+        comparison(
+            "get over UDP: the memcached port over memcached",
+            "not in the paper",
+            RATE,
+            (MEMCACHED_PORT, UDP),
+            ("memcached", UDP),
+        ),
+        logged("put", "2.14× (both log)"),
+        logged("MYCSB A", "2.84× (both log)"),
+        over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
+        over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
+        over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
+        comparison(
+            "MYCSB C: over memcached",
+            "1.87× (9.86 and 5.28 million/s)",
+            RATE,
+            ("pando", "MYCSB C"),
+            ("memcached", "MYCSB C"),
+        ),
+        over_redis("MYCSB E", "not run: no ranges", "MYCSB E"),
+    ]
+}
+
+fn paper_shapes() -> Vec<Shape> {
+    vec![
+        shape(
+            "Over Redis, the paper and here",
+            "times Redis",
+            "redis",
+            &[
+                ("get", 0.91 / 0.54),
+                ("put", 0.60 / 0.28),
+                ("MYCSB A", 6.05 / 2.13),
+                ("MYCSB B", 8.90 / 2.69),
+                ("MYCSB C", 9.86 / 2.70),
+            ],
+        ),
+        shape(
+            "Over memcached, the paper and here",
+            "times memcached",
+            "memcached",
+            &[
+                ("get", 0.91 / 0.77),
+                ("put", 0.60 / 0.11),
+                ("MYCSB C", 9.86 / 5.28),
+            ],
+        ),
+    ]
+}
+
 pub(super) fn paper(sizes: &Sizes) -> Question {
     let mut cells = Vec::new();
     for (place, workload, ranges) in [
@@ -185,82 +267,8 @@ pub(super) fn paper(sizes: &Sizes) -> Question {
         place: "",
         panels: panels(),
         cells,
-        comparisons: vec![
-            over_redis("get", "1.69× (1 core: 0.91 and 0.54 million/s)", "get"),
-            over_redis("put", "2.14× (1 core: 0.60 and 0.28 million/s)", "put"),
-            comparison(
-                "get: over memcached",
-                "1.19× (1 core: 0.91 and 0.77 million/s)",
-                RATE,
-                ("pando", "get"),
-                ("memcached", "get"),
-            ),
-            comparison(
-                "put: over memcached",
-                "5.65× (1 core: 0.60 and 0.11 million/s)",
-                RATE,
-                ("pando", "put"),
-                ("memcached", "put"),
-            ),
-            comparison(
-                "get: the memcached port over memcached",
-                "1.19× (1 core)",
-                RATE,
-                (MEMCACHED_PORT, "get"),
-                ("memcached", "get"),
-            ),
-            comparison(
-                "multi-get of 32: the memcached port over memcached",
-                "not in the paper",
-                RATE,
-                (MEMCACHED_PORT, MULTI),
-                ("memcached", MULTI),
-            ),
-            comparison(
-                "get over UDP: the memcached port over memcached",
-                "not in the paper",
-                RATE,
-                (MEMCACHED_PORT, UDP),
-                ("memcached", UDP),
-            ),
-            logged("put", "2.14× (both log)"),
-            logged("MYCSB A", "2.84× (both log)"),
-            over_redis("MYCSB A", "2.84× (6.05 and 2.13 million/s)", "MYCSB A"),
-            over_redis("MYCSB B", "3.31× (8.90 and 2.69 million/s)", "MYCSB B"),
-            over_redis("MYCSB C", "3.65× (9.86 and 2.70 million/s)", "MYCSB C"),
-            comparison(
-                "MYCSB C: over memcached",
-                "1.87× (9.86 and 5.28 million/s)",
-                RATE,
-                ("pando", "MYCSB C"),
-                ("memcached", "MYCSB C"),
-            ),
-            over_redis("MYCSB E", "not run: no ranges", "MYCSB E"),
-        ],
-        shapes: vec![
-            shape(
-                "Over Redis, the paper and here",
-                "times Redis",
-                "redis",
-                &[
-                    ("get", 0.91 / 0.54),
-                    ("put", 0.60 / 0.28),
-                    ("MYCSB A", 6.05 / 2.13),
-                    ("MYCSB B", 8.90 / 2.69),
-                    ("MYCSB C", 9.86 / 2.70),
-                ],
-            ),
-            shape(
-                "Over memcached, the paper and here",
-                "times memcached",
-                "memcached",
-                &[
-                    ("get", 0.91 / 0.77),
-                    ("put", 0.60 / 0.11),
-                    ("MYCSB C", 9.86 / 5.28),
-                ],
-            ),
-        ],
+        comparisons: paper_comparisons(),
+        shapes: paper_shapes(),
     }
 }
 

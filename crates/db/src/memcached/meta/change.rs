@@ -1,6 +1,6 @@
 //! `md`: removes, or marks stale; `ma`: arithmetic.
 
-use pando_engine::{Attributes, Body, Decision, NewValue};
+use pando_engine::{Attributes, Body, Deadline, Decision, NewValue};
 use pando_protocol::memcached::meta::{KeyBuffer, Meta};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, error};
 use pando_protocol::number::IntegerText;
@@ -94,6 +94,17 @@ fn is_other(asked: Option<u64>, token: u64) -> bool {
     asked.is_some_and(|asked| asked != token)
 }
 
+/// The number that `ma` makes where there is none.
+fn first_number(meta: &Meta<'_>, deadline: Option<Deadline>) -> NewValue<'static> {
+    let text = IntegerText::of_unsigned(meta.initial).as_bytes().to_vec();
+    let attributes = Attributes {
+        deadline,
+        token: meta.new_cas,
+        ..Attributes::default()
+    };
+    NewValue::new(Body::string_owned(text)).with(attributes)
+}
+
 /// `ma key flags…`
 pub(in super::super) fn arithmetic(
     keyspace: &mut Keyspace<'_>,
@@ -124,33 +135,23 @@ pub(in super::super) fn arithmetic(
             if expiry == Expiry::Past {
                 return Decision::Keep;
             }
-            let text = IntegerText::of_unsigned(number).as_bytes().to_vec();
-            let attributes = Attributes {
-                deadline,
-                token: meta.new_cas,
-                ..Attributes::default()
-            };
-            return Decision::Write(NewValue::new(Body::string_owned(text)).with(attributes));
+            return Decision::Write(first_number(&meta, deadline));
         };
         // As in memcached, what cannot be a number is refused before the token is looked at.
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
         // As there, 0 is no token here.
-        let token = meta.cas.filter(|token| *token != 0);
-        if !is_empty && is_other(token, tokens.of_value(&old)) {
+        let token = meta.cas.filter(|token| *token != 0 && !is_empty);
+        if is_other(token, tokens.of_value(&old)) {
             outcome = Ok(Outcome::Exists);
             return Decision::Keep;
         }
-        let mut value = match moved(old, up, meta.delta, full, meta.new_cas) {
-            Ok(moved) => {
-                (number, is_longer) = (moved.number, moved.is_longer);
-                moved.value
-            }
-            Err(text) => {
-                outcome = Err(text);
-                return Decision::Keep;
-            }
+        let moved = moved(old, up, meta.delta, full, meta.new_cas);
+        outcome = moved.as_ref().map(|_| Outcome::Done).map_err(|text| *text);
+        let Ok(moved) = moved else {
+            return Decision::Keep;
         };
-        outcome = Ok(Outcome::Done);
+        (number, is_longer) = (moved.number, moved.is_longer);
+        let mut value = moved.value;
         match meta.exptime.map(|exptime| Expiry::of(exptime, now)) {
             Some(Expiry::Past) => return Decision::Remove,
             Some(expiry) => value.attributes.deadline = expiry.deadline(),
@@ -160,39 +161,49 @@ pub(in super::super) fn arithmetic(
         Decision::Write(value)
     })?;
     let outcome = outcome?;
-    let counters = keyspace.memcached_counters();
-    match (outcome, up) {
-        (Outcome::Done, _) if made => counters.count(Figure::TotalItems),
-        (Outcome::Done, true) => counters.count(Figure::IncrHits),
-        (Outcome::Done, false) => counters.count(Figure::DecrHits),
-        (Outcome::Absent, true) => counters.count(Figure::IncrMisses),
-        (Outcome::Absent, false) => counters.count(Figure::DecrMisses),
-        (Outcome::Exists, _) => {}
-    }
+    count_moved(keyspace, outcome, up, made);
     if is_longer {
-        counters.count(Figure::TotalItems);
+        keyspace.memcached_counters().count(Figure::TotalItems);
     }
     match outcome {
         Outcome::Absent => answer(reply, "NF", &meta, &Facts::default(), ""),
         Outcome::Exists => answer(reply, "EX", &meta, &Facts::default(), ""),
         Outcome::Done if meta.quiet => {}
         Outcome::Done => {
+            let token = |version| tokens.token(version, meta.new_cas);
             let facts = Facts {
-                cas: Some(drawn.map_or(0, |version| tokens.token(version, meta.new_cas))),
+                cas: Some(drawn.map_or(0, token)),
                 seconds_left: Some(seconds_left(deadline, now)),
                 ..Facts::default()
             };
-            let text = IntegerText::of_unsigned(number);
-            if meta.value {
-                reply.raw(b"VA ");
-                reply.number(text.as_bytes().len() as u64);
-                answer(reply, "", &meta, &facts, "");
-                reply.raw(text.as_bytes());
-                reply.end();
-            } else {
-                answer(reply, "HD", &meta, &facts, "");
-            }
+            show_number(reply, &meta, &facts, number);
         }
     }
     Ok(())
+}
+
+fn count_moved(keyspace: &Keyspace<'_>, outcome: Outcome, up: bool, made: bool) {
+    let figure = match (outcome, up) {
+        (Outcome::Done, _) if made => Figure::TotalItems,
+        (Outcome::Done, true) => Figure::IncrHits,
+        (Outcome::Done, false) => Figure::DecrHits,
+        (Outcome::Absent, true) => Figure::IncrMisses,
+        (Outcome::Absent, false) => Figure::DecrMisses,
+        (Outcome::Exists, _) => return,
+    };
+    keyspace.memcached_counters().count(figure);
+}
+
+/// Answers with the facts, and the number if it is asked for.
+fn show_number(reply: &mut Reply<'_>, meta: &Meta<'_>, facts: &Facts, number: u64) {
+    if !meta.value {
+        answer(reply, "HD", meta, facts, "");
+        return;
+    }
+    let text = IntegerText::of_unsigned(number);
+    reply.raw(b"VA ");
+    reply.number(text.as_bytes().len() as u64);
+    answer(reply, "", meta, facts, "");
+    reply.raw(text.as_bytes());
+    reply.end();
 }

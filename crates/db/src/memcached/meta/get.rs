@@ -211,8 +211,10 @@ fn change(
         if (expiry.is_some() || won) && meta.new_cas.is_some() {
             attributes.token = meta.new_cas;
         }
-        let mut facts = facts_of(&old, string, tokens, accesses, now);
-        facts.seconds_left = Some(seconds_left(attributes.deadline, now));
+        let facts = Facts {
+            seconds_left: Some(seconds_left(attributes.deadline, now)),
+            ..facts_of(&old, string, tokens, accesses, now)
+        };
         found = Ok(Some(Found {
             string: Detached::take(string),
             facts,
@@ -240,13 +242,8 @@ fn change(
     if found.made {
         keyspace.memcached_counters().count(Figure::TotalItems);
     }
-    show(
-        reply,
-        meta,
-        &found.facts,
-        found.string.as_ref(),
-        found.state,
-    );
+    let string = found.string.as_ref();
+    show(reply, meta, &found.facts, string, found.state);
     Ok(true)
 }
 
