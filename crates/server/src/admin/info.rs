@@ -632,7 +632,7 @@ mod tests {
 
     #[test]
     fn the_tree_tells_of_itself() {
-        let text = Shell::new(Config::default()).ask("INFO engine");
+        let text = Shell::new(Config::default()).ask("INFO everything");
         for name in [
             "layers",
             "border_nodes",
