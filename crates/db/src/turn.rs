@@ -396,6 +396,8 @@ impl<'t> Turn<'t> {
             host.queued(client);
             return Ok(Progress::Done);
         }
+        // The time that gates take is the command's own.
+        host.starting(client, spec, request);
         match spec.gates {
             GateNeed::Own => self.hold_own(),
             GateNeed::All => self.hold_all(),
@@ -488,7 +490,8 @@ impl<'t> Turn<'t> {
         Progress::Done
     }
 
-    /// Runs one command under the gates that it needs; an error becomes its reply.
+    /// Runs one command, of which the host knows, under the gates that it needs; an error becomes
+    /// its reply.
     fn run(
         &mut self,
         client: &mut Client,
@@ -497,7 +500,6 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
-        host.starting(client, spec, request);
         let start = reply.position();
         if self.session.store.repeats() && self.session.effects.is_none() {
             return self.run_until_it_counts(client, spec, request, reply, host);

@@ -118,17 +118,16 @@ impl<'w> WorkerHost<'w> {
         elapsed_ns: u64,
         arguments: impl FnOnce() -> Vec<Box<[u8]>>,
     ) {
-        let fast = spec.flags.has(Flag::Fast);
-        self.note_slow_of(fast, elapsed_ns, || {
+        self.note_slow_of(latency::event(spec), elapsed_ns, || {
             let shown = !spec.flags.has(Flag::SkipSlowlog);
             shown.then(arguments)
         });
     }
 
-    /// The same of a command that is fast or not; without arguments it is not shown.
+    /// The same with the name of the latency event; without arguments it is not shown.
     fn note_slow_of(
         &self,
-        fast: bool,
+        event: &'static str,
         elapsed_ns: u64,
         arguments: impl FnOnce() -> Option<Vec<Box<[u8]>>>,
     ) {
@@ -137,11 +136,6 @@ impl<'w> WorkerHost<'w> {
         let threshold_ms = settings.latency_threshold_ms();
         let elapsed_ms = elapsed_ns / 1_000_000;
         if threshold_ms > 0 && elapsed_ms >= threshold_ms {
-            let event = if fast {
-                latency::FAST_COMMAND
-            } else {
-                latency::COMMAND
-            };
             self.shared.latency.enter(event, at_s(), elapsed_ms);
         }
         let slower_than_us = settings.slowlog_slower_than_us();

@@ -1,21 +1,45 @@
 //! Latency events (LATENCY LATEST, HISTORY, GRAPH, DOCTOR): commands that took longer than
 //! `latency-monitor-threshold`, at most one of a kind for each second.
 //!
+//! | event | commands |
+//! |---|---|
+//! | `command` | those that may be slow |
+//! | `fast-command` | those that are flagged fast |
+//! | `snapshot-create` | SNAPSHOT CREATE, its wait for all gates included |
+//!
 //! Off by default. Entered by workers only for slow commands, so one mutex is enough; bounded by
-//! [`SAMPLES_MAX`] for each of the two kinds.
+//! [`SAMPLES_MAX`] for each of the kinds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
+
+use pando_protocol::command::{CommandSpec, Flag};
 
 use crate::shared::lock;
 
 /// Samples kept for each event.
 pub(crate) const SAMPLES_MAX: usize = 160;
 
-/// Names of events: commands that may be slow, and commands that are flagged fast.
+/// Names of events, see the module's header.
 pub(crate) const COMMAND: &str = "command";
 /// See [`COMMAND`].
 pub(crate) const FAST_COMMAND: &str = "fast-command";
+/// See [`COMMAND`].
+const SNAPSHOT_CREATE: &str = "snapshot-create";
+
+/// The event that a slow command is.
+pub(crate) fn event(spec: &CommandSpec) -> &'static str {
+    if spec.name == "snapshot|create" {
+        SNAPSHOT_CREATE
+    } else {
+        event_of(spec.flags.has(Flag::Fast))
+    }
+}
+
+/// The event that a slow command is that has none of its own.
+pub(crate) fn event_of(is_fast: bool) -> &'static str {
+    if is_fast { FAST_COMMAND } else { COMMAND }
+}
 
 /// The longest event of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -77,7 +77,9 @@ impl Turn<'_> {
             } else {
                 let queued = &mut exec.transaction.requests()[index];
                 let request = std::mem::take(&mut queued.request);
-                self.run(client, queued.spec, request.as_request(), reply, host)
+                let (spec, request) = (queued.spec, request.as_request());
+                host.starting(client, spec, request);
+                self.run(client, spec, request, reply, host)
             };
             match ran {
                 Progress::Done => {}

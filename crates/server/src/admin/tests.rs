@@ -1,5 +1,8 @@
 //! Replies of the administrative commands, as redis-server 7.0.15 gives them.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use pando_db::{Progress, Wait};
 
 use crate::config::Config;
@@ -558,6 +561,67 @@ fn slow_commands_are_logged() {
     assert!(log.contains("$11\r\nrequirepass\r\n$10\r\n(redacted)\r\n"));
     assert_eq!(log.matches("$2\r\nme\r\n").count(), 5);
     assert_eq!(shell.short("SLOWLOG LEN"), ":5");
+}
+
+/// The wait for all gates is the command's own time, and its event has a name.
+#[test]
+fn making_a_snapshot_slowly_is_an_event() {
+    const HELD: Duration = Duration::from_millis(20);
+    let mut shell = Shell::new(Config {
+        latency_threshold_ms: 10,
+        ..Config::default()
+    });
+    let shared = Arc::clone(&shell.shared);
+    let record = Arc::clone(&shell.record);
+    let mut other = shared.database.session().unwrap();
+    let turn = other.turn();
+    let begun = Instant::now();
+    let has_begun = || {
+        let last = record.last_command();
+        shared.commands.name(last) == Some("snapshot|create")
+    };
+    let (began, mut shell) = std::thread::scope(|scope| {
+        let maker = scope.spawn(move || {
+            shell.ask("SNAPSHOT CREATE s");
+            shell
+        });
+        while !has_begun() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        let began = Instant::now();
+        while began.elapsed() < HELD {
+            std::thread::yield_now();
+        }
+        drop(turn);
+        (began - begun, maker.join().expect("it is made"))
+    });
+    assert!(began < Duration::from_secs(10), "it was not begun");
+    let latest = shell.short("LATENCY LATEST");
+    assert!(
+        latest.starts_with("*1 *4 $15 snapshot-create :"),
+        "{latest}"
+    );
+    let (_, took) = latest.rsplit_once(" :").unwrap();
+    let took: u128 = took.parse().unwrap();
+    assert!(took >= HELD.as_millis() - 1, "{latest}");
+}
+
+#[test]
+fn info_tells_of_snapshots() {
+    let mut shell = Shell::new(Config::default());
+    check(&mut shell, &[("SET k v", "+OK"), ("SET l v", "+OK")]);
+    shell.ask("SNAPSHOT CREATE a");
+    shell.ask("SNAPSHOT CREATE b HOLD");
+    check(&mut shell, &[("SET k w", "+OK"), ("DEL l", ":1")]);
+    let info = shell.ask("INFO snapshots");
+    let figure = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        let figure = line.and_then(|line| line.strip_prefix(':')?.parse::<u64>().ok());
+        figure.unwrap_or_else(|| panic!("{name}: {info}"))
+    };
+    assert_eq!((figure("snapshots"), figure("snapshots_held")), (2, 1));
+    assert_eq!(figure("snapshot_images"), 2);
+    assert!(figure("snapshot_image_bytes") > 0 && figure("oldest_snapshot_ms") < 60_000);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use pando_protocol::memcached::{Line, Reply, Verb};
 
 use super::WorkerHost;
 use crate::admin::{self, USER};
+use crate::latency::event_of;
 use crate::slowlog;
 
 /// What `version` answers: the version whose commands these are, and whose server it is.
@@ -56,7 +57,7 @@ impl MemcachedHost for WorkerHost<'_> {
             .recorder
             .end(command, self.timing, moved, self.arrived_ns, settings);
         if let Some(elapsed_ns) = elapsed {
-            self.note_slow_of(is_fast(verb), elapsed_ns, || {
+            self.note_slow_of(event_of(is_fast(verb)), elapsed_ns, || {
                 Some(slowlog::shorten_words(line.words_from(0)))
             });
         }

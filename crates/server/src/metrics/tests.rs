@@ -347,6 +347,8 @@ fn the_page_is_well_formed_and_counts() {
         "INCR k",
         "CLIENT ID",
         "NOSUCH \"\\",
+        "SNAPSHOT CREATE s",
+        "SET k w",
     ] {
         shell.ask(line);
     }
@@ -375,7 +377,11 @@ fn the_page_is_well_formed_and_counts() {
     );
     assert_eq!(value(r#"pando_errors_total[("code", "ERR")]"#), 3);
     assert_eq!(value(r#"pando_keys[("database", "0")]"#), 1);
-    assert_eq!(value("pando_batch_requests_sum[]"), 5);
+    assert_eq!(value("pando_snapshots[]"), 1);
+    assert_eq!(value("pando_snapshot_images[]"), 1);
+    assert!(value("pando_snapshot_image_bytes[]") > 0);
+    assert!(value("pando_oldest_snapshot_seconds[]") < 60);
+    assert_eq!(value("pando_batch_requests_sum[]"), 7);
     assert_eq!(value("pando_connections[]"), 1);
     assert_eq!(value("pando_keyspace_hits_total[]"), 2);
 
