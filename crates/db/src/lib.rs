@@ -21,6 +21,7 @@ mod dump;
 mod durable;
 mod effects;
 mod encoding;
+mod entries;
 mod epoch_log;
 mod error;
 mod eviction;
@@ -77,8 +78,8 @@ pub use pando_durability::log::{
 };
 pub use pando_engine::LogEpoch;
 pub use persistence::{
-    CheckReport, CheckpointFailure, CheckpointOptions, Loaded, Pace, RecoveryError, StreamError,
-    check, expect_database,
+    CheckReport, CheckpointFailure, CheckpointOptions, DumpWriter, Loaded, Pace, RecoveryError,
+    StreamError, check, expect_database,
 };
 pub use progress::{Progress, Slice, Slices, Wait};
 pub use session::Session;

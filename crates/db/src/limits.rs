@@ -43,6 +43,9 @@ pub const ITEM_BYTES_MAX: usize = 1024 * 1024;
 /// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Longest string of a reply to KDUMP, in bytes; longer entries come in several.
+pub const DUMP_PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Bytes of the longest reply to HRANDFIELD with a negative count, which may ask for any number of
 /// fields whatever the size of the hash.
 pub const RANDOM_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -7,16 +7,24 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::ValueParser;
-use clap::{Arg, Command};
+use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 
 use crate::config::{self, Config, ConfigError, Setting};
 use crate::offline::Offline;
+use crate::running::Running;
 
 /// What is said of the flags of a subcommand.
 const OFFLINE_HELP: &str = "\
 No server may be using the data directory. The flags and the configuration file are those of the \
 server, so that the same ones can be given; what does not concern the files is ignored.";
+
+/// The same of `dump`.
+const DUMP_HELP: &str = "\
+Without --from, no server may be using the data directory. With it, a server that runs is dumped \
+as it was at one moment, while it serves others; it is given the password of --requirepass. The \
+flags and the configuration file are those of the server, so that the same ones can be given; what \
+does not concern the dump is ignored.";
 
 /// Settings that concern the files; `--help` of the subcommands shows these.
 const OF_FILES: [&str; 8] = [
@@ -35,7 +43,7 @@ const OF_FILES: [&str; 8] = [
 pub enum Invocation {
     /// A server.
     Serve(Box<Config>),
-    /// Something with a data directory that no server is using.
+    /// Something with a data directory that no server is using, or a dump of a running server.
     Offline(Offline, Box<Config>),
     /// A text for the standard output.
     Print(Vec<u8>),
@@ -58,13 +66,31 @@ impl Invocation {
             }
             Some(("man", _)) => return Ok(Self::Print(manual())),
             Some(("check", matches)) => (Offline::Check, matches),
-            Some(("dump", matches)) => (Offline::Dump, matches),
+            Some(("dump", matches)) => (Offline::Dump(running(matches)), matches),
             Some((_, matches)) => {
                 let stream = matches.get_one::<PathBuf>("stream");
                 (Offline::Load(stream.cloned()), matches)
             }
         };
         Ok(Self::Offline(offline, Box::new(config::read(matches)?)))
+    }
+}
+
+/// The server that `pando dump` is to read, if it is one that runs.
+fn running(matches: &ArgMatches) -> Option<Running> {
+    let text = |name| matches.get_one::<String>(name).cloned();
+    text("from").map(|address| Running {
+        address,
+        snapshot: text("snapshot"),
+    })
+}
+
+/// HOST:PORT.
+fn address(text: &str) -> Result<String, &'static str> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && is_port(port) => Ok(text.to_owned()),
+        _ => Err("HOST:PORT is expected, as in localhost:6379 or [::1]:6379"),
     }
 }
 
@@ -78,6 +104,16 @@ fn command(settings: &[&'static Setting]) -> Command {
         .required(true)
         .value_parser(clap::value_parser!(Shell))
         .help("Shell that is to complete");
+    let from = Arg::new("from")
+        .long("from")
+        .value_name("HOST:PORT")
+        .value_parser(address)
+        .help("Running server whose keys to dump; the data directory's unless given");
+    let snapshot = Arg::new("snapshot")
+        .long("snapshot")
+        .value_name("NAME")
+        .requires("from")
+        .help("Snapshot of that server to dump; unless given, one is made and dropped again");
     let offline = |name: &'static str, about: &'static str| {
         let flags = settings.iter().map(|setting| {
             let hidden = !OF_FILES.contains(&setting.name);
@@ -96,10 +132,12 @@ fn command(settings: &[&'static Setting]) -> Command {
             "check",
             "Read every file of a data directory and say what is there",
         ))
-        .subcommand(offline(
-            "dump",
-            "Write every key to the standard output, for load",
-        ))
+        .subcommand(
+            offline("dump", "Write every key to the standard output, for load")
+                .after_help(DUMP_HELP)
+                .mut_arg("requirepass", |flag| flag.hide(false))
+                .args([from, snapshot]),
+        )
         .subcommand(
             offline(
                 "load",
@@ -199,6 +237,50 @@ mod tests {
         assert!(invoke(&["--port", "1", "check"]).is_err());
         let told = invoke(&["no-such-command"]).unwrap_err();
         assert!(told.contains("no-such-command"), "{told}");
+    }
+
+    #[test]
+    fn a_running_server_is_dumped_by_its_address() {
+        let dumped = |arguments: &[&str]| match invoke(arguments)? {
+            Invocation::Offline(Offline::Dump(running), config) => Ok((running, config.password)),
+            other => panic!("{other:?}"),
+        };
+        let of = |address: &str, snapshot: Option<&str>| {
+            Some(Running {
+                address: address.into(),
+                snapshot: snapshot.map(Into::into),
+            })
+        };
+        assert_eq!(dumped(&["dump"]), Ok((None, vec![])));
+        let all = "dump --from [::1]:7000 --snapshot monday --requirepass secret";
+        let all: Vec<&str> = all.split(' ').collect();
+        let expected = (of("[::1]:7000", Some("monday")), b"secret".to_vec());
+        assert_eq!(dumped(&all), Ok(expected));
+        assert_eq!(
+            dumped(&["dump", "--from=h:1"]),
+            Ok((of("h:1", None), vec![]))
+        );
+        for (arguments, told) in [
+            (
+                &["dump", "--from", "localhost"][..],
+                "HOST:PORT is expected",
+            ),
+            (&["dump", "--from", ":6379"], "HOST:PORT is expected"),
+            (&["dump", "--from", "h:66000"], "HOST:PORT is expected"),
+            (&["dump", "--snapshot", "monday"], "--from"),
+        ] {
+            let error: String = dumped(arguments).unwrap_err();
+            assert!(error.contains(told), "{arguments:?}: {error}");
+        }
+        let help = invoke(&["help", "dump"]).unwrap_err();
+        for part in [
+            "--from <HOST:PORT>",
+            "--snapshot <NAME>",
+            "--requirepass",
+            "--data-dir",
+        ] {
+            assert!(help.contains(part), "{part}: {help}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod progress;
 mod protection;
 mod recorder;
 mod registry;
+mod running;
 mod sampler;
 mod server;
 mod settings;
@@ -50,6 +51,7 @@ pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WireProtocol,
     WorkerMailbox,
 };
+pub use running::{Running, RunningError};
 pub use server::{Server, StartError};
 pub use settings::Settings;
 pub use shared::{Listening, Shared};

@@ -1,5 +1,6 @@
 //! `pando check`, `pando dump` and `pando load`: what is done with a data directory that no server
-//! is using. They take the server's flags.
+//! is using, or, by `pando dump --from`, with the keys of a server that runs. They take the
+//! server's flags.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Write as _};
@@ -14,14 +15,16 @@ use thiserror::Error;
 
 use crate::config::Config;
 use crate::progress;
+use crate::running::{Running, RunningError};
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offline {
     /// Read every file and say what is there.
     Check,
-    /// Write every key to the standard output, in the portable stream.
-    Dump,
+    /// Write every key to the standard output, in the portable stream: of a running server, or of
+    /// the data directory.
+    Dump(Option<Running>),
     /// Read such a stream, or a dump file of Redis, into the database, from a file or the standard
     /// input.
     Load(Option<PathBuf>),
@@ -53,6 +56,9 @@ pub enum OfflineError {
         /// What the system said.
         error: io::Error,
     },
+    /// The running server cannot be dumped.
+    #[error(transparent)]
+    Running(#[from] RunningError),
     /// Somebody has closed the output.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
@@ -69,23 +75,7 @@ impl Offline {
     pub fn run(self, config: &Config) -> Result<(), OfflineError> {
         match self {
             Self::Check => run_check(config),
-            Self::Dump => {
-                if io::stdout().is_terminal() {
-                    return Err(OfflineError::Terminal);
-                }
-                let mut durability = config.durability_options();
-                expect_database(&durability)?;
-                durability.read_only = true;
-                // There is no log to be closed.
-                let _closed = with_database(config, durability, |session| {
-                    let mut out = BufWriter::new(io::stdout().lock());
-                    let keys = session.dump(&mut out)?;
-                    out.flush()?;
-                    eprintln!("{keys} keys written");
-                    Ok(())
-                })?;
-                Ok(())
-            }
+            Self::Dump(running) => run_dump(config, running.as_ref()),
             Self::Load(file) => {
                 let mut stream: Box<dyn BufRead> = match file {
                     Some(path) => {
@@ -123,6 +113,27 @@ fn run_check(config: &Config) -> Result<(), OfflineError> {
     } else {
         Err(OfflineError::Unsound)
     }
+}
+
+fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineError> {
+    if io::stdout().is_terminal() {
+        return Err(OfflineError::Terminal);
+    }
+    let mut keys = 0;
+    if let Some(running) = running {
+        keys = running.dump(&config.password, BufWriter::new(io::stdout()))?;
+    } else {
+        let mut durability = config.durability_options();
+        expect_database(&durability)?;
+        durability.read_only = true;
+        // There is no log to be closed.
+        let _closed = with_database(config, durability, |session| {
+            keys = session.dump(&mut BufWriter::new(io::stdout().lock()))?;
+            Ok(())
+        })?;
+    }
+    eprintln!("{keys} keys written");
+    Ok(())
 }
 
 /// Opens the database, works, and closes it: whether everything is on disk then.

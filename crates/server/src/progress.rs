@@ -1,5 +1,5 @@
-//! What a start shows while it reads what is on disk: a bar on a terminal, else lines in the log;
-//! and what the service manager is told of it.
+//! What a start shows while it reads what is on disk, and a dump of a running server: a line that
+//! changes on a terminal, else lines in the log. The service manager is told of a start, too.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
@@ -55,6 +55,59 @@ pub(crate) fn reporter(manager: Arc<ServiceManager>) -> OnProgress {
     })
 }
 
+/// What a dump of a running server shows on the standard error stream.
+pub(crate) struct DumpProgress {
+    keys_total: u64,
+    begun: Instant,
+    shown: Instant,
+    is_terminal: bool,
+}
+
+impl DumpProgress {
+    /// Of about so many keys.
+    pub(crate) fn of(keys_total: u64) -> Self {
+        let begun = Instant::now();
+        Self {
+            keys_total,
+            begun,
+            shown: begun,
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// So many keys and bytes were dumped.
+    pub(crate) fn show(&mut self, keys: u64, bytes: u64) {
+        let every = if self.is_terminal { REDRAW } else { LINES };
+        if self.shown.elapsed() < every {
+            return;
+        }
+        self.shown = Instant::now();
+        let text = dumped(keys, self.keys_total, bytes, self.begun.elapsed());
+        if self.is_terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        } else {
+            info!("{text}");
+        }
+    }
+
+    /// The dump is over.
+    pub(crate) fn end(&self) {
+        if self.is_terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn dumped(keys: u64, keys_total: u64, bytes: u64, elapsed: Duration) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    let percent = (keys.min(keys_total) * 100).checked_div(keys_total);
+    format!(
+        "{keys} of {keys_total} keys ({} %), {mebibytes:.0} MiB, {:.0} MiB/s",
+        percent.unwrap_or(100),
+        mebibytes / elapsed.as_secs_f64().max(0.001)
+    )
+}
+
 fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Scan => "reading the log",
@@ -96,6 +149,13 @@ fn end(progress: RecoveryProgress) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dump_tells_how_far_it_is() {
+        let text = dumped(1, 4, 30 << 20, Duration::from_secs(3));
+        assert_eq!(text, "1 of 4 keys (25 %), 30 MiB, 10 MiB/s");
+        assert!(dumped(0, 0, 0, Duration::ZERO).starts_with("0 of 0 keys (100 %)"));
+    }
 
     #[test]
     fn the_bar_fills() {

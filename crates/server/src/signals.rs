@@ -3,8 +3,10 @@
 //! SIGTERM and SIGINT ask for a graceful stop; the second one ends the process at once, for whoever
 //! does not want to wait. SIGHUP is ignored: a server outlives its terminal. So is SIGXFSZ: a write
 //! beyond the limit on the size of files then fails as one on a full disk does.
+//!
+//! A command that leaves something behind at a server ends by [`before_end`].
 
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -50,6 +52,25 @@ impl StopSignals {
         }
         any
     }
+}
+
+/// Does `work` when a signal asks the process to end, then ends it; the second signal ends it at
+/// once. A thread of its own waits, so that nobody else has to look.
+pub(crate) fn before_end(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (mut receiver, sender) = UnixStream::pair()?;
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&ending))?;
+        flag::register(signal, Arc::clone(&ending))?;
+        low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    std::thread::Builder::new().spawn(move || {
+        if receiver.read_exact(&mut [0]).is_ok() {
+            work();
+            std::process::exit(IMPATIENT);
+        }
+    })?;
+    Ok(())
 }
 
 impl AsFd for StopSignals {

@@ -43,7 +43,7 @@ pub use checkpoint::{CheckpointFailure, CheckpointOptions};
 pub use pace::Pace;
 pub use recover::RecoveryError;
 pub use redis_file::Loaded;
-pub use stream::StreamError;
+pub use stream::{DumpWriter, StreamError};
 
 use crate::clock::Clock;
 use crate::database::{Database, Parts};

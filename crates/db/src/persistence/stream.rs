@@ -9,34 +9,27 @@
 //! | 4 | CRC-32C of the next field |
 //! | 8 | how many entries there are |
 //!
-//! The payloads together are the entries: length (8), database (a number), key (a string), value
-//! (see `value`). Where blocks end says nothing about entries.
+//! The payloads together are the entries (see `entries`). Where blocks end says nothing about
+//! entries. A dump without its end is refused when it is loaded.
 //!
-//! A dump is no picture of one moment: writes that come meanwhile may be in it or not, key by key.
+//! [`Session::dump`] makes no picture of one moment: writes that come meanwhile may be in it or
+//! not, key by key. What KDUMP returns in a snapshot is one.
 
 use std::io::{self, Read, Write};
-use std::ops::{Bound, ControlFlow};
 
 use pando_durability::log::LogState;
-use pando_engine::limits::KEY_BYTES_MAX;
-use pando_engine::{Decision, Direction, NewValue, ValueRef, ValueVersion};
+use pando_engine::Decision;
 use thiserror::Error;
 
 use super::redis_file::Loaded;
 use crate::dump::file::{self, FileError};
-use crate::durable::bytes::{Input, Malformed, Sink};
-use crate::durable::{record, value};
+use crate::durable::Malformed;
+use crate::entries::{self, FORMAT, PORTION_BYTES, Place, Portion};
 use crate::error::CommandError;
-use crate::keyspace::{Keys, Keyspace};
-use crate::limits;
 use crate::session::Session;
 
 const MAGIC: &[u8; 8] = b"PANDODMP";
-const FORMAT: u32 = 1;
-const BLOCK_BYTES: usize = 256 * 1024;
-
-/// Longest entry that is loaded: what a hash may hold has no bound, memory has.
-const ENTRY_BYTES_MAX: u64 = 64 << 30;
+const BLOCK_BYTES: usize = PORTION_BYTES;
 
 /// Why a stream cannot be written or read.
 #[derive(Debug, Error)]
@@ -55,6 +48,17 @@ pub enum StreamError {
         /// Ours.
         expected: u32,
     },
+    /// What a server has sent is of another version of the format.
+    #[error("the server sends entries of format {got}, this version knows {expected}")]
+    SentFormat {
+        /// Its format.
+        got: i64,
+        /// Ours.
+        expected: u32,
+    },
+    /// What a server has sent could not be loaded.
+    #[error("the server has sent an entry that cannot be loaded: {0}")]
+    Sent(#[from] Malformed),
     /// It is damaged or cut.
     #[error("the dump is damaged in the block at byte {offset}: {what}")]
     Damaged {
@@ -82,160 +86,104 @@ pub enum StreamError {
     Refused(#[from] CommandError),
 }
 
-/// Cuts entries into blocks.
-struct Blocks<'w> {
-    out: &'w mut dyn Write,
-    buffer: Vec<u8>,
+/// Writes a dump: entries come whole and in any portions, blocks are cut from them.
+#[derive(Debug)]
+pub struct DumpWriter<W> {
+    out: W,
+    block: Vec<u8>,
+    entries: u64,
 }
 
-impl Blocks<'_> {
+impl<W: Write> DumpWriter<W> {
+    /// Begins a dump.
+    pub fn begin(mut out: W) -> io::Result<Self> {
+        out.write_all(MAGIC)?;
+        out.write_all(&FORMAT.to_le_bytes())?;
+        Ok(Self {
+            out,
+            block: Vec::with_capacity(BLOCK_BYTES),
+            entries: 0,
+        })
+    }
+
+    /// How many entries were written.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Writes entries that another server has sent (KDUMP), after a look at each of them.
+    pub fn write_sent(&mut self, format: i64, entries: &[u8]) -> Result<(), StreamError> {
+        if format != i64::from(FORMAT) {
+            return Err(StreamError::SentFormat {
+                got: format,
+                expected: FORMAT,
+            });
+        }
+        let count = entries::count(entries)?;
+        self.write(entries, count)?;
+        Ok(())
+    }
+
+    fn write(&mut self, mut bytes: &[u8], count: u64) -> io::Result<()> {
+        self.entries += count;
+        while !bytes.is_empty() {
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            let length = self.buffer.len() as u32;
+        if !self.block.is_empty() {
+            let length = self.block.len() as u32;
             self.out.write_all(&length.to_le_bytes())?;
-            let crc = crc32c::crc32c(&self.buffer);
+            let crc = crc32c::crc32c(&self.block);
             self.out.write_all(&crc.to_le_bytes())?;
-            self.out.write_all(&self.buffer)?;
-            self.buffer.clear();
+            self.out.write_all(&self.block)?;
+            self.block.clear();
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: &[u8]) -> io::Result<()> {
-        let length = (entry.len() as u64).to_le_bytes();
-        for mut bytes in [&length[..], entry] {
-            while !bytes.is_empty() {
-                let room = BLOCK_BYTES - self.buffer.len();
-                let (now, later) = bytes.split_at(bytes.len().min(room));
-                self.buffer.extend_from_slice(now);
-                bytes = later;
-                if self.buffer.len() == BLOCK_BYTES {
-                    self.flush()?;
-                }
-            }
-        }
-        Ok(())
+    /// Writes the end, without which a dump is not whole; returns how many entries it has.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.flush()?;
+        self.out.write_all(&0_u32.to_le_bytes())?;
+        let count = self.entries.to_le_bytes();
+        self.out.write_all(&crc32c::crc32c(&count).to_le_bytes())?;
+        self.out.write_all(&count)?;
+        self.out.flush()?;
+        Ok(self.entries)
     }
-}
-
-/// Where a database is gone on with.
-enum Next {
-    /// An engine with order: behind this key.
-    Key(Bound<Vec<u8>>),
-    /// One without: at this cursor, perhaps with a key that was shown before.
-    Cursor(u64),
-}
-
-/// What one turn takes.
-#[derive(Default)]
-struct Slice {
-    entries: Vec<(Vec<u8>, NewValue<'static>)>,
-    bytes: usize,
-}
-
-impl Slice {
-    fn take(&mut self, keyspace: &mut Keyspace<'_>, from: Next) -> Option<Next> {
-        match keyspace.keys() {
-            Keys::Ordered(mut keys) => {
-                let from = match from {
-                    Next::Key(from) => from,
-                    Next::Cursor(_) => unreachable!("the engine keeps its keys in order"),
-                };
-                let from = from.as_ref().map(Vec::as_slice);
-                let (mut looked, mut last) = (0, None);
-                keys.scan_all(from, Direction::Forward, |key, value| {
-                    looked += 1;
-                    if let Some(value) = value {
-                        self.push(key, value);
-                    }
-                    if self.is_full() || looked >= limits::SLICE_ENTRIES_MAX {
-                        last = Some(key.to_vec());
-                        return ControlFlow::Break(());
-                    }
-                    ControlFlow::Continue(())
-                });
-                last.map(|key| Next::Key(Bound::Excluded(key)))
-            }
-            Keys::Walking(mut keys) => {
-                let mut cursor = match from {
-                    Next::Cursor(cursor) => cursor,
-                    Next::Key(_) => 0,
-                };
-                loop {
-                    cursor = keys.step(cursor, |key, value| {
-                        if let Some(value) = value {
-                            self.push(key, value);
-                        }
-                    });
-                    if cursor == 0 {
-                        return None;
-                    }
-                    if self.is_full() {
-                        return Some(Next::Cursor(cursor));
-                    }
-                }
-            }
-        }
-    }
-
-    fn push(&mut self, key: &[u8], value: ValueRef<'_>) {
-        self.bytes += key.len();
-        self.bytes += if record::is_small(value) {
-            value.heap_bytes()
-        } else {
-            BLOCK_BYTES
-        };
-        self.entries.push((key.to_vec(), value.hand_over()));
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= BLOCK_BYTES || self.entries.len() >= limits::SLICE_ENTRIES_MAX
-    }
-}
-
-fn put_entry(out: &mut Vec<u8>, database: usize, key: &[u8], new: ValueRef<'_>) {
-    out.clear();
-    out.number(database as u64);
-    out.string(key);
-    value::put_value(out, new);
 }
 
 impl Session {
     /// Writes every key that has not expired to `out`; returns how many. Others are served
     /// meanwhile; no turn is open while `out` is written.
     pub fn dump(&mut self, out: &mut dyn Write) -> Result<u64, StreamError> {
-        out.write_all(MAGIC)?;
-        out.write_all(&FORMAT.to_le_bytes())?;
-        let mut blocks = Blocks {
-            out,
-            buffer: Vec::new(),
-        };
-        let mut entries = 0_u64;
+        let mut writer = DumpWriter::begin(out)?;
         for database in 0..self.database().databases() {
-            let mut next = Some(Next::Key(Bound::Unbounded));
+            let mut next = Some(Place::START);
             let mut entry = Vec::new();
             while let Some(from) = next {
-                let mut slice = Slice::default();
                 let mut turn = self.turn();
-                next = slice.take(&mut turn.keyspace(database), from);
+                let (portion, rest) = Portion::take(&mut turn.keyspace(database), &from);
                 drop(turn);
-                entries += slice.entries.len() as u64;
-                for (key, value) in slice.entries {
-                    let version = ValueVersion::from_bits(0);
-                    put_entry(&mut entry, database, &key, value.view(version));
-                    blocks.entry(&entry)?;
+                next = rest;
+                for taken in portion {
+                    entry.clear();
+                    taken.put(&mut entry, database);
+                    writer.write(&entry, 1)?;
                 }
             }
         }
-        blocks.flush()?;
-        blocks.out.write_all(&0_u32.to_le_bytes())?;
-        let count = entries.to_le_bytes();
-        blocks
-            .out
-            .write_all(&crc32c::crc32c(&count).to_le_bytes())?;
-        blocks.out.write_all(&count)?;
-        blocks.out.flush()?;
-        Ok(entries)
+        Ok(writer.finish()?)
     }
 
     /// Writes every key of a dump into the database, in place of what is there: one of
@@ -301,21 +249,15 @@ impl Session {
         let (mut at, mut entries) = (0, 0);
         let damaged = |what| StreamError::Damaged { offset, what };
         let mut turn = self.turn();
-        while let Some(length) = pending[at..].first_chunk::<8>() {
-            let length = u64::from_le_bytes(*length);
-            if length > ENTRY_BYTES_MAX {
-                return Err(damaged("an entry is out of bounds"));
-            }
-            let Some(entry) = pending[at + 8..].get(..length as usize) else {
-                break;
-            };
-            let mut input = Input(entry);
-            let parsed = (|| {
-                let database = input.number()?;
-                let key = input.string(KEY_BYTES_MAX)?;
-                Ok((database, key, value::take_value(&mut input)?))
-            })();
-            let (database, key, view) = parsed.map_err(|error: Malformed| damaged(error.what))?;
+        while let Some(entry) =
+            entries::first(&pending[at..]).map_err(|error| damaged(error.what))?
+        {
+            let entries::Entry {
+                database,
+                key,
+                value: view,
+                bytes,
+            } = entry;
             let databases = turn.database().databases();
             let index = usize::try_from(database).ok();
             let Some(index) = index.filter(|index| *index < databases) else {
@@ -330,7 +272,7 @@ impl Session {
                 Ok(value) => Decision::Write(value),
                 Err(_) => Decision::Keep,
             })?;
-            at += 8 + length as usize;
+            at += bytes;
             entries += 1;
         }
         drop(turn);

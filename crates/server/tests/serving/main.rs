@@ -4,6 +4,7 @@ mod applications;
 mod bounds;
 mod damaged;
 mod datagrams;
+mod dumps;
 mod eviction;
 mod full;
 mod harness;

@@ -1,10 +1,12 @@
-//! DUMP.
+//! DUMP, a value in the form of Redis, and KDUMP, keys in that of `pando dump`.
 
 use pando_protocol::{Reply, Request};
 
 use crate::dump::{self, HashForm};
 use crate::encoding;
+use crate::entries::{self, Place, Portion};
 use crate::keyspace::Keyspace;
+use crate::limits;
 use crate::progress::{Handled, Progress};
 
 /// The value in the format of Redis' files, or null. O(size).
@@ -25,6 +27,30 @@ pub(super) fn dump(
     match payload {
         Some(payload) => reply.bulk(payload),
         None => reply.null(),
+    }
+    Ok(Progress::Done)
+}
+
+/// A portion of the keys of the database in the form of `pando dump`: where to go on (0 at the
+/// end), the version of the form, and the entries in pieces that a client can read.
+pub(super) fn dump_keys(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let place = Place::parse(request.arg(1), keyspace.options().engine.is_ordered())?;
+    let (portion, next) = Portion::take(keyspace, &place);
+    let mut bytes = Vec::new();
+    for taken in portion {
+        taken.put(&mut bytes, keyspace.index);
+    }
+    let pieces = bytes.chunks(limits::DUMP_PIECE_BYTES_MAX);
+    reply.array(3);
+    reply.bulk(next.unwrap_or(Place::START).text());
+    reply.integer(entries::FORMAT.into());
+    reply.array(pieces.len());
+    for piece in pieces {
+        reply.bulk(piece);
     }
     Ok(Progress::Done)
 }

@@ -53,6 +53,7 @@ pub(super) fn execute(
         KeyCommand::Copy => copy::copy(keyspace, request, reply),
         KeyCommand::Object => object::object(keyspace, request, reply),
         KeyCommand::Dump => dump::dump(keyspace, request, reply),
+        KeyCommand::Kdump => dump::dump_keys(keyspace, request, reply),
         KeyCommand::Restore => restore::restore(keyspace, request, reply),
     }
 }

@@ -1,7 +1,7 @@
 //! Dump and load.
 
 use super::*;
-use crate::persistence::StreamError;
+use crate::persistence::{DumpWriter, StreamError};
 
 fn filled() -> Shell {
     let setup = Setup::default();
@@ -90,4 +90,140 @@ fn broken_streams_are_refused() {
         assert!(load(&broken).is_err(), "{offset}");
     }
     assert!(matches!(load(b"something else"), Err(StreamError::Foreign)));
+}
+
+/// The string at the beginning of `bytes` as a reply has it, taken out of them.
+fn take_string(bytes: &mut Vec<u8>) -> Vec<u8> {
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a line");
+    let length = str::from_utf8(&bytes[1..end - 1]).expect("text");
+    let length: usize = length.parse().expect("a length");
+    let string = bytes[end + 1..][..length].to_vec();
+    bytes.drain(..end + 1 + length + 2);
+    string
+}
+
+/// What KDUMP returns of all databases, portion by portion, as a dump; and how many portions.
+fn collect(shell: &mut Shell, mut between: impl FnMut(&mut Shell)) -> (Vec<u8>, usize) {
+    let (mut stream, mut portions) = (Vec::new(), 0);
+    let mut writer = DumpWriter::begin(&mut stream).expect("a vector takes all");
+    for database in 0..4 {
+        shell.line(&format!("SELECT {database}"));
+        let mut cursor = b"0".to_vec();
+        loop {
+            let (mut reply, _) = shell.begin([b"KDUMP", &cursor[..]]);
+            assert!(reply.starts_with(b"*3\r\n"), "{}", reply.escape_ascii());
+            reply.drain(..4);
+            cursor = take_string(&mut reply);
+            let pieces = usize::from(!reply.starts_with(b":1\r\n*0"));
+            let head = format!(":1\r\n*{pieces}\r\n");
+            assert!(reply.starts_with(head.as_bytes()));
+            reply.drain(..head.len());
+            if pieces == 1 {
+                let entries = take_string(&mut reply);
+                writer.write_sent(1, &entries).expect("they are whole");
+            }
+            assert!(reply.is_empty());
+            portions += 1;
+            if cursor == b"0" {
+                break;
+            }
+            between(shell);
+        }
+    }
+    writer.finish().expect("a vector takes all");
+    (stream, portions)
+}
+
+fn loaded(stream: &[u8]) -> Shell {
+    let mut other = Shell::with_options(Options {
+        databases: 4,
+        ..Options::default()
+    });
+    other.session.load(&mut &stream[..]).expect("it is whole");
+    other
+}
+
+#[test]
+fn portions_in_a_snapshot_are_a_dump_of_its_moment() {
+    for engine in EngineKind::ALL {
+        let mut shell = Shell::with_options(Options {
+            databases: 4,
+            engine,
+            ..Options::default()
+        });
+        for number in 0..20_000 {
+            let database = number % 3;
+            let mut turn = shell.session.turn();
+            let key = format!("key:{number}");
+            let mut value = NewValue::new(Body::string(key.as_bytes()));
+            value.attributes.flags = number % 5;
+            value.attributes.deadline =
+                (number % 7 == 0).then_some(pando_engine::Deadline(1 << 45));
+            value.attributes.token = std::num::NonZero::new(u64::from(number % 11));
+            let written = turn
+                .keyspace(database as usize)
+                .update(key.as_bytes(), |_| {
+                    Decision::Write(crate::commands::again(&value))
+                });
+            written.expect("there is room");
+        }
+        shell.line("SELECT 3");
+        shell.line("SETRANGE long 3000000 x");
+        shell.line("HSET h f v g w");
+        let expected = picture(&shell.database);
+        shell.line("SNAPSHOT CREATE s");
+        shell.line("SNAPSHOT USE s");
+        let mut other = shell.connect();
+        let mut number = 0;
+        let (stream, portions) = collect(&mut shell, |_| {
+            for _ in 0..500 {
+                other.line(&format!("SELECT {}", number % 4));
+                other.line(&format!("SET key:{} changed", number % 20_000));
+                other.line(&format!("SET new:{number} x"));
+                other.line(&format!("DEL key:{}", (number * 7) % 20_000));
+                number += 1;
+            }
+            other.line("SELECT 3");
+            other.line("HSET h f changed");
+        });
+        assert!(portions > 6, "{engine:?}: {portions}");
+        // A hole costs nothing.
+        assert!(stream.len() < 2_000_000, "{}", stream.len());
+        assert!(picture(&loaded(&stream).database) == expected, "{engine:?}");
+    }
+}
+
+#[test]
+fn what_was_not_sent_whole_is_refused() {
+    let mut shell = filled();
+    let (stream, _) = collect(&mut shell, |_| ());
+    assert_eq!(picture(&loaded(&stream).database), picture(&shell.database));
+    let mut writer = DumpWriter::begin(Vec::new()).expect("a vector takes all");
+    let whole = b"\x06\0\0\0\0\0\0\0\0\x01a\x01\x01x";
+    writer.write_sent(1, whole).expect("it is whole");
+    assert!(matches!(
+        writer.write_sent(2, whole),
+        Err(StreamError::SentFormat { got: 2, .. })
+    ));
+    for cut in 1..whole.len() {
+        let refused = writer.write_sent(1, &whole[..cut]);
+        assert!(matches!(refused, Err(StreamError::Sent(_))), "{cut}");
+    }
+    assert_eq!(writer.entries(), 1);
+    for (engine, cursor) in [
+        (EngineKind::Masstree, "5"),
+        (EngineKind::Masstree, "x"),
+        (EngineKind::Masstree, "[a"),
+        (EngineKind::Mercury, "(a"),
+        (EngineKind::Mercury, "x"),
+    ] {
+        let mut shell = Shell::with_options(Options {
+            engine,
+            ..Options::default()
+        });
+        shell.check(&[(&format!("KDUMP {cursor}"), "-ERR invalid cursor")]);
+    }
 }

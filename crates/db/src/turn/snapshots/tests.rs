@@ -47,6 +47,7 @@ const READS: &[(&str, &str)] = &[
     ("0", "HSTRLEN h f"),
     ("0", "HVALS h"),
     ("0", "KCOUNT - +"),
+    ("3", "KDUMP 0"),
     ("0", "KEYS *"),
     ("0", "KPREFIX k REV"),
     ("0", "KRANGE - + LIMIT 7"),

@@ -108,6 +108,7 @@ fn what_redis_7_0_lacks_is_known() {
             "client|no-touch",
             "client|setinfo",
             "waitaof",
+            "kdump",
             "kcount",
             "kprefix",
             "krange",

@@ -16,6 +16,7 @@ family! {
         Expire,
         Expireat,
         Expiretime,
+        Kdump,
         Keys,
         Move,
         Object,
@@ -141,6 +142,14 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns when a key expires, in seconds since the Unix epoch.")
         .complexity("One lookup.")
         .arguments(&[key("key", 0)]),
+    CommandSpec::new(KeyCommand::Kdump.id(), "kdump", 2)
+        .flags(&[Flag::Readonly])
+        .categories(&[Category::Keyspace, Category::Dangerous])
+        .tips(&["nondeterministic_output", "request_policy:special"])
+        .group(Group::Generic, "0.1.0")
+        .summary("Returns a portion of the database's keys with all that `pando load` needs.")
+        .complexity("O(N) for N bytes of the portion.")
+        .arguments(&[string("cursor")]),
     CommandSpec::new(KeyCommand::Keys.id(), "keys", 2)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Keyspace, Category::Dangerous])

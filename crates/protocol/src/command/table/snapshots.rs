@@ -12,7 +12,9 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .categories(&[])
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
-        .summary("Makes a snapshot of all databases; with HOLD it goes only when it is dropped.")
+        .summary(
+            "Makes a snapshot of all databases; with HOLD it does not go when memory is short.",
+        )
         .complexity("O(D) for D databases, whatever they hold.")
         .arguments(&[
             string("name"),

@@ -1,0 +1,430 @@
+//! `pando dump --from`: a dump of a running server, read over the wire at one moment.
+//!
+//! The moment is that of a snapshot: the one that is named, or one of our own. The connection uses
+//! it (SNAPSHOT USE), so that a snapshot that has gone is an error, even if there is a new one of
+//! its name. KDUMP returns the keys in portions; the next one is asked for before the last one is
+//! written. Memory holds two portions, whatever the number of keys.
+//!
+//! Our own snapshot is dropped at the end, after an error, and when a signal ends the process.
+//! Where nothing of that happens (SIGKILL), the server drops it after [`OWN_LIFE_S`].
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pando_db::{DumpWriter, StreamError};
+use pando_protocol::{ReplyError, Value, ValueDecoder};
+use thiserror::Error;
+
+use crate::progress::DumpProgress;
+use crate::shared::lock;
+use crate::signals;
+
+/// How long a server may take to be reached, and to send the next bytes of an answer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// See [`CONNECT_PATIENCE`].
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Seconds after which a snapshot of ours goes by itself.
+const OWN_LIFE_S: u64 = 24 * 60 * 60;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 256 * 1024;
+
+/// What is to be dumped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The server, as HOST:PORT.
+    pub address: String,
+    /// The snapshot; unless given, one is made.
+    pub snapshot: Option<String>,
+}
+
+/// Why a dump is not whole.
+#[derive(Debug, Error)]
+pub enum RunningError {
+    /// The server is not there.
+    #[error("cannot reach a server: {0}")]
+    Unreachable(io::Error),
+    /// It was.
+    #[error("the connection to the server has broken: {0}")]
+    Broken(io::Error),
+    /// It closed the connection.
+    #[error("the server has closed the connection")]
+    Closed,
+    /// It is there and says nothing.
+    #[error("the server has not answered for {} s", PATIENCE.as_secs())]
+    Silent,
+    /// It is something else.
+    #[error("the server does not speak RESP: {0}")]
+    Foreign(#[from] ReplyError),
+    /// It speaks RESP and does not know what is needed.
+    #[error("the server is no Pando, or an older one; it answers: {answer}")]
+    Unable {
+        /// What it answers.
+        answer: String,
+    },
+    /// It knows its clients by a password.
+    #[error("the server asks for a password; --requirepass or its configuration file has it")]
+    Password,
+    /// It refuses something else.
+    #[error("the server refuses {command}: {answer}")]
+    Refused {
+        /// What was asked for.
+        command: String,
+        /// What it answers.
+        answer: String,
+    },
+    /// The snapshot is not there.
+    #[error("the server has no snapshot {name}")]
+    NoSnapshot {
+        /// Its name.
+        name: String,
+    },
+    /// The snapshot was there.
+    #[error("the snapshot has gone, so that the dump is not whole: {answer}")]
+    Gone {
+        /// What the server answers.
+        answer: String,
+    },
+    /// An answer of no known form.
+    #[error("the server's answer to {command} has no known form")]
+    Unexpected {
+        /// What was asked for.
+        command: &'static str,
+    },
+    /// What was sent cannot be loaded, or the dump cannot be written.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The dump cannot be written.
+    #[error("cannot write the dump: {0}")]
+    Output(io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+}
+
+impl Running {
+    /// Writes the dump; returns how many keys it has.
+    pub(crate) fn dump(&self, password: &[u8], out: impl Write) -> Result<u64, RunningError> {
+        let server = Server {
+            address: self.address.clone(),
+            password: password.to_vec(),
+        };
+        let mut peer = server.connect()?;
+        let own = Arc::new(Own::of(server));
+        let at_end = Arc::clone(&own);
+        signals::before_end(move || at_end.give_up()).map_err(RunningError::Signals)?;
+        let name = match &self.snapshot {
+            Some(name) => name.clone(),
+            None => own.make(&mut peer)?,
+        };
+        let dumped = dump_snapshot(&mut peer, &name, out);
+        own.give_up();
+        dumped
+    }
+}
+
+/// Dumps all databases as a snapshot shows them.
+fn dump_snapshot(peer: &mut Peer, name: &str, out: impl Write) -> Result<u64, RunningError> {
+    let used = peer.ask(&[b"SNAPSHOT", b"USE", name.as_bytes()]);
+    used.map_err(|error| match error {
+        RunningError::Gone { .. } => RunningError::NoSnapshot { name: name.into() },
+        error => error,
+    })?;
+    let mut progress = DumpProgress::of(keys_of(peer, name)?);
+    let mut writer = DumpWriter::begin(out).map_err(RunningError::Output)?;
+    let mut bytes = 0;
+    for database in 0..databases(peer)? {
+        peer.ask(&[b"SELECT", database.to_string().as_bytes()])?;
+        let mut portion = Portion::of(peer.ask(&[b"KDUMP", b"0"])?)?;
+        loop {
+            let is_last = portion.next == b"0";
+            if !is_last {
+                peer.send(&[b"KDUMP", &portion.next])?;
+            }
+            let written = writer.write_sent(portion.format, &portion.entries);
+            written.map_err(|error| match error {
+                StreamError::Io(error) => RunningError::Output(error),
+                error => error.into(),
+            })?;
+            bytes += portion.entries.len() as u64;
+            progress.show(writer.entries(), bytes);
+            if is_last {
+                break;
+            }
+            portion = Portion::of(peer.receive("KDUMP")?)?;
+        }
+    }
+    progress.end();
+    writer.finish().map_err(RunningError::Output)
+}
+
+/// Keys of a snapshot, expired ones included.
+fn keys_of(peer: &mut Peer, name: &str) -> Result<u64, RunningError> {
+    let unexpected = RunningError::Unexpected {
+        command: "SNAPSHOT INFO",
+    };
+    let reply = peer.ask(&[b"SNAPSHOT", b"INFO", name.as_bytes()])?;
+    let Value::Array(pairs) = reply else {
+        return Err(unexpected);
+    };
+    let mut pairs = pairs.chunks(2);
+    let keys = pairs.find_map(|pair| match pair {
+        [Value::Bulk(name), Value::Integer(keys)] if name == b"keys" => u64::try_from(*keys).ok(),
+        _ => None,
+    });
+    keys.ok_or(unexpected)
+}
+
+/// How many databases the server has.
+fn databases(peer: &mut Peer) -> Result<u64, RunningError> {
+    let reply = peer.ask(&[b"CONFIG", b"GET", b"databases"])?;
+    let number = match &reply {
+        Value::Array(pair) => pair.get(1).and_then(Value::as_bytes),
+        _ => None,
+    };
+    let number = number.and_then(|number| str::from_utf8(number).ok()?.parse().ok());
+    number.ok_or(RunningError::Unexpected {
+        command: "CONFIG GET",
+    })
+}
+
+/// What KDUMP answers.
+#[derive(Debug, PartialEq, Eq)]
+struct Portion {
+    next: Vec<u8>,
+    format: i64,
+    entries: Vec<u8>,
+}
+
+impl Portion {
+    fn of(reply: Value) -> Result<Self, RunningError> {
+        let portion = match reply {
+            Value::Array(parts) => <[Value; 3]>::try_from(parts).ok(),
+            _ => None,
+        };
+        let Some(
+            [
+                Value::Bulk(next),
+                Value::Integer(format),
+                Value::Array(pieces),
+            ],
+        ) = portion
+        else {
+            return Err(RunningError::Unexpected { command: "KDUMP" });
+        };
+        let mut entries = Vec::new();
+        for piece in pieces {
+            match piece {
+                // Nearly always there is one.
+                Value::Bulk(piece) if entries.is_empty() => entries = piece,
+                Value::Bulk(piece) => entries.extend_from_slice(&piece),
+                _ => return Err(RunningError::Unexpected { command: "KDUMP" }),
+            }
+        }
+        Ok(Self {
+            next,
+            format,
+            entries,
+        })
+    }
+}
+
+/// A snapshot of ours, while it is there.
+struct Own {
+    server: Server,
+    name: Mutex<Option<String>>,
+}
+
+impl Own {
+    fn of(server: Server) -> Self {
+        Self {
+            server,
+            name: Mutex::default(),
+        }
+    }
+
+    /// Makes it; returns its name. Whoever gives it up meanwhile waits until it is made.
+    fn make(&self, peer: &mut Peer) -> Result<String, RunningError> {
+        let mut made = lock(&self.name);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let micros = since.unwrap_or_default().as_micros();
+        let name = format!("pando-dump-{}-{micros}", std::process::id());
+        let life = OWN_LIFE_S.to_string();
+        peer.ask(&[
+            b"SNAPSHOT",
+            b"CREATE",
+            name.as_bytes(),
+            b"TTL",
+            life.as_bytes(),
+        ])?;
+        Ok(made.insert(name).clone())
+    }
+
+    /// Drops it if it is there, over a connection of its own: the other one may have broken, or be
+    /// in the midst of an answer.
+    fn give_up(&self) {
+        let Some(name) = lock(&self.name).take() else {
+            return;
+        };
+        let dropped = self.server.connect().and_then(|mut peer| {
+            let dropped = peer.ask(&[b"SNAPSHOT", b"DROP", name.as_bytes()]);
+            dropped.map(drop)
+        });
+        match dropped {
+            Ok(()) | Err(RunningError::Gone { .. }) => {}
+            Err(error) => {
+                let hours = OWN_LIFE_S / 3600;
+                eprintln!(
+                    "cannot drop the snapshot {name}, it goes by itself in {hours} hours: {error}"
+                );
+            }
+        }
+    }
+}
+
+/// Where a server is, and how it knows us.
+struct Server {
+    address: String,
+    password: Vec<u8>,
+}
+
+impl Server {
+    fn connect(&self) -> Result<Peer, RunningError> {
+        let unreachable = |error: io::Error| {
+            let text = format!("{}: {error}", self.address);
+            RunningError::Unreachable(io::Error::new(error.kind(), text))
+        };
+        let mut found = Err(io::Error::other("the name has no address"));
+        for address in self.address.to_socket_addrs().map_err(unreachable)? {
+            found = TcpStream::connect_timeout(&address, CONNECT_PATIENCE);
+            if found.is_ok() {
+                break;
+            }
+        }
+        let stream = found.map_err(unreachable)?;
+        let mut peer = Peer::of(stream).map_err(RunningError::Broken)?;
+        if !self.password.is_empty() {
+            peer.ask(&[b"AUTH", &self.password])?;
+        }
+        Ok(peer)
+    }
+}
+
+/// A connection to a server.
+struct Peer {
+    stream: TcpStream,
+    decoder: ValueDecoder,
+    input: Box<[u8]>,
+    /// What of `input` was received and not decoded.
+    left: std::ops::Range<usize>,
+}
+
+impl Peer {
+    fn of(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream,
+            decoder: ValueDecoder::new(),
+            input: vec![0; READ_BYTES].into(),
+            left: 0..0,
+        })
+    }
+
+    /// Sends a request and returns its answer; an error of the server's is one.
+    fn ask(&mut self, words: &[&[u8]]) -> Result<Value, RunningError> {
+        self.send(words)?;
+        // Arguments may be secrets, subcommands are none.
+        let shown = if words[0] == b"SNAPSHOT" { 2 } else { 1 };
+        self.receive(&String::from_utf8_lossy(&words[..shown].join(&b' ')))
+    }
+
+    fn send(&mut self, words: &[&[u8]]) -> Result<(), RunningError> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.stream.write_all(&request).map_err(broken)
+    }
+
+    /// The next answer, which is that of `command`.
+    fn receive(&mut self, command: &str) -> Result<Value, RunningError> {
+        loop {
+            let mut input = &self.input[self.left.clone()];
+            let reply = self.decoder.next(&mut input)?;
+            self.left.start = self.left.end - input.len();
+            match reply {
+                Some(Value::Error(answer)) => return Err(refusal(command, &answer)),
+                Some(reply) => return Ok(reply),
+                None => {}
+            }
+            match self.stream.read(&mut self.input) {
+                Ok(0) => return Err(RunningError::Closed),
+                Ok(bytes) => self.left = 0..bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+    }
+}
+
+fn broken(error: io::Error) -> RunningError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => RunningError::Silent,
+        _ => RunningError::Broken(error),
+    }
+}
+
+/// What an error of the server's means, by its code.
+fn refusal(command: &str, answer: &[u8]) -> RunningError {
+    let answer = String::from_utf8_lossy(answer).into_owned();
+    let code = answer.split(' ').next().unwrap_or_default();
+    match code {
+        "NOAUTH" => RunningError::Password,
+        "NOSNAPSHOT" => RunningError::Gone { answer },
+        "ERR" if answer.starts_with("ERR unknown") => RunningError::Unable { answer },
+        _ => RunningError::Refused {
+            command: command.to_owned(),
+            answer,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_portion_are_put_together() {
+        let bulk = |text: &str| Value::Bulk(text.into());
+        let parts = |pieces| Value::Array(vec![bulk("(k"), Value::Integer(1), pieces]);
+        let pieces = Value::Array(vec![bulk("ab"), bulk("cd")]);
+        let portion = Portion::of(parts(pieces)).expect("it has the form");
+        assert_eq!(
+            (&portion.next[..], &portion.entries[..]),
+            (&b"(k"[..], &b"abcd"[..])
+        );
+        for other in [bulk("x"), Value::Array(vec![bulk("0")]), parts(Value::Null)] {
+            assert!(matches!(
+                Portion::of(other),
+                Err(RunningError::Unexpected { command: "KDUMP" })
+            ));
+        }
+    }
+
+    #[test]
+    fn what_a_server_refuses_is_told_by_its_code() {
+        let told = |answer: &str| refusal("AUTH", answer.as_bytes()).to_string();
+        assert!(told("NOAUTH Authentication required.").contains("--requirepass"));
+        assert!(told("NOSNAPSHOT no snapshot has this name").contains("not whole"));
+        assert!(told("ERR unknown command 'SNAPSHOT'").contains("no Pando, or an older one"));
+        let wrong = told("WRONGPASS invalid username-password pair or user is disabled.");
+        assert!(wrong.contains("refuses AUTH: WRONGPASS"), "{wrong}");
+    }
+}
