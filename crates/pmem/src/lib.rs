@@ -26,4 +26,4 @@ mod simulated;
 
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES};
 pub use offset::Offset;
-pub use simulated::Simulated;
+pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -47,7 +47,7 @@ impl Region {
 
     /// Panics unless the range lies in the region (PW1).
     #[inline]
-    fn check(&self, at: Offset, length: usize) {
+    pub(crate) fn check(&self, at: Offset, length: usize) {
         let bytes = self.bytes();
         assert!(
             at.get() <= bytes && length as u64 <= bytes - at.get(),
@@ -113,6 +113,14 @@ impl Region {
         // SAFETY: the bytes lie in the region and are initialised; nobody writes them (PW2).
         unsafe { slice::from_raw_parts(first.as_ptr(), length) }
     }
+}
+
+/// The words that [`Region::write`] stores.
+pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks(WORD_BYTES as usize);
+    words
+        .map(|bytes| u64::from_le_bytes(padded(bytes)))
+        .collect()
 }
 
 /// A word's bytes, of which `bytes` are the first.

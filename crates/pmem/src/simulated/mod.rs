@@ -1,18 +1,61 @@
-//! Memory that lives as long as its value: the plain part of the simulation.
+//! Memory that forgets at a crash what a machine's memory may forget.
+//!
+//! | what a test asks for | how |
+//! |---|---|
+//! | memory in which every store is durable at once | [`Simulated::new`] |
+//! | memory that notes stores, flushes and fences | [`Simulated::recording`] |
+//! | every content that a crash may leave | [`Trace::crashes`], [`Crash::images`] |
+//! | the same with a flush or fence left out | [`Trace::without`], by its [`Mark`] |
+//! | a crash in the recovery from a crash | [`Image::recording`], and its trace |
+//! | an oracle's place in the run | [`Simulated::note`], [`Crash::noted`] |
+//!
+//! A trace is replayed, not run again: a workload sees neither flushes nor crashes, so one run
+//! serves every crash, every platform and every planted fault.
+//!
+//! Invariants:
+//! - **PS1 traced-first** A store is in the trace before any thread can load what it stored.
+//! - **PS2 prefixes** An image holds, of every unit that the platform keeps whole, a prefix of the
+//!   stores to it that is no shorter than what its flushes and fences made durable. The words of
+//!   one `write` have no order among themselves.
+
+mod images;
+#[cfg(test)]
+mod tests;
+mod trace;
 
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use pando_sync::lock;
+
+pub use images::{Choice, Image, Sampling};
+pub use trace::{Crash, MarkCount, Platform, Trace};
+use trace::{Event, What};
 
 use crate::region::Region;
-use crate::{LINE_BYTES, Offset, Pmem, WORD_BYTES};
+use crate::{LINE_BYTES, Mark, Offset, Pmem, WORD_BYTES};
 
-/// Memory in which every store is durable at once.
+/// The flushes and fences within [`Pmem::commit`].
+const COMMIT_BEFORE: Mark = Mark("commit: the fence before the word");
+const COMMIT_FLUSH: Mark = Mark("commit: the flush of the word");
+const COMMIT_AFTER: Mark = Mark("commit: the fence after the word");
+
+/// Memory of a test.
 pub struct Simulated {
     region: Region,
     /// What the region lies in. A vector: moving a box would claim its words for itself.
     _words: Vec<AtomicU64>,
+    recorder: Option<Mutex<Recorder>>,
+}
+
+struct Recorder {
+    trace: Trace,
+    /// The name of each thread's next flush or fence.
+    marks: Vec<(thread::ThreadId, Mark)>,
 }
 
 impl fmt::Debug for Simulated {
@@ -31,9 +74,71 @@ impl Simulated {
         let bytes = bytes.next_multiple_of(LINE_BYTES);
         Self::from(vec![0; (bytes / WORD_BYTES) as usize])
     }
+
+    /// Memory that holds these words, all durable, and records what is done to it.
+    #[must_use]
+    pub fn recording(words: Vec<u64>) -> Self {
+        let recorder = Recorder {
+            trace: Trace::new(words.clone()),
+            marks: Vec::new(),
+        };
+        Self {
+            recorder: Some(Mutex::new(recorder)),
+            ..Self::from(words)
+        }
+    }
+
+    /// What the memory holds now.
+    #[must_use]
+    pub fn words(&self) -> Vec<u64> {
+        let places = (0..self.bytes()).step_by(WORD_BYTES as usize);
+        places.map(|at| self.load(Offset::new(at))).collect()
+    }
+
+    /// What was recorded up to now.
+    ///
+    /// # Panics
+    /// When the memory does not record.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        let recorder = self.recorder.as_ref().expect("memory that records");
+        lock(recorder).trace.clone()
+    }
+
+    /// Puts a number into the trace: which operation has begun or was acknowledged.
+    pub fn note(&self, number: u64) {
+        self.record(|_| What::Note(number));
+    }
+
+    /// Records one event, and lets it happen before the next one.
+    fn record(&self, what: impl FnOnce(Option<Mark>) -> What) {
+        self.record_with(what, || ());
+    }
+
+    fn record_with<T>(
+        &self,
+        what: impl FnOnce(Option<Mark>) -> What,
+        happens: impl FnOnce() -> T,
+    ) -> T {
+        let Some(recorder) = &self.recorder else {
+            return happens();
+        };
+        let mut recorder = lock(recorder);
+        let thread = thread::current().id();
+        let marked = recorder.marks.iter().position(|(of, _)| *of == thread);
+        let mark = marked.map(|index| recorder.marks[index].1);
+        let what = what(mark);
+        if let (Some(index), true) = (marked, what.takes_mark()) {
+            recorder.marks.swap_remove(index);
+        }
+        // Under the lock (PS1), so that the trace has the order of the stores.
+        recorder.trace.push(Event { thread, what });
+        happens()
+    }
 }
 
 impl From<Vec<u64>> for Simulated {
+    /// Memory that holds these words.
     fn from(words: Vec<u64>) -> Self {
         let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
         let bytes = words.len() as u64 * WORD_BYTES;
@@ -44,6 +149,7 @@ impl From<Vec<u64>> for Simulated {
         Self {
             region,
             _words: words,
+            recorder: None,
         }
     }
 }
@@ -58,15 +164,32 @@ impl Pmem for Simulated {
     }
 
     fn store(&self, at: Offset, word: u64) {
-        self.region.store(at, word);
+        let what = |_| What::Store(at, vec![word]);
+        self.record_with(what, || self.region.store(at, word));
     }
 
     fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        self.region.compare_exchange(at, current, new)
+        let Some(recorder) = &self.recorder else {
+            return self.region.compare_exchange(at, current, new);
+        };
+        let mut recorder = lock(recorder);
+        let result = self.region.compare_exchange(at, current, new);
+        if result.is_ok() {
+            recorder.trace.push(Event {
+                thread: thread::current().id(),
+                what: What::Store(at, vec![new]),
+            });
+        }
+        result
     }
 
     fn write(&self, at: Offset, bytes: &[u8]) {
-        self.region.write(at, bytes);
+        let write = || self.region.write(at, bytes);
+        if self.recorder.is_some() {
+            self.record_with(|_| What::Store(at, crate::region::words_of(bytes)), write);
+        } else {
+            write();
+        }
     }
 
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
@@ -74,49 +197,30 @@ impl Pmem for Simulated {
         unsafe { self.region.read(at, length) }
     }
 
-    fn flush(&self, _at: Offset, _length: usize) {}
+    fn flush(&self, at: Offset, length: usize) {
+        self.region.check(at, length);
+        self.record(|mark| What::Flush(at, length, mark));
+    }
 
-    fn fence(&self) {}
+    fn fence(&self) {
+        self.record(What::Fence);
+    }
 
     fn commit(&self, at: Offset, word: u64) -> io::Result<()> {
+        self.record(|_| What::Fence(Some(COMMIT_BEFORE)));
         self.store(at, word);
+        self.record(|_| What::Flush(at, WORD_BYTES as usize, Some(COMMIT_FLUSH)));
+        self.record(|_| What::Fence(Some(COMMIT_AFTER)));
+        self.record(|_| What::Committed);
         Ok(())
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_bytes_are_where_they_were_put() {
-        let memory = Simulated::new(1000);
-        assert_eq!(memory.bytes(), 1024);
-        let at = Offset::new(64);
-        memory.store(at, 0x0102);
-        assert_eq!(memory.load(at), 0x0102);
-        assert_eq!(memory.compare_exchange(at, 3, 4), Err(0x0102));
-        assert_eq!(memory.compare_exchange(at, 0x0102, 4), Ok(0x0102));
-        memory.store(at.plus(16), u64::MAX);
-        memory.write(at.plus(8), b"eleven byte");
-        // SAFETY: nobody writes.
-        let read = unsafe { memory.read(at, 24) };
-        assert_eq!(read, b"\x04\0\0\0\0\0\0\0eleven byte\0\0\0\0\0");
-        // SAFETY: nobody writes.
-        assert_eq!(unsafe { memory.read(Offset::new(73), 3) }, b"lev");
-    }
-
-    #[test]
-    #[should_panic(expected = "8 bytes at 0x3f9 of 1024")]
-    fn what_lies_outside_is_refused() {
-        let memory = Simulated::new(1024);
-        // SAFETY: nobody writes.
-        let _ = unsafe { memory.read(Offset::new(1017), 8) };
-    }
-
-    #[test]
-    #[should_panic(expected = "a word begins at 0x4")]
-    fn a_word_has_its_place() {
-        Simulated::new(1024).load(Offset::new(4));
+    fn mark(&self, what: Mark) {
+        if let Some(recorder) = &self.recorder {
+            let marks = &mut lock(recorder).marks;
+            let thread = thread::current().id();
+            marks.retain(|(of, _)| *of != thread);
+            marks.push((thread, what));
+        }
     }
 }
