@@ -9,8 +9,9 @@ cent) and SETs runs as fast as it can, snapshots are made and dropped: how long 
 takes, its wait for all workers included, and the 99th percentile of another client's GETs in the
 second after it, over that in the second before. Then SETs alone for --seconds with a snapshot
 there: how many bytes are kept for each key that was overwritten. With --redis the same load during a
-BGSAVE of redis-server, and what its fork copied meanwhile (rdb_last_cow_size). Everything is on the
-loopback interface.
+BGSAVE of redis-server, and what its fork copied meanwhile (rdb_last_cow_size). With --instructions
+nothing of this: the server's instructions for a GET of the present without a snapshot and with one,
+by callgrind. Everything is on the loopback interface.
 """
 
 import argparse
@@ -28,7 +29,7 @@ LOAD_CONNECTIONS = 8
 
 
 class Client:
-    """One command at a time."""
+    """Commands, and their replies."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
@@ -36,12 +37,17 @@ class Client:
         self.file = self.socket.makefile("rb")
 
     def call(self, *words):
-        parts = [b"*%d\r\n" % len(words)]
-        for word in words:
-            word = word if isinstance(word, bytes) else str(word).encode()
-            parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
-        self.socket.sendall(b"".join(parts))
+        self.send([words])
         return self.reply()
+
+    def send(self, commands):
+        parts = []
+        for words in commands:
+            parts.append(b"*%d\r\n" % len(words))
+            for word in words:
+                word = word if isinstance(word, bytes) else str(word).encode()
+                parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
+        self.socket.sendall(b"".join(parts))
 
     def reply(self):
         line = self.file.readline()
@@ -221,6 +227,45 @@ def forked(options):
             )
 
 
+def counted(options, frozen, blocks):
+    """Instructions of a whole run with so many blocks of 32 GETs."""
+    few, port = 20_000, free_port()
+    with tempfile.NamedTemporaryFile("r") as log:
+        line = (
+            f"valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file={log.name} "
+            f"{options.pando} --port {port} --threads 1 --durability none --engine {options.engine}"
+        )
+        with Server(port, line.split()) as (client, _):
+            for key in range(few):
+                client.call("SET", b"key:%012d" % key, b"12345678")
+            if frozen:
+                client.call("SNAPSHOT", "CREATE", "counted")
+            draw = random.Random(1)
+            for _ in range(blocks):
+                client.send([("GET", b"key:%012d" % draw.randrange(few)) for _ in range(32)])
+                for _ in range(32):
+                    client.reply()
+            client.socket.close()
+        return int(log.read().split("Collected : ")[1].split()[0])
+
+
+def instructions(options):
+    """Of two runs of different lengths start, filling and end cancel out."""
+    lengths = 200, 2200
+    costs = []
+    for frozen in (False, True):
+        # What a server does by the clock stays: the least of some runs counts.
+        short, long = (
+            min(counted(options, frozen, length) for _ in range(3)) for length in lengths
+        )
+        costs.append((long - short) / (32 * (lengths[1] - lengths[0])))
+    without, with_one = costs
+    print(
+        f"instructions per GET: {without:.0f}, with a snapshot {with_one:.0f}, "
+        f"× {with_one / without:.4f}"
+    )
+
+
 def keys(text):
     return int(text[:-1]) * 1_000_000 if text.endswith("m") else int(text)
 
@@ -237,7 +282,11 @@ def main():
     parser.add_argument("--reads", type=int, default=95)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--redis", action="store_true")
+    parser.add_argument("--instructions", action="store_true")
     options = parser.parse_args()
+    if options.instructions:
+        instructions(options)
+        return
     beside = os.path.join(os.path.dirname(options.pando), "pando-bench")
     options.bench = options.bench or beside
     port = free_port()
