@@ -7,6 +7,7 @@ use pando_engine::BodyRef;
 
 use crate::dump::file::{DumpFile, Found};
 use crate::dump::{self, Bounds, Decoded, HashForm, PayloadError};
+use crate::entries::{self, Place};
 
 const BOUNDS: Bounds = Bounds {
     value_bytes_max: 1 << 20,
@@ -58,6 +59,26 @@ fn read_file(mut input: &[u8]) -> Option<(usize, Vec<&'static str>)> {
 /// Takes `input` for log records: each is built and applied, or refused.
 pub fn records(input: &[u8]) {
     crate::durable::record::fuzz(input);
+}
+
+/// Takes `input` for the entries that KDUMP returns, and for its cursor. Entries that are counted
+/// can be taken apart and built, or refused, one after the other.
+pub fn entries(input: &[u8]) {
+    for is_ordered in [false, true] {
+        if let Ok(place) = Place::parse(input, is_ordered) {
+            assert_eq!(Place::parse(&place.text(), is_ordered).ok(), Some(place));
+        }
+    }
+    let Ok(count) = entries::count(input) else {
+        return;
+    };
+    let (mut rest, mut found) = (input, 0);
+    while let Ok(Some(entry)) = entries::first(rest) {
+        let _ = entry.value.build();
+        rest = &rest[entry.bytes..];
+        found += 1;
+    }
+    assert!(rest.is_empty() && found == count, "{input:?}");
 }
 
 /// Whether the payload is accepted.
@@ -127,6 +148,24 @@ mod tests {
     #[test]
     fn no_payload_breaks_restore() {
         damaged(SEEDS, restore);
+    }
+
+    /// Entries: strings, with attributes and in pieces; a packed row; and cursors.
+    const ENTRIES: &[&[u8]] = &[
+        b"\x06\0\0\0\0\0\0\0\0\x01a\x01\x01x",
+        b"\x1b\0\0\0\0\0\0\0\x03\x01b\xf1\x07\0\0\0\0\0\0\0\x05\0\0\0\x01\x01\x09\0\0\0\0\0\0\0\0",
+        b"\x0a\0\0\0\0\0\0\0\0\x01c\x09\x07\x02\x03xy\0",
+        b"0",
+        b"(key",
+        b"18446744073709551615",
+    ];
+
+    #[test]
+    fn no_entry_breaks_a_dump() {
+        let sound = ENTRIES[..3].concat();
+        assert_eq!(entries::count(&sound).ok(), Some(3));
+        let inputs: Vec<&[u8]> = ENTRIES.iter().copied().chain([&sound[..]]).collect();
+        damaged(&inputs, entries);
     }
 
     /// Every kind of record and value, each a key of its own.
