@@ -64,7 +64,10 @@ impl Invocation {
                 let shell = matches.get_one("shell").copied();
                 return Ok(Self::Print(completions(shell.unwrap_or(Shell::Bash))));
             }
-            Some(("man", _)) => return Ok(Self::Print(manual())),
+            Some(("man", matches)) => {
+                let subcommand = matches.get_one::<String>("subcommand");
+                return Ok(Self::Print(manual(subcommand.map(String::as_str))));
+            }
             Some(("check", matches)) => (Offline::Check, matches),
             Some(("dump", matches)) => (Offline::Dump(running(matches)), matches),
             Some((_, matches)) => {
@@ -104,6 +107,10 @@ fn command(settings: &[&'static Setting]) -> Command {
         .required(true)
         .value_parser(clap::value_parser!(Shell))
         .help("Shell that is to complete");
+    let page = Arg::new("subcommand")
+        .value_name("COMMAND")
+        .value_parser(["check", "dump", "load", "memcached"])
+        .help("Subcommand whose page to print; that of pando unless given");
     let from = Arg::new("from")
         .long("from")
         .value_name("HOST:PORT")
@@ -151,7 +158,11 @@ fn command(settings: &[&'static Setting]) -> Command {
                 .about("Print what makes a shell complete this command line")
                 .arg(shell),
         )
-        .subcommand(Command::new("man").about("Print the manual page, for man -l -"))
+        .subcommand(
+            Command::new("man")
+                .about("Print the manual page, or that of a subcommand, for man -l -")
+                .arg(page),
+        )
 }
 
 /// The command line as documents show it: without what only Redis has.
@@ -166,9 +177,15 @@ fn completions(shell: Shell) -> Vec<u8> {
     text
 }
 
-fn manual() -> Vec<u8> {
+/// The manual page of a subcommand, or that of all.
+fn manual(subcommand: Option<&str>) -> Vec<u8> {
+    let mut command = documented();
+    // From here on a subcommand knows its whole name.
+    command.build();
+    let found = subcommand.and_then(|name| command.find_subcommand(name));
+    let page = clap_mangen::Man::new(found.unwrap_or(&command).clone());
     let mut text = Vec::new();
-    let rendered = clap_mangen::Man::new(documented()).render(&mut text);
+    let rendered = page.render(&mut text);
     rendered.expect("memory takes what is written");
     text
 }
@@ -298,5 +315,17 @@ mod tests {
             assert!(!text.contains("rdbchecksum"));
         }
         assert!(invoke(&["completions", "cmd"]).is_err());
+        let page = printed(&["man", "dump"]).replace("\\-", "-");
+        for part in [
+            "pando-dump",
+            "--from",
+            "--snapshot",
+            "--requirepass",
+            "--data-dir",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("--maxclients"), "{page}");
+        assert!(invoke(&["man", "nosuch"]).is_err());
     }
 }

@@ -124,8 +124,8 @@ fn unknown_command(request: Request<'_>) -> Vec<u8> {
     if name.eq_ignore_ascii_case(b"sync") || name.eq_ignore_ascii_case(b"psync") {
         // redis-cli --rdb and replicas print this line.
         text.extend_from_slice(
-            b"': there is no replication yet; for a copy of the data use `pando dump` or BGSAVE \
-              (docs/BACKUP.md)",
+            b"': there is no replication yet; for a copy of the data use `pando dump --from \
+              HOST:PORT` (docs/BACKUP.md)",
         );
         return text;
     }
@@ -250,7 +250,7 @@ mod tests {
                 "{text}"
             );
             assert!(
-                text.contains("`pando dump`") && !text.contains('\n'),
+                text.contains("`pando dump --from HOST:PORT`") && !text.contains('\n'),
                 "{text}"
             );
         }
