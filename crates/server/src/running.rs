@@ -10,7 +10,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pando_db::{DumpWriter, StreamError};
@@ -45,8 +45,13 @@ pub struct Running {
 #[derive(Debug, Error)]
 pub enum RunningError {
     /// The server is not there.
-    #[error("cannot reach a server: {0}")]
-    Unreachable(io::Error),
+    #[error("cannot reach {address}: {error}")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
     /// It was.
     #[error("the connection to the server has broken: {0}")]
     Broken(io::Error),
@@ -115,13 +120,19 @@ impl Running {
         let mut peer = server.connect()?;
         let own = Arc::new(Own::of(server));
         let at_end = Arc::clone(&own);
-        signals::before_end(move || at_end.give_up()).map_err(RunningError::Signals)?;
+        let interrupted = move || {
+            let given_up = at_end.give_up();
+            eprintln!("interrupted: the dump is not whole");
+            // Whoever finds that the snapshot has gone waits here for the end of the process.
+            std::mem::forget(given_up);
+        };
+        signals::before_end(interrupted).map_err(RunningError::Signals)?;
         let name = match &self.snapshot {
             Some(name) => name.clone(),
             None => own.make(&mut peer)?,
         };
         let dumped = dump_snapshot(&mut peer, &name, out);
-        own.give_up();
+        drop(own.give_up());
         dumped
     }
 }
@@ -264,10 +275,11 @@ impl Own {
     }
 
     /// Drops it if it is there, over a connection of its own: the other one may have broken, or be
-    /// in the midst of an answer.
-    fn give_up(&self) {
-        let Some(name) = lock(&self.name).take() else {
-            return;
+    /// in the midst of an answer. Nobody else makes it or gives it up before the guard goes.
+    fn give_up(&self) -> MutexGuard<'_, Option<String>> {
+        let mut made = lock(&self.name);
+        let Some(name) = made.take() else {
+            return made;
         };
         let dropped = self.server.connect().and_then(|mut peer| {
             let dropped = peer.ask(&[b"SNAPSHOT", b"DROP", name.as_bytes()]);
@@ -277,11 +289,10 @@ impl Own {
             Ok(()) | Err(RunningError::Gone { .. }) => {}
             Err(error) => {
                 let hours = OWN_LIFE_S / 3600;
-                eprintln!(
-                    "cannot drop the snapshot {name}, it goes by itself in {hours} hours: {error}"
-                );
+                eprintln!("cannot drop the snapshot {name}, which goes in {hours} hours: {error}");
             }
         }
+        made
     }
 }
 
@@ -293,9 +304,9 @@ struct Server {
 
 impl Server {
     fn connect(&self) -> Result<Peer, RunningError> {
-        let unreachable = |error: io::Error| {
-            let text = format!("{}: {error}", self.address);
-            RunningError::Unreachable(io::Error::new(error.kind(), text))
+        let unreachable = |error| RunningError::Unreachable {
+            address: self.address.clone(),
+            error,
         };
         let mut found = Err(io::Error::other("the name has no address"));
         for address in self.address.to_socket_addrs().map_err(unreachable)? {

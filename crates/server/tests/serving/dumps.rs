@@ -211,6 +211,8 @@ fn a_dump_that_is_interrupted_leaves_no_snapshot() {
         assert!(killed.expect("kill runs").success());
         assert_eq!(wait_for_exit(&mut dump).code(), Some(1));
         assert_eq!(snapshots(&server), [""; 0]);
+        let output = dump.wait_with_output().expect("it has ended");
+        assert_eq!(said(&output), "interrupted: the dump is not whole\n");
     }
 }
 
@@ -305,5 +307,5 @@ fn why_there_is_no_dump_is_told() {
         });
     }
     drop(listener);
-    refused(address, &[], "cannot reach a server");
+    refused(address, &[], &format!("cannot reach {address}: "));
 }
