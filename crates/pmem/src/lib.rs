@@ -20,10 +20,15 @@
 //! Deliberately absent: trees, values, versions of keys. What the bytes mean is the engine's.
 
 mod contract;
+mod error;
+pub mod limits;
 mod offset;
+mod pool;
 mod region;
 mod simulated;
 
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES};
+pub use error::PoolError;
 pub use offset::Offset;
+pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -1,0 +1,24 @@
+//! Bounds of a pool.
+
+/// The size of a pool is a multiple of this: a page, so that it can be mapped.
+pub const POOL_UNIT_BYTES: u64 = 4096;
+
+/// The smallest pool: its head, and a chunk for each of a few sizes.
+pub const POOL_BYTES_MIN: u64 = 32 * 1024;
+
+/// The largest pool: what a process can map.
+pub const POOL_BYTES_MAX: u64 = 1 << 46;
+
+/// Bits of an epoch: at 50,000 a second they last eleven years.
+pub const EPOCH_BITS: u32 = 44;
+
+/// Ranges of void epochs that a pool can remember: one more for every crash and rollback, one less
+/// for each that was cleaned up.
+pub const VOID_RANGES_MAX: usize = 252;
+
+/// Epochs by which the durable mark of epochs is raised at a time: it costs a commit, and a restart
+/// loses at most so many numbers.
+pub const EPOCHS_MARKED: u64 = 4096;
+
+/// Words that the engine may use as it likes.
+pub const ROOTS: u64 = 64;
