@@ -209,6 +209,23 @@ fn canary_each_flush_and_fence_left_out_is_found() {
 }
 
 #[test]
+fn canary_each_flush_and_fence_of_a_commit_is_needed() {
+    let memory = recording(2);
+    memory.store(at(1, 0), 7);
+    memory.flush(at(1, 0), 8);
+    memory.commit(at(0, 0), 1).unwrap();
+    memory.note(1);
+    let trace = memory.trace();
+    assert!(is_sound(&trace, Sampling::default()));
+    for mark in [COMMIT_BEFORE, COMMIT_FLUSH, COMMIT_AFTER] {
+        assert!(
+            !is_sound(&trace.without(mark, None), Sampling::default()),
+            "{mark:?}"
+        );
+    }
+}
+
+#[test]
 fn too_many_images_are_sampled_and_the_extremes_are_among_them() {
     let memory = recording(40);
     for line in 0..40 {

@@ -231,12 +231,13 @@ impl Replay {
                 }
             }
             What::Fence(_) => self.fence(event.thread),
-            What::Committed => {
+            What::Committed if self.platform == Platform::Commits => {
                 for line in mem::take(&mut self.dirty) {
                     let words = line * LINE_WORDS..(line + 1) * LINE_WORDS;
                     self.durable[words.clone()].copy_from_slice(&self.current[words]);
                 }
             }
+            What::Committed => {}
             What::Note(number) => self.notes.push(*number),
         }
     }
