@@ -71,7 +71,7 @@ pub(crate) fn select(
 }
 
 /// The database whose number `argument` is (SELECT, MOVE, COPY).
-pub(super) fn database_index(databases: usize, argument: &[u8]) -> Result<usize, CommandError> {
+pub(crate) fn database_index(databases: usize, argument: &[u8]) -> Result<usize, CommandError> {
     let index = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
     let (least, most) = (i32::MIN.into(), i32::MAX.into());
     if !(least..=most).contains(&index) {

@@ -10,24 +10,27 @@
 //! asked before it begins, so that one to several keys is done whole or not at all. A value that
 //! needs none then needs none later either: what replaces it is younger than the snapshot.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pando_engine::{Point, Probe};
 use pando_protocol::Request;
 use pando_protocol::command::{
-    CommandId, CommandSpec, KeyAccess, KeyCommand, KeyspaceCommand, OrderedCommand, key_uses,
+    CommandId, CommandSpec, ConnectionCommand, DatabaseCommand, KeyAccess, KeyCommand,
+    KeyspaceCommand, OrderedCommand, key_uses,
 };
 
 use super::{Turn, is_exec};
 use crate::client::Client;
+use crate::commands::databases::database_index;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::snapshots::NamedSnapshot;
-use crate::transaction::Transaction;
 use crate::view::View;
 
 impl Turn<'_> {
-    /// Refuses a write that may need an image, there being no room for one.
+    /// Refuses a write that may need an image, there being no room for one. What MULTI queues is
+    /// asked when EXEC comes, all together.
     #[cold]
     pub(super) fn check_images(
         &mut self,
@@ -36,32 +39,53 @@ impl Turn<'_> {
         request: Request<'_>,
     ) -> Result<(), CommandError> {
         self.hold_own();
+        let Some(transaction) = &client.transaction else {
+            return self.check_image(one(client.database), spec, request);
+        };
         if !is_exec(spec) {
-            return self.check_image(client.database, spec, request);
+            return Ok(());
         }
-        let queue = client.transaction.iter().flat_map(Transaction::queued);
-        for queued in queue {
+        let (mut indexes, mut swapped) = (one(client.database), false);
+        for queued in transaction.queued() {
             let request = queued.request.as_request();
-            self.check_image(client.database, queued.spec, request)?;
+            match queued.spec.id {
+                CommandId::Connection(ConnectionCommand::Select) => {
+                    let databases = self.database.databases();
+                    let chosen = database_index(databases, request.arg(1));
+                    indexes = chosen.map_or(indexes, one);
+                }
+                CommandId::Keyspace(KeyspaceCommand::Database(DatabaseCommand::Swapdb)) => {
+                    swapped = true;
+                }
+                _ => {}
+            }
+            let written = if swapped {
+                0..self.database.databases()
+            } else {
+                indexes.clone()
+            };
+            self.check_image(written, queued.spec, request)?;
         }
         Ok(())
     }
 
+    /// The same of one request that writes in these databases.
     fn check_image(
         &mut self,
-        index: usize,
+        mut indexes: Range<usize>,
         spec: &CommandSpec,
         request: Request<'_>,
     ) -> Result<(), CommandError> {
         use KeyspaceCommand as K;
-        let (mut indexes, every) = (index..index + 1, 0..self.database.databases());
         match spec.id {
             // Its keys are not known before it has gone through them.
             CommandId::Keyspace(K::Ordered(OrderedCommand::Krangedel)) => {
                 return Err(CommandError::SnapshotsFull);
             }
             // Another database may be written.
-            CommandId::Keyspace(K::Key(KeyCommand::Copy | KeyCommand::Move)) => indexes = every,
+            CommandId::Keyspace(K::Key(KeyCommand::Copy | KeyCommand::Move)) => {
+                indexes = 0..self.database.databases();
+            }
             _ => {}
         }
         let written = key_uses(spec, request).filter(|key| key.access != KeyAccess::ReadOnly);
@@ -124,4 +148,9 @@ impl Turn<'_> {
         }
         is_unsettled
     }
+}
+
+/// One database of all.
+fn one(index: usize) -> Range<usize> {
+    index..index + 1
 }

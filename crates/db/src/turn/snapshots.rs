@@ -275,9 +275,13 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
             at += 1;
             let seconds = request.get(at).ok_or(CommandError::Syntax)?;
             let seconds = number::parse_i64(seconds).ok_or(CommandError::NotAnInteger)?;
-            let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-            let seconds = seconds.ok_or(CommandError::NotPositive)?;
-            wanted.lives_ms = Some(seconds.saturating_mul(1000));
+            if seconds <= 0 {
+                return Err(CommandError::NotPositive);
+            }
+            let command = "snapshot|create";
+            let milliseconds = seconds.checked_mul(1000);
+            let lives_ms = milliseconds.ok_or(CommandError::InvalidExpireTime { command })?;
+            wanted.lives_ms = Some(lives_ms as u64);
         } else {
             return Err(CommandError::Syntax);
         }

@@ -65,7 +65,7 @@ impl Requests {
     /// Requests that fill the keyspace, or are the connection's.
     fn frequent(&mut self) -> Vec<Vec<u8>> {
         let (key, other, number) = (self.key(), self.key(), self.random.u32(..200));
-        let line = match self.random.u32(..16) {
+        let line = match self.random.u32(..17) {
             0 => format!("SET {key} {number}"),
             1 => format!("SET {key} {number} PX {}", 1 + number % 60),
             2 => format!("SET {key} {number} NX PX {}", 1 + number % 60),
@@ -82,9 +82,28 @@ impl Requests {
             12 => "RANDOMKEY".to_owned(),
             13 => format!("HRANDFIELD {key} -3"),
             14 => format!("OBJECT FREQ {key}"),
+            15 => return self.snapshot(),
             _ => format!("PEXPIRE {key} {}", 1 + number % 60),
         };
         words(&line)
+    }
+
+    /// One that makes, drops or uses a snapshot, or reads in it.
+    fn snapshot(&mut self) -> Vec<Vec<u8>> {
+        let name = self.pick(&["a", "b", "c"]);
+        let line = match self.random.u32(..12) {
+            0..2 => format!("SNAPSHOT CREATE {name}"),
+            2 => format!("SNAPSHOT DROP {name}"),
+            3 => format!("SNAPSHOT USE {name}"),
+            4..6 => "SNAPSHOT USE NONE".to_owned(),
+            6 => "SNAPSHOT LIST".to_owned(),
+            _ => format!("SNAPSHOT READ {name}"),
+        };
+        let mut request = words(&line);
+        if line.starts_with("SNAPSHOT READ") {
+            request.extend(self.any_command());
+        }
+        request
     }
 
     /// A command of the host's.
