@@ -7,6 +7,7 @@
 //! | `transfers.rs` | transactions, optimistic ones too, neither lose nor invent money |
 //! | `whole.rs` | MSET, RENAME, COPY, SWAPDB and FLUSHDB are seen whole |
 //! | `ranges.rs` | a walk beside writers is sorted and meets every key that stays |
+//! | `snapshots.rs` | a snapshot shows one moment, whatever is written, flushed or evicted |
 //!
 //! What clients do follows from a seed, which is printed; how their requests meet is the machine's.
 //! `PANDO_HISTORIES_SEED` repeats a seed, and `PANDO_HISTORIES_EFFORT` multiplies the rounds. Every
@@ -16,6 +17,7 @@ mod keys;
 mod ranges;
 mod register;
 mod server;
+mod snapshots;
 mod transfers;
 mod whole;
 

@@ -141,7 +141,29 @@ fn readers(server: &Server) -> Vec<Box<dyn FnMut() + Send + '_>> {
             assert!(add_up(&seen), "EXEC: {seen:?}");
         }));
     }
+    readers.push(snapshots(server.connect()));
     readers
+}
+
+/// Makes a snapshot, looks at it and at earlier ones, and drops the oldest: no transaction is half
+/// in one.
+fn snapshots<'s>(mut connection: Connection) -> Box<dyn FnMut() + Send + 's> {
+    const KEPT: usize = 4;
+    let mut made: usize = 0;
+    Box::new(move || {
+        made += 1;
+        let created = connection.call(format!("SNAPSHOT CREATE s{made}"));
+        assert!(matches!(created, Value::Array(_)), "{created:?}");
+        let oldest = made.saturating_sub(KEPT).max(1);
+        for number in oldest..=made {
+            let reply = connection.call(format!("SNAPSHOT READ s{number} MGET {}", names()));
+            let seen = balances(reply);
+            assert!(add_up(&seen), "s{number} of {made}: {seen:?}");
+        }
+        if made > KEPT {
+            connection.call(format!("SNAPSHOT DROP s{oldest}"));
+        }
+    })
 }
 
 fn check(transfer: Transfer, count: usize) {
