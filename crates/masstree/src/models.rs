@@ -5,6 +5,7 @@ mod forget;
 mod prefix;
 mod recall;
 mod relocate;
+mod snapshots;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -33,6 +33,26 @@ fn an_image_after_publication_is_caught() {
     sums_are_exact_on(&plan(), with(SnapshotFault::ImageLate), true).unwrap_err();
 }
 
+#[test]
+fn a_snapshot_made_beside_writers_is_caught() {
+    sums_are_exact_on(&plan(), engine, false).unwrap_err();
+}
+
+#[test]
+#[should_panic(expected = "is_above_all")]
+fn freezing_below_a_borrowed_version_is_refused() {
+    let (clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut session = engine.session().unwrap();
+    let last = ValueVersion::from_bits(ValueVersion::first_of(LogEpoch(2)).to_bits() - 1);
+    let value = NewValue::new(Body::string(b"v"));
+    session.restore(Key::new(tree, b"k"), last, Some(value));
+    put(&mut session, tree, b"k", 1);
+    clock.tick();
+    // What forgets what was borrowed: `end_all` would have ended the next epoch, too.
+    let _ = engine.freeze(LogEpoch(1));
+}
+
 /// The tree shrinks to nothing and its shadow grows while a pass is under way, step by step.
 #[test]
 fn a_pass_shows_each_key_once_while_tables_change() {
