@@ -1,27 +1,27 @@
-//! What can be asked of an engine: capability traits, the one write primitive, the commit hook.
+//! The engine contract: capability traits, the one write primitive, the commit hook.
 //!
-//! A thread works on an engine through a session of its own. Capabilities are types: a session
-//! that implements [`Ordered`] can scan in key order, one that implements [`Walk`] can walk through
-//! its keys in none; one that does not has no scan to call.
+//! Each thread works on an engine through its own session. Capabilities are types: a session that
+//! implements [`Ordered`] scans in key order, one that implements [`Walk`] walks its keys in no
+//! order. What a session does not implement cannot be called.
 //!
 //! Invariants that every engine keeps (the conformance suite checks them):
 //! - **E1 atomic-update** `update` is atomic per key: the closure sees the latest committed value,
-//!   and what it decides is committed before any other writer of the key is shown a value.
+//!   and its decision is committed before any other writer of the key sees a value.
 //! - **E2 versions-grow** Versions of one (tree, key) strictly increase (see
 //!   [`crate::EpochClock`]).
 //! - **E3 hook-once** The commit hook runs once per commit, under the lock that orders the key's
 //!   writers, with the value before and after. It must not block, allocate without bound or call
 //!   the engine.
-//! - **E4 scan-complete** A scan yields keys in strict order, without duplicates, and every key
-//!   that is present from its start to its end.
+//! - **E4 scan-complete** A scan yields keys in strict order, without duplicates, and includes
+//!   every key that is present from its start to its end.
 //! - **E5 whole-values** A reader sees a whole value of one version, never a mixture.
-//! - **E6 marks-stay** The access mark of a value is the one that it was written with until a
-//!   reader of that value changes it; a racing change may be lost.
-//! - **E7 walk-complete** A walk, from cursor 0 along the cursors that its steps return until one
-//!   returns 0, shows every key that is present from its start to its end. Cursors are numbers
-//!   without state: any of them can be used again, by any session, at any time. A key that came,
-//!   went or moved meanwhile may be shown or not, and a key may be shown twice when others came or
-//!   went.
+//! - **E6 marks-stay** A value keeps the access mark it was written with until a reader of that
+//!   value changes it. A racing change may be lost.
+//! - **E7 walk-complete** A walk starts at cursor 0, follows the cursor that each step returns, and
+//!   ends when a step returns 0. It shows every key that is present from its start to its end.
+//!   Cursors are stateless numbers: any session can use any of them again at any time. A key that
+//!   was inserted, removed or moved meanwhile may or may not be shown. A key may be shown twice
+//!   when others were inserted or removed.
 //!
 //! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
 
@@ -32,18 +32,18 @@ use thiserror::Error;
 
 use crate::{Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion};
 
-/// Every session that the engine can serve is in use.
+/// All sessions that the engine can serve are in use.
 #[derive(Debug, Error)]
 #[error("all {sessions_max} engine sessions are in use")]
 pub struct SessionLimit {
-    /// The engine's bound.
+    /// The engine's limit.
     pub sessions_max: usize,
 }
 
-/// What an update does with a key, decided by its closure.
+/// What an update does with a key; its closure decides.
 #[derive(Debug)]
 pub enum Decision<'d> {
-    /// Leave the key as it is; no version is drawn.
+    /// Keep the key as it is; no version is drawn.
     Keep,
     /// Store this value.
     Write(NewValue<'d>),
@@ -51,7 +51,7 @@ pub enum Decision<'d> {
     Remove,
 }
 
-/// What stands at a key, for WATCH.
+/// The state of a key, for WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// Neither a value nor a tombstone.
@@ -76,40 +76,40 @@ pub enum Direction {
     Backward,
 }
 
-/// What an engine asks of writers because of memory that readers hold back.
+/// What the engine asks of writers when readers keep memory from being reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// Nothing.
     #[default]
     None,
-    /// Collect ([`Point::maintain`] outside a pin) and write more slowly.
+    /// Collect ([`Point::maintain`] outside a pin) and slow down writes.
     Slow,
-    /// Collect, and write nothing until that has helped: replaced and removed memory is at its
-    /// bound, because a session stays pinned.
+    /// Collect, and stop writing until that has helped: replaced and removed memory is at its bound
+    /// because a session stays pinned.
     Refuse,
 }
 
-/// One figure that an engine reports about itself.
+/// One metric that an engine reports about itself.
 #[derive(Clone, Debug)]
 pub struct Gauge {
-    /// Prometheus-style name without prefix, e.g. `tombstones`; that of a counter, which only
+    /// Prometheus-style name without prefix, e.g. `tombstones`. The name of a counter, which only
     /// rises, ends in `_total`.
     pub name: &'static str,
     /// One sentence on what it counts, with its unit.
     pub help: &'static str,
-    /// The figure.
+    /// The value.
     pub value: f64,
 }
 
 impl Gauge {
-    /// Whether the figure is a counter.
+    /// Whether the metric is a counter.
     #[must_use]
     pub fn is_counter(&self) -> bool {
         self.name.ends_with("_total")
     }
 }
 
-/// Called once for every commit, under the lock that orders the key's writers (E3).
+/// Called once per commit, under the lock that orders the key's writers (E3).
 pub trait CommitHook {
     /// `old` and `new` are the values before and after; `None` is absence.
     fn committed(
@@ -139,50 +139,50 @@ impl CommitHook for NoHook {
 
 /// A set of trees shared by all threads.
 pub trait Engine: Send + Sync + Sized + 'static {
-    /// What one thread works through.
+    /// A thread's handle on the engine.
     type Session: Point + Send;
 
-    /// The name that `--engine` takes.
+    /// The engine's name, as `--engine` takes it.
     const NAME: &'static str;
 
-    /// An empty engine whose commits take their epochs from `clock`. A program without a log or
-    /// watchers gives it [`EpochClock::self_driven`] and is done: sessions forget removed keys and
-    /// maintain the engine as they go.
+    /// Creates an empty engine whose commits take their epochs from `clock`. A program without a
+    /// log or watchers passes [`EpochClock::self_driven`] and needs to do no more: sessions then
+    /// forget removed keys and maintain the engine as they work.
     fn new(clock: Arc<EpochClock>) -> Arc<Self>;
 
-    /// Opens a session; it may be moved between threads, never shared.
+    /// Opens a session. It can move between threads but is never shared.
     fn session(self: &Arc<Self>) -> Result<Self::Session, SessionLimit>;
 
-    /// Makes an empty tree. O(1).
+    /// Creates an empty tree. O(1).
     fn create_tree(&self) -> TreeId;
 
-    /// Makes the tree of this number, empty, if it is not there: recovery finds trees as the log
-    /// names them. Numbers that [`Self::create_tree`] gives from now on are above it. A number that
-    /// was dropped since the engine was made is a broken invariant of the caller.
+    /// Creates the tree with this number, empty, unless it exists: recovery meets trees as the log
+    /// names them. [`Self::create_tree`] returns only higher numbers from now on. A number that was
+    /// dropped during the engine's life is a broken invariant of the caller.
     fn restore_tree(&self, tree: TreeId);
 
-    /// Forgets a tree: it reads as empty from now on, writes to it are lost, and its memory is
-    /// returned by later calls of [`Point::maintain`]. O(1).
+    /// Drops a tree: from now on it reads as empty and writes to it are lost. Later calls of
+    /// [`Point::maintain`] free its memory. O(1).
     fn drop_tree(&self, tree: TreeId);
 
-    /// Keys in a tree, expired ones included, tombstones not. O(sessions).
+    /// Counts the keys of a tree, expired ones included, tombstones not. O(sessions).
     fn len(&self, tree: TreeId) -> u64;
 
-    /// About how many bytes come back when pins end and the horizon moves: what was replaced or
-    /// removed, with the tombstones. O(sessions).
+    /// About how many bytes (replaced or removed values, and tombstones) will be reclaimed once
+    /// pins end and the horizon moves. O(sessions).
     fn reclaimable_bytes(&self) -> usize;
 
-    /// How close memory that was replaced or removed is to its bound, as of the last collection.
-    /// The engine goes on to take writes; refusing them is up to the caller. O(1).
+    /// How close replaced and removed memory was to its bound at the last collection. The engine
+    /// still takes writes; refusing them is up to the caller. O(1).
     fn pressure(&self) -> Pressure {
         Pressure::None
     }
 
-    /// Reports the engine's figures.
+    /// Reports the engine's metrics.
     fn gauges(&self, report: &mut dyn FnMut(Gauge));
 }
 
-/// A value that recovery puts back; see [`Point::restore_run`].
+/// A value that recovery restores; see [`Point::restore_run`].
 #[derive(Debug)]
 pub struct Restored<'d> {
     /// Its key.
@@ -195,14 +195,14 @@ pub struct Restored<'d> {
 
 /// Point operations.
 ///
-/// What the user of a session looks after:
-/// - operations that belong together share one pin ([`Self::pinned`]), which ends before the
-///   session waits for anything;
-/// - who drives the clock ([`EpochClock::tick`]) moves the horizon on behind it
-///   ([`EpochClock::set_horizon`]) and calls [`Self::maintain`] now and then, outside a pin; under
-///   [`EpochClock::self_driven`] sessions that write see to both;
-/// - who feeds the engine writes looks at [`Engine::pressure`], and stops writing at
-///   [`Pressure::Refuse`] until `maintain` has helped.
+/// The caller's duties:
+/// - Operations that belong together share one pin ([`Self::pinned`]), which ends before the
+///   session waits for anything.
+/// - Whoever drives the clock ([`EpochClock::tick`]) also advances the horizon behind it
+///   ([`EpochClock::set_horizon`]) and calls [`Self::maintain`] now and then, outside a pin. Under
+///   [`EpochClock::self_driven`], sessions that write do both.
+/// - Writers check [`Engine::pressure`] and stop at [`Pressure::Refuse`] until `maintain` has
+///   helped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -234,14 +234,15 @@ pub struct Restored<'d> {
 ///
 /// A key longer than [`crate::limits::KEY_BYTES_MAX`] is a broken invariant of the caller.
 pub trait Point {
-    /// Holds off reclamation until [`Self::unpin`]; a batch pins once. Reads and updates outside a
-    /// pin take one of their own.
+    /// Holds off reclamation until [`Self::unpin`]. A batch pins once. A read or update outside a
+    /// pin takes its own.
     fn pin(&mut self);
 
-    /// Ends what [`Self::pin`] began. No session sleeps or waits while it is pinned.
+    /// Ends [`Self::pin`]. No session sleeps or waits while it is pinned.
     fn unpin(&mut self);
 
-    /// The session, pinned until what this returns goes, also when a closure of the caller panics.
+    /// Pins the session until the returned guard is dropped, even if a closure of the caller
+    /// panics.
     fn pinned(&mut self) -> Pinned<'_, Self>
     where
         Self: Sized,
@@ -252,32 +253,33 @@ pub trait Point {
     /// Shows the key's value to `read`. Takes no lock on lock-free engines.
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R;
 
-    /// Shows the values of `keys` in turn, their descents interleaved where the engine can.
+    /// Shows the values of `keys` one after another, with interleaved descents where the engine
+    /// can.
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
         for (index, key) in keys.iter().enumerate() {
             self.get(*key, |value| read(index, value));
         }
     }
 
-    /// Brings what operations on `keys` will touch into the cache; changes nothing.
+    /// Prefetches what operations on `keys` will touch; changes nothing.
     fn warm(&mut self, keys: &[Key<'_>]);
 
-    /// Says that the next operation is on the key at `index` of the last call of [`Self::warm`]
-    /// under this pin: what was found there may be used again. A hint: where it is wrong, or late,
-    /// it changes no answer.
+    /// Hints that the next operation is on the key at `index` of the last call of [`Self::warm`]
+    /// under this pin, so that what was found there can be used again. A wrong or late hint changes
+    /// no result.
     #[inline]
     fn recall(&mut self, index: usize) {
         let _ = index;
     }
 
-    /// What stands at the key, tombstones included.
+    /// Returns the state of the key, tombstones included.
     fn probe(&mut self, key: Key<'_>) -> Probe;
 
-    /// The one write primitive: shows the key's value to `decide` and commits what it decides
-    /// (E1), returning the version drawn, or `None` when it kept the key.
+    /// The one write primitive: shows the key's value to `decide` and commits its decision (E1).
+    /// Returns the version drawn, or `None` when the key was kept.
     ///
-    /// `decide` must be pure (no I/O, clock, randomness, reply). It runs at least once, on a
-    /// dropped tree too, and may run more often; what it decides last is committed.
+    /// `decide` must be pure (no I/O, clock, randomness, reply). It runs at least once, even on a
+    /// dropped tree, and may run more often; its last decision is committed.
     fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,
@@ -285,8 +287,8 @@ pub trait Point {
         decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion>;
 
-    /// Updates `keys` one at a time in their order, their descents interleaved where the engine
-    /// can; `decide` is told the index.
+    /// Updates `keys` in order, one at a time, with interleaved descents where the engine can.
+    /// `decide` receives the index.
     fn update_many<'d, H: CommitHook>(
         &mut self,
         keys: &[Key<'_>],
@@ -299,17 +301,17 @@ pub trait Point {
         }
     }
 
-    /// Puts back what a log or a checkpoint says of the key: `value` at `version`, a tombstone if
-    /// it is `None`, if that is newer than the value or tombstone that stands there; returns
-    /// whether it was. Calls no hook and draws no version; versions of a key may come in any order.
+    /// Restores a key from a log or a checkpoint: `value` at `version`, or a tombstone if `None`,
+    /// unless the key already has one that is at least as new. Returns whether it was restored.
+    /// Calls no hook and draws no version. Versions of a key may arrive in any order.
     ///
-    /// A restored epoch lies below the clock's current one, so that versions still increase (E2).
+    /// A restored epoch is below the clock's current one, so versions still increase (E2).
     fn restore(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>)
     -> bool;
 
-    /// Puts values of one tree back, in strictly ascending order of their keys, as
-    /// [`Self::restore`] does one by one, and leaves `run` empty. An engine in key order may build
-    /// whole nodes of what it did not have.
+    /// Restores values of one tree, in strictly ascending key order, as [`Self::restore`] does one
+    /// by one, and leaves `run` empty. An ordered engine may build whole nodes for keys it did not
+    /// have.
     fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
         for restored in run.drain(..) {
             let key = Key::new(tree, restored.key);
@@ -317,9 +319,9 @@ pub trait Point {
         }
     }
 
-    /// Shows some key of the tree, picked by `random`, to `read`; every key can be picked. `None`
-    /// when the tree is empty, or when [`crate::limits::SAMPLE_PASSED_MAX`] removed keys or empty
-    /// buckets lay in the way: the work is bounded.
+    /// Shows one key of the tree, picked by `random`, to `read`; every key can be picked. Returns
+    /// `None` when the tree is empty, or after [`crate::limits::SAMPLE_PASSED_MAX`] removed keys or
+    /// empty buckets: the work is bounded.
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -327,10 +329,10 @@ pub trait Point {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R;
 
-    /// Shows up to `steps` values to `visit`, or those of a bucket more, going on where `hand`
-    /// stands; fewer where removed keys are passed. Whether the end was reached, the hand being at
-    /// the start again. Every key that stays from start to end is shown once at least. `visit` may
-    /// change access marks.
+    /// Continues a sweep at `hand` and shows up to `steps` values to `visit`, plus the rest of a
+    /// bucket; fewer where it passes removed keys. Returns whether it reached the end; `hand` is
+    /// then at the start again. Every key that is present from start to end is shown at least once.
+    /// `visit` may change access marks.
     fn sweep(
         &mut self,
         tree: TreeId,
@@ -339,16 +341,16 @@ pub trait Point {
         visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> bool;
 
-    /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees);
-    /// returns the steps done, 0 when there is nothing to do. Under a self-driven clock sessions
-    /// that write call it by themselves; one call more gives back what is left at rest.
+    /// Does up to `steps` steps of deferred work (tombstones below the horizon, dropped trees).
+    /// Returns the steps done, 0 when nothing is left to do. Under a self-driven clock, sessions
+    /// that write call it themselves; one more call frees what is left when writes stop.
     fn maintain(&mut self, steps: usize) -> usize;
 }
 
 /// Scans in key order.
 pub trait Ordered: Point {
-    /// Shows entries to `visit` in key order, beginning at `from` (forward: the lower bound,
-    /// backward: the upper one), until it breaks or the tree ends (E4).
+    /// Shows entries to `visit` in key order, starting at `from` (forward: the lower bound,
+    /// backward: the upper one), until `visit` breaks or the tree ends (E4).
     fn scan(
         &mut self,
         tree: TreeId,
@@ -357,8 +359,8 @@ pub trait Ordered: Point {
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     );
 
-    /// Like [`Self::scan`], but shows what it passes over, too, as `None`: removed keys that the
-    /// engine remembers still. So a caller can bound its work whatever lies in the range.
+    /// Like [`Self::scan`], but also shows removed keys that the engine still remembers, as `None`.
+    /// So a caller can bound its work whatever the range holds.
     fn scan_all(
         &mut self,
         tree: TreeId,
@@ -369,16 +371,16 @@ pub trait Ordered: Point {
         self.scan(tree, from, direction, |key, value| visit(key, Some(value)));
     }
 
-    /// Up to `parts - 1` keys in strict order, present or not, that cut the tree into ranges of
-    /// about as many keys each: where parallel scans begin. Taken from the tree's own shape, so
-    /// that it costs O(parts · log keys) and is a hint, whatever writers do meanwhile.
+    /// Returns up to `parts - 1` keys in strict order, present or not, that divide the tree into
+    /// ranges of about equally many keys, where parallel scans can begin. They come from the tree's
+    /// shape, so the cost is O(parts · log keys) and the result is a hint under concurrent writes.
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>>;
 }
 
-/// Walks in no order, by a stateless cursor: what an engine without key order has for SCAN.
+/// Walks in no order with a stateless cursor: SCAN on engines without key order.
 pub trait Walk: Point {
-    /// Shows some entries of the tree and returns the cursor from which to go on, 0 when there is
-    /// nothing beyond (E7). It begins at cursor 0. One step shows a number of entries that does not
-    /// grow with the tree, perhaps none.
+    /// Shows some entries of the tree and returns the cursor to continue from, 0 at the end (E7). A
+    /// walk begins at cursor 0. The entries per step do not grow with the tree; a step may show
+    /// none.
     fn walk(&mut self, tree: TreeId, cursor: u64, visit: impl FnMut(&[u8], ValueRef<'_>)) -> u64;
 }

@@ -22,7 +22,7 @@ impl<'a> Key<'a> {
         Self { tree, bytes }
     }
 
-    /// What every engine asks of a key.
+    /// Checks what every engine requires of a key.
     ///
     /// # Panics
     /// When it is longer than [`KEY_BYTES_MAX`].

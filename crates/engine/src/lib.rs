@@ -1,12 +1,12 @@
 //! The contract that every engine keeps, and the values that all of them store.
 //!
 //! An engine is a set of *trees*, each a map from byte-string keys to [`ValueRef`]s. This crate
-//! says what can be asked of one ([`Engine`], [`Point`], [`Ordered`], [`Walk`]), what a key, a
-//! value and a version are, and carries the reference engine (a `BTreeMap` behind a lock) together
-//! with the conformance suite that every engine runs.
+//! defines the operations of an engine ([`Engine`], [`Point`], [`Ordered`], [`Walk`]), keys, values
+//! and versions. It also holds the reference engine (a `BTreeMap` behind a lock) and the
+//! conformance suite that every engine runs.
 //!
-//! Deliberately absent: protocols, clocks of the wall, logs, expiry. An engine stores deadlines
-//! and never looks at them.
+//! Deliberately absent: protocols, wall clocks, logs, expiry. An engine stores deadlines and never
+//! looks at them.
 
 #![forbid(unsafe_code)]
 

@@ -24,11 +24,11 @@ pub const PACKED_ROW_BYTES_MAX: usize = 4 * 1024;
 /// A leaf of a wide row splits when it exceeds this many bytes (or holds one entry only).
 pub const WIDE_LEAF_BYTES_MAX: usize = 2 * 1024;
 
-/// A leaf of a wide row below this many bytes merges with a neighbour where that leaves room.
+/// A leaf of a wide row below this many bytes merges with a neighbour if the result has room.
 pub const WIDE_LEAF_BYTES_MIN: usize = WIDE_LEAF_BYTES_MAX / 4;
 
-/// Most children of an interior node of a wide row: a change copies one node per level and counts
-/// a reference to each of its children, so few children cost less than few levels.
+/// Most children of an interior node of a wide row. A change copies one node per level and counts a
+/// reference to each of its children, so few children are cheaper than few levels.
 pub const WIDE_FANOUT_MAX: usize = 16;
 
 /// Fewest children of an interior node of a wide row, the root excepted.

@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::Point;
 
-/// A session that is pinned for as long as this lives, also when a closure of its caller panics;
-/// see [`Point::pinned`].
+/// A session that is pinned while this guard lives, even if a closure of its caller panics; see
+/// [`Point::pinned`].
 #[derive(Debug)]
 pub struct Pinned<'s, S: Point>(&'s mut S);
 

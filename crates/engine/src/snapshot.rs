@@ -1,20 +1,22 @@
-//! Snapshots: engines that can show every tree as it was at one moment, while writes go on.
+//! Snapshots: engines that can show every tree as it was at one moment, while writes continue.
 //!
 //! A snapshot freezes a log epoch. A value belongs to it if its version is of that epoch or an
-//! earlier one, and nothing that is written later is. Making one takes O(trees). A value that is
-//! replaced or removed after it is kept for it, once, whatever becomes of the key later.
+//! earlier one; later writes never do. Making one takes O(trees). A value that is replaced or
+//! removed afterwards is kept for the snapshot, once, whatever happens to the key later.
 //!
-//! Who freezes, releases or settles sees to it that no session is within an operation meanwhile (a
-//! database holds all its gates). An engine's memory is safe without that, its answers are not.
+//! The caller that freezes, releases or settles makes sure that no session is in an operation
+//! meanwhile (a database holds all its gates). Without that, memory stays safe but answers may be
+//! wrong.
 //!
 //! Invariants (the conformance suite checks them):
-//! - **SN1 past-stands** What a read at a snapshot shows of a key is the value that the key had
-//!   when the snapshot was made, until the snapshot is released.
-//! - **SN2 frozen-epoch** The versions drawn before a snapshot was made are of its epoch or earlier
-//!   ones, those drawn after it of later ones ([`EpochClock::end_all`](crate::EpochClock::end_all)
-//!   ends the epochs that keys have borrowed from, too).
+//! - **SN1 past-stands** Until a snapshot is released, a read at it shows the value each key had
+//!   when the snapshot was made.
+//! - **SN2 frozen-epoch** Versions drawn before a snapshot was made are of its epoch or earlier
+//!   ones. Those drawn after it are of later ones;
+//!   [`EpochClock::end_all`](crate::EpochClock::end_all) also ends the epochs that keys have
+//!   borrowed from.
 //!
-//! Deliberately absent: names, time, deadlines; what becomes of a dropped tree (it is not dropped
+//! Deliberately absent: names, time, deadlines; the fate of a dropped tree (a tree is not dropped
 //! while a snapshot of it is read).
 
 use std::ops::{Bound, ControlFlow};
@@ -25,7 +27,7 @@ use crate::{
     Direction, Engine, Key, LogEpoch, Ordered, Point, TreeId, ValueRef, ValueVersion, Walk, limits,
 };
 
-/// A moment at which all trees were frozen; an engine has no two of the same epoch.
+/// A moment at which all trees were frozen. No two snapshots of an engine have the same epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snapshot(LogEpoch);
 
@@ -42,7 +44,7 @@ impl Snapshot {
         self.0
     }
 
-    /// Whether a value of this version was there when it was made, if it was not replaced before.
+    /// Whether the snapshot covers a value of this version, unless it was replaced before.
     #[inline]
     #[must_use]
     pub fn holds(self, version: ValueVersion) -> bool {
@@ -50,7 +52,7 @@ impl Snapshot {
     }
 }
 
-/// There are as many snapshots as an engine can have.
+/// The engine has as many snapshots as it can have.
 #[derive(Debug, Error)]
 #[error("there are {snapshots_max} snapshots, as many as there can be")]
 pub struct SnapshotLimit {
@@ -59,7 +61,7 @@ pub struct SnapshotLimit {
 }
 
 impl SnapshotLimit {
-    /// Refuses one more than `snapshots`.
+    /// Fails if another snapshot would exceed the limit of `snapshots`.
     pub fn check(snapshots: usize) -> Result<(), Self> {
         let snapshots_max = limits::SNAPSHOTS_MAX;
         if snapshots < snapshots_max {
@@ -70,53 +72,53 @@ impl SnapshotLimit {
     }
 }
 
-/// The values that were replaced or removed and are kept for a snapshot.
+/// Values that were replaced or removed and are kept for a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Images {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// About how many bytes they take, the nodes around them left out.
+    /// About how many bytes they take, without the nodes around them.
     pub bytes: u64,
 }
 
 /// An engine that has snapshots.
 pub trait Snapshots: Engine<Session: ReadAt> {
     /// Freezes every tree at `epoch`, which has ended: every version drawn so far is of it or an
-    /// earlier one (SN2 frozen-epoch). No session is within an operation. O(trees).
+    /// earlier one (SN2 frozen-epoch). No session is in an operation meanwhile. O(trees).
     ///
-    /// An engine may refuse one, too, while very many released ones are not merged yet
+    /// An engine may also refuse while very many released snapshots are not merged yet
     /// ([`Self::settle`]).
     ///
     /// # Panics
     /// When the epoch is not above that of the newest snapshot.
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit>;
 
-    /// Drops a snapshot: nobody reads at it any more. No session is within an operation. Its memory
-    /// comes back by [`Point::maintain`], and [`Self::settle`] where there are older snapshots.
-    /// O(snapshots · trees).
+    /// Releases a snapshot that nobody reads any more. No session is in an operation meanwhile.
+    /// [`Point::maintain`] reclaims its memory, and [`Self::settle`] too where older snapshots
+    /// exist. O(snapshots · trees).
     fn release(&self, snapshot: Snapshot);
 
-    /// Whether [`Self::settle`] has something to do. O(snapshots).
+    /// Whether [`Self::settle`] has work to do. O(snapshots).
     fn is_unsettled(&self) -> bool;
 
-    /// Lets go of what released snapshots have handed on to older ones. No session is within an
-    /// operation. O(snapshots · trees).
+    /// Frees what released snapshots have handed on to older ones. No session is in an operation
+    /// meanwhile. O(snapshots · trees).
     fn settle(&self);
 
     /// Whether a value of this version is kept when it is replaced or removed. O(1).
     fn keeps(&self, version: ValueVersion) -> bool;
 
-    /// What is kept for this snapshot. O(trees).
+    /// The values kept for this snapshot. O(trees).
     fn images(&self, snapshot: Snapshot) -> Images;
 
-    /// The trees that hold what is kept: sweeps over all values pass them, too. O(trees).
+    /// The trees that hold the kept values: sweeps over all values include them. O(trees).
     fn image_trees(&self) -> Vec<TreeId>;
 }
 
-/// Point reads at a snapshot, which has not been released.
+/// Point reads at a snapshot that has not been released.
 pub trait ReadAt: Point {
-    /// Shows the value that the key had to `read`. Two lookups where it was replaced or removed
-    /// since, and one more for each newer snapshot.
+    /// Shows the key's value at the snapshot to `read`. Two lookups if it was replaced or removed
+    /// since, plus one for each newer snapshot.
     fn get_at<R>(
         &mut self,
         at: Snapshot,
@@ -124,7 +126,7 @@ pub trait ReadAt: Point {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R;
 
-    /// Shows the values that `keys` had in turn, fetched into the cache before.
+    /// Shows the values of `keys` at the snapshot one after another, prefetched.
     fn get_many_at(
         &mut self,
         at: Snapshot,
@@ -137,8 +139,8 @@ pub trait ReadAt: Point {
         }
     }
 
-    /// Shows some key that the tree had, picked by `random`, to `read`; as [`Point::sample`], it
-    /// may find none although there are some, since its work is bounded.
+    /// Shows one key that the tree had, picked by `random`, to `read`. As in [`Point::sample`], the
+    /// work is bounded, so it may find none although the tree had some.
     fn sample_at<R>(
         &mut self,
         at: Snapshot,
@@ -150,8 +152,8 @@ pub trait ReadAt: Point {
 
 /// Scans at a snapshot.
 pub trait OrderedAt: ReadAt + Ordered {
-    /// As [`Ordered::scan_all`], what the tree held at the snapshot: keys that came later are
-    /// passed over as `None`, as removed ones are.
+    /// Like [`Ordered::scan_all`], over the tree at the snapshot. Keys inserted later are passed
+    /// over as `None`, as removed ones are.
     fn scan_at(
         &mut self,
         at: Snapshot,
@@ -164,7 +166,7 @@ pub trait OrderedAt: ReadAt + Ordered {
 
 /// Walks at a snapshot.
 pub trait WalkAt: ReadAt + Walk {
-    /// As [`Walk::walk`], what the tree held at the snapshot.
+    /// Like [`Walk::walk`], over the tree at the snapshot.
     fn walk_at(
         &mut self,
         at: Snapshot,
@@ -174,8 +176,8 @@ pub trait WalkAt: ReadAt + Walk {
     ) -> u64;
 }
 
-/// [`ReadAt::sample_at`] of an engine that keeps images in trees of their own: draws from the tree
-/// and these, which are given with their keys, and looks what the snapshot shows.
+/// [`ReadAt::sample_at`] for an engine that keeps images in trees of their own: draws from the tree
+/// and from these, which are given with their keys, and looks up what the snapshot shows.
 pub fn sample_at<R>(
     session: &mut impl ReadAt,
     at: Snapshot,

@@ -1,16 +1,16 @@
-//! Sweeping through a tree, a bounded piece at a time: how whoever evicts looks at all values in
-//! turn, without a list that writers would have to keep.
+//! Sweeps a tree in bounded pieces: eviction looks at all values in turn, without a list that
+//! writers would have to maintain.
 
 use std::ops::{Bound, ControlFlow};
 
 use crate::{Direction, Ordered, TreeId, ValueRef};
 
-/// Where a sweep of one tree goes on: at the start, or anywhere that its owner has chosen.
+/// Where a sweep of one tree continues: at the start, or anywhere its owner has chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Hand {
     /// Ordered engines: the last key that was shown.
     pub key: Option<Vec<u8>>,
-    /// Others: the place in their table, any number.
+    /// Others: a position in their table, any number.
     pub position: u64,
 }
 

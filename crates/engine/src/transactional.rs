@@ -1,22 +1,23 @@
-//! Runs: what an engine offers whose operations can meet what is not here, or come too late.
+//! Runs, for engines whose operations may hit absent data or come too late.
 //!
 //! Such an engine keeps what a session does between [`Transactional::begin_run`] and
-//! [`Transactional::end_run`] to itself, and says at the end whether it counts. The caller repeats
-//! a run that does not, and lets nothing of it be seen.
+//! [`Transactional::end_run`] private, and says at the end whether it counts. If it does not, the
+//! caller repeats the run and shows nothing of the first attempt.
 //!
 //! Invariants:
-//! - **TX1 run-whole** When a run ends with [`Outcome::Done`], all that it wrote is committed at
-//!   once, as if nothing had come in between; else nothing is. Access marks go the same way.
-//! - **TX2 blind-reads-absent** What is not here reads as absent, and the run that read it does not
+//! - **TX1 run-whole** When a run ends with [`Outcome::Done`], all its writes are committed at
+//!   once, as if nothing had happened in between; otherwise none are. The same holds for access
+//!   marks.
+//! - **TX2 blind-reads-absent** Absent data reads as an absent key, and a run that read it does not
 //!   end with `Done`. So what a blind run decides has no effect, however wrong.
-//! - **TX3 own-writes-seen** A run sees what it wrote. The commit hook runs when something is
-//!   written, as often as it is; what it was told, and versions that were returned, count when the
-//!   run does.
+//! - **TX3 own-writes-seen** A run sees its own writes. The commit hook runs for every write,
+//!   however often. What it was told, and the versions that were returned, count only if the run
+//!   does.
 //! - **TX4 untouched-is-done** A run that looked at nothing ends with `Done`.
 //!
-//! Outside a run each operation is one by itself, which the engine repeats until it is done.
+//! Outside a run, each operation is a run of its own, which the engine repeats until it is done.
 //!
-//! Deliberately absent: views, and outcomes that no repetition changes.
+//! Deliberately absent: views, and outcomes that no retry changes.
 
 use crate::{Point, TreeId};
 
@@ -25,24 +26,24 @@ use crate::{Point, TreeId};
 pub enum Outcome {
     /// It counts.
     Done,
-    /// Another one came in between. It may be repeated at once.
+    /// Another run conflicted. It may be repeated at once.
     Conflict,
-    /// Something was not here, and is being fetched. It may be repeated in a while.
+    /// Some data was absent and is being fetched. The run may be repeated in a while.
     Away,
 }
 
 /// Runs that count as a whole or not at all; see the module's header.
 pub trait Transactional: Point {
-    /// What follows belongs together. Pins may end and begin in a run; no run is under way.
+    /// Begins a run. Pins may end and begin within it; no other run of the session is in progress.
     fn begin_run(&mut self);
 
-    /// Whether what was read since [`Self::begin_run`] is not to be relied on: something was not
-    /// here (TX2).
+    /// Whether what was read since [`Self::begin_run`] is unreliable, because some data was absent
+    /// (TX2).
     fn is_blind(&self) -> bool;
 
     /// Ends the run.
     fn end_run(&mut self) -> Outcome;
 
-    /// [`crate::Engine::len`], with what the run under way has written.
+    /// [`crate::Engine::len`], including the writes of the current run.
     fn len(&self, tree: TreeId) -> u64;
 }

@@ -2,9 +2,9 @@
 //!
 //! Invariants (all under the tree's lock):
 //! - **RM1** `live[slot.position]` is the key of every live slot, and `live` holds no other keys,
-//!   so that a key can be picked at random in O(1).
-//! - **RM2** `slot.queued` tells whether the key stands in `tombstones`; it stands there at most
-//!   once, so the queue never outgrows the map.
+//!   so a key can be picked at random in O(1).
+//! - **RM2** `slot.queued` says whether the key is in `tombstones`. It is there at most once, so
+//!   the queue never outgrows the map.
 //! - **RM3** Every tombstone is queued.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,9 +23,9 @@ use crate::{
 pub(super) struct Map {
     slots: BTreeMap<Arc<[u8]>, Slot>,
     live: Vec<Arc<[u8]>>,
-    /// Keys that were removed, with the epoch of their tombstone when they were queued.
+    /// Removed keys, with the epoch of their tombstone when they were queued.
     tombstones: VecDeque<(LogEpoch, Arc<[u8]>)>,
-    /// How often a slot was changed.
+    /// How many times a slot was changed.
     changes: u64,
 }
 
@@ -58,7 +58,7 @@ impl LiveValue {
 pub(super) const TOMBSTONE_BYTES: usize =
     size_of::<Slot>() + size_of::<(LogEpoch, Arc<[u8]>)>() + 48;
 
-/// What a commit leaves to be freed when the lock is released (RE4 free-after-lock).
+/// What a commit replaces, freed when the lock is released (RE4 free-after-lock).
 pub(super) type Garbage = Option<NewValue<'static>>;
 
 impl Slot {
@@ -76,12 +76,12 @@ impl Map {
         self.live.len()
     }
 
-    /// Goes up with every change but those of access marks.
+    /// Rises with every change except those of access marks.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// A map that shares no value with this one, its access marks included. O(its bytes).
+    /// A copy of the map that shares no value and no access mark with it. O(its bytes).
     pub(super) fn copy(&self) -> Self {
         let slots = self.slots.iter().map(|(key, slot)| {
             let value = slot.view().zip(slot.value.as_ref()).map(|(view, live)| {
@@ -107,7 +107,7 @@ impl Map {
         }
     }
 
-    /// Forgets the key, as if nothing had ever stood there: in a copy that is thrown away.
+    /// Forgets the key, as if it had never existed: in a copy that is thrown away.
     pub(super) fn lose(&mut self, key: &[u8]) {
         let Some(slot) = self.slots.get(key) else {
             return;
@@ -132,7 +132,7 @@ impl Map {
         self.slots.len() - self.live.len()
     }
 
-    /// Keys that have either.
+    /// Keys that have a value or a tombstone.
     pub(super) fn entries(&self) -> usize {
         self.slots.len()
     }
@@ -160,8 +160,8 @@ impl Map {
         }
     }
 
-    /// Decides and commits (E1 atomic-update, E3 hook-once, V1 version-draw); the map is changed
-    /// after the hook has returned.
+    /// Decides and commits (E1 atomic-update, E3 hook-once, V1 version-draw). The map changes after
+    /// the hook has returned.
     pub(super) fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,
@@ -191,7 +191,7 @@ impl Map {
         (Some(version), garbage)
     }
 
-    /// Puts back what stood at the key, if it is newer than what stands there now; whether it was.
+    /// Restores a key's state, if it is newer than the present one; returns whether it was.
     pub(super) fn restore(
         &mut self,
         key: &[u8],
@@ -308,7 +308,7 @@ impl Map {
         steps
     }
 
-    /// Its values, with the bytes that they and their keys take (SN1 past-stands).
+    /// Its values, with the bytes of values and keys (SN1 past-stands).
     pub(super) fn frozen(&self) -> (Self, usize) {
         let (mut copy, mut bytes) = (Self::default(), 0);
         for (key, slot) in &self.slots {
@@ -331,8 +331,8 @@ impl Map {
         Some((key, self.get(key).expect("a live key has a value (RM1)")))
     }
 
-    /// Keys that cut the map into about equal parts: every so many of a sorted sample. `live` is in
-    /// no order that keys follow, so its first keys are a sample.
+    /// Keys that divide the map into about equal parts: every n-th of a sorted sample. The order of
+    /// `live` does not depend on the keys, so its first keys are a sample.
     pub(super) fn boundaries(&self, parts: usize) -> Vec<Vec<u8>> {
         const SAMPLED_PER_PART: usize = 32;
         let sampled = self.live.len().min(parts.saturating_mul(SAMPLED_PER_PART));
@@ -347,8 +347,8 @@ impl Map {
         boundaries
     }
 
-    /// Shows up to `entries` entries from `from` on; continues with the last key that it looked
-    /// at, breaks when the tree ends or `visit` breaks.
+    /// Shows up to `entries` entries from `from` on. Continues with the last key it looked at;
+    /// breaks when the tree ends or `visit` breaks.
     pub(super) fn scan_chunk(
         &self,
         from: Bound<&[u8]>,
@@ -368,7 +368,7 @@ impl Map {
         }
     }
 
-    /// Frees up to `steps` entries of a tree that nobody reaches any more; returns how many.
+    /// Frees up to `steps` entries of a tree that nobody can reach any more; returns how many.
     pub(super) fn free(&mut self, steps: usize) -> usize {
         for step in 0..steps {
             self.live.pop();

@@ -1,8 +1,8 @@
 //! The reference engine: every tree a `BTreeMap` behind a readers-writer lock.
 //!
 //! It is the oracle of the conformance suite and can be served with `--engine reference`: simple
-//! enough to be right by inspection, quick enough to be used. Point operations cost O(log keys)
-//! comparisons under the lock of their tree.
+//! enough to be right by inspection, fast enough to be used. Point operations cost O(log keys)
+//! comparisons under their tree's lock.
 //!
 //! | field | writer, under which lock | reader |
 //! |---|---|---|
@@ -13,14 +13,14 @@
 //! | `sessions` | `session`, drop of a session: atomic | `session` |
 //!
 //! Invariants:
-//! - **RE1 locks-in-order** Each lock is taken while no other one is held, so no cycle of waits
-//!   exists. But a snapshot is made under `frozen`, `trees` and a tree's lock, taken in this order,
-//!   and a run ends under the locks of the trees that it touched, in the order of their numbers.
-//! - **RE2** The closures of `get`, `update`, `scan` and `sample` and the hook run under the tree's
+//! - **RE1 locks-in-order** No other lock is held when a lock is taken, so there is no cycle of
+//!   waits. Exceptions: a snapshot is made under `frozen`, `trees` and a tree's lock, taken in this
+//!   order, and a run ends under the locks of the trees it touched, in the order of their numbers.
+//! - **RE2** The hook and the closures of `get`, `update`, `scan` and `sample` run under the tree's
 //!   lock. They cannot reach their own session (it is borrowed) and must not use another one.
-//! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and goes on behind
-//!   the last key that it saw, so writers wait for one chunk at most; what it yields is in order,
-//!   and a key that stays is met by the chunk that covers it (E4 scan-complete).
+//! - **RE3** A scan takes the lock anew for every [`SCAN_CHUNK_ENTRIES`] entries and continues
+//!   after the last key it saw, so writers wait for at most one chunk. Its output is in order, and
+//!   the chunk that covers a key that stays shows it (E4 scan-complete).
 //! - **RE4 free-after-lock** A replaced or removed value is freed after the lock is released.
 //!
 //! Deliberately absent: lock-free reads, prefetching, reclamation (a lock needs none, so pins do
@@ -45,7 +45,7 @@ use crate::{
 use map::Map;
 pub use session::ReferenceSession;
 
-/// Entries, tombstones included, that a scan looks at before it lets writers pass (RE3).
+/// Entries, tombstones included, that a scan looks at before it releases the lock (RE3).
 pub(crate) const SCAN_CHUNK_ENTRIES: usize = 64;
 
 /// Ordered trees behind locks; see the module's header.
@@ -86,8 +86,8 @@ impl Tree {
 }
 
 impl ReferenceEngine {
-    /// An empty engine whose runs meet what is not here, and conflict, at random, drawn from `seed`
-    /// (see [`crate::Transactional`]): for tests of whoever repeats them.
+    /// Returns an empty engine for tests of callers that retry runs (see [`crate::Transactional`]):
+    /// its runs hit absences and conflicts at random, drawn from `seed`.
     #[must_use]
     pub fn with_absences(clock: Arc<EpochClock>, seed: u64) -> Arc<Self> {
         Arc::new(Self::make(clock, Some(seed)))
@@ -110,7 +110,7 @@ impl ReferenceEngine {
         trees.get(&tree).cloned()
     }
 
-    /// All trees, in the order of their numbers.
+    /// All trees, ordered by number.
     fn all_trees(&self) -> Vec<Arc<Tree>> {
         let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = trees
@@ -176,8 +176,8 @@ impl Engine for ReferenceEngine {
             trees.remove(&tree)
         };
         let Some(tree) = removed else { return };
-        // An operation that found the tree before may still write to it: into an empty map that
-        // goes with the last holder.
+        // An operation that found the tree earlier may still write to it: into an empty map that is
+        // freed with its last holder.
         let map = std::mem::take(&mut *tree.write());
         self.dropped().push(map);
     }
@@ -228,7 +228,7 @@ impl Engine for ReferenceEngine {
     }
 }
 
-/// By plain copies: every value counts as kept from the start.
+/// Snapshots are plain copies, so every value counts as kept from the start.
 impl Snapshots for ReferenceEngine {
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
         assert!(epoch < self.clock.current(), "the epoch has not ended");

@@ -1,12 +1,12 @@
-//! Runs on the reference engine, which say "not here" at random: the canary of whoever repeats
-//! them.
+//! Runs on the reference engine that report absences at random: the canary of callers that retry
+//! runs.
 //!
-//! A run works on copies of the trees that it touches. Its end puts them in the place of the trees,
-//! unless these have changed. A key that is not here is taken out of the copy: so it reads as
-//! absent, and what the blind run makes of that goes with the copies. It is here when the run is
-//! repeated, as if it had been fetched.
+//! A run works on copies of the trees it touches. Its end replaces the trees by the copies, unless
+//! the trees have changed. An absent key is taken out of the copy, so it reads as absent, and what
+//! the blind run makes of that is dropped with the copies. When the run is repeated the key is
+//! present, as if it had been fetched.
 //!
-//! Cost: O(keys of a tree) for its first access in a run. Deliberately absent: any use beside
+//! Cost: O(keys of a tree) for its first access in a run. Deliberately absent: any use outside
 //! tests.
 
 use std::collections::btree_map::Entry;
@@ -17,10 +17,10 @@ use super::map::Map;
 use super::{ReferenceEngine, Tree};
 use crate::{Outcome, TreeId};
 
-/// One access in so many meets what is not here, if it was not fetched before.
+/// One access in this many hits an absence, unless the key was already fetched.
 const AWAY_ONE_IN: u64 = 3;
 
-/// One run in so many conflicts with another, as it were.
+/// One run in this many ends with a planted conflict.
 const CONFLICT_ONE_IN: u64 = 8;
 
 /// The runs of a session.
@@ -30,7 +30,7 @@ pub(super) struct Runs {
     under_way: bool,
     blind: bool,
     copies: BTreeMap<TreeId, Copy>,
-    /// What was looked at since the last run that counted: it was here, or has been fetched.
+    /// What was looked at since the last run that counted: it was present, or has been fetched.
     here: HashSet<(TreeId, Box<[u8]>)>,
 }
 
@@ -43,7 +43,7 @@ struct Copy {
 /// What an access looks for.
 pub(super) enum Sought<'k> {
     Key(&'k [u8]),
-    /// Keys of which only the tree knows: some may not be here.
+    /// Keys that only the tree knows; some may be absent.
     Some(&'k [u8]),
 }
 
@@ -76,7 +76,7 @@ impl Runs {
         self.copies.get(&tree).map(|copy| copy.map.len())
     }
 
-    /// The tree as the run under way sees it, without what is sought if that is not here.
+    /// The tree as the current run sees it, without the sought keys if those are absent.
     pub(super) fn map(
         &mut self,
         engine: &ReferenceEngine,
@@ -131,8 +131,8 @@ impl Runs {
     }
 }
 
-/// Puts the copies in the place of their trees, if none of these has changed
-/// (RE1 locks-in-order); whether it did.
+/// Replaces the trees by their copies, if none of the trees has changed (RE1 locks-in-order);
+/// returns whether it did.
 fn commit(engine: &ReferenceEngine, mut copies: BTreeMap<TreeId, Copy>) -> bool {
     let trees: Option<Vec<Arc<Tree>>> = copies.keys().map(|id| engine.tree(*id)).collect();
     let Some(trees) = trees else { return false };
@@ -145,7 +145,7 @@ fn commit(engine: &ReferenceEngine, mut copies: BTreeMap<TreeId, Copy>) -> bool 
     for (original, copy) in originals.iter_mut().zip(copies.values_mut()) {
         std::mem::swap(&mut **original, &mut copy.map);
     }
-    // What was replaced is freed behind the locks (RE4 free-after-lock).
+    // Replaced values are freed after the locks (RE4 free-after-lock).
     drop(originals);
     true
 }

@@ -1,4 +1,4 @@
-//! What one thread works through: point operations and scans on the reference engine.
+//! A thread's session: point operations and scans on the reference engine.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -13,7 +13,7 @@ use crate::{
     Point, Probe, ReadAt, Snapshot, Transactional, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
-/// A session of the reference engine; dropping it makes room for another.
+/// A session of the reference engine; dropping it frees its place.
 pub struct ReferenceSession {
     engine: Arc<ReferenceEngine>,
     runs: Runs,
@@ -32,7 +32,7 @@ impl ReferenceSession {
         self.engine.absences.is_some()
     }
 
-    /// Shows the tree, as the run under way sees it if there is one, to `read`.
+    /// Shows the tree to `read`, as the current run sees it, if there is one.
     fn read<R>(
         &mut self,
         tree: TreeId,
@@ -166,7 +166,7 @@ impl Point for ReferenceSession {
 
     fn maintain(&mut self, steps: usize) -> usize {
         if self.engine.clock.is_self_driven() {
-            // Nobody else does; so all tombstones that are there may go.
+            // Nobody else does, so all present tombstones may be forgotten.
             self.engine.clock.tick();
         }
         let horizon = self.engine.clock.horizon();
@@ -261,7 +261,7 @@ impl OrderedAt for ReferenceSession {
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         if let Some(tree) = self.tree_at(at, tree) {
-            // Nobody changes it, so that nobody waits for the lock.
+            // Nobody changes it, so nobody waits for the lock.
             let mut shown = |key: &[u8], value: ValueRef<'_>| visit(key, Some(value));
             let _ = tree
                 .read()
