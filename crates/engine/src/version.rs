@@ -1,9 +1,10 @@
 //! Log epochs and value versions.
 //!
 //! A [`ValueVersion`] is 64 bits: the log epoch in the high 44, a sequence in the low 20. The
-//! versions of one (tree, key) strictly increase, over remove and re-insert too. Ten years of fifty
-//! thousand epochs a second fit; a key that is written more often within an epoch than the sequence
-//! counts borrows from the next one, so that whoever has seen it waits for that one instead.
+//! versions of one (tree, key) strictly increase, across removal and re-insertion too. Ten years at
+//! fifty thousand epochs a second fit. A key that is written more often within an epoch than the
+//! sequence can count borrows from the next epoch; a reader that saw it then waits for that epoch
+//! instead.
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
@@ -11,19 +12,19 @@
 //! | `borrowed` | a commit that borrows: under its key's lock, `Relaxed` | [`EpochClock::end_all`], while nobody commits |
 //! | `horizon` | the maintenance thread ([`EpochClock::set_horizon`]) | `Release` | engines purging tombstones |
 //!
-//! A log and watchers need a clock that somebody drives. Where there are none, an engine drives it
-//! by itself ([`EpochClock::self_driven`]): removed keys are forgotten at once.
+//! A log and watchers need a clock that somebody drives. Without them, an engine drives it itself
+//! ([`EpochClock::self_driven`]): removed keys are forgotten at once.
 //!
-//! Invariants:
 //! - **V1 version-draw** A commit draws `max(old + 1, first of the current epoch)` under the lock
 //!   of the key's node or bucket; `old` is the version of the value or of its tombstone.
 //! - **V2 tombstone-horizon** A tombstone is removed only when its epoch is below the horizon, and
 //!   the horizon never exceeds the current epoch. The next insert of the key then draws a version
 //!   of a later epoch, so versions increase although the tombstone is gone.
 //! - **V3 self-driven-removal** Under a self-driven clock a removal draws `old + 1` and leaves no
-//!   tombstone; before it gives the key's lock back, the current epoch is above that version's
+//!   tombstone. Before it releases the key's lock, the current epoch is above that version's
 //!   ([`EpochClock::forget`]). The next insert of the key, under the same lock, draws from a later
-//!   epoch. Most removals find it so and write nothing: the epoch moves only when what it has
+//!   epoch. Most removals find the epoch there already and write nothing: the epoch moves only when
+//!   a value written in it is removed in it.
 //!   brought is removed within it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +80,7 @@ impl ValueVersion {
 pub struct EpochClock {
     current: AtomicU64,
     horizon: AtomicU64,
-    /// The highest epoch that a commit has borrowed from while it was not current yet.
+    /// The highest epoch that a commit has borrowed from before it was current.
     borrowed: AtomicU64,
     self_driven: bool,
 }
@@ -96,8 +97,8 @@ impl EpochClock {
         }
     }
 
-    /// A clock that needs no driver, for an engine in a program without a log: nobody asks what
-    /// version a removed key had, so that removals give their memory back by themselves.
+    /// A clock that needs no driver, for an engine in a program without a log: nobody asks for the
+    /// version of a removed key, so removals free their memory themselves.
     #[must_use]
     pub fn self_driven() -> Self {
         Self {
@@ -106,7 +107,7 @@ impl EpochClock {
         }
     }
 
-    /// Whether engines move this clock.
+    /// Whether engines advance this clock.
     #[inline]
     #[must_use]
     pub fn is_self_driven(&self) -> bool {
@@ -114,7 +115,7 @@ impl EpochClock {
     }
 
     /// The version of the removal of a value of version `old` that nobody has to remember (V3), or
-    /// `None` if whoever drives the clock says until when. The caller holds the key's lock.
+    /// `None` if the clock has a driver, who decides how long. The caller holds the key's lock.
     #[inline]
     #[must_use]
     pub fn forget(&self, old: ValueVersion) -> Option<ValueVersion> {
@@ -129,15 +130,15 @@ impl EpochClock {
         Some(version)
     }
 
-    /// The epoch that a commit now belongs to.
+    /// The epoch that a commit belongs to now.
     #[must_use]
     pub fn current(&self) -> LogEpoch {
-        // Acquire pairs with `tick`: a commit that sees epoch e sees all that made e begin.
+        // Acquire pairs with `tick`: a commit that sees epoch e sees everything that made e begin.
         LogEpoch(self.current.load(Ordering::Acquire))
     }
 
-    /// The version of a commit now, of a key whose value or tombstone has version `old`
-    /// (V1 version-draw). The caller holds the key's lock.
+    /// The version of a commit now to a key whose value or tombstone has version `old` (V1
+    /// version-draw). The caller holds the key's lock.
     #[inline]
     #[must_use]
     pub fn draw(&self, old: Option<ValueVersion>) -> ValueVersion {
@@ -151,7 +152,7 @@ impl EpochClock {
 
     #[cold]
     fn note_borrowed(&self, epoch: LogEpoch) {
-        // Relaxed: who asks excludes all commits, which orders the two.
+        // Relaxed: the caller excludes all commits, which orders the two.
         self.borrowed.fetch_max(epoch.0, Ordering::Relaxed);
     }
 
@@ -162,8 +163,8 @@ impl EpochClock {
         self.borrowed.load(Ordering::Relaxed) < self.current().0
     }
 
-    /// Ends the current epoch, and those that keys have borrowed from; returns the last that has
-    /// ended: where a snapshot can be made. Nobody commits meanwhile.
+    /// Ends the current epoch, and those that keys have borrowed from. Returns the last ended
+    /// epoch, at which a snapshot can be made. Nobody commits meanwhile.
     pub fn end_all(&self) -> LogEpoch {
         self.tick();
         while !self.is_above_all() {
@@ -187,7 +188,7 @@ impl EpochClock {
         LogEpoch(self.horizon.load(Ordering::Acquire))
     }
 
-    /// Moves the horizon; it never goes back, nor past the current epoch (V2).
+    /// Moves the horizon; it never moves back, nor past the current epoch (V2).
     pub fn set_horizon(&self, horizon: LogEpoch) {
         let bounded = horizon.0.min(self.current().0);
         self.horizon.fetch_max(bounded, Ordering::Release);
@@ -247,7 +248,7 @@ mod tests {
             let removed = clock.forget(version).unwrap();
             assert_eq!(clock.horizon(), clock.current());
             assert!(clock.current() > removed.epoch(), "round {round}");
-            // What older epochs have brought moves nothing.
+            // Removing values of older epochs moves nothing.
             assert_eq!(clock.forget(version), Some(removed));
             assert_eq!(clock.current(), LogEpoch(epoch.0 + 1));
             version = ValueVersion::after(None, clock.current());

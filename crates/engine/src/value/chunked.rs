@@ -1,17 +1,17 @@
 //! Large columns: a radix tree of fixed-size chunks, persistent by path copying.
 //!
-//! A write makes the next version of a column: it copies the chunks that it touches partly and the
-//! interior nodes above them, and shares every other chunk with the version before. What was never
-//! written takes no memory.
+//! A write makes the next version of a column. It copies the chunks it partly overwrites and the
+//! interior nodes above them, and shares every other chunk with the previous version. Ranges that
+//! were never written take no memory.
 //!
 //! Invariants:
-//! - **DC1 least-height** The tree has the least height whose `CHUNK_BYTES * CHUNK_FANOUT^height`
-//!   bytes hold the column; height 0 is one chunk.
-//! - **DC2 zero-filled** A chunk holds a beginning of its [`CHUNK_BYTES`]; what follows it is
-//!   zeros. A hole is zeros only. Nothing but zeros lies behind the column's length.
-//! - **DC3 exact-heap** `heap_bytes` is the sum over the column's nodes, whoever else shares them.
+//! - **DC1 least-height** The tree has the least height for which `CHUNK_BYTES *
+//!   CHUNK_FANOUT^height` bytes hold the column; height 0 is one chunk.
+//! - **DC2 zero-filled** A chunk stores a prefix of its [`CHUNK_BYTES`]; the rest is zeros. A hole
+//!   is all zeros. Beyond the column's length there are only zeros.
+//! - **DC3 exact-heap** `heap_bytes` is the sum over the column's nodes, shared or not.
 //!
-//! Deliberately absent: removal of bytes from the middle, which no command asks for.
+//! Deliberately absent: removal of bytes from the middle, which no command needs.
 
 use std::fmt;
 use std::ops::Range;
@@ -112,7 +112,7 @@ impl Chunked {
         }
     }
 
-    /// The written beginning of a chunk (DC2). O(height).
+    /// The stored prefix of a chunk (DC2). O(height).
     fn chunk(&self, index: usize) -> &[u8] {
         let (mut node, mut height) = (&self.root, self.height);
         loop {
@@ -151,7 +151,7 @@ impl Chunked {
         }
     }
 
-    /// Puts a root above the root (DC1).
+    /// Adds a root above the root (DC1).
     fn raise(&mut self) {
         self.height += 1;
         if !matches!(self.root, Node::Hole) {
@@ -162,10 +162,10 @@ impl Chunked {
         }
     }
 
-    /// Shows, in order, ranges of this version outside of which it is the same as `old`, of which
-    /// it is a later version: chunks that both share cost nothing, and others are narrowed by what
-    /// is equal at their ends. Bytes behind the end of `old` that are in no range are zeros.
-    /// O(changed · height); O(written) when nothing is shared, as with [`Self::empty`].
+    /// Shows, in order, ranges outside of which this version equals `old`, an earlier version.
+    /// Shared chunks cost nothing; other ranges are narrowed by equal bytes at their ends. Bytes
+    /// beyond the end of `old` that are in no range are zeros. O(changed · height); O(written) when
+    /// nothing is shared, as with [`Self::empty`].
     pub fn changed_since(&self, old: &Self, visit: &mut impl FnMut(Range<usize>)) {
         let within = 0..self.length;
         if old.length > self.length || old.height > self.height {
@@ -183,8 +183,8 @@ impl Chunked {
         changed(&self.root, self.height, &old.root, old.height, 0, &mut show);
     }
 
-    /// Heap bytes of the nodes that `next`, a later version, does not share: what becomes garbage
-    /// with this version. O(nodes of both that are not shared).
+    /// Heap bytes of the nodes that `next`, a later version, does not share: the garbage when this
+    /// version is dropped. O(nodes of both that are not shared).
     #[must_use]
     pub fn bytes_beyond(&self, next: &Self) -> usize {
         bytes_beyond(&self.root, self.height, &next.root, next.height)
@@ -196,7 +196,7 @@ impl Chunked {
         Self::EMPTY
     }
 
-    /// Whether both are the same nodes: then they hold the same bytes, and nothing was compared.
+    /// Whether both are the same nodes, and so hold the same bytes; nothing is compared.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.length == other.length && self.height == other.height && self.root.is_same(&other.root)
@@ -220,7 +220,7 @@ impl Chunked {
         }
     }
 
-    /// Heap bytes that the column takes, nodes shared with other versions included. O(1).
+    /// Heap bytes of the column, including nodes shared with other versions. O(1).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
@@ -248,7 +248,7 @@ impl Node {
     }
 }
 
-/// Shows ranges that cover what differs between two subtrees that begin at `offset` of their
+/// Shows ranges that cover the differences between two subtrees that begin at `offset` of their
 /// columns; the old one may be lower.
 fn changed(
     new: &Node,
@@ -287,8 +287,8 @@ fn changed(
     }
 }
 
-/// Heap bytes of a subtree's nodes that do not stand at the same place in another one; both begin
-/// at the same offset of their columns.
+/// Heap bytes of a subtree's nodes that are not at the same place in another one; both begin at the
+/// same offset of their columns.
 fn bytes_beyond(old: &Node, height: u32, next: &Node, next_height: u32) -> usize {
     if next_height > height {
         let first = match next {
@@ -317,7 +317,8 @@ fn bytes_beyond(old: &Node, height: u32, next: &Node, next_height: u32) -> usize
     }
 }
 
-/// A range outside of which two byte strings are equal, the shorter one continued by zeros.
+/// A range outside of which two byte strings are equal; the shorter one counts as padded with
+/// zeros.
 pub(super) fn differing(new: &[u8], old: &[u8]) -> Range<usize> {
     let common = new.len().min(old.len());
     let equal = new.iter().zip(old).take_while(|(new, old)| new == old);

@@ -1,6 +1,6 @@
-//! Counts what path copying copies, in tests; nothing otherwise.
+//! Counts what path copying copies; in tests only.
 
-/// Notes that one shared node or chunk was copied, `bytes` of it.
+/// Counts one shared node or chunk of `bytes` bytes that was copied.
 #[inline]
 pub(super) fn copied(bytes: usize) {
     #[cfg(test)]

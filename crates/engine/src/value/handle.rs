@@ -1,10 +1,10 @@
-//! Handles: how large forms hold their nodes, which successive versions share
-//! (D2 successors-share).
+//! Handles: how large forms hold their nodes, which successive versions share (D2
+//! successors-share).
 //!
-//! A node is read through its handle and never moves; who makes the next version changes a node in
-//! place if nobody else holds it, and a copy of it otherwise. Here a handle is a counted reference
-//! to the heap. Forms know no more of it than this file says, so that an engine's own memory (an
-//! offset in a pool, a slot on another machine) can take its place.
+//! A node is read through its handle and never moves. The writer of the next version changes a node
+//! in place if nobody else holds it, and copies it otherwise. Here a handle is a counted reference
+//! to the heap. Forms know nothing else about it, so an engine's own memory (an offset in a pool, a
+//! slot on another machine) can replace it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,19 +12,19 @@ use std::sync::Arc;
 
 use super::cost;
 
-/// Bytes beside a node: its two counters.
+/// Bytes a node takes beyond its content: its two counters.
 pub(super) const NODE_HEADER_BYTES: usize = 2 * size_of::<usize>();
 
-/// Holds a node; a clone holds the same one.
+/// Holds a node; a clone holds the same node.
 pub(super) struct Handle<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Handle<T> {
-    /// Whether both hold one node.
+    /// Whether both hold the same node.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What tells the node from every other one while it is held.
+    /// Identifies the node among all others while it is held.
     pub(super) fn address(&self) -> *const u8 {
         Arc::as_ptr(&self.0).cast()
     }
@@ -42,7 +42,7 @@ impl<T> Handle<T> {
 }
 
 impl<T: Clone> Handle<T> {
-    /// The node of the version in the making: a copy if somebody else holds it.
+    /// The node, for changes in the new version: a copy if somebody else holds it.
     pub(super) fn unshare(&mut self) -> &mut T {
         if self.get_mut().is_none() {
             cost::copied(size_of::<T>());
@@ -52,7 +52,7 @@ impl<T: Clone> Handle<T> {
 }
 
 impl<T: Clone> Handle<[T]> {
-    /// The node of the version in the making: a copy if somebody else holds it.
+    /// The node, for changes in the new version: a copy if somebody else holds it.
     pub(super) fn unshare(&mut self) -> &mut [T] {
         if self.get_mut().is_none() {
             cost::copied(size_of_val(&**self));

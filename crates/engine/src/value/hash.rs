@@ -1,4 +1,4 @@
-//! A hash as a reader sees it, and the draft from which the next version of it is made.
+//! A hash as a reader sees it, and the draft that builds its next version.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -56,8 +56,8 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// The value of a field, which is looked for where `near` says that it stood in another hash:
-    /// O(1) in small hashes of the same fields, else O(log fields). `near` begins anywhere.
+    /// The value of a field, looked for first where `near` says it was in another hash: O(1) in
+    /// small hashes of the same fields, else O(log fields). `near` may start with any value.
     #[inline]
     #[must_use]
     pub fn get_near(self, field: &[u8], near: &mut usize) -> Option<StringRef<'a>> {
@@ -126,9 +126,9 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// Shows, in order, the fields that are not as in `old`: with their value, or with `None` where
-    /// they are gone. Nodes that two wide rows share are not looked at: O(changed · log fields)
-    /// between successive versions, else O(fields).
+    /// Shows, in order, the fields that differ from `old`: with their value, or with `None` if they
+    /// were removed. Skips nodes that two wide rows share: O(changed · log fields) between
+    /// successive versions, else O(fields).
     pub fn changed_since(
         self,
         old: HashRef<'_>,
@@ -147,7 +147,7 @@ impl<'a> HashRef<'a> {
         changes.settle();
     }
 
-    /// Heap bytes that the hash takes. O(1).
+    /// Heap bytes of the hash. O(1).
     #[must_use]
     pub fn heap_bytes(self) -> usize {
         match self {
@@ -165,8 +165,8 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// The same hash for the value that takes its place (D2 successors-share): RENAME, a new
-    /// deadline. O(1) when wide, else O(size).
+    /// The same hash, handed over to the value that replaces it (D2 successors-share): RENAME, a
+    /// new deadline. O(1) when wide, else O(size).
     #[must_use]
     pub fn hand_over(self) -> Body<'static> {
         match self {
@@ -176,7 +176,7 @@ impl<'a> HashRef<'a> {
     }
 }
 
-/// A field that is looked for in one hash after the other: where it stood in the one before first.
+/// Finds one field in one hash after another, starting where it was in the previous one.
 ///
 /// ```
 /// use pando_engine::{FieldFinder, HashDraft, HashRef, BodyRef};
@@ -215,7 +215,7 @@ impl<'f> FieldFinder<'f> {
     }
 }
 
-/// The index of no field.
+/// The index that no field has.
 const NOWHERE: usize = usize::MAX;
 
 /// Fields of a hash with their values, in byte order of the fields.
@@ -272,7 +272,7 @@ impl<'a> Iterator for HashIter<'a> {
     where
         F: FnMut(A, Self::Item) -> A,
     {
-        // The form is asked for once.
+        // The form is checked once.
         if let IterForm::Packed(_, entries) = self.form {
             let strings = entries.map(|(field, value)| (field, StringRef::Flat(value)));
             return strings.fold(all, fold);
@@ -311,11 +311,11 @@ impl fmt::Debug for HashIter<'_> {
     }
 }
 
-/// The next version of a hash, in the making.
+/// The next version of a hash, under construction.
 ///
-/// A small hash is one block, copied by the first change and changed in place by the others, until
-/// it outgrows [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes with
-/// the version before; each is copied by the first change to it and changed in place by the others.
+/// A small hash is one block: the first change copies it, later ones change the copy in place,
+/// until it outgrows [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes
+/// with the previous version: the first change to a node copies it, later ones change the copy.
 #[derive(Debug)]
 pub struct HashDraft<'o>(Form<'o>);
 
@@ -336,7 +336,7 @@ impl<'o> HashDraft<'o> {
         })
     }
 
-    /// The hash as it stands now.
+    /// The hash with the changes so far.
     #[must_use]
     pub fn as_ref(&self) -> HashRef<'_> {
         match &self.0 {
@@ -351,7 +351,7 @@ impl<'o> HashDraft<'o> {
         self.as_ref().len()
     }
 
-    /// Whether there are no fields left: the key is to be removed.
+    /// Whether no fields are left, so that the key is to be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -375,9 +375,8 @@ impl<'o> HashDraft<'o> {
         }
     }
 
-    /// Sets a field to a string that was made before, such as [`StringRef::with_write`] makes it
-    /// of the field's old value; returns whether the field is new. O(log fields), and O(bytes) of a
-    /// flat value.
+    /// Sets a field to a string made earlier, e.g. by [`StringRef::with_write`] from the field's
+    /// old value; returns whether the field is new. O(log fields), and O(bytes) of a flat value.
     ///
     /// A hash, or a length beyond the bounds of [`Self::set`], is a broken invariant of the caller.
     pub fn set_body(&mut self, field: &[u8], value: StringBody<'_>) -> bool {
@@ -397,8 +396,8 @@ impl<'o> HashDraft<'o> {
             Form::Wide(row) => row,
             Form::Packed(block) => {
                 if let Column::Flat(value) = column {
-                    // Copied first, since that fetches the lines of the block side by side: a
-                    // search would wait for one after the other.
+                    // Copied first: that fetches the block's lines in parallel; a search would wait
+                    // for one after the other.
                     let copy = own(block, field.len() + value.len());
                     let row = ShortRow::packed(copy);
                     let at = row.search_to_set(Name::new(field));
@@ -439,13 +438,13 @@ impl<'o> HashDraft<'o> {
         }
     }
 
-    /// The finished body, in the form that its size asks for (D1 smallest-form). O(1), or O(size)
-    /// for a hash that becomes packed again.
+    /// The finished body, in the form for its size (D1 smallest-form). O(1), or O(size) for a hash
+    /// that becomes packed again.
     #[must_use]
     pub fn finish(self) -> Body<'static> {
         match self.0 {
             Form::Packed(block) => Body::from(PackedRow::new(block.into_owned())),
-            // Half of the bound, so that a hash about the bound does not change its form each time.
+            // Half of the bound, so that a hash near the bound does not change its form each time.
             Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
                 Some(block) => Body::from(PackedRow::new(block.into())),
                 None => Body::from(row),
@@ -454,10 +453,10 @@ impl<'o> HashDraft<'o> {
     }
 }
 
-/// Bytes that a new field takes in a small hash beside its name and value, and more.
+/// Upper bound of the bytes a new field takes in a small hash besides its name and value.
 const FIELD_ROOM_BYTES: usize = 16;
 
-/// The draft's own copy of a block, with room for a field of so many bytes.
+/// The draft's own copy of a block, with space for a field of this many bytes.
 #[inline]
 fn own<'b>(block: &'b mut Cow<'_, [u8]>, field_bytes: usize) -> &'b mut Vec<u8> {
     if let Cow::Borrowed(shared) = *block {

@@ -1,14 +1,14 @@
-//! Access marks: a few bits beside a value that tell how lately or how often it was used, for
-//! whoever has to choose what to evict. An engine keeps them and never looks at them.
+//! Access marks: a few bits beside a value that record how recently or how often it was used, for
+//! eviction. An engine keeps them and never looks at them.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
 //! | the top [`MARK_BITS`] bits of the word | anybody who is shown the value | `Relaxed` store of the whole word | anybody |
 //! | the rest of the word | the engine, before it publishes the value | – | the engine, `Relaxed` |
 //!
-//! The rest of the word never changes, so a store that races with another loses at most a mark,
-//! which is a hint. A mark that would not change is not stored: values that are read all the time
-//! stay shared in all caches.
+//! The rest of the word never changes, so a racing store loses at most a mark, which is a hint. An
+//! unchanged mark is not stored, so lines of values that are read all the time stay shared in all
+//! caches.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,17 +29,17 @@ const REST: u32 = (1 << SHIFT) - 1;
 pub struct AccessMark<'a>(Option<&'a AtomicU32>);
 
 impl<'a> AccessMark<'a> {
-    /// Of a value that no engine holds: reads as 0 and forgets what is set.
+    /// Of a value that no engine holds: reads as 0 and ignores changes.
     pub const NONE: Self = Self(None);
 
-    /// In the top bits of `word`, whose other bits stand still as long as readers see it.
+    /// In the top bits of `word`, whose other bits do not change while readers see it.
     #[inline]
     #[must_use]
     pub const fn of(word: &'a AtomicU32) -> Self {
         Self(Some(word))
     }
 
-    /// Where its word stands, for the engine whose it is.
+    /// The address of its word, for the engine that owns it.
     #[inline]
     #[must_use]
     pub fn address(self) -> Option<NonNull<AtomicU32>> {
@@ -54,7 +54,7 @@ impl<'a> AccessMark<'a> {
             .map_or(0, |word| (word.load(Ordering::Relaxed) >> SHIFT) as u8)
     }
 
-    /// Changes the mark, to [`MARK_MAX`] at most; writes nothing when it is the same.
+    /// Changes the mark, capped at [`MARK_MAX`]; writes nothing when it is unchanged.
     #[inline]
     pub fn set(self, mark: u8) {
         let Some(word) = self.0 else { return };

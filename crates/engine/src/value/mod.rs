@@ -6,14 +6,14 @@
 //! [`crate::limits::COLUMN_FLAT_BYTES_MAX`] are [`Chunked`], hashes above
 //! [`crate::limits::PACKED_ROW_BYTES_MAX`] are [`WideRow`]s. Both are persistent (path-copying)
 //! trees: a change copies O(log n) nodes and shares the rest with the version it replaces, so the
-//! cost of an operation never grows with what it does not touch.
+//! cost of an operation does not grow with the parts it does not touch.
 //!
 //! Invariants:
-//! - **D1 smallest-form** A body is in its smallest form when written: flat up to the flat bound,
-//!   packed up to the packed bound. (A shrunk value may stay chunked or wide until half of the
-//!   bound.) Constructors choose the form; engines refuse what is too long for its own.
+//! - **D1 smallest-form** A body is written in its smallest form: flat up to the flat bound, packed
+//!   up to the packed bound. (A value that shrinks may stay chunked or wide down to half of the
+//!   bound.) Constructors choose the form; engines refuse a value that is too long for its form.
 //! - **D2 successors-share** Nodes of a chunked column or wide row are shared only between
-//!   successive versions of one value, or with the one value that took them over (RENAME); COPY
+//!   successive versions of one value, or with the one value that took them over (RENAME). COPY
 //!   copies.
 
 mod chunked;
@@ -43,8 +43,8 @@ pub use wide::WideRow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(pub u64);
 
-/// The type of a value, whatever its form. Its number stands in log, checkpoint and dump, where it
-/// has three bits.
+/// The type of a value, whatever its form. The log, checkpoints and dumps store its number in three
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TypeTag {
@@ -54,7 +54,7 @@ pub enum TypeTag {
     Hash = 2,
 }
 
-/// What a writer chooses beside the body; an engine stores it and never looks at it.
+/// What a writer sets beside the body; an engine stores it and never looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// When the value expires, if ever.
@@ -63,7 +63,7 @@ pub struct Attributes {
     pub flags: u32,
     /// What OBJECT ENCODING remembers of the value's history (see `db`), 0 by default.
     pub encoding: u8,
-    /// memcached's cas token, where a client has chosen it; else it follows from the version.
+    /// memcached's cas token, if a client chose it; otherwise it is derived from the version.
     pub token: Option<NonZero<u64>>,
 }
 
@@ -76,7 +76,7 @@ pub struct ValueRef<'a> {
     pub attributes: Attributes,
     /// The content.
     pub body: BodyRef<'a>,
-    /// Where its use is noted.
+    /// Where accesses are noted.
     pub mark: AccessMark<'a>,
 }
 
@@ -96,7 +96,7 @@ pub struct NewValue<'d> {
     pub attributes: Attributes,
     /// The content.
     pub body: Body<'d>,
-    /// The access mark that it begins with.
+    /// The initial access mark.
     pub mark: u8,
 }
 
@@ -119,7 +119,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Heap bytes that the content takes, what it shares with other versions included. O(1).
+    /// Heap bytes of the content, including what it shares with other versions. O(1).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self.body {
@@ -128,9 +128,9 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Heap bytes that become garbage with this value when `next`, its successor, takes its place:
-    /// of a large value, what the two do not share; of a small one none, since it lies in the
-    /// engine's block. O(nodes that are not shared).
+    /// Heap bytes that become garbage when `next`, its successor, replaces this value: for a large
+    /// value, what the two do not share; for a small one none, since it is in the engine's block.
+    /// O(nodes that are not shared).
     #[must_use]
     pub fn bytes_beyond(&self, next: Option<&ValueRef<'_>>) -> usize {
         let next = next.map(|next| &next.body);
@@ -163,7 +163,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// The same value once more, for an engine that stores it beside this one: what is flat is
+    /// A second handle on the value, for an engine that stores it beside this one; flat content is
     /// borrowed. O(1) for a large value and a flat one, else O(size).
     #[must_use]
     pub fn again(&self) -> NewValue<'_> {
@@ -211,8 +211,8 @@ impl<'d> NewValue<'d> {
         self
     }
 
-    /// What most values are, at most so many borrowed bytes of a flat string without attributes,
-    /// and their mark; anything else as it was.
+    /// Splits off the common case: a flat string of at most this many borrowed bytes without
+    /// attributes, with its mark. Anything else is returned unchanged.
     #[inline]
     pub fn into_borrowed(self, bytes_max: usize) -> Result<(&'d [u8], u8), Self> {
         if self.attributes == Attributes::default()
@@ -220,7 +220,7 @@ impl<'d> NewValue<'d> {
             && bytes.len() <= bytes_max
         {
             let mark = self.mark;
-            // It owns nothing; to drop it would cost a call.
+            // It owns nothing; dropping it would cost a call.
             mem::forget(self);
             return Ok((bytes, mark));
         }
@@ -238,7 +238,7 @@ impl<'d> NewValue<'d> {
         }
     }
 
-    /// The same value, borrowing nothing: a borrowed string is copied.
+    /// The same value, borrowing nothing; a borrowed string is copied.
     #[must_use]
     pub fn into_stored(self) -> NewValue<'static> {
         NewValue {
@@ -250,8 +250,7 @@ impl<'d> NewValue<'d> {
 }
 
 impl<'d> Body<'d> {
-    /// A string of these bytes, in the form that its length asks for (D1). O(1) when flat, else
-    /// one copy.
+    /// A string of these bytes, in the form for its length (D1). O(1) when flat, else one copy.
     ///
     /// ```
     /// use pando_engine::{Body, BodyRef, NewValue};
@@ -264,7 +263,7 @@ impl<'d> Body<'d> {
     /// assert!(string == &long[..] && string.as_flat().is_none());
     /// ```
     ///
-    /// The flat form of a string cannot be made otherwise, so that none is too long for it:
+    /// The flat form of a string cannot be constructed directly, so none is ever too long for it:
     ///
     /// ```compile_fail
     /// use pando_engine::{FlatString, StringBody};
@@ -287,7 +286,7 @@ impl<'d> Body<'d> {
     /// The same content, borrowing nothing and without spare capacity.
     ///
     /// # Panics
-    /// Where [`Self::check`] does.
+    /// Under the same condition as [`Self::check`].
     #[must_use]
     pub fn into_stored(self) -> Body<'static> {
         self.check();
@@ -298,7 +297,7 @@ impl<'d> Body<'d> {
         }
     }
 
-    /// What every engine asks of a body that it is to store.
+    /// Checks what every engine requires of a body that it stores.
     ///
     /// # Panics
     /// When a string is too long for its form (D1), which is a fault of this crate.

@@ -8,8 +8,8 @@
 //! | 2 | 2·w per field | end of the field's name, then end of its value |
 //! | after these | | names and values: name 0, value 0, name 1, value 1, … |
 //!
-//! Ends count from the beginning of the names and values. The top bit of a value's end says that
-//! the value is out of line: nothing of it lies in the block (leaves of wide rows only).
+//! Ends count from the start of the names and values. The top bit of a value's end says that the
+//! value is out of line: none of it is in the block (leaves of wide rows only).
 //!
 //! Invariants:
 //! - **DP1** Names strictly increase, so a field is found by binary search over the ends.
@@ -18,9 +18,9 @@
 //! - **DP3 packed-bound** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and
 //!   holds every value in line.
 //!
-//! Deliberately absent: changes in place of what a reader can see. A draft copies the block once
-//! and changes its copy; a leaf is assembled from parts of its predecessor. Either is never touched
-//! again, so readers need no protection.
+//! Deliberately absent: changes in place of data a reader can see. A draft copies the block once
+//! and changes its copy; a leaf is assembled from parts of its predecessor. Neither is changed
+//! after that, so readers need no protection.
 
 use std::cell::Cell as StdCell;
 use std::cmp::Ordering;
@@ -42,19 +42,20 @@ const SHORT_DATA_BYTES_MAX: usize = (SHORT_OUT_OF_LINE - 1) as usize;
 /// The block of a row without fields.
 pub(super) const EMPTY: &[u8; HEADER_BYTES] = &[0, 0];
 
-// A field costs at least its two offsets, so a packed row cannot have more than the header counts.
+// A field takes at least its two offsets, so a packed row cannot have more fields than the header
+// counts.
 const _: () = assert!(PACKED_ROW_BYTES_MAX / (2 * SHORT_OFFSET_BYTES) <= COUNT_MAX);
 const _: () = assert!(PACKED_ROW_BYTES_MAX <= SHORT_DATA_BYTES_MAX);
-// The largest leaf of a wide row is one field of the greatest length beside what a leaf may hold.
+// The largest leaf of a wide row is one field of the greatest length beside a leaf's usual content.
 const _: () = assert!(
     FIELD_BYTES_MAX + 2 * COLUMN_FLAT_BYTES_MAX + PACKED_ROW_BYTES_MAX < LONG_OUT_OF_LINE as usize
 );
 
-/// Most bytes of a buffer that is kept: a row's, and room for a field.
+/// Most bytes of a buffer that is kept: a row's, plus space for a field.
 const SPARE_BYTES_MAX: usize = 2 * PACKED_ROW_BYTES_MAX;
 
 thread_local! {
-    /// The buffer of the last row that went: most rows are built, copied into an engine's block and
+    /// The buffer of the last dropped row. Most rows are built, copied into an engine's block and
     /// dropped, and the next one is about as large.
     static SPARE: StdCell<Vec<u8>> = const { StdCell::new(Vec::new()) };
 }
@@ -63,9 +64,9 @@ thread_local! {
 const GUESS_BITS: u32 = 8;
 
 thread_local! {
-    /// Where in a row names stood that were looked for last, by the names and the number of the
-    /// row's fields: hints, each of which is looked at before it is believed. Rows of one kind have
-    /// the same fields.
+    /// Where names that were looked for last were found in a row, by the names and the row's number
+    /// of fields. These are hints; each is checked before use. Rows of one kind have the same
+    /// fields.
     static GUESSES: [StdCell<u16>; 1 << GUESS_BITS] =
         const { [const { StdCell::new(0) }; 1 << GUESS_BITS] };
 }
@@ -87,7 +88,7 @@ impl Drop for PackedRow {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.0);
         if (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
-            // A thread that ends may have no place for it any more.
+            // A thread that is ending may no longer have the thread local.
             let _ = SPARE.try_with(|spare| spare.set(buffer));
         }
     }
@@ -100,7 +101,7 @@ impl PackedRow {
         Self(block)
     }
 
-    /// Takes a block that may hold anything, such as one from a disk: `None` if it breaks an
+    /// Takes a block with arbitrary content, such as one from disk: `None` if it breaks an
     /// invariant or has no fields. O(bytes).
     #[must_use]
     pub fn checked(block: &[u8]) -> Option<Self> {
@@ -244,7 +245,7 @@ impl<'a> RowRef<'a> {
         name.compare_to(&self.block[self.data + start..], end - start)
     }
 
-    /// The index of `field`, or that of the first one behind it (DP1).
+    /// The index of `field`, or of the first one after it (DP1).
     #[inline]
     pub(super) fn search(self, field: &[u8]) -> Result<usize, usize> {
         let name = Name::new(field);
@@ -254,13 +255,13 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// The same block, if its offsets are short: what all are but large leaves of wide rows.
+    /// The same block, if its offsets are short; only large leaves of wide rows have long ones.
     #[inline]
     fn short(self) -> Option<ShortRow<'a>> {
         (self.offset_bytes == SHORT_OFFSET_BYTES).then(|| ShortRow::new(self.block, self.count))
     }
 
-    /// Bytes of a block with short offsets once `field` is set. `at` is what [`Self::search`] said.
+    /// Bytes of a block with short offsets once `field` is set. `at` comes from [`Self::search`].
     pub(super) fn bytes_with(self, at: Result<usize, usize>, field: &[u8], value: &[u8]) -> usize {
         let bytes = self.block.len() + value.len();
         match at {
@@ -269,7 +270,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// The row with `field` set, as the parts of a new block. `at` is what [`Self::search`] said.
+    /// The row with `field` set, as the parts of a new block. `at` comes from [`Self::search`].
     pub(super) fn with_field<'p>(
         self,
         at: Result<usize, usize>,
@@ -328,7 +329,7 @@ impl<'a> ShortRow<'a> {
         Self::new(block, usize::from(header))
     }
 
-    /// Where a field's name and its value end, of which nothing is out of line.
+    /// Where a field's name and value end, when none is out of line.
     #[inline]
     fn ends(ends: [u8; 2 * SHORT_OFFSET_BYTES]) -> (usize, usize) {
         let raw = u32::from_le_bytes(ends);
@@ -360,8 +361,8 @@ impl<'a> ShortRow<'a> {
         })
     }
 
-    /// The index of a field, looked for first where it stood in the last row of as many fields, or
-    /// that of the first one behind it.
+    /// The index of a field, or of the first one after it. Looks first where it was in the last row
+    /// with as many fields.
     pub(super) fn search(self, name: Name<'_>) -> Result<usize, usize> {
         GUESSES.with(|guesses| {
             let guess = &guesses[name.guess(self.ends.len())];
@@ -377,7 +378,7 @@ impl<'a> ShortRow<'a> {
         })
     }
 
-    /// The same for a field that is to be set: rows are filled in the order of their fields.
+    /// The same for a field that is to be set: rows are filled in field order.
     #[inline]
     pub(super) fn search_to_set(self, name: Name<'_>) -> Result<usize, usize> {
         match self.ends.len().checked_sub(1) {
@@ -386,8 +387,8 @@ impl<'a> ShortRow<'a> {
         }
     }
 
-    /// The value of a field, which is looked for at index `near` first, of a row that holds it in
-    /// line (DP3), and its index.
+    /// The value and index of a field in a row that holds it in line (DP3); looks at index `near`
+    /// first.
     #[inline]
     pub(super) fn get(self, name: Name<'_>, near: usize) -> Option<(usize, &'a [u8])> {
         let index = if self.is_at(near, name) {
@@ -399,7 +400,7 @@ impl<'a> ShortRow<'a> {
         Some((index, &self.data[middle..end]))
     }
 
-    /// Where in the block the value of the field at `index` is, of a row that holds it in line.
+    /// Where the value of the field at `index` is in the block, for a row that holds it in line.
     #[inline]
     pub(super) fn value_range(self, index: usize) -> Range<usize> {
         let (middle, end) = Self::ends(self.ends[index]);
@@ -407,7 +408,7 @@ impl<'a> ShortRow<'a> {
         data + middle..data + end
     }
 
-    /// Names and values from field `index` on, none beyond the last, of a row that holds them in
+    /// Names and values from field `index` on, none beyond the last, for a row that holds them in
     /// line (DP3).
     #[inline]
     pub(super) fn entries(self, index: usize) -> Entries<'a> {
@@ -443,7 +444,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Finds by binary search what compares as equal among `count` fields, or where it would be.
+/// Binary-searches `count` fields for one that compares as equal; returns it, or where it would be.
 #[inline]
 fn find(count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usize> {
     let (mut low, mut high) = (0, count);
@@ -461,12 +462,12 @@ fn find(count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usiz
 /// Bytes of a name that are compared at once.
 const PREFIX_BYTES: usize = size_of::<u64>();
 
-/// A name that is looked for.
+/// A name to look for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'n> {
     bytes: &'n [u8],
     prefix: u64,
-    /// The bytes of `prefix` that are the name's.
+    /// The bytes of `prefix` that belong to the name.
     mask: u64,
 }
 
@@ -476,7 +477,7 @@ impl<'n> Name<'n> {
         self.bytes
     }
 
-    /// Which of the [`GUESSES`] is for this name, in a row of so many fields.
+    /// Which of the [`GUESSES`] belongs to this name, in a row of this many fields.
     #[inline]
     fn guess(&self, count: usize) -> usize {
         /// An odd number without a pattern: the golden ratio.
@@ -499,7 +500,7 @@ impl<'n> Name<'n> {
         }
     }
 
-    /// Whether another name, of `bytes` bytes that `room` begins with, is this one.
+    /// Whether another name, the first `bytes` bytes of `room`, equals this one.
     #[inline]
     fn is(&self, room: &[u8], bytes: usize) -> bool {
         if bytes != self.bytes.len() {
@@ -514,12 +515,12 @@ impl<'n> Name<'n> {
         }
     }
 
-    /// The order of another name, of `bytes` bytes that `room` begins with, and this one.
+    /// The order of another name, the first `bytes` bytes of `room`, and this one.
     #[inline]
     fn compare_to(self, room: &[u8], bytes: usize) -> Ordering {
         prefix(room, bytes).cmp(&self.prefix).then_with(|| {
             if bytes <= PREFIX_BYTES && self.bytes.len() <= PREFIX_BYTES {
-                // The padding of the shorter one may be what the longer one ends with.
+                // The padding of the shorter one may equal the last bytes of the longer one.
                 return bytes.cmp(&self.bytes.len());
             }
             room[..bytes].cmp(self.bytes)
@@ -527,13 +528,13 @@ impl<'n> Name<'n> {
     }
 }
 
-/// The first eight bytes of a name of `bytes` bytes that `room` begins with, padded with zeros:
-/// ordered as names are, but for those that are equal as far as this goes.
+/// The first eight bytes of a name, itself the first `bytes` bytes of `room`, padded with zeros.
+/// They order as names do, except that names with equal prefixes compare as equal.
 #[inline]
 fn prefix(room: &[u8], bytes: usize) -> u64 {
     match room.first_chunk() {
         Some(word) if bytes >= PREFIX_BYTES => u64::from_be_bytes(*word),
-        // What follows the name is cut off, all of it in two steps if the name has no bytes.
+        // What follows the name is cut off, in two steps, so that an empty name works too.
         Some(word) => {
             let others = 8 * (PREFIX_BYTES - bytes) as u32 - 1;
             u64::from_be_bytes(*word) >> 1 >> others << others << 1
@@ -542,7 +543,7 @@ fn prefix(room: &[u8], bytes: usize) -> u64 {
     }
 }
 
-/// [`prefix`] of a name of less than eight bytes with nothing behind it.
+/// [`prefix`] of a name of less than eight bytes with nothing after it.
 #[inline]
 fn short_prefix(name: &[u8]) -> u64 {
     const HALF_BYTES: usize = PREFIX_BYTES / 2;
@@ -557,7 +558,7 @@ fn short_prefix(name: &[u8]) -> u64 {
         | u64::from(u32::from_be_bytes(*last)) << others
 }
 
-/// What a new block is assembled from.
+/// The parts from which a new block is assembled.
 #[derive(Clone, Debug)]
 pub(super) enum Part<'a> {
     /// Neighbouring fields of a row.
@@ -583,8 +584,8 @@ impl Part<'_> {
     }
 }
 
-/// Sets a field of a block in the making that has short offsets; `at` is what [`RowRef::search`]
-/// said. Moves what lies behind.
+/// Sets a field of a block under construction that has short offsets; `at` comes from
+/// [`RowRef::search`]. Moves what follows.
 pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8], value: &[u8]) {
     let row = RowRef::new(block);
     debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
@@ -622,7 +623,7 @@ pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8]
     }
 }
 
-/// Removes a field of a block in the making that has short offsets. Moves what lies behind.
+/// Removes a field of a block under construction that has short offsets. Moves what follows.
 pub(super) fn remove_from(block: &mut Vec<u8>, index: usize) {
     let row = RowRef::new(block);
     debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
@@ -657,7 +658,7 @@ fn ends_of(block: &mut [u8], slots: Range<usize>) -> &mut [u8] {
     &mut block[HEADER_BYTES..][SHORT_OFFSET_BYTES * slots.start..SHORT_OFFSET_BYTES * slots.end]
 }
 
-/// Moves short ends as `from` has moved to `to`.
+/// Shifts short ends by the distance from `from` to `to`.
 fn move_ends(ends: &mut [u8], to: usize, from: usize) {
     let moved_by = (to as u16).wrapping_sub(from as u16);
     if moved_by == 0 {
@@ -669,7 +670,7 @@ fn move_ends(ends: &mut [u8], to: usize, from: usize) {
     }
 }
 
-/// What a block of some parts measures.
+/// The size of a block made of some parts.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     count: usize,
@@ -771,7 +772,8 @@ fn append_ends(
         }
         return;
     }
-    // All ends move by one amount, and none into the top bit: what a change of a row costs most.
+    // All ends move by one amount, and none into the top bit: the most expensive step of changing a
+    // row.
     let ends = 2 * SHORT_OFFSET_BYTES * range.start..2 * SHORT_OFFSET_BYTES * range.end;
     let first = block.len();
     block.extend_from_slice(&row.block[HEADER_BYTES..][ends]);

@@ -1,4 +1,4 @@
-//! A string as a reader sees it, and the edits that make the next version of it.
+//! A string as a reader sees it, and the edits that make its next version.
 
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -26,8 +26,8 @@ pub enum StringBody<'d> {
     Chunked(Chunked),
 }
 
-/// A flat string to be stored, borrowed from the request or made by the writer: at most
-/// [`COLUMN_FLAT_BYTES_MAX`] bytes, since [`StringBody`] alone makes it.
+/// A flat string to be stored, borrowed from the request or owned. At most
+/// [`COLUMN_FLAT_BYTES_MAX`] bytes, since only [`StringBody`] makes it.
 #[derive(Debug)]
 pub struct FlatString<'d>(pub(crate) Cow<'d, [u8]>);
 
@@ -41,8 +41,7 @@ impl Deref for FlatString<'_> {
 }
 
 impl<'d> StringBody<'d> {
-    /// These bytes, in the form that their length asks for (D1 smallest-form). O(1) when flat, else
-    /// one copy.
+    /// These bytes, in the form for their length (D1 smallest-form). O(1) when flat, else one copy.
     #[inline]
     #[must_use]
     pub fn borrowed(bytes: &'d [u8]) -> Self {
@@ -115,7 +114,7 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The bytes of `range` in one slice: borrowed when they lie in one piece, else copied.
+    /// The bytes of `range` in one slice: borrowed when they are in one piece, else copied.
     /// O(range) at most.
     #[must_use]
     pub fn slice(self, range: Range<usize>) -> Cow<'a, [u8]> {
@@ -139,7 +138,7 @@ impl<'a> StringRef<'a> {
         self.slice(0..self.len())
     }
 
-    /// All bytes when they lie in one slice (short strings always do).
+    /// All bytes, if they are in one slice (short strings always are).
     #[must_use]
     pub fn as_flat(self) -> Option<&'a [u8]> {
         match self {
@@ -148,9 +147,9 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The string with `bytes` written at `offset`, a gap before it filled with zeros: APPEND
-    /// (`offset` = length), SETRANGE, SETBIT. O(length) when flat, O(log length + chunk + bytes)
-    /// when chunked; bytes outside the written range are shared, not copied.
+    /// The string with `bytes` written at `offset`; a gap before it is filled with zeros. For
+    /// APPEND (`offset` = length), SETRANGE, SETBIT. O(length) when flat, O(log length + chunk +
+    /// bytes) when chunked; bytes outside the written range are shared, not copied.
     #[must_use]
     pub fn with_write(self, offset: usize, bytes: &[u8]) -> StringBody<'static> {
         let end = offset + bytes.len();
@@ -174,9 +173,9 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// Shows, in order, ranges of this string outside of which it is the same as `old`, where it
-    /// is as long; other bytes behind the end of `old` are zeros. Looks only at what the two do not
-    /// share, and at flat strings.
+    /// Shows, in order, ranges outside of which this string equals `old`, up to the length of
+    /// `old`; other bytes beyond that are zeros. Looks only at flat strings and at what the two do
+    /// not share.
     pub fn changed_since(self, old: StringRef<'_>, mut visit: impl FnMut(Range<usize>)) {
         let chunked_old;
         let (new, old) = match (self, old) {
@@ -207,8 +206,8 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The same string for the value that takes its place (D2 successors-share): RENAME, a new
-    /// deadline. O(1) when chunked, else O(length).
+    /// The same string, handed over to the value that replaces it (D2 successors-share): RENAME, a
+    /// new deadline. O(1) when chunked, else O(length).
     #[must_use]
     pub fn hand_over(self) -> StringBody<'static> {
         match self {
@@ -217,7 +216,7 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// Heap bytes that the string takes. O(1).
+    /// Heap bytes of the string. O(1).
     #[must_use]
     pub fn heap_bytes(self) -> usize {
         match self {

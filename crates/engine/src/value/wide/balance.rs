@@ -1,5 +1,5 @@
-//! Keeping the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
-//! DW2 interior-children, DW3 heavy-neighbours).
+//! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight, DW2
+//! interior-children, DW3 heavy-neighbours).
 
 use super::{Child, Handle, Node, Subtree};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
@@ -11,10 +11,10 @@ const MERGED_LEAF_BYTES_MAX: usize = WIDE_LEAF_BYTES_MAX / 4 * 3;
 // Two leaves that are both too light always merge, which is DW3 heavy-neighbours.
 const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
 
-/// Takes `right` in behind the child at `index`, which was changed, and repairs what the change
-/// did to it; returns the siblings that come to the right of the node when it splits.
+/// Adopts `right` after the child at `index`, which was changed, and rebalances around it; returns
+/// the new right siblings if the node splits.
 ///
-/// `rightmost`: no field of the row is behind the child.
+/// `rightmost`: the row has no field after the child.
 pub(super) fn settle(
     children: &mut Handle<[Child]>,
     index: usize,
@@ -50,13 +50,13 @@ pub(super) fn settle(
     siblings
 }
 
-/// What is to be done about a child that is too small.
+/// How to repair a child that is too small.
 enum Remedy {
-    /// It holds nothing.
+    /// It is empty.
     Remove,
-    /// Join it with the next one, or take children over from there.
+    /// Merge it with the next one, or take over children from it.
     JoinNext,
-    /// Join it with the one before, or take children over from there.
+    /// Merge it with the previous one, or take over children from it.
     JoinPrevious,
 }
 
@@ -93,7 +93,7 @@ fn repair(list: &mut Vec<Child>, mut index: usize) {
         match remedy {
             Remedy::Remove => {
                 list.remove(index);
-                // Its neighbours are neighbours of each other now (DW3 heavy-neighbours).
+                // Its neighbours are now adjacent (DW3 heavy-neighbours).
                 index = index.saturating_sub(1);
             }
             Remedy::JoinNext => join(list, index),
@@ -105,8 +105,8 @@ fn repair(list: &mut Vec<Child>, mut index: usize) {
     }
 }
 
-/// Joins the children at `index` and behind it; interior nodes that are too many for one node are
-/// shared out evenly instead.
+/// Merges the child at `index` with the next one; interior nodes with too many children for one
+/// node share them evenly instead.
 fn join(list: &mut Vec<Child>, index: usize) {
     let next = list.remove(index + 1);
     let tree = &mut list[index].tree;
@@ -119,8 +119,8 @@ fn join(list: &mut Vec<Child>, index: usize) {
             all.extend_from_slice(&others);
             // The first child of a node has no separator of its own (DW4 separators).
             all[first].separator = next.separator;
-            // The leaves on both sides of the seam are neighbours now, and may both be light
-            // (DW3 heavy-neighbours).
+            // The leaves on both sides of the seam are now adjacent, and both may be light (DW3
+            // heavy-neighbours).
             repair(&mut all, first);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)

@@ -1,17 +1,17 @@
-//! What a version of a row holds alone: the nodes that its successor does not share.
+//! The nodes of a row's version that its successor does not share.
 //!
-//! Both rows are gone through level by level, from the higher root down. Shared nodes are at the
-//! same level, because all leaves are at one depth (DW2 interior-children), and what is below a
-//! shared node is shared: so only nodes that one of the two has alone are opened, about one per
-//! level between successive versions.
+//! Both rows are traversed level by level, from the higher root down. Shared nodes are on the same
+//! level, because all leaves are at one depth (DW2 interior-children), and everything below a
+//! shared node is shared. So only unshared nodes are opened, about one per level between successive
+//! versions.
 
 use std::collections::HashSet;
 
 use super::{Chunked, Node, Subtree, WideRow};
 
 impl WideRow {
-    /// Heap bytes of the nodes and large columns that `next`, a later version, does not share: what
-    /// becomes garbage with this version. O(nodes of both that are not shared).
+    /// Heap bytes of the nodes and large columns that `next`, a later version, does not share: the
+    /// garbage when this version is dropped. O(nodes of both that are not shared).
     #[must_use]
     pub fn bytes_beyond(&self, next: &Self) -> usize {
         let (mut olds, mut nexts) = (vec![&self.root], vec![&next.root]);
@@ -58,7 +58,7 @@ fn remove_shared(olds: &mut Vec<&Subtree>, nexts: &mut Vec<&Subtree>) {
     nexts.retain(|tree| !old.contains(&tree.address()));
 }
 
-/// Heap bytes of a node without those below it.
+/// Heap bytes of a node, without its descendants.
 fn own_bytes(tree: &Subtree) -> usize {
     match &tree.node {
         Node::Leaf(_) => tree.heap_bytes,
@@ -69,7 +69,7 @@ fn own_bytes(tree: &Subtree) -> usize {
     }
 }
 
-/// Heap bytes of large columns of the old leaves that a new leaf holds too.
+/// Heap bytes of large columns of the old leaves that a new leaf also holds.
 fn kept_columns(olds: &[&Subtree], nexts: &[&Subtree]) -> usize {
     fn large(tree: &Subtree) -> &[Chunked] {
         match &tree.node {

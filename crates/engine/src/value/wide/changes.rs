@@ -1,9 +1,9 @@
-//! What differs between two rows, found by the nodes that they do not share.
+//! The differences between two rows, found through the nodes they do not share.
 //!
-//! Both rows are walked from left to right. Where both walks stand at one and the same node, it is
-//! passed over; else the higher of the two nodes is opened, or both. Opened leaves queue their
-//! fields, and the queues are merged. Between successive versions of one row the walks meet again
-//! right behind each change, so that little more than the changed leaves is opened.
+//! Both rows are walked from left to right. When both walks are at the same node, it is skipped;
+//! otherwise the higher of the two nodes is opened, or both. Opened leaves queue their fields, and
+//! the queues are merged. Between successive versions of a row the walks meet again right after
+//! each change, so little more than the changed leaves is opened.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::{Node, Subtree, WideRow};
 use crate::value::StringRef;
 
 impl WideRow {
-    /// Shows the fields that are not as in `old`; see `HashRef::changed_since`.
+    /// Shows the fields that differ from `old`; see `HashRef::changed_since`.
     pub(in crate::value) fn changed_since(
         &self,
         old: &Self,
@@ -36,7 +36,7 @@ impl WideRow {
                         open(&mut olds, |field, value| changes.push_old(field, value));
                     }
                 }
-                // Whoever is behind catches up.
+                // The walk that is behind catches up.
                 (Some(_), _) if changes.new.is_empty() => {
                     open(&mut news, |field, value| changes.push_new(field, value));
                 }
@@ -51,7 +51,7 @@ impl WideRow {
     }
 }
 
-/// Takes the next node of a walk: puts its children in its place, or shows its fields.
+/// Takes the next node of a walk: replaces it by its children, or shows its fields.
 fn open<'r>(walk: &mut Vec<&'r Subtree>, mut show: impl FnMut(&'r [u8], StringRef<'r>)) {
     let Some(tree) = walk.pop() else { return };
     match &tree.node {
@@ -84,7 +84,7 @@ impl Subtree {
     }
 }
 
-/// Merges fields of two rows, each in order, and shows what differs.
+/// Merges fields of two rows, each in order, and shows the differences.
 pub(in crate::value) struct Changes<'r, 'v, V> {
     new: VecDeque<(&'r [u8], StringRef<'r>)>,
     old: VecDeque<(&'r [u8], StringRef<'r>)>,
@@ -110,13 +110,13 @@ impl<'r, 'v, V: FnMut(&[u8], Option<StringRef<'_>>)> Changes<'r, 'v, V> {
         self.new.is_empty() && self.old.is_empty()
     }
 
-    /// Shows all that is left.
+    /// Shows the rest.
     pub(in crate::value) fn settle(&mut self) {
         self.merge(false, false);
     }
 
-    /// Merges as far as both sides are known: a side that may get more fields stops the other one
-    /// when it is empty.
+    /// Merges as far as both sides are known: an empty side that may get more fields stops the
+    /// other.
     fn merge(&mut self, more_new: bool, more_old: bool) {
         loop {
             match (self.new.front(), self.old.front()) {

@@ -28,7 +28,7 @@ impl Leaf {
         }
     }
 
-    /// How many large columns stand before the field at `index` (DW6 large-in-order).
+    /// How many large columns precede the field at `index` (DW6 large-in-order).
     fn large_before(&self, index: usize) -> usize {
         if self.large.is_empty() {
             0
@@ -37,8 +37,8 @@ impl Leaf {
         }
     }
 
-    /// What a change of the leaf copies, in bytes: the measure of DW1 leaf-weight and
-    /// DW3 heavy-neighbours.
+    /// Bytes that a change of the leaf copies: the measure of DW1 leaf-weight and DW3
+    /// heavy-neighbours.
     pub(super) fn weight(&self) -> usize {
         self.block.len() + self.large.len() * size_of::<Chunked>()
     }
@@ -65,7 +65,7 @@ impl Leaf {
         }
     }
 
-    /// This leaf with the fields of the one behind it.
+    /// This leaf with the fields of the next one appended.
     pub(super) fn join(&self, next: &Self) -> Self {
         cost::copied(self.weight() + next.weight());
         Self {
@@ -104,9 +104,9 @@ impl Leaf {
     }
 }
 
-/// Changes of the version in the making.
+/// Changes to the version under construction.
 impl Handle<Leaf> {
-    /// Puts `block` in the place of the leaf's own, and `new` in that of the large columns `old`.
+    /// Replaces the leaf's block by `block`, and the large columns `old` by `new`.
     fn change(&mut self, block: Box<[u8]>, old: Range<usize>, new: Option<Chunked>) {
         if let Some(leaf) = self.get_mut() {
             leaf.block = block;
@@ -139,7 +139,7 @@ impl Handle<Leaf> {
         (at.is_err(), last)
     }
 
-    /// Removes a field that is there.
+    /// Removes a field that exists.
     pub(super) fn remove(&mut self, field: &[u8]) {
         let row = self.row();
         let index = row.search(field).expect("the field was found before");
@@ -149,9 +149,8 @@ impl Handle<Leaf> {
         self.change(block, first..first + usize::from(was_large), None);
     }
 
-    /// Cuts the leaf until DW1 leaf-weight holds; returns what comes to the right of it. When
-    /// fields are `appended` in order, all but the last stay: leaves that are not met again remain
-    /// full.
+    /// Splits the leaf until DW1 leaf-weight holds; returns the new right siblings. When fields are
+    /// `appended` in order, all but the last stay, so that leaves behind the appends remain full.
     pub(super) fn split(&mut self, appended: bool) -> Vec<Child> {
         if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
             return Vec::new();

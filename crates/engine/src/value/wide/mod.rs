@@ -1,10 +1,10 @@
 //! Large hashes: a B+-tree of columns, persistent by path copying.
 //!
-//! A change makes the next version of a row: it copies the leaf that it touches and the interior
-//! nodes above it and shares the rest with the version before, so that HSET on a million fields
-//! copies one node per level. Leaves are blocks of the packed format (see `row`); columns that are
-//! chunked lie beside their leaf's block. Nodes that only the version in the making holds are
-//! changed in place, so that many changes in one draft copy each node once.
+//! A change makes the next version of a row. It copies the leaf it touches and the interior nodes
+//! above it, and shares the rest with the previous version, so HSET on a million fields copies one
+//! node per level. Leaves are blocks of the packed format (see `row`); chunked columns are kept
+//! beside their leaf's block. Nodes that only the new version holds are changed in place, so many
+//! changes in one draft copy each node once.
 //!
 //! Invariants:
 //! - **DW1 leaf-weight** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds
@@ -13,10 +13,10 @@
 //!   children, the root at least two; all leaves are at one depth.
 //! - **DW3 heavy-neighbours** Of two neighbouring leaves of one interior node at least one weighs
 //!   [`WIDE_LEAF_BYTES_MIN`] or more.
-//! - **DW4 separators** A child's separator is above every field of the child before it and at or
+//! - **DW4 separators** A child's separator is above every field of the previous child and at or
 //!   below every field of its own. That of a node's first child is meaningless.
-//! - **DW5 exact-sums** A subtree's count of fields and of heap bytes (nodes shared with other
-//!   versions included) is that of its content.
+//! - **DW5 exact-sums** A subtree's counts of fields and of heap bytes (including nodes shared with
+//!   other versions) are those of its content.
 //! - **DW6 large-in-order** `Leaf::large` holds the columns whose cell says so, in the order of
 //!   their fields.
 //!
@@ -74,7 +74,7 @@ struct Child {
 }
 
 impl WideRow {
-    /// A row of the fields of one block, whatever it weighs: DW1 holds after the next change.
+    /// A row of the fields of one block, of any weight: DW1 holds after the next change.
     pub(super) fn from_block(block: Box<[u8]>) -> Self {
         Self {
             root: Subtree::new(Node::Leaf(Handle::new(Leaf {
@@ -115,7 +115,7 @@ impl WideRow {
         self.len() == 0
     }
 
-    /// Heap bytes that the row takes, nodes shared with other versions included. O(1).
+    /// Heap bytes of the row, including nodes shared with other versions. O(1).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.root.heap_bytes
@@ -206,7 +206,7 @@ impl Subtree {
         tree
     }
 
-    /// Brings the counts up to date (DW5). O(fan-out).
+    /// Updates the counts (DW5). O(fan-out).
     fn recount(&mut self) {
         (self.fields, self.heap_bytes) = match &self.node {
             Node::Leaf(leaf) => (leaf.row().len(), NODE_HEADER_BYTES + leaf.heap_bytes()),

@@ -3,8 +3,8 @@
 use super::{Node, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
-    /// Removes a field in this version, which is in the making; returns whether it was there.
-    /// Copies one node per level, and neighbours where nodes merge; nothing if it was not there.
+    /// Removes a field from this version, which is under construction; returns whether it existed.
+    /// Copies one node per level, and neighbours where nodes merge; nothing if it did not exist.
     pub(in crate::value) fn remove(&mut self, field: &[u8]) -> bool {
         if self.get(field).is_none() {
             return false;

@@ -1,4 +1,4 @@
-//! What tells neighbouring subtrees apart.
+//! Separators between neighbouring subtrees.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::{Handle, NODE_HEADER_BYTES};
 
 const SHORT_BYTES_MAX: usize = 22;
 
-/// A short string in place, a long one shared: copying a node copies no long separators.
+/// A short string in place, a long one shared, so copying a node copies no long separators.
 #[derive(Clone)]
 pub(super) enum Separator {
     Short {

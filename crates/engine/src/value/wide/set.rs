@@ -3,8 +3,8 @@
 use super::{Child, Column, Node, Separator, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
-    /// Sets a field in this version, which is in the making; returns whether it is new. Copies one
-    /// node per level, and none that this version alone holds.
+    /// Sets a field in this version, which is under construction; returns whether it is new. Copies
+    /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
         let (new, right) = self.root.set(field, column, true);
         if !right.is_empty() {
@@ -18,7 +18,7 @@ impl WideRow {
         new
     }
 
-    /// Takes roots with one child away (DW2 interior-children).
+    /// Removes roots with a single child (DW2 interior-children).
     pub(super) fn lower(&mut self) {
         while let Node::Interior(children) = &self.root.node {
             let [only] = &**children else { return };
@@ -28,8 +28,8 @@ impl WideRow {
 }
 
 impl Subtree {
-    /// Sets a field; returns whether it is new, and the siblings that come to the right of this
-    /// subtree. `rightmost`: no field of the row is behind it.
+    /// Sets a field; returns whether it is new, and this subtree's new right siblings. `rightmost`:
+    /// the row has no field after it.
     fn set(&mut self, field: &[u8], column: Column<'_>, rightmost: bool) -> (bool, Vec<Child>) {
         let (new, right) = match &mut self.node {
             Node::Leaf(leaf) => {
