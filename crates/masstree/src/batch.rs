@@ -1,24 +1,24 @@
-//! Interleaved batches (§4.8, after PALM): the descents of a batch advance in turn, so that while
-//! one waits for a node from memory the others work.
+//! Interleaved batches (§4.8, after PALM): the descents of a batch advance in turn, so that some
+//! work while others wait for a node from memory.
 //!
-//! Each key is a small state machine; a step reads what its last step has asked for and asks for
+//! Each key is a small state machine. A step reads what the previous step prefetched and prefetches
 //! what comes next:
 //!
-//! | state | its step reads | and then asks for |
+//! | state | its step reads | and prefetches |
 //! |---|---|---|
 //! | `Root` | a layer's root and a few levels below | a child, or what the border node holds |
 //! | `Below` | a node, and its parent's version once more | likewise |
 //! | `Value` | the block | nothing: the key is done |
 //!
-//! A node that a step reads has come, so that a step's time is that of its instructions: it
-//! searches without branches on keys, which would be mispredicted. A single get searches linearly:
-//! while it waits for a node, the predicted end of the search before it lets it run ahead
-//! (measured in docs/BENCHMARKS.md).
+//! A step's node is already in the cache, so its instructions determine its time. It searches
+//! without branches on keys, which would be mispredicted. A single get searches linearly: while it
+//! waits for a node, the predicted end of the previous search lets it run ahead (measured in
+//! docs/BENCHMARKS.md).
 //!
-//! The steps validate as `find` does; a failed validation begins the layer, or the key, again.
-//! `warm` does not wait for the blocks, and remembers where it has found what (see `recall`).
-//! `get_many` shows the values in the order of the keys once a piece of [`BATCH_KEYS_MAX`] keys is
-//! done. Each value is one that its key had during the call.
+//! The steps validate as `find` does; a failed validation restarts the layer, or the key. `warm`
+//! does not wait for the blocks, and remembers where it found each key (see `recall`). `get_many`
+//! shows the values in key order once a piece of [`BATCH_KEYS_MAX`] keys is done. Each value is one
+//! that its key had during the call.
 
 use pando_block::BlockRef;
 use pando_engine::{Key, ValueRef};
@@ -37,22 +37,22 @@ use crate::tree::Tree;
 /// Interior levels at the top of a layer that a descent takes in one step: a few hundred nodes.
 const CACHED_LEVELS: usize = 3;
 
-/// Where a key's descent is.
+/// The state of a key's descent.
 #[derive(Clone, Copy)]
 enum State<'g> {
-    /// At the root of a layer, as its link has it.
+    /// At the root of a layer, as its link gives it.
     Root(NodeRef<'g>),
-    /// At a child that was asked for.
+    /// At a child that was prefetched.
     Below(Step<'g>),
-    /// At a block that was asked for.
+    /// At a block that was prefetched.
     Value(BlockRef<'g>),
     /// Finished.
     Done(Option<BlockRef<'g>>),
-    /// Warmed: the block was asked for, or there is none.
+    /// Warmed: the block was prefetched, or there is none.
     Warm(Place<'g>),
 }
 
-/// A step down that is to be validated when the child has come.
+/// A step down, to be validated when the child has arrived.
 #[derive(Clone, Copy)]
 struct Step<'g> {
     parent: InteriorRef<'g>,
@@ -82,7 +82,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         }
     }
 
-    /// Where the key was found by a warming pass.
+    /// Where a warming pass found the key.
     #[inline]
     fn spot(&self) -> Option<Spot> {
         let State::Warm(place) = self.state else {
@@ -91,7 +91,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         Spot::new(self.tree?, self.cursor, place, self.climbed)
     }
 
-    /// One step; whether there is more to do.
+    /// Does one step; returns whether there is more to do.
     #[inline]
     fn step<const WARM: bool>(&mut self, guard: Guard<'g>, counters: &Counters) -> bool {
         let next = match self.state {
@@ -120,7 +120,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         !matches!(self.state, State::Done(_) | State::Warm(_))
     }
 
-    /// Takes the first levels of a layer at once: they are in the cache, since every descent goes
+    /// Takes the first levels of a layer at once: they are in the cache, since every descent passes
     /// through them.
     #[inline]
     fn begin_layer<const WARM: bool>(
@@ -146,7 +146,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         self.look::<WARM>(node, version, root, guard, counters)
     }
 
-    /// Reads a node and asks for what it leads to.
+    /// Reads a node and prefetches what it leads to.
     #[inline]
     fn look<const WARM: bool>(
         &mut self,
@@ -159,7 +159,7 @@ impl<'k, 'g> Descent<'k, 'g> {
         let (slice, rank) = (self.cursor.slice(), self.cursor.rank());
         let (mut border, mut version) = match node.either() {
             Either::Interior(parent) => {
-                // `fetched_child_for` asks for the child's lines.
+                // `fetched_child_for` prefetches the child's lines.
                 let Some(child) = parent.fetched_child_for(slice, version) else {
                     counters.local_retries.add(1);
                     return Ok(State::Root(root));
@@ -251,7 +251,7 @@ fn descend<'k, 'g, const WARM: bool>(
     descents
 }
 
-/// Shows the values of `keys` in their order.
+/// Shows the values of `keys` in order.
 pub(crate) fn get_many<'g>(
     directory: &Directory,
     keys: &[Key<'_>],
@@ -274,8 +274,8 @@ pub(crate) fn get_many<'g>(
     }
 }
 
-/// Brings the nodes and blocks on the way to `keys` into the cache, and pushes where the keys stand
-/// to `spots`, in their order.
+/// Prefetches the nodes and blocks on the way to `keys`, and pushes the keys' spots to `spots`, in
+/// order.
 pub(crate) fn warm(
     directory: &Directory,
     keys: &[Key<'_>],
@@ -291,7 +291,7 @@ pub(crate) fn warm(
     }
 }
 
-/// Where the key stands in a tree that is in no directory, as [`warm`] finds it.
+/// The spot of the key in a tree that is in no directory, as [`warm`] finds it.
 #[cfg(all(test, loom))]
 pub(crate) fn warm_one(tree: &Tree, key: &[u8], _: Guard<'_>, counters: &Counters) -> Option<Spot> {
     // SAFETY: the caller's pin outlives this call, within which the guard is used.

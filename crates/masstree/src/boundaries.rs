@@ -1,12 +1,12 @@
-//! Keys that cut a tree into parts of about equal size, read from the shape of its nodes.
+//! Keys that divide a tree into parts of about equal size, derived from the shape of its nodes.
 //!
 //! The tree is opened from the top: the heaviest subtree is replaced by its children (those of an
 //! interior node, or the layers under a border node) until there are several times as many subtrees
-//! as parts. So keys with one common prefix, which lie in one deep layer, are cut as evenly as
+//! as parts. So keys with one common prefix, which are in one deep layer, are divided as evenly as
 //! others. A subtree's weight is estimated along one path down (its fan-outs multiplied).
 //!
-//! What is read may be out of date at once: boundaries are hints, and a node that changes while it
-//! is read is left closed.
+//! What is read may be stale at once: boundaries are hints, and a node that changes while it is
+//! read is left closed.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,23 +16,23 @@ use crate::node::{Either, Guard, NodeRef};
 use crate::slice::CODE_LAYER;
 use crate::tree::Tree;
 
-/// Subtrees that are told apart for each part: many, since a deep layer of many keys under one
-/// border node is seen only when that node is opened.
+/// Subtrees kept apart per part. Many, since a deep layer of many keys under one border node is
+/// seen only when that node is opened.
 const SUBTREES_PER_PART: usize = 256;
 
 /// Steps after which an estimate ends: chains of layers are as long as their keys.
 const ESTIMATE_STEPS_MAX: usize = 24;
 
-/// Nodes that are opened for each part at most, so that chains of layers cost a bounded time.
+/// Most nodes opened per part, so that chains of layers cost a bounded time.
 const OPENED_PER_PART_MAX: usize = 512;
 
-/// Nodes that may be opened however few parts there are: the longest chain of layers, twice.
+/// Nodes that may be opened even for few parts: the longest chain of layers, twice.
 const OPENED_MIN: usize = 2 * pando_engine::limits::KEY_BYTES_MAX / crate::slice::SLICE_BYTES;
 
 struct Subtree<'g> {
     /// Where its keys begin.
     low: Vec<u8>,
-    /// What all its keys share.
+    /// The common prefix of its keys.
     prefix_bytes: usize,
     weight: f64,
     node: NodeRef<'g>,
@@ -80,7 +80,7 @@ pub(crate) fn boundaries(tree: &Tree, parts: usize, guard: Guard<'_>) -> Vec<Vec
         }
         let Some(heaviest) = open.pop() else { break };
         let mut children = children(&heaviest, guard);
-        // What a border node holds beside its layers stays with the part before them.
+        // A border node's entries other than layers stay with the part before them.
         if children.is_empty() || !matches!(heaviest.node.either(), Either::Interior(_)) {
             let own = heaviest.weight - children.iter().map(|child| child.weight).sum::<f64>();
             closed.push((heaviest.low, own.max(1.0)));
@@ -95,7 +95,7 @@ pub(crate) fn boundaries(tree: &Tree, parts: usize, guard: Guard<'_>) -> Vec<Vec
     cut(&closed, parts)
 }
 
-/// The keys at which another `parts`-th of the weight is complete.
+/// The keys at which each `parts`-th of the weight is complete.
 fn cut(subtrees: &[(Vec<u8>, f64)], parts: usize) -> Vec<Vec<u8>> {
     let share = subtrees.iter().map(|(_, weight)| weight).sum::<f64>() / parts as f64;
     let mut boundaries: Vec<Vec<u8>> = Vec::new();
@@ -124,7 +124,7 @@ fn children<'g>(parent: &Subtree<'g>, guard: Guard<'g>) -> Vec<Subtree<'g>> {
                     0 => parent.low.clone(),
                     _ => [prefix, &interior.key(index - 1).to_be_bytes()].concat(),
                 };
-                // Validates the separator that was read before it, too.
+                // Also validates the separator read before it.
                 let Some(node) = interior.validated_child(index, version) else {
                     return Vec::new();
                 };
@@ -143,7 +143,8 @@ fn children<'g>(parent: &Subtree<'g>, guard: Guard<'g>) -> Vec<Subtree<'g>> {
                 let slice = border.slice(slot);
                 match border.read_slot(slot, version, guard) {
                     Some((CODE_LAYER, Found::Layer(root))) => {
-                        // The link may be stale by a split; a layer that goes is empty.
+                        // The link may be stale after a split; a layer that is being removed is
+                        // empty.
                         let Ok((node, _)) = current_root(root) else {
                             continue;
                         };
@@ -164,7 +165,7 @@ fn children<'g>(parent: &Subtree<'g>, guard: Guard<'g>) -> Vec<Subtree<'g>> {
     children
 }
 
-/// About how many entries lie below a node: the fan-outs along one path, multiplied.
+/// About how many entries are below a node: the fan-outs along one path, multiplied.
 fn estimate<'g>(mut node: NodeRef<'g>, guard: Guard<'g>) -> f64 {
     let mut weight = 1.0;
     for _ in 0..ESTIMATE_STEPS_MAX {

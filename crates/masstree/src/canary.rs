@@ -1,4 +1,4 @@
-//! The faults that tests plant; outside tests there is nothing here.
+//! The faults that tests plant; empty outside tests.
 
 pando_chassis::canary! {
     /// A freed slot is reused without the inserting mark (M7 slot-reuse-marked).
@@ -15,7 +15,7 @@ pando_chassis::canary! {
     RemoveWithoutMark,
     /// A layer leaves the tree without the deleted mark.
     LayerGoesWithoutMark,
-    /// What a warming pass has found is used without a look at the node (MH2 spot-of-its-key).
+    /// What a warming pass found is used without checking the node (MH2 spot-of-its-key).
     RecallUnchecked,
     /// A value's link is changed after its node was unlocked.
     RelocateUnlocked,

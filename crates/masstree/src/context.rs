@@ -1,4 +1,4 @@
-//! What one session brings to every operation, and how it retires blocks and nodes.
+//! What one session contributes to every operation, and how it retires blocks and nodes.
 
 use std::ptr::NonNull;
 
@@ -12,28 +12,28 @@ use crate::tree::Tree;
 /// One session's side of the engine.
 pub(crate) type Context = pando_chassis::Context<Counters, Beside>;
 
-/// What a session remembers beside.
+/// Other state that a session keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// The address of the border node into which recovery has put the last new key, to tell sorted
+    /// The address of the border node into which recovery put the last new key, to detect sorted
     /// runs; never followed.
     pub(crate) last_filled: usize,
 }
 
-/// Retiring what was taken out of a tree.
+/// Retires what was taken out of a tree.
 pub(crate) trait Retire {
     /// Retires a block that the caller has just taken out of `tree`, or whose body a successor has
-    /// taken over. Its own bytes are counted, and those of a key part that goes with it.
+    /// taken over. Counts its own bytes and those of a key part retired with it.
     fn retire_block(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep);
 
-    /// Retires a block that the caller has just replaced by `next`. What the body of a large value
-    /// does not share with its successor's is counted too.
+    /// Retires a block that the caller has just replaced by `next`. Also counts what the body of a
+    /// large value does not share with its successor's.
     fn retire_replaced(&mut self, tree: &Tree, blocks: (BlockRef<'_>, BlockRef<'_>), keep: Keep);
 
     /// Retires a node that the caller has just taken out of its tree, and counts it.
     fn retire_node(&mut self, node: NodeRef<'_>);
 
-    /// Counts a node that has come (1) or gone (-1).
+    /// Counts a node that was added (1) or removed (-1).
     fn count_node(&self, node: NodeRef<'_>, delta: i64);
 }
 

@@ -19,7 +19,7 @@ pando_chassis::counters! {
     layer_removals_total,
     /// Layers of one key folded back into the entry above, so far.
     layer_folds_total,
-    /// Reads of a node that an insert made repeat, so far.
+    /// Reads of a node repeated because of an insert, so far.
     local_retries,
     /// Descents that a split or removal sent back to a root, so far.
     root_retries,

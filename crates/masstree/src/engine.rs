@@ -1,4 +1,4 @@
-//! The engine: a directory of trees, the epochs and memory that they share, and its gauges.
+//! The engine: a directory of trees, the epochs and memory they share, and its gauges.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -17,15 +17,15 @@ use crate::task::Tasks;
 use crate::tree::Directory;
 use crate::tree::Tree;
 
-/// What can be chosen when an engine is made.
+/// The options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The pages that nodes and values are asked for on; huge ones by default.
+    /// The page size for nodes and values; huge pages by default.
     pub pages: Pages,
-    /// Bytes that may be retired and not yet reclaimed before [`Engine::pressure`] asks to refuse
-    /// writes; 256 MiB by default.
+    /// Bytes retired but not yet reclaimed at which [`Engine::pressure`] asks to refuse writes; 256
+    /// MiB by default.
     pub retired_bytes_max: usize,
-    /// Bytes of memory that are taken from the system at once and touched; none by default.
+    /// Bytes of memory taken from the system and touched when the engine opens; none by default.
     pub reserved_bytes: usize,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Masstree {
 }
 
 impl Masstree {
-    /// An empty engine with options; see [`Engine::new`].
+    /// Creates an empty engine with options; see [`Engine::new`].
     #[must_use]
     pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
         let shared = Shared::new(SESSIONS_MAX, options.retired_bytes_max, options.pages);
@@ -82,7 +82,7 @@ impl Masstree {
         Tree::new(TreeId(number), &mut pool)
     }
 
-    /// Forgets a session's counters; what they say is kept.
+    /// Forgets a session's counters; their sums are kept.
     pub(crate) fn close(&self, context: &Context) {
         self.shared.close(context);
     }

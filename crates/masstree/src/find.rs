@@ -1,16 +1,16 @@
 //! Finding the border node responsible for a slice (§4.6.4, figure 6), and reading entries there.
 //!
-//! No lost keys (§4.4): a reader returns what it has read of a node only under a version that did
-//! not change meanwhile, and has come there over parents that had not changed when the child's
-//! version was taken. A split or a removal marks the lower node before the upper one, so it has
-//! changed one of the two. Inserts send a reader back to the node, splits and removals to the root.
+//! No lost keys (§4.4): a reader returns what it read of a node only under a version that did not
+//! change meanwhile, and it got there through parents that had not changed when the child's version
+//! was taken. A split or a removal marks the lower node before the upper one, so it has changed one
+//! of the two. Inserts send a reader back to the node, splits and removals to the root.
 //!
-//! Departure: a child's version is loaded only after its parent was validated once more
-//! (M2 validate-then-follow), so that a stale child pointer is never followed; the paper relies on
+//! Departure: a child's version is loaded only after its parent was validated again (M2
+//! validate-then-follow), so a stale child pointer is never followed. The paper relies on
 //! type-stable memory there.
 //!
-//! What a get goes through is compiled into one function: a call hands such results over in memory,
-//! and the three of them take a tenth of a get of ten million keys (docs/BENCHMARKS.md).
+//! Everything on a get's path is compiled into one function: a call returns such results through
+//! memory, and the three calls take a tenth of a get of ten million keys (docs/BENCHMARKS.md).
 
 use std::ptr::NonNull;
 
@@ -36,14 +36,14 @@ pub(crate) struct Reached<'g> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerGone;
 
-/// What a border node holds for a `(slice, rank)`.
+/// The content of a border node for a `(slice, rank)`.
 #[derive(Clone, Copy)]
 pub(crate) enum Found<'g> {
     /// Nothing.
     Absent,
-    /// A value or tombstone; of rank 9, its suffix is to be compared.
+    /// A value or tombstone; at rank 9, its suffix is still to be compared.
     Value(BlockRef<'g>),
-    /// A deeper layer; its root as the link has it, perhaps stale.
+    /// A deeper layer; its root as the link gives it, perhaps stale.
     Layer(NodeRef<'g>),
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn current_root(mut root: NodeRef<'_>) -> Result<(NodeRef<'_>, NodeVe
         if version.is_root() {
             return Ok((root, version));
         }
-        // A node that is no root has a parent: it got one before its root bit went.
+        // A node that is not a root has a parent: it got one before its root bit was cleared.
         match root.parent() {
             Some(parent) => root = parent.node(),
             None => return Err(LayerGone),
@@ -76,8 +76,8 @@ pub(crate) fn find_border<'g>(
     find_border_beside::<0>(root, slice, counters)
 }
 
-/// As [`find_border`]; the border node `BESIDE` places from it under the same parent, if there is
-/// one, is asked for too.
+/// Like [`find_border`]; also prefetches the border node `BESIDE` places away under the same
+/// parent, if there is one.
 #[expect(clippy::inline_always, reason = "see the header")]
 #[inline(always)]
 pub(crate) fn find_border_beside<'g, const BESIDE: isize>(
@@ -114,7 +114,7 @@ pub(crate) fn find_border_beside<'g, const BESIDE: isize>(
     }
 }
 
-/// How a failed validation goes on.
+/// How to continue after a failed validation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Retry {
     /// The node took an insert: look again, at this version.
@@ -123,7 +123,7 @@ pub(crate) enum Retry {
     FromRoot,
 }
 
-/// One step down, validated hand over hand. As a call it would hand its result over in memory.
+/// One step down, validated hand over hand. As a call it would return its result through memory.
 #[expect(
     clippy::inline_always,
     reason = "7 % of single gets (docs/BENCHMARKS.md)"
@@ -136,8 +136,8 @@ pub(crate) fn step_down<const BESIDE: isize>(
 ) -> Result<(NodeRef<'_>, NodeVersion), Retry> {
     if let Some(child) = interior.child_for::<BESIDE>(slice, version) {
         let child_version = child.version.stable();
-        // The child's version was loaded before its parent is checked: a split of the child from
-        // now on changes the former, one before has changed the latter.
+        // The child's version was loaded before its parent is checked: a later split of the child
+        // changes the former, an earlier one has changed the latter.
         if interior.version.unchanged_since(version) {
             return Ok((child, child_version));
         }
@@ -149,8 +149,8 @@ pub(crate) fn step_down<const BESIDE: isize>(
     Err(Retry::Here(again))
 }
 
-/// The border node next to `border` or itself that is responsible for `slice` now, with its
-/// version (figure 7, the `forward` loop).
+/// Moves right from `border`, if needed, to the border node that is responsible for `slice` now;
+/// returns it with its version (figure 7, the `forward` loop).
 pub(crate) fn settle(
     mut border: BorderRef<'_>,
     slice: u64,
@@ -162,13 +162,13 @@ pub(crate) fn settle(
         }
         match border.next() {
             Some(next) if slice >= next.low() => border = next,
-            // A split after `version` was taken changes it, and is seen by the reader's check.
+            // A split after `version` was taken changes it; the reader's check sees that.
             _ => return Ok((border, version)),
         }
     }
 }
 
-/// What the layer under `root` holds for the cursor's slice and rank, and where.
+/// The entry of the layer under `root` for the cursor's slice and rank, and where it is.
 #[expect(clippy::inline_always, reason = "see the header")]
 #[inline(always)]
 pub(crate) fn look<'g>(
@@ -195,7 +195,7 @@ pub(crate) fn look<'g>(
     }
 }
 
-/// Whether a block that stands at the cursor's slice and rank is of the cursor's key.
+/// Whether a block found at the cursor's slice and rank is of the cursor's key.
 #[inline]
 pub(crate) fn is_of(block: BlockRef<'_>, cursor: Cursor<'_>) -> bool {
     if cursor.rank() != CODE_SUFFIX {
@@ -234,7 +234,7 @@ impl<'g> BorderRef<'g> {
         }
     }
 
-    /// As [`Self::read`], where the node has been searched already.
+    /// Like [`Self::read`], for a node that has been searched already.
     #[inline]
     pub(crate) fn read_place(
         self,
@@ -253,7 +253,7 @@ impl<'g> BorderRef<'g> {
             .map(|(_, found)| found)
     }
 
-    /// Reads the entry in `slot`, with its code, likewise.
+    /// Reads the entry in `slot`, with its code, in the same way.
     #[inline]
     pub(crate) fn read_slot(
         self,
@@ -263,8 +263,8 @@ impl<'g> BorderRef<'g> {
     ) -> Option<(u8, Found<'g>)> {
         let code = self.code(slot);
         let link = self.link(slot);
-        // The link must belong to the code. A new layer changes both and no version (§4.6.3), but
-        // shows the unstable mark between; a fold bumps vinsert, which is looked at last.
+        // The link must belong to the code. A new layer changes both but no version (§4.6.3); it
+        // shows the unstable mark in between. A fold bumps vinsert, which is checked last.
         if code == CODE_UNSTABLE
             || self.code(slot) != code
             || !self.version.unchanged_since(version)

@@ -1,9 +1,9 @@
-//! Finding a key's value (§4.6.4, figure 7). Takes no lock and writes nothing that is shared.
+//! Finding a key's value (§4.6.4, figure 7). Takes no lock and writes nothing shared.
 //!
 //! While the processor waits for one get's value it runs ahead into the next get, as far as its
-//! window of instructions reaches: each instruction of a get is also one by which its nodes are
-//! asked for later. So a common prefix, a layer of one entry for each slice, takes a way of its own
-//! of about twenty instructions a layer: what a reader checks there is what it checks anywhere.
+//! instruction window reaches, so every instruction of a get delays the prefetch of its nodes. A
+//! common prefix, that is a layer of one entry per slice, therefore takes a path of its own of
+//! about twenty instructions per layer. A reader there makes the same checks as anywhere.
 
 use pando_block::BlockRef;
 
@@ -13,8 +13,8 @@ use crate::node::{BorderRef, Guard, NodeRef};
 use crate::slice::{CODE_LAYER, Cursor, SLICE_BYTES};
 use crate::tree::Tree;
 
-/// The block of `key`, a tombstone's too. O(log keys) nodes in each of O(length / 8) layers, plus
-/// one block.
+/// The block of `key`, also when it is a tombstone. O(log keys) nodes in each of O(length / 8)
+/// layers, plus one block.
 pub(crate) fn get<'g>(
     tree: &Tree,
     key: &[u8],
@@ -56,13 +56,14 @@ fn get_below<'g>(
     }
 }
 
-/// The layer that a layer of one entry leads to, with what follows in the key, when that entry is
-/// in slot 0, for the slice that `rest` begins with, and a whole slice follows. `None` for any
-/// other layer, and for one that is being changed, whose readers wait or begin again in `look`.
+/// The layer that a layer of one entry leads to, with the rest of the key, if that entry is in slot
+/// 0, has the slice that `rest` begins with, and a whole slice follows. `None` for any other layer,
+/// and for one that is being changed, whose readers wait or restart in `look`.
 ///
-/// Sound as `BorderRef::read_slot` is: loaded under a version that is validated after the link,
-/// which only a fold or a reuse of the slot could have made another key's or a value's, and both
-/// bump vinsert. The code is read once, before the link: LAYER was set after the link (§4.6.3).
+/// Sound for the same reason as `BorderRef::read_slot`: the link is loaded under a version that is
+/// validated afterwards. Only a fold or a reuse of the slot could have turned it into another key's
+/// or a value's, and both bump vinsert. The code is read once, before the link: LAYER was set after
+/// the link (§4.6.3).
 #[expect(clippy::inline_always, reason = "see the header of `find`")]
 #[inline(always)]
 pub(crate) fn only_layer<'g, 'k>(

@@ -1,22 +1,22 @@
-//! Making layers and keeping their links (§4.1, §4.6.3): `deepen`, `grow`, `refresh_link`.
+//! Making layers and maintaining their links (§4.1, §4.6.3): `deepen`, `grow`, `refresh_link`.
 //!
-//! The three invariants of §4.1 place a key: one of up to 8h + 8 bytes lies in layer h or above,
-//! a layer's keys share the bytes of the layers above it, and of two longer keys that share 8h
-//! bytes both lie in layer h or below. A layer is made only where an insert would break the third.
-//! The paper's remove leaves the others where they are; here a layer that is left with one key is
-//! folded into the entry above, as if its other keys had never come (see `task`): the invariants
-//! hold either way, and chains of one-key layers are what §4.6.5 calls pathological.
+//! The three invariants of §4.1 place a key: a key of up to 8h + 8 bytes is in layer h or above, a
+//! layer's keys share the bytes of the layers above it, and two longer keys that share 8h bytes are
+//! both in layer h or below. A layer is made only where an insert would break the third. The
+//! paper's remove leaves layers in place. Here a layer that is left with one key is folded into the
+//! entry above, as if its other keys had never existed (see `task`). The invariants hold either
+//! way, and chains of one-key layers are what §4.6.5 calls pathological.
 //!
 //! Departures: a new layer is complete before it is linked, with both keys and with every layer
-//! that their common prefix asks for at once (the paper links a layer of one key and goes on
-//! inserting); and a young layer's root has few slots, since most layers stay tiny (the paper
-//! counts 2.3 keys). When it fills it is replaced by a full-size one.
+//! that their common prefix needs (the paper links a layer of one key and continues inserting). A
+//! young layer's root has few slots, since most layers stay tiny (the paper counts 2.3 keys); when
+//! it fills, it is replaced by a full-size one.
 //!
 //! Invariants:
-//! - **ML1** Exactly one LAYER entry leads to a layer; its link is the layer's root or, lazily
-//!   updated, a former root, which is on the layer's leftmost path.
+//! - **ML1** Exactly one LAYER entry leads to a layer. Its link is the layer's root or, as it is
+//!   updated lazily, a former root, which is on the layer's leftmost path.
 //! - **ML2 owner-replaces-layer** Only the owner of a layer's root border node replaces or removes
-//!   it, and while it is owned and not deleted the entry above stays. So a search for the entry
+//!   it. While that node is owned and not deleted, the entry above stays, so a search for the entry
 //!   must succeed.
 
 use pando_block::{BlockRef, KeyPart};
@@ -40,7 +40,7 @@ pub(crate) struct Above<'g> {
     pub(crate) slice: u64,
 }
 
-/// Where two keys with the same slice part.
+/// Where two keys with the same slice diverge.
 pub(crate) struct Fork<'o, 'n> {
     /// Slices that both suffixes begin with.
     shared: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Fork<'o, 'n> {
 impl<'o, 'n> Fork<'o, 'n> {
     pub(crate) fn of_suffixes(old: &'o [u8], new: &'n [u8]) -> Self {
         let common = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-        // Both go on after the shared slices, at least one of them with a byte.
+        // Both continue after the shared slices, at least one of them with a byte.
         let shared = (common / SLICE_BYTES).min((old.len().min(new.len()) - 1) / SLICE_BYTES);
         Self {
             shared,
@@ -60,9 +60,9 @@ impl<'o, 'n> Fork<'o, 'n> {
         }
     }
 
-    /// A layer for each shared slice and one in which the keys part, with `old`'s value and `new`,
-    /// which has its suffix there; nobody sees them yet. Returns the first one's root. The caller
-    /// retires `old`, but for its body.
+    /// A layer for each shared slice and one in which the keys diverge, with `old`'s value and
+    /// `new`, whose suffix is there; nobody can see them yet. Returns the first one's root. The
+    /// caller retires `old`, except its body.
     pub(crate) fn build_layers<'g>(
         &self,
         old: BlockRef<'_>,
@@ -94,7 +94,8 @@ impl<'o, 'n> Fork<'o, 'n> {
 
 /// Turns the entry in `slot` of a border node that the caller owns into a layer.
 pub(crate) fn deepen(tree: &Tree, border: BorderRef<'_>, slot: usize, root: BorderRef<'_>) {
-    // A reader that saw the suffix must not take the layer for its value: it sees the mark between.
+    // A reader that saw the suffix must not take the layer for its value; it sees the mark in
+    // between.
     if !tree.canary.is(Fault::DeepenWithoutMark) {
         border.set_code(slot, CODE_UNSTABLE);
     }
@@ -102,7 +103,7 @@ pub(crate) fn deepen(tree: &Tree, border: BorderRef<'_>, slot: usize, root: Bord
     border.set_code(slot, CODE_LAYER);
 }
 
-/// A layer of one small node that nobody sees yet.
+/// A layer of one small node that nobody can see yet.
 pub(crate) fn young_layer<'g>(
     entries: &[NewEntry],
     guard: Guard<'g>,
@@ -121,8 +122,8 @@ pub(crate) fn young_layer<'g>(
     root
 }
 
-/// Replaces a full young root, which the caller has locked, by a full-size one that has the new
-/// entry too. Takes the lock over.
+/// Replaces a full young root, which the caller has locked, by a full-size one that also has the
+/// new entry. Consumes the lock.
 pub(crate) fn grow<'g>(
     tree: &Tree,
     young: BorderRef<'g>,
@@ -139,7 +140,7 @@ pub(crate) fn grow<'g>(
     }
     wide.set_permutation(Permutation::ascending(old.count() + 1));
     context.count_node(wide.node(), 1);
-    // Marked before the new root is linked, so that nobody reads the old one from then on.
+    // Marked before the new root is linked, so that nobody reads the old one afterwards.
     young.version.mark_deleted();
     let (above, slot) = lock_above(tree, cursor, guard, context);
     above.set_link(slot, wide.node().as_ptr().cast());
@@ -148,8 +149,8 @@ pub(crate) fn grow<'g>(
     context.retire_node(young.node());
 }
 
-/// Locks the border node whose entry leads to the cursor's layer, of which the caller owns the root
-/// border node (ML2); returns the entry's slot too.
+/// Locks the border node whose entry leads to the cursor's layer, and returns the entry's slot too.
+/// The caller owns the layer's root border node (ML2).
 pub(crate) fn lock_above<'g>(
     tree: &Tree,
     below: Cursor<'_>,
@@ -160,7 +161,7 @@ pub(crate) fn lock_above<'g>(
     let mut spin = Spin::new();
     loop {
         let Ok(locked) = lock_at(tree, cursor, guard, context) else {
-            // A root further up is being replaced; its link is there again soon.
+            // A root further up is being replaced; its link will be back soon.
             spin.wait();
             continue;
         };
@@ -188,7 +189,7 @@ fn lock_at<'g>(
     lock_border(&reached, cursor.slice())
 }
 
-/// The root of the layer at the cursor's offset, as its link has it; `None` when there is no such
+/// The root of the layer at the cursor's offset, as its link gives it; `None` when there is no such
 /// layer.
 pub(crate) fn descend_layers<'g>(
     tree: &Tree,
@@ -209,7 +210,7 @@ pub(crate) fn descend_layers<'g>(
     Ok(Some(root))
 }
 
-/// Lets the entry above lead to the layer's new root (§4.6.4: lazily, by later writers).
+/// Points the entry above to the layer's new root (§4.6.4: lazily, by later writers).
 pub(crate) fn refresh_link(above: Above<'_>, stale: NodeRef<'_>, root: NodeRef<'_>) {
     // Only a hint for later descents: not worth waiting for.
     if above.border.version.try_lock().is_none() {

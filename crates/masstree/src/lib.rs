@@ -2,7 +2,8 @@
 //!
 //! A trie with fanout 2^64 whose nodes are B+-trees, after "Cache Craftiness for Fast Multicore
 //! Key-Value Storage" (Mao, Kohler, Morris, `EuroSys` 2012). Reads take no lock and write no shared
-//! memory; writers lock the border node that they change, and its ancestors when it splits or goes.
+//! memory. Writers lock the border node that they change, and its ancestors when it splits or is
+//! removed.
 //!
 //! | section of the paper | here |
 //! |---|---|
@@ -22,16 +23,16 @@
 //! | 5 recovery | `pack` |
 //! | 6.2 memory on superpages | `pando_memory::pool` |
 //!
-//! Not of the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys),
-//! `relocate` (values leave memory that is to go back to the system). Each departure from the paper
-//! is said, with its reason, in the module where it happens; the invariants M1 reachable-lives to
-//! M7 slot-reuse-marked stand in `node`.
+//! Not in the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys),
+//! `relocate` (values move out of memory that is to return to the system). Each departure from the
+//! paper is stated, with its reason, in the module where it happens. Invariants M1 reachable-lives
+//! to M7 slot-reuse-marked are in `node`.
 //!
-//! Memory that was replaced or removed waits for the pins of readers (§4.6.1) and is bounded by
-//! [`Options::retired_bytes_max`], large values counted with what they do not share with their
-//! successors. The engine collects at the end of pins and says how close the bound is
-//! (`Engine::pressure`); whoever feeds it writes collects, slows writers and then refuses writes.
-//! Reads go on, so a stalled reader costs at most the bound and what one batch of every session
+//! Memory that was replaced or removed waits for the pins of readers (§4.6.1). It is bounded by
+//! [`Options::retired_bytes_max`]; large values count with what they do not share with their
+//! successors. The engine collects when pins end and reports how close the bound is
+//! (`Engine::pressure`). Its user then collects, slows down writers and finally refuses writes.
+//! Reads continue, so a stalled reader costs at most the bound plus what one batch of every session
 //! replaces beyond it.
 //!
 //! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without

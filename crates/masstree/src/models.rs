@@ -22,7 +22,7 @@ use crate::slice::Cursor;
 use crate::task::Tombstone;
 use crate::world::{World, say_panics_shortly};
 
-/// What [`World::peek`] has read.
+/// What [`World::peek`] read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peeked {
     Nothing,
@@ -36,8 +36,8 @@ impl World {
         self.put_value(context, key, key);
     }
 
-    /// What stands in the first layer at the slice of a longer key, told by its address only: what
-    /// is read wrongly shall not be followed.
+    /// What the first layer holds at the slice of a longer key, identified by its address only: a
+    /// wrong read must not be followed.
     fn peek(&self, context: &mut Context, key: &[u8]) -> Peeked {
         context.pinned(|guard, context| {
             let mut spin = Spin::new();
@@ -57,13 +57,13 @@ impl World {
         })
     }
 
-    /// Whether the key is there; if so its value must be the key.
+    /// Whether the key exists; if so, its value must be the key.
     fn has(&self, context: &mut Context, key: &[u8]) -> bool {
         context.pinned(|guard, context| is_own(get(&self.tree, key, guard, &context.counters), key))
     }
 }
 
-/// Whether what was found is a value; it must be the key.
+/// Whether a value was found; it must be the key.
 fn is_own(block: Option<BlockRef<'_>>, key: &[u8]) -> bool {
     let Some(value) = block.and_then(BlockRef::value) else {
         return false;
@@ -75,7 +75,7 @@ fn is_own(block: Option<BlockRef<'_>>, key: &[u8]) -> bool {
     true
 }
 
-/// How a key is put: by a descent of its own, or where a warming pass has found it.
+/// How a key is put: by a descent of its own, or where a warming pass found it.
 type Put = fn(&World, &mut Context, &[u8]);
 
 /// Preemptions per execution: the races of one reader and one writer show with two.
@@ -84,7 +84,7 @@ const PREEMPTIONS_MAX: usize = 2;
 /// Fewer executions than this mean that the model did not see the node's atomics.
 const EXECUTIONS_MIN: usize = 10;
 
-/// Puts `before`, then runs a writer that puts `key` beside a reader.
+/// Puts `before`, then runs a writer that puts `key` concurrently with a reader.
 fn beside_put(
     fault: Option<Fault>,
     before: &'static [&'static [u8]],
@@ -119,7 +119,7 @@ fn no_key_is_lost_to_a_split() {
 #[should_panic(expected = "moved to the new node")]
 fn the_model_catches_a_missing_split_mark() {
     let fault = Some(Fault::SplitWithoutMark);
-    // The node that splits is no root, whose root bit would change its version all the same.
+    // The node that splits is not a root: a root bit would change its version in any case.
     beside_put(
         fault,
         &[b"0", b"1", b"2", b"a", b"c", b"d"],
@@ -138,7 +138,7 @@ fn no_key_is_lost_to_a_new_layer() {
     });
 }
 
-/// Runs `write` beside `read` in every interleaving, after `prepare`, and then `check`.
+/// Runs `write` concurrently with `read` in every interleaving, after `prepare`, and then `check`.
 fn beside<P: Send + Sync + 'static, R: Send + 'static>(
     fault: Option<Fault>,
     prepare: impl Fn(&World, &mut Context) -> P + Copy + Send + Sync + 'static,
@@ -149,7 +149,7 @@ fn beside<P: Send + Sync + 'static, R: Send + 'static>(
     beside_within(PREEMPTIONS_MAX, fault, prepare, write, read, check);
 }
 
-/// As [`beside`], with so many preemptions: long operations have too many places for two.
+/// Like [`beside`], with this many preemptions: long operations have too many places for two.
 fn beside_within<P: Send + Sync + 'static, R: Send + 'static>(
     preemptions_max: usize,
     fault: Option<Fault>,
@@ -199,7 +199,7 @@ const LAYER: [&[u8]; 5] = [
     b"01234567e",
 ];
 
-/// The root of a layer splits, and the link to it is stale until a later put mends it.
+/// The root of a layer splits; the link to it is stale until a later put repairs it.
 #[test]
 fn no_key_is_lost_to_a_stale_root() {
     beside(
@@ -218,7 +218,7 @@ fn no_key_is_lost_to_a_stale_root() {
     );
 }
 
-/// The same beside a put, which may find the root as it was, stale or mended.
+/// The same concurrently with a put, which may find the root as it was, stale or repaired.
 #[test]
 fn no_put_is_lost_to_a_stale_root() {
     beside(
@@ -237,7 +237,7 @@ fn no_put_is_lost_to_a_stale_root() {
 const LONG: &[u8] = b"01234567AB";
 const OTHER: &[u8] = b"01234567XY";
 
-/// An entry turns into a layer beside a reader: it is the old value or the layer.
+/// An entry turns into a layer under a reader, which sees the old value or the layer.
 fn deepen_beside_reader(fault: Option<Fault>) {
     beside(
         fault,
@@ -265,7 +265,7 @@ fn the_model_catches_a_missing_unstable_mark() {
     deepen_beside_reader(Some(Fault::DeepenWithoutMark));
 }
 
-/// An entry turns into a layer and is folded back beside a reader.
+/// An entry turns into a layer and is folded back under a reader.
 fn fold_beside_reader(fault: Option<Fault>) {
     beside(
         fault,
@@ -454,9 +454,9 @@ fn a_tombstone_that_becomes_a_layer_beside_its_purge_goes() {
     );
 }
 
-/// A run goes on behind a full node that is no root: what comes is the new node's beside a writer
-/// who has found the old one responsible. One preemption shows the fault; two took a third of the
-/// time of all models.
+/// A run continues after a full node that is not a root; what follows belongs to the new node,
+/// under a writer that found the old one responsible. One preemption shows the fault; two took a
+/// third of the time of all models.
 fn pack_beside_writer(fault: Option<Fault>) {
     beside_within(
         1,

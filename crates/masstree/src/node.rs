@@ -1,7 +1,7 @@
 //! Node layout (§4.2, figure 2): border and interior nodes, and the references to them.
 //!
-//! Border node, one header line and then its entries, so that a node has as many entries as its
-//! width says (15, or 4 in the root of a young layer):
+//! Border node: one header line, then its entries, as many as its width says (15, or 4 in the root
+//! of a young layer):
 //!
 //! | offset | field | writer, under | readers |
 //! |---|---|---|---|
@@ -16,31 +16,30 @@
 //! | 64+16i | slice and link of slot i | owner | all, then validated |
 //!
 //! Interior node: version and keys in two lines, children in two, then parent and count, which a
-//! descent does not read: places without a key hold [`KEY_NONE`], which no slice but one is above.
-//! Nodes begin on a line.
+//! descent does not read: places without a key hold [`KEY_NONE`], which is above every slice but
+//! its equal. Nodes begin on a line boundary.
 //!
-//! Departures from the paper: slices and links are interleaved, which makes the width variable and
-//! costs no more lines since the whole node is prefetched; suffixes live in the value's block (see
-//! `pando_block::KeyPart`), which frees the header word for the node's explicit lower bound, so
-//! that slot 0 may be reused for any slice, and a lateral move reads the neighbour's first line
-//! only. The paper's `nremoved` says that some slot was used before; here each slot's code says so
-//! (M7), so that an insert into a node that has seen removals marks it only when it takes such a
-//! slot. A link never holds bits of the caller's own: every value has a block, which carries its
-//! version (§4.7).
+//! Departures from the paper: slices and links are interleaved. That makes the width variable and
+//! costs no more lines, since the whole node is prefetched. Suffixes are in the value's block (see
+//! `pando_block::KeyPart`). That frees the header word for the node's explicit lower bound, so slot
+//! 0 may be reused for any slice, and a lateral move reads only the neighbour's first line. The
+//! paper's `nremoved` says that some slot was used before; here each slot's code says so (M7), so
+//! an insert into a node that has seen removals marks it only when it takes such a slot. A link
+//! never holds bits of the caller's own: every value has a block, which carries its version (§4.7).
 //!
 //! Invariants:
 //! - **M1 reachable-lives** Whatever is reachable from a tree's root, or was since the pin began,
-//!   lives until the pin ends: nodes and blocks are retired only after they were made unreachable.
+//!   lives until the pin ends: nodes and blocks are retired only after they became unreachable.
 //! - **M2 validate-then-follow** A pointer from a slot or child array is followed only after the
 //!   version under which it was loaded was validated; vacated slots keep stale pointers. `next`,
 //!   `prev` and `parent` hold no stale pointers while their node is live.
 //! - **M3 low-is-constant** `low` is constant; all keys of a border node are at or above it, and
 //!   below `next`'s.
 //! - **M4 one-slice-one-node** All keys with the same slice of a layer are in one border node.
-//! - **M5 leftmost-stays** A layer's first border node stays its leftmost until the whole layer
-//!   goes.
+//! - **M5 leftmost-stays** A layer's first border node stays its leftmost until the whole layer is
+//!   removed.
 //! - **M6 locks-upward** Locks are taken up the tree: border node, then its left sibling, then
-//!   ancestors, then the border node above the layer. Nobody holding a lock waits for one further
+//!   ancestors, then the border node above the layer. Nobody who holds a lock waits for one further
 //!   down.
 //! - **M7 slot-reuse-marked** A slot whose code is not [`CODE_NEVER`] is reused only under the
 //!   inserting mark.
@@ -64,32 +63,32 @@ pub(crate) const WIDTH: usize = if MODEL { 3 } else { SLOTS_MAX };
 /// Entries of the root of a young layer.
 pub(crate) const WIDTH_YOUNG: usize = if MODEL { 2 } else { 4 };
 
-/// Bytes of a value block that are asked for ahead of its use, what most have at least: a header of
-/// 12, a short suffix, a short value.
+/// Bytes of a value block that are prefetched, which most blocks have at least: a header of 12, a
+/// short suffix, a short value.
 pub(crate) const BLOCK_SPAN_BYTES: usize = 24;
 
-/// Stands in an interior node's places without a key, so that a descent need not know how many
-/// there are; a slice of this value looks at the count.
+/// Fills an interior node's places without a key, so a descent need not know how many there are.
+/// Only a slice of this value looks at the count.
 const KEY_NONE: u64 = u64::MAX;
 
 /// Bytes of an interior node that a descent reads.
 const INTERIOR_READ_BYTES: usize = 256;
 
-/// Bytes of an interior node's block: more than a border node's, so that interior nodes, which a
-/// descent reads several of, have a size class to themselves and lie close together on few pages.
-/// Among border nodes each would need an address translation of its own.
+/// Bytes of an interior node's block: more than a border node's, so that interior nodes, several of
+/// which a descent reads, have their own size class and are close together on few pages. Among
+/// border nodes each would need its own address translation.
 pub(crate) const INTERIOR_BYTES: usize = size_of::<Interior>() + 64;
 
 /// Bytes of a young layer's root, which most layers consist of: two lines.
 pub(crate) const YOUNG_BYTES: usize = Border::bytes(WIDTH_YOUNG);
 
-/// What border and interior nodes have in common: they begin with a version word.
+/// The common prefix of border and interior nodes: a version word.
 #[repr(C)]
 pub(crate) struct Node {
     pub(crate) version: NodeLock,
 }
 
-/// The header of a border node; [`BorderRef::entry`] reaches what follows.
+/// The header of a border node; [`BorderRef::entry`] reaches the entries.
 #[repr(C, align(64))]
 pub(crate) struct Border {
     pub(crate) version: NodeLock,
@@ -183,7 +182,7 @@ impl Deref for InteriorRef<'_> {
     }
 }
 
-/// The nodes behind a version word, told apart.
+/// Tells the kind of the node behind a version word.
 pub(crate) enum Either<'g> {
     Border(BorderRef<'g>),
     Interior(InteriorRef<'g>),
@@ -197,7 +196,7 @@ impl<'g> NodeRef<'g> {
         Self(pointer, PhantomData)
     }
 
-    /// The root of a layer, as a LAYER entry's link has it.
+    /// The root of a layer, as a LAYER entry's link gives it.
     ///
     /// # Safety
     /// `link` was loaded from such an entry under a validated version (M2).
@@ -223,7 +222,7 @@ impl<'g> NodeRef<'g> {
         self.either_at(self.version.peek())
     }
 
-    /// As [`Self::either`], of any version that the node has had.
+    /// Like [`Self::either`], from any version the node has had.
     #[inline]
     pub(crate) fn either_at(self, version: NodeVersion) -> Either<'g> {
         if version.is_border() {
@@ -250,7 +249,7 @@ impl<'g> NodeRef<'g> {
 
     /// Sets the parent; the caller owns the parent's lock, or nobody sees the node yet (M6).
     pub(crate) fn set_parent(self, parent: InteriorRef<'g>) {
-        // Release: who reaches the parent through this pointer sees it initialised.
+        // Release: a thread that reaches the parent through this pointer sees it initialised.
         match self.either() {
             Either::Border(border) => border.parent.store(parent.0.as_ptr(), Ordering::Release),
             Either::Interior(interior) => {
@@ -316,7 +315,7 @@ impl Border {
     }
 }
 
-/// An entry that is to be put into a border node.
+/// An entry to be put into a border node.
 #[derive(Clone, Copy)]
 pub(crate) struct NewEntry {
     pub(crate) slice: u64,
@@ -325,7 +324,7 @@ pub(crate) struct NewEntry {
 }
 
 impl<'g> BorderRef<'g> {
-    /// A node that nobody sees yet.
+    /// A node that nobody can see yet.
     pub(crate) fn allocate(
         pool: &mut Pool,
         _: Guard<'g>,
@@ -419,7 +418,7 @@ impl<'g> BorderRef<'g> {
         self.set_link(slot, entry.link);
     }
 
-    /// Fetches what a node of few slots leads to, as far as it can be told without validation: a
+    /// Prefetches what a node of few slots leads to, as far as it is known without validation: a
     /// hint.
     #[inline]
     pub(crate) fn prefetch_links(self, ask: impl Fn(*const u8)) {
@@ -453,8 +452,8 @@ impl<'g> BorderRef<'g> {
         self.prev.store(prev.as_ptr(), Ordering::Release);
     }
 
-    /// Where `(slice, rank)` stands in `permutation`: its position, or the one it would take. A
-    /// linear search (§4.8).
+    /// The position of `(slice, rank)` in `permutation`, or the one it would take. A linear search
+    /// (§4.8).
     #[inline]
     pub(crate) fn search(
         self,
@@ -465,7 +464,7 @@ impl<'g> BorderRef<'g> {
         self.search_from(0, permutation, slice, rank)
     }
 
-    /// The slot that `permutation` lists for `(slice, rank)`, likewise.
+    /// The slot that `permutation` lists for `(slice, rank)`, found in the same way.
     #[inline]
     pub(crate) fn slot_of(self, permutation: Permutation, slice: u64, rank: u8) -> Option<usize> {
         for slot in permutation.slots() {
@@ -483,7 +482,7 @@ impl<'g> BorderRef<'g> {
         None
     }
 
-    /// As [`Self::search`], for a node that is in the cache: [`halving`] to the slice.
+    /// Like [`Self::search`], for a node that is in the cache: [`halving`] to the slice.
     #[inline]
     pub(crate) fn search_fetched(
         self,
@@ -526,7 +525,7 @@ impl<'g> BorderRef<'g> {
         Err(permutation.count())
     }
 
-    /// Gives the node's memory back.
+    /// Frees the node's memory.
     ///
     /// # Safety
     /// Nobody can reach the node (M1), and it is freed once.
@@ -538,7 +537,7 @@ impl<'g> BorderRef<'g> {
 }
 
 impl<'g> InteriorRef<'g> {
-    /// A node without keys that nobody sees yet.
+    /// A node without keys that nobody can see yet.
     pub(crate) fn allocate(pool: &mut Pool, _: Guard<'g>, version: NodeLock) -> Self {
         let pointer = pool.allocate(INTERIOR_BYTES).cast::<Interior>();
         let node = Interior {
@@ -580,8 +579,8 @@ impl<'g> InteriorRef<'g> {
         self.keys[index].store(key, Ordering::Relaxed);
     }
 
-    /// The child that leads to `slice`, provided that the node is still as it was at `version`. A
-    /// linear search (§4.8). A border node `BESIDE` places from it is asked for too.
+    /// The child that leads to `slice`, provided the node is unchanged since `version`. A linear
+    /// search (§4.8). Also prefetches the border node `BESIDE` places away.
     #[inline]
     pub(crate) fn child_for<const BESIDE: isize>(
         self,
@@ -600,14 +599,14 @@ impl<'g> InteriorRef<'g> {
             && version.is_above_border()
             && let Some(beside) = self.children.get(index.wrapping_add_signed(BESIDE))
         {
-            // A hint: perhaps the place has no child, or none any more.
+            // A hint: the place may have no child, or none any more.
             let beside = beside.load(Ordering::Relaxed);
             prefetch_lines(beside.cast(), Border::bytes(WIDTH));
         }
         child
     }
 
-    /// As [`Self::child_for`], for a node that is in the cache: [`halving`].
+    /// Like [`Self::child_for`], for a node that is in the cache: [`halving`].
     #[inline]
     pub(crate) fn fetched_child_for(self, slice: u64, version: NodeVersion) -> Option<NodeRef<'g>> {
         let index = if slice == KEY_NONE {
@@ -618,7 +617,7 @@ impl<'g> InteriorRef<'g> {
         self.validated_child(index, version)
     }
 
-    /// The child at `index`, provided that the node is still as it was at `version` (M2).
+    /// The child at `index`, provided the node is unchanged since `version` (M2).
     #[inline]
     pub(crate) fn validated_child(self, index: usize, version: NodeVersion) -> Option<NodeRef<'g>> {
         let child = self.children[index].load(Ordering::Acquire);
@@ -641,18 +640,18 @@ impl<'g> InteriorRef<'g> {
     }
 
     pub(crate) fn set_child(self, index: usize, child: NodeRef<'g>) {
-        // Release: who follows the pointer sees the child initialised.
+        // Release: a thread that follows the pointer sees the child initialised.
         self.children[index].store(child.as_ptr(), Ordering::Release);
     }
 
-    /// Where `child` stands; the caller owns the lock.
+    /// The index of `child`; the caller owns the lock.
     pub(crate) fn index_of(self, child: NodeRef<'g>) -> usize {
         (0..=self.count())
             .find(|index| self.children[*index].load(Ordering::Relaxed) == child.as_ptr())
             .expect("a node's parent has the node as a child")
     }
 
-    /// Gives the node's memory back.
+    /// Frees the node's memory.
     ///
     /// # Safety
     /// Nobody can reach the node (M1), and it is freed once.
@@ -662,12 +661,12 @@ impl<'g> InteriorRef<'g> {
     }
 }
 
-/// Fetches the lines that a descent may read of a child of the node that `parent` is the version
-/// of: an interior node's last line has nothing for it.
+/// Prefetches the lines that a descent may read of a child; `parent` is the version of its parent.
+/// An interior node's last line is not needed.
 #[inline]
 fn prefetch_child(child: *const Node, parent: NodeVersion) {
     prefetch_lines(child.cast(), INTERIOR_READ_BYTES);
-    // Without a branch: above interior nodes the first line is asked for again.
+    // Without a branch: above interior nodes the first line is prefetched again.
     let more = if parent.is_above_border() {
         INTERIOR_READ_BYTES
     } else {
@@ -676,8 +675,8 @@ fn prefetch_child(child: *const Node, parent: NodeVersion) {
     prefetch_line(child.cast::<u8>().wrapping_add(more));
 }
 
-/// How many of the first `count` places are `before` the one that is sought, which come first: a
-/// binary search of a fixed number of steps whose outcomes are added, not branched on.
+/// How many of the first `count` places, sorted, are `before` the sought one: a binary search of a
+/// fixed number of steps whose outcomes are added, not branched on.
 #[inline]
 fn halving(count: usize, before: impl Fn(usize) -> bool) -> usize {
     let mut index = 0;

@@ -1,20 +1,20 @@
-//! Packing sorted runs: what recovery puts back becomes full nodes and whole layers at once.
+//! Packing sorted runs: recovery builds full nodes and whole layers at once.
 //!
-//! A run is cut into border nodes of as many entries as fit. The first key is put as any other; the
-//! nodes that follow are built where nobody sees them and linked one by one behind the node that
-//! has it, each by what a split does when no key moves (§4.6.4): mark, link, let the parents know.
-//! So a node of fifteen keys costs one lock, one place in its parent and no descent. A layer below,
-//! whose keys all come with the run, is built from the bottom up (border nodes, then the interior
-//! nodes above them) and is linked when it is whole, as in `layer`.
+//! A run is cut into border nodes of as many entries as fit. The first key is put like any other.
+//! The nodes after it are built where nobody can see them and linked one by one behind the node
+//! that has the first key, each like a split in which no key moves (§4.6.4): mark, link, insert
+//! into the parents. So a node of fifteen keys costs one lock, one place in its parent and no
+//! descent. A layer below, whose keys all come with the run, is built from the bottom up (border
+//! nodes, then the interior nodes above them) and is linked when it is complete, as in `layer`.
 //!
-//! Why it is sound beside everything else: under the lock of a border node, its range up to its
-//! right sibling's bound is the caller's alone (M3 low-is-constant), and the run's keys are packed
-//! only as far as they lie in that range, behind the node's last slice. So none of them is in the
-//! tree, and nobody can put one before the lock is released. What is not so, because another run or
-//! a key of before lies there, is put key by key.
+//! Why this is sound under concurrency: under the lock of a border node, its range up to its right
+//! sibling's bound belongs to the caller alone (M3 low-is-constant). The run's keys are packed only
+//! as far as they are in that range, after the node's last slice. So none of them is in the tree,
+//! and nobody can insert one before the lock is released. Where another run or an older key is in
+//! the way, keys are put one by one.
 //!
-//! Deliberately absent: filling the nodes that a run finds between keys of others (it begins behind
-//! what stands there, once `split` has cut behind the run).
+//! Deliberately absent: filling the nodes that a run finds between other keys (it begins after
+//! those, once `split` has cut behind the run).
 
 use std::mem;
 use std::vec;
@@ -34,11 +34,11 @@ use crate::split::extend;
 use crate::tree::Tree;
 use crate::update::{Draw, Locked, Update};
 
-/// Layers that are built one within another; keys of deeper ones are put one by one, so that the
-/// stack is bounded. Layers of one entry do not count.
+/// Most layers that are built one within another; keys of deeper ones are put one by one, so that
+/// the stack is bounded. Layers of one entry do not count.
 const DEPTH_MAX: usize = 32;
 
-/// Puts the values of a run back, whose keys ascend strictly, and leaves it empty.
+/// Restores the values of a run, whose keys ascend strictly, and leaves it empty.
 pub(crate) fn restore_run(
     tree: &Tree,
     run: &mut Vec<Restored<'_>>,
@@ -53,7 +53,7 @@ pub(crate) fn restore_run(
         context,
         later: Vec::new(),
     };
-    // Failures cost a descent: fewer attempts while keys of others lie behind the run's.
+    // A failed attempt costs a descent: fewer attempts while other keys follow the run's.
     let (mut failures, mut wait) = (0, 0);
     while let Some(restored) = packer.run.next() {
         let key = restored.key;
@@ -107,12 +107,12 @@ impl Pending {
     }
 }
 
-/// The next keys of a run that have the same slice: they stay in one node (M4 one-slice-one-node).
+/// The next keys of a run with the same slice: they stay in one node (M4 one-slice-one-node).
 struct Group {
     slice: u64,
     /// Keys that end in the slice.
     ends: usize,
-    /// Keys that go on.
+    /// Keys that continue.
     longer: usize,
 }
 
@@ -127,7 +127,7 @@ struct Packer<'a, 'd, 'g> {
     run: vec::Drain<'a, Restored<'d>>,
     guard: Guard<'g>,
     context: &'a mut Context,
-    /// Keys of layers that are too deep, to be put when what they belong to is linked.
+    /// Keys of layers that are too deep, to be put when the layer they belong to is linked.
     later: Vec<Restored<'d>>,
 }
 
@@ -162,8 +162,8 @@ impl<'g> Packer<'_, '_, 'g> {
         }
     }
 
-    /// Puts as many of the next keys as may be behind the last one of `border`, which is in the
-    /// layer of the keys that begin with `prefix`.
+    /// Puts as many of the next keys as fit behind the last one of `border`, which is in the layer
+    /// of the keys that begin with `prefix`.
     fn append(&mut self, mut border: BorderRef<'g>, prefix: &[u8]) {
         let offset = prefix.len();
         let mut packed = 0;
@@ -192,13 +192,13 @@ impl<'g> Packer<'_, '_, 'g> {
                 self.context,
             );
         }
-        // A run goes on behind what it has packed.
+        // A run continues after what it has packed.
         self.context.beside.last_filled = border.as_ptr().addr();
         let packed = (packed - self.later.len()) as i64;
         self.tree.counts.add(self.context.number(), packed, 0);
     }
 
-    /// How many of the next keys belong behind the last entry of a border node that the caller has
+    /// How many of the next keys belong after the last entry of a border node that the caller has
     /// locked, and before its right sibling's.
     fn following(&self, border: BorderRef<'g>, prefix: &[u8]) -> usize {
         let offset = prefix.len();
@@ -278,8 +278,8 @@ impl<'g> Packer<'_, '_, 'g> {
         group
     }
 
-    /// Builds entries of the next `left` keys, which share the first `offset` bytes, as many groups
-    /// as there is room for.
+    /// Builds entries of the next `left` keys, which share the first `offset` bytes, for as many
+    /// groups as fit.
     fn gather(
         &mut self,
         pending: &mut Pending,
@@ -330,14 +330,15 @@ impl<'g> Packer<'_, '_, 'g> {
         }
     }
 
-    /// A whole layer of the next `count` keys, several, which share the first `offset` bytes and go
-    /// on after them; with the layers of one entry that lead to it. Returns what links to it.
+    /// A whole layer of the next `count` keys, at least two, which share the first `offset` bytes
+    /// and continue after them; with the layers of one entry that lead to it. Returns what links to
+    /// it.
     fn layer(&mut self, count: usize, offset: usize, depth: usize) -> *mut u8 {
         let keys = self.run.as_slice();
         let shared = &keys[0].key[offset..];
         let last = &keys[count - 1].key[offset..];
         let common = shared.iter().zip(last).take_while(|(a, b)| a == b).count();
-        // The first key goes on behind the shared slices, too; it is the only one that may end.
+        // The first key also continues after the shared slices; it is the only one that may end.
         let chain = (common / SLICE_BYTES).min((shared.len() - 1) / SLICE_BYTES);
         let mut root = self.whole_layer(count, offset + chain * SLICE_BYTES, depth);
         for index in (0..chain).rev() {
@@ -384,7 +385,7 @@ impl<'g> Packer<'_, '_, 'g> {
         }
     }
 
-    /// Fills a border node that nobody sees yet.
+    /// Fills a border node that nobody can see yet.
     fn fill(&mut self, border: BorderRef<'g>, pending: &Pending) {
         for (slot, entry) in pending.entries().iter().enumerate() {
             border.fill(slot, *entry);
@@ -394,13 +395,13 @@ impl<'g> Packer<'_, '_, 'g> {
         self.count_entries(pending);
     }
 
-    /// The root above several nodes that nobody sees yet, each with its lower bound.
+    /// The root above several nodes that nobody can see yet, each with its lower bound.
     fn above(&mut self, mut nodes: Vec<(u64, NodeRef<'g>)>) -> NodeRef<'g> {
         while nodes.len() > 1 {
             let mut parents = Vec::with_capacity(nodes.len() / WIDTH + 1);
             let mut rest = &nodes[..];
             while !rest.is_empty() {
-                // None is left with a single child.
+                // No node is left with a single child.
                 let most = WIDTH + 1 - usize::from(rest.len() == WIDTH + 2);
                 let (children, behind) = rest.split_at(rest.len().min(most));
                 let kind = children[0].1.version.peek().kind().above();

@@ -55,7 +55,7 @@ impl Permutation {
         let mut fields = self.0;
         (0..self.count()).map(move |_| {
             let slot = (fields >> FIELD_BITS & FIELD_MASK) as usize;
-            // Turned, not shifted, so that an entry's offset is one mask away from the word.
+            // Rotated, not shifted, so that an entry's offset is one mask away from the word.
             fields = fields.rotate_right(FIELD_BITS);
             slot
         })
@@ -67,7 +67,7 @@ impl Permutation {
         self.0 & (FIELD_MASK << FIELD_BITS | FIELD_MASK) == 1
     }
 
-    /// Moves the first free slot to `position`, one key more. Returns that slot too.
+    /// Moves the first free slot to `position`, adding a key. Also returns that slot.
     #[inline]
     pub(crate) const fn insert(self, position: usize) -> (Self, usize) {
         debug_assert!(position <= self.count() && self.count() < SLOTS_MAX);
@@ -76,7 +76,7 @@ impl Permutation {
         (Self(without.paste(position, slot).0 + 1), slot)
     }
 
-    /// Makes the slot at `position` the first free one, one key less.
+    /// Makes the slot at `position` the first free one, removing a key.
     #[inline]
     pub(crate) const fn remove(self, position: usize) -> Self {
         debug_assert!(position < self.count());
@@ -95,13 +95,13 @@ impl Permutation {
         FIELD_BITS + FIELD_BITS * position as u32
     }
 
-    /// Takes the field at `position` out; those after it move down, the last one becomes 0.
+    /// Takes out the field at `position`; those after it move down, and the last one becomes 0.
     const fn cut(self, position: usize) -> Self {
         let below = (1 << Self::shift(position)) - 1;
         Self(self.0 & below | self.0 >> FIELD_BITS & !below)
     }
 
-    /// Puts `slot` in at `position`; those from it on move up.
+    /// Inserts `slot` at `position`; those from it on move up.
     const fn paste(self, position: usize, slot: usize) -> Self {
         let shift = Self::shift(position);
         let below = (1 << shift) - 1;

@@ -1,23 +1,23 @@
-//! What a warming pass has found, for the operations that follow it under the same pin.
+//! What a warming pass found, for the operations that follow it under the same pin.
 //!
-//! A batch is warmed as a whole and then executed key by key; without this each execution would
-//! descend once more through nodes that are in the cache, which costs about as much as the warming.
-//! The paper has no such pass: its `find border` begins at a root each time.
+//! A batch is warmed as a whole and then executed key by key. Without this module each execution
+//! would descend once more through nodes that are in the cache, which costs about as much as the
+//! warming. The paper has no such pass: its `find border` begins at a root each time.
 //!
-//! A *spot* is a border node, the version under which it was responsible for a key, and where the
-//! key stood. It is a hint twice over: whether it is the spot of the key in question is asked of
-//! the key's bytes, and whether it still holds is asked of the node, as by a reader who has been
-//! delayed between the descent and the reading of the node. Whoever gets no answer descends. An
-//! update locks the node and goes right from there if it has split, as after a descent of its own;
-//! only a node that has gone, or a layer that has come, sends it back to the root.
+//! A *spot* is a border node, the version under which it was responsible for a key, and the key's
+//! position. It is a hint in two ways. The key's bytes tell whether it is the spot of the key in
+//! question; the node tells whether it still holds, as for a reader that was delayed between the
+//! descent and the reading of the node. If either check fails, the operation descends. An update
+//! locks the node and moves right from there if it has split, as after its own descent; only a
+//! removed node or a new layer sends it back to the root.
 //!
-//! A warming pass is a read and writes no links (§4.6.4). So a spot says whether the way to it led
-//! over a link to a root that its layer has outgrown; then an update descends, which brings such
-//! links up to date, and spares all later descents the climb.
+//! A warming pass is a read and writes no links (§4.6.4). So a spot records whether the way to it
+//! led over a link to a root that its layer has outgrown. In that case an update descends, which
+//! refreshes such links and spares all later descents the climb.
 //!
 //! Invariants:
-//! - **MH1 spots-under-pin** Spots are used only under the pin of the session under which they were
-//!   found, so their nodes live (M1 reachable-lives); the session forgets them when its last pin
+//! - **MH1 spots-under-pin** Spots are used only under the session's pin under which they were
+//!   found, so their nodes live (M1 reachable-lives). The session forgets them when its last pin
 //!   ends.
 //! - **MH2 spot-of-its-key** A spot answers for its own key only: the tree, the slices above the
 //!   layer, the slice and the rank are compared, and a suffix with the block's.
@@ -37,7 +37,7 @@ use crate::permutation::Permutation;
 use crate::slice::{Cursor, SLICE_BYTES};
 use crate::tree::Tree;
 
-/// Slices above a spot's layer that it remembers.
+/// Slices above its layer that a spot remembers.
 const PREFIX_SLICES: usize = 2;
 
 /// Most keys whose spots are remembered: those of one call.
@@ -53,7 +53,7 @@ pub(crate) struct Place<'g> {
     pub(crate) position: Option<u8>,
 }
 
-/// Where a key stands, or would stand, in a border node.
+/// Where a key is, or would be, in a border node.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     border: NonNull<Border>,
@@ -66,11 +66,11 @@ pub(crate) struct Spot {
     rank: u8,
     /// The key's position in the permutation, if it is listed.
     position: Option<u8>,
-    /// A link on the way is to be brought up to date.
+    /// A link on the way is to be refreshed.
     climbed: bool,
 }
 
-/// The spot is another key's, or its node has changed: descend.
+/// The spot belongs to another key, or its node has changed: descend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stale;
 
@@ -79,7 +79,7 @@ pub(crate) struct Stale;
 pub(crate) struct Start<'k, 'g> {
     pub(crate) reached: Reached<'g>,
     pub(crate) cursor: Cursor<'k>,
-    /// Where the key stood.
+    /// Where the key was.
     pub(crate) position: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Start<'k, 'g> {
 #[derive(Default)]
 pub(crate) struct Spots {
     spots: Vec<Option<Spot>>,
-    /// The one that the next operation is for.
+    /// The spot for the next operation.
     next: Option<usize>,
 }
 
@@ -122,7 +122,7 @@ impl Spot {
         })
     }
 
-    /// The cursor at this spot, if it is the key's (MH2).
+    /// The cursor at this spot, if it belongs to the key (MH2).
     #[inline]
     fn cursor<'k>(&self, key: Key<'k>) -> Option<Cursor<'k>> {
         let layer = usize::from(self.layer);
@@ -138,7 +138,7 @@ impl Spot {
         same.then_some(cursor)
     }
 
-    /// Whether a link on the way was to be brought up to date.
+    /// Whether a link on the way was to be refreshed.
     #[cfg(all(test, loom))]
     pub(crate) fn climbed(self) -> bool {
         self.climbed
@@ -152,7 +152,7 @@ impl Spot {
         unsafe { BorderRef::from_raw(self.border, guard) }
     }
 
-    /// What stands at the spot, if that can be told without a descent.
+    /// The content of the spot, if it can be told without a descent.
     ///
     /// # Safety
     /// The session has been pinned since the spot was found (MH1).
@@ -166,8 +166,8 @@ impl Spot {
         let cursor = self.cursor(key).ok_or(Stale)?;
         // SAFETY: as the caller says.
         let border = unsafe { self.border(guard) };
-        // The same permutation under the same version lists the same keys: a slot that was used
-        // before is filled again under the inserting mark only (M7 slot-reuse-marked).
+        // The same permutation under the same version lists the same keys: a used slot is filled
+        // again under the inserting mark only (M7 slot-reuse-marked).
         let same = border.permutation() == self.permutation || canary.is(Fault::RecallUnchecked);
         if !same {
             return Err(Stale);
@@ -188,8 +188,8 @@ impl Spot {
         }
     }
 
-    /// The node, as a descent would have reached it, for an update, and where it may find the key;
-    /// `None` if the update is to descend.
+    /// The node, as a descent would have reached it for an update, and where the key may be; `None`
+    /// if the update is to descend.
     ///
     /// # Safety
     /// The session has been pinned since the spot was found (MH1).
@@ -235,7 +235,7 @@ impl Spots {
         }
     }
 
-    /// Says for which key the next operation is.
+    /// Selects the key of the next operation.
     #[inline]
     pub(crate) fn recall(&mut self, index: usize) {
         self.next = Some(index);

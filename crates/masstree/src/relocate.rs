@@ -1,9 +1,8 @@
 //! Moving a value out of memory that is being emptied (see `pando_memory::pool`).
 //!
 //! Under the border node's lock the block is copied bit by bit and the entry's link changed by one
-//! store, as by an update (§4.6.1) that changes nothing: readers see the one block or the other,
-//! which are equal (VB1 immutable-block). A mark that a reader sets in the old one meanwhile is
-//! lost.
+//! store, as by an update (§4.6.1) that changes nothing. Readers see one block or the other, which
+//! are equal (VB1 immutable-block). A mark that a reader meanwhile sets in the old one is lost.
 
 use pando_block::{BlockRef, Keep};
 
@@ -15,12 +14,12 @@ use crate::slice::Cursor;
 use crate::tree::Tree;
 use crate::update::{Entry, Place, lock_border, place};
 
-/// Moves the key's value if it lies in such memory and there is room elsewhere; whether it did.
+/// Moves the key's value if it is in such memory and fits elsewhere; returns whether it moved.
 pub(crate) fn relocate(tree: &Tree, key: &[u8], guard: Guard<'_>, context: &mut Context) -> bool {
     relocate_if(BlockRef::is_emptying, tree, key, guard, context)
 }
 
-/// As [`relocate`], of a value whose block `leaves`.
+/// Like [`relocate`], for a value whose block `leaves`.
 pub(crate) fn relocate_if<'g>(
     leaves: impl Fn(BlockRef<'g>) -> bool + Copy,
     tree: &Tree,

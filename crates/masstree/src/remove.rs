@@ -1,27 +1,28 @@
 //! Removing entries and empty nodes (§4.6.5).
 //!
-//! A command's remove writes a tombstone (see `update`); what is here is the physical remove, by
-//! `task`, once the tombstone's epoch is below the horizon.
+//! A command's remove writes a tombstone (see `update`). This is the physical remove, done by
+//! `task` once the tombstone's epoch is below the horizon.
 //!
-//! An entry leaves by the permutation alone: its slot keeps code, slice and link for readers that
-//! have seen it, and is reused only under the inserting mark (M7 slot-reuse-marked). A border node
-//! that becomes empty, unless it is its layer's leftmost (M5 leftmost-stays), leaves the list and
-//! its ancestors:
+//! An entry is removed by the permutation alone: its slot keeps code, slice and link for readers
+//! that have seen it, and is reused only under the inserting mark (M7 slot-reuse-marked). A border
+//! node that becomes empty, unless it is its layer's leftmost (M5 leftmost-stays), leaves the list
+//! and its ancestors:
 //!
-//! 1. the node is marked deleted; whoever meets it descends again;
-//! 2. its left sibling is locked, the list closed over it, and the sibling unlocked;
-//! 3. its parent is locked and marked; a parent of one child goes too, and so on up;
-//! 4. when the first child of an ancestor goes, the range of keys that it led to falls to the left
-//!    neighbour, so the separator that leads here, further up, moves to the next child's: all
-//!    nodes on the way to it are marked, so that no reader carries an old route past the change;
+//! 1. the node is marked deleted; readers that meet it descend again;
+//! 2. its left sibling is locked, unlinked from it, and unlocked;
+//! 3. its parent is locked and marked; a parent of one child is removed too, and so on up;
+//! 4. when the first child of an ancestor is removed, its range of keys falls to the left
+//!    neighbour, so the separator that leads here, further up, moves to the next child's: all nodes
+//!    on the way to it are marked, so that no reader carries an old route past the change;
 //! 5. all are unlocked.
 //!
-//! Departure: the list is closed under the two locks that guard its pointers (§4.5) rather than by
-//! compare-and-swap with flag bits; locks go from right to left, so that they cannot form a cycle.
+//! Departure: a node is unlinked under the two locks that guard its pointers (§4.5) rather than by
+//! compare-and-swap with flag bits. Locks are taken from right to left, so they cannot form a
+//! cycle.
 //!
-//! Deliberately absent: joining sparse neighbours, as in the paper (§4.3, §4.6.5). For the same
-//! reason an interior node that is left with one child stays, until its range takes inserts again
-//! or empties: it costs a descent one node more, which nobody has shown to matter.
+//! Deliberately absent: merging sparse neighbours, as in the paper (§4.3, §4.6.5). For the same
+//! reason an interior node with one child stays until its range takes inserts again or empties. It
+//! costs a descent one more node, which has not been shown to matter.
 
 use pando_sync::shim::Spin;
 
@@ -30,7 +31,7 @@ use crate::context::{Context, Retire};
 use crate::node::{BorderRef, InteriorRef, NodeRef};
 use crate::tree::Tree;
 
-/// Takes the entry at `position` out of a border node that the caller has locked; returns how many
+/// Removes the entry at `position` from a border node that the caller has locked; returns how many
 /// are left.
 pub(crate) fn remove_entry(border: BorderRef<'_>, position: usize, context: &Context) -> usize {
     let permutation = border.permutation().remove(position);
@@ -39,8 +40,8 @@ pub(crate) fn remove_entry(border: BorderRef<'_>, position: usize, context: &Con
     permutation.count()
 }
 
-/// Takes an empty border node, not its layer's leftmost, out of the tree. Takes the caller's lock
-/// over.
+/// Removes an empty border node, not its layer's leftmost, from the tree. Consumes the caller's
+/// lock.
 pub(crate) fn remove_border(tree: &Tree, border: BorderRef<'_>, context: &mut Context) {
     debug_assert_eq!(border.permutation().count(), 0);
     if !tree.canary.is(Fault::RemoveWithoutMark) {
@@ -69,7 +70,8 @@ fn leave_list(border: BorderRef<'_>) {
             .prev()
             .expect("a layer's leftmost border node is not removed (M5)");
         let version = left.version.lock();
-        // It may have split or gone before it was locked; then the pointer has changed or will.
+        // It may have split or been removed before it was locked; then the pointer has changed or
+        // will.
         if !version.is_deleted() && left.next().is_some_and(|next| next == border) {
             break left;
         }

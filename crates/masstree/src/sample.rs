@@ -1,4 +1,4 @@
-//! Picking some key (RANDOMKEY and sampling).
+//! Picking a random key (RANDOMKEY and sampling).
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,10 +12,10 @@ use crate::scan::Scan;
 use crate::slice::{CODE_LAYER, CODE_SLICE_MAX};
 use crate::tree::Tree;
 
-/// Some key of the tree and its value, chosen by `random`: a random child at every step down, and
-/// from there the first key that has a value, if no more tombstones than
-/// [`SAMPLE_PASSED_MAX`] are in the way. Every key can be chosen; keys of small layers and sparse
-/// nodes are chosen more often than others. O(log keys).
+/// A key of the tree and its value, chosen by `random`: a random child at every step down, and from
+/// there the first key with a value, unless more than [`SAMPLE_PASSED_MAX`] tombstones are in the
+/// way. Every key can be chosen; keys of small layers and sparse nodes are chosen more often than
+/// others. O(log keys).
 pub(crate) fn sample<'g>(
     tree: &Tree,
     random: u64,
@@ -42,11 +42,11 @@ pub(crate) fn sample<'g>(
     found
 }
 
-/// A key at a random place, as far as it can be read without retrying: it is a hint.
+/// A key at a random place, as far as it can be read without retrying: a hint.
 fn random_position(tree: &Tree, random: u64, guard: Guard<'_>) -> Vec<u8> {
     let mut state = random;
     let mut pick = |count: usize| {
-        // SplitMix64: each step's choice depends on all bits of the one number given.
+        // SplitMix64: each step's choice depends on all bits of the given number.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

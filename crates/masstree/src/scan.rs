@@ -1,15 +1,16 @@
 //! Scans in both directions (§4.3, §4.6): border node by border node, layer by layer.
 //!
-//! A scan takes a validated snapshot of one border node at a time (`frame`), visits what it holds,
-//! and goes to the sibling; a LAYER entry is entered when its turn comes. The way back up is a
-//! stack of layers, on the heap because a key of 64 KiB is 8,192 layers deep. Where a node turns
-//! out to be deleted the stack is dropped and the scan descends again behind the last key shown.
+//! A scan takes a validated snapshot of one border node at a time (`frame`), visits its entries,
+//! and moves to the sibling; it enters a LAYER entry when its turn comes. The way back up is a
+//! stack of layers, on the heap because a key of 64 KiB is 8,192 layers deep. When a node turns out
+//! to be deleted, the stack is dropped and the scan descends again behind the last key shown.
 //!
-//! Why every key that is present throughout is seen (E4 scan-complete), forwards: a snapshot holds
-//! all keys of its node's range at its time, and its `next` was loaded under the same version; a
-//! later split moves keys only that the snapshot holds; a removed node was empty. Backwards: the
-//! node to the left of a bound is accepted only if, under the version of its snapshot, its right
-//! neighbour begins at or above the bound; else it has split, and the scan goes right first.
+//! Why a scan shows every key that is present throughout (E4 scan-complete). Forwards: a snapshot
+//! holds all keys of its node's range at its time, and its `next` was loaded under the same
+//! version; a later split moves only keys that the snapshot holds; a removed node was empty.
+//! Backwards: the node to the left of a bound is accepted only if, under the version of its
+//! snapshot, its right neighbour begins at or above the bound; otherwise it has split, and the scan
+//! moves right first.
 //!
 //! Deliberately absent: a snapshot of the whole range.
 
@@ -28,7 +29,7 @@ use crate::tree::Tree;
 use frame::{Ahead, Level, Start, YoungLayer};
 use key::Shown;
 
-/// What is shown of each key.
+/// What a scan shows of each key.
 trait Visit<'g> {
     /// A key with a value.
     fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()>;
@@ -54,7 +55,7 @@ where
     }
 }
 
-/// Values alone: not [`All`] of a closure around another, since each would be a call.
+/// Values alone. Not [`All`] with a closure around another, since each would be a call.
 struct Live<F>(F);
 
 impl<'g, F> Visit<'g> for Live<F>
@@ -71,19 +72,19 @@ where
     }
 }
 
-/// One scan under way.
+/// A scan in progress.
 pub(crate) struct Scan<'a, 'g> {
     tree: &'a Tree,
     direction: Direction,
     guard: Guard<'g>,
     counters: &'a Counters,
-    /// The layers under way are the first `depth` of these; the others are kept for reuse.
+    /// The first `depth` of these are the current layers; the others are kept for reuse.
     levels: Levels<'g>,
     depth: usize,
     shown: Shown,
 }
 
-/// The first layer's level is at hand, since most scans need no other.
+/// The first layer's level is inline, since most scans need no other.
 struct Levels<'g> {
     first: Level<'g>,
     deeper: Vec<Level<'g>>,
@@ -167,7 +168,7 @@ impl<'a, 'g> Scan<'a, 'g> {
         let (mut root, mut cursor) = (root, Cursor::new(bytes));
         loop {
             let (slice, rank) = (cursor.slice(), cursor.rank());
-            // A longer key's entry is looked into here, whatever it holds.
+            // A longer key's entry is examined here, whatever it holds.
             let inclusive_here = inclusive || rank == CODE_SUFFIX;
             self.enter(
                 root,

@@ -28,7 +28,7 @@ const SCHEDULES: usize = 400;
 /// The same schedules in every run; the variable `SHUTTLE_RANDOM_SEED` asks for others.
 const SEED: u64 = 1;
 
-/// Points at which PCT takes the processor from the thread of the highest priority.
+/// Points at which PCT preempts the thread of the highest priority.
 const PRIORITY_CHANGES: usize = 3;
 
 const WRITERS: usize = 2;
@@ -38,13 +38,13 @@ const PURGES: usize = 12;
 
 type Keys = &'static [&'static [u8]];
 
-/// Border nodes of width 3 fill, split, empty and go.
+/// Border nodes of width 3 fill, split, empty and are removed.
 const ONE_LAYER: Keys = &[b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8"];
 
-/// One layer comes, goes and folds.
+/// One layer is made, removed and folded.
 const ONE_SLICE: Keys = &[b"76543210A", b"76543210B", b"76543210C", b"76543210D"];
 
-/// Layers come, deepen, fold and go among other keys.
+/// Layers are made, deepen, fold and are removed among other keys.
 const MIXED: Keys = &[
     b"1",
     b"2",
@@ -78,13 +78,14 @@ fn number_of(value: ValueRef<'_>) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("a whole value"))
 }
 
-/// The number says which key it was put under, so that another key's value is noticed.
+/// The number identifies the key it was put under, so another key's value is noticed.
 fn value_of(index: usize, number: u64) -> [u8; 8] {
     (number << 8 | index as u64).to_be_bytes()
 }
 
 impl Shared {
-    /// What was read must have begun, and nothing newer may have ended before the read began.
+    /// The write that was read must have begun, and no newer one may have ended before the read
+    /// began.
     fn check(&self, index: usize, ended_before: u64, seen: Option<u64>) {
         let begun = self.histories[index].begun.load(Ordering::SeqCst);
         if let Some(seen) = seen {
@@ -105,7 +106,7 @@ impl Shared {
         self.histories[index].ended.load(Ordering::SeqCst)
     }
 
-    /// Puts and removes keys of one writer, and takes out some of what was removed.
+    /// Puts and removes keys of one writer, and purges some of what was removed.
     fn write(&self, context: &mut Context, writer: usize, random: &mut fastrand::Rng) {
         for _ in 0..OPERATIONS_PER_WRITER {
             let index = random.usize(..self.keys.len() / WRITERS) * WRITERS + writer;
@@ -183,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Two writers, two purgers and two readers on one tree, which is empty in the end.
+/// Two writers, two purgers and two readers on one tree, which is empty at the end.
 fn history(keys: Keys, fault: Option<Fault>) {
     let world = World::new(fault);
     let histories = keys.iter().map(|_| History::default()).collect();
@@ -266,7 +267,7 @@ fn random(keys: Keys) {
     );
 }
 
-/// Threads run long before they are interrupted, at a few points: what a delayed thread believes.
+/// Threads run long before a few preemption points: tests what a delayed thread assumes.
 fn few_changes(keys: Keys) {
     run(
         PctScheduler::new_from_seed(SEED, PRIORITY_CHANGES, schedules()),
@@ -294,8 +295,8 @@ fn layers_in_layers_lose_nothing() {
 }
 
 /// The fault shows within this many schedules. Which check sees it first depends on the schedule:
-/// an entry written over is another key's value, a scan out of order, a lost key or a tombstone
-/// that nobody can take out.
+/// an overwritten entry is another key's value, a scan out of order, a lost key or a tombstone that
+/// nobody can purge.
 fn caught(keys: Keys, fault: Fault) {
     run(
         PctScheduler::new_from_seed(SEED, PRIORITY_CHANGES, 20_000),

@@ -1,4 +1,4 @@
-//! A session: what one thread works through.
+//! A session: a thread's handle on the engine.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -27,11 +27,11 @@ use crate::scan::Scan;
 use crate::task::{Tombstone, purge};
 use crate::update::{Commit, Draw, Update};
 
-/// A session of a [`Masstree`]: a pin, a pool and counters of its own.
+/// A session of a [`Masstree`] with its own pin, pool and counters.
 pub struct MasstreeSession {
     pub(crate) context: Context,
     spots: Spots,
-    /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
+    /// Last, so that it is dropped last: an engine being dropped expects all garbage handed over.
     pub(crate) engine: Arc<Masstree>,
 }
 
@@ -53,7 +53,7 @@ impl MasstreeSession {
         }
     }
 
-    /// Does what whoever drives the clock would do now and then, if nobody does.
+    /// Does what a clock driver would do now and then, if there is none.
     #[inline]
     fn maintain_by_itself(&mut self) {
         if self.context.is_maintenance_due(&self.engine.clock) {
@@ -71,7 +71,7 @@ impl Drop for MasstreeSession {
     }
 }
 
-/// Remembers a tombstone that a commit has left, so that it goes when the horizon has passed it.
+/// Remembers a tombstone that a commit left, so that it is purged when the horizon has passed it.
 fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
     if commit.removed {
         let tombstone = Tombstone {
@@ -83,7 +83,7 @@ fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
     }
 }
 
-/// Takes tombstones out, their descents interleaved.
+/// Purges tombstones, with interleaved descents.
 fn purge_all(
     engine: &Masstree,
     tombstones: &[Tombstone],
@@ -107,7 +107,7 @@ fn purge_all(
         let start = spot.and_then(|spot| unsafe { spot.reached(keys[index], &tree.canary, guard) });
         purge(tree, tombstone, start, guard, context);
     }
-    // The caller's own are gone with them.
+    // The caller's own spots are gone too.
     spots.clear();
 }
 
@@ -231,8 +231,7 @@ impl Point for MasstreeSession {
         hook: &mut H,
         mut decide: impl FnMut(usize, Option<ValueRef<'_>>) -> Decision<'d>,
     ) {
-        // One pin around both, so that what the descents have found may be used
-        // (MH1 spots-under-pin).
+        // One pin around both, so that what the descents found may be used (MH1 spots-under-pin).
         let mut pinned = self.pinned();
         for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
             pinned.warm(keys);
@@ -264,7 +263,7 @@ impl Point for MasstreeSession {
                 images: None,
                 key,
                 hook: &mut restoring,
-                // Run once: under the lock, the only retries are those of the descent before it.
+                // Runs once: under the lock, the only retries are those of the descent before it.
                 decide: |_: Option<ValueRef<'_>>| match value
                     .take()
                     .expect("a decision is taken once")

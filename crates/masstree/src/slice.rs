@@ -1,14 +1,14 @@
 //! Key slices (§4.2): eight key bytes as one native integer, and the length codes of entries.
 //!
-//! A slice compares as its bytes do, because they are read big-endian; short ones are padded with
-//! zeros. Keys with the same padded slice are told apart by a length code.
+//! Slices compare as their bytes do, because they are read big-endian; short ones are padded with
+//! zeros. A length code distinguishes keys with the same padded slice.
 
 /// Key bytes per layer.
 pub(crate) const SLICE_BYTES: usize = 8;
 
 /// Entry codes 0 to 8: the key ends in this slice, with that many bytes of it.
 pub(crate) const CODE_SLICE_MAX: u8 = 8;
-/// The key goes on; the rest is the suffix kept with the value.
+/// The key continues; the rest is the suffix kept with the value.
 pub(crate) const CODE_SUFFIX: u8 = 9;
 /// The link is the root of the next layer.
 pub(crate) const CODE_LAYER: u8 = 10;
@@ -17,7 +17,7 @@ pub(crate) const CODE_UNSTABLE: u8 = 11;
 /// The slot was not used since the node was made or split: no reader can know it.
 pub(crate) const CODE_NEVER: u8 = 12;
 
-/// How entries with equal slices are ordered: by length, and all longer keys are one.
+/// The order of entries with equal slices: by length; all longer keys have one rank.
 #[inline]
 pub(crate) const fn rank_of_code(code: u8) -> u8 {
     if code > CODE_SUFFIX {
@@ -27,12 +27,12 @@ pub(crate) const fn rank_of_code(code: u8) -> u8 {
     }
 }
 
-/// Where a descent stands in its key.
+/// A descent's position in its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'k> {
     key: &'k [u8],
     offset: usize,
-    // Worked out once per layer: every node of a descent asks for them.
+    // Computed once per layer: every node of a descent needs them.
     slice: u64,
     rank: u8,
 }
@@ -108,7 +108,7 @@ impl<'k> Cursor<'k> {
         Self::new(self.key)
     }
 
-    /// The next layer; the key must go on there.
+    /// The next layer; the key must continue there.
     #[inline]
     pub(crate) fn deeper(self) -> Self {
         debug_assert_eq!(self.rank(), CODE_SUFFIX);

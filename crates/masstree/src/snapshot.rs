@@ -2,12 +2,12 @@
 //! removed, and reads at a snapshot.
 //!
 //! An image is put into the shadow as recovery puts a value, under the lock of the value's border
-//! node. So the locks of a tree's nodes are taken before those of its shadow's, never after, and a
+//! node. So the locks of a tree's nodes are always taken before those of its shadow's, and a
 //! shadow's own writers make no images: no cycle of waits.
 //!
 //! A scan takes a bounded run of the tree first, then the same range of each shadow, and shows them
-//! merged (SI2 tree-then-shadows). Where a source has more entries than a run may have, the run
-//! ends for all where it ends for that one.
+//! merged (SI2 tree-then-shadows). If a source has more entries than a run may have, the run ends
+//! for all sources where it ends for that one.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};
@@ -30,7 +30,7 @@ use crate::session::MasstreeSession;
 use crate::tree::{Directory, Tree};
 use crate::update::{Draw, Update};
 
-/// Entries and bytes of keys of one source in a run.
+/// Entries, and bytes of keys, of one source in a run.
 const RUN_ENTRIES: usize = 64;
 const RUN_KEY_BYTES: usize = 16 * 1024;
 
@@ -52,8 +52,8 @@ impl Masstree {
 }
 
 impl ImageStore<'_> {
-    /// Puts the value of a block that is about to go into the newest shadow (SI1 image-first);
-    /// `next` takes its place. The caller holds the lock of the block's node.
+    /// Puts the value of a block that is about to be retired into the newest shadow (SI1
+    /// image-first); `next` replaces it. The caller holds the lock of the block's node.
     #[cold]
     #[inline(never)]
     pub(crate) fn keep<'g>(
@@ -198,14 +198,14 @@ impl OrderedAt for MasstreeSession {
     }
 }
 
-/// What one source, a tree or a shadow, has in the run under way.
+/// What one source, a tree or a shadow, has in the current run.
 struct Run<'a, 'g> {
     tree: &'a Tree,
     keys: Vec<u8>,
     entries: Vec<(Range<usize>, Option<ValueRef<'g>>)>,
-    /// The first entry that is not shown yet.
+    /// The first entry not shown yet.
     next: usize,
-    /// It has entries beyond the last one here.
+    /// It has entries after the last one here.
     has_more: bool,
 }
 
@@ -236,7 +236,7 @@ impl<'a, 'g> Run<'a, 'g> {
         self.has_more = false;
     }
 
-    /// Reads entries from `from` on, up to `end` if that is given, as many as a run may have.
+    /// Reads entries from `from` on, up to `end` if given, as many as a run may have.
     fn fill(
         &mut self,
         from: Bound<&[u8]>,
@@ -271,7 +271,7 @@ fn is_behind(direction: Direction, key: &[u8], other: &[u8]) -> bool {
         }
 }
 
-/// A scan at a snapshot under way; the tree is the first source, the shadows follow.
+/// A scan at a snapshot in progress; the tree is the first source, the shadows follow.
 struct ScanAt<'a, 'g> {
     at: Snapshot,
     direction: Direction,
@@ -305,11 +305,11 @@ impl<'g> ScanAt<'_, 'g> {
     }
 
     /// Reads the next run of all sources, the tree first (SI2 tree-then-shadows); returns its last
-    /// key if there is more behind.
+    /// key if more follows.
     fn fill(&mut self, from: Bound<&[u8]>) -> Option<Vec<u8>> {
         let mut end: Option<Vec<u8>> = None;
         for (index, source) in self.sources.iter_mut().enumerate() {
-            // An image is counted before it is linked (SI1 image-first), so one that is needed for
+            // An image is counted before it is linked (SI1 image-first), so an image needed for
             // what was just read of the tree counts by now.
             if index > 0 && source.tree.counts.keys() == 0 {
                 source.clear();
@@ -329,7 +329,7 @@ impl<'g> ScanAt<'_, 'g> {
         end
     }
 
-    /// The next key of the run, with the value that the snapshot holds, if any.
+    /// The next key of the run, with its value at the snapshot, if any.
     fn next(&mut self, end: Option<&[u8]>) -> Option<(&[u8], Option<ValueRef<'g>>)> {
         let mut first: Option<&[u8]> = None;
         for key in self.sources.iter().filter_map(Run::next_key) {
@@ -337,7 +337,7 @@ impl<'g> ScanAt<'_, 'g> {
                 first = Some(key);
             }
         }
-        // What another source's end has cut off comes again in the next run.
+        // What another source's end cut off comes again in the next run.
         let first = first.filter(|key| !end.is_some_and(|end| is_behind(self.direction, key, end)));
         self.key.clear();
         self.key.extend_from_slice(first?);

@@ -1,18 +1,17 @@
 //! Splitting full nodes (§4.6.4, figure 5), with the sequential optimisation at both edges (§4.3).
 //!
-//! A border node's higher keys go to a new right sibling; then the sibling is inserted into the
+//! A border node's higher keys move to a new right sibling. Then the sibling is inserted into the
 //! parent, which may split in turn. Locks and marks go up hand over hand: a node stays locked and
-//! marked until its parent is marked, so that a reader that has seen the parent unchanged has seen
-//! the child's version from before the split.
+//! marked until its parent is marked, so a reader that saw the parent unchanged saw the child's
+//! version from before the split.
 //!
 //! At the right edge (the new key is last in a node without right sibling) the old node keeps its
 //! keys and the new one goes alone into the sibling. At the left edge (first in the leftmost node)
-//! the old keys go to the sibling and the new one stays alone; the paper does only the former.
+//! the old keys move to the sibling and the new one stays alone; the paper does only the former.
 //!
-//! Recovery puts sorted runs of keys back, several at a time, each between others. A node into
-//! which a run has put its last key is split behind the run's next one: what belongs to another run
-//! and follows it goes to the sibling once, and the run leaves packed nodes behind, wherever it
-//! lies.
+//! Recovery inserts several sorted runs of keys, each between other keys. A node into which a run
+//! has put its last key is split where the run's next key belongs. Keys of another run behind that
+//! point move to the sibling once, and the run leaves packed nodes behind, wherever it is.
 
 use pando_sync::sharing::NodeLock;
 use pando_sync::version_lock::NodeKind;
@@ -25,17 +24,17 @@ use crate::slice::CODE_NEVER;
 use crate::tree::Tree;
 use crate::update::Insertion;
 
-/// Where in its layer a node splits.
+/// Where a node that splits is in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
     Left,
     Right,
     Middle,
-    /// Behind the last node of a run, which goes on there.
+    /// Behind the last node of a run, which continues there.
     Run,
 }
 
-/// Splits a full border node, which the caller has locked, to insert an entry. Takes the lock over;
+/// Splits a full border node, which the caller has locked, to insert an entry. Consumes the lock;
 /// returns the node that has the entry.
 pub(crate) fn split<'g>(
     tree: &Tree,
@@ -83,8 +82,8 @@ pub(crate) fn split<'g>(
 }
 
 /// Links a new node with `entries`, at least one, behind a border node that the caller has locked:
-/// a split in which nothing moves. The entries lie behind those of the node and before those of its
-/// right sibling. Takes the lock over; returns the new node.
+/// a split in which nothing moves. The entries are above those of the node and below those of its
+/// right sibling. Consumes the lock; returns the new node.
 pub(crate) fn extend<'g>(
     tree: &Tree,
     border: BorderRef<'g>,
@@ -93,7 +92,7 @@ pub(crate) fn extend<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) -> BorderRef<'g> {
-    // Who has found the node responsible for what is the new one's from now on looks again.
+    // Readers that found the node responsible for keys that are the new one's now look again.
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
     }
@@ -115,25 +114,25 @@ pub(crate) fn extend<'g>(
     right
 }
 
-/// Puts a new node into the list behind one that the caller has locked.
+/// Inserts a new node into the list behind one that the caller has locked.
 fn link_behind<'g>(border: BorderRef<'g>, right: BorderRef<'g>) {
     right.set_next(border.next());
     right.set_prev(border);
     if let Some(next) = border.next() {
-        // Guarded by the lock of its left sibling, which is this node's (§4.5).
+        // Guarded by the lock of its left sibling, which is this node (§4.5).
         next.set_prev(right);
     }
     border.set_next(Some(right));
 }
 
-/// Leaves the first `cut` of the keys, the new one among them or not, in the old node.
+/// Keeps the first `cut` of the keys, the new one counted, in the old node.
 fn keep_left(border: BorderRef<'_>, insertion: Insertion, cut: usize) {
     let inserts = insertion.position < cut;
     let kept = cut - usize::from(inserts);
     let mut left = border.permutation().truncate(kept);
     for index in kept..WIDTH {
-        // Whoever knows these slots fails validation by the split: they are as good as new
-        // (M7 slot-reuse-marked).
+        // Readers that know these slots fail validation by the split, so the slots are as good as
+        // new (M7 slot-reuse-marked).
         border.set_code(left.slot(index), CODE_NEVER);
     }
     if inserts {
@@ -144,9 +143,8 @@ fn keep_left(border: BorderRef<'_>, insertion: Insertion, cut: usize) {
     border.set_permutation(left);
 }
 
-/// How many of the keys stay left; `run` is the position of a run's next key. Keys with the same
-/// slice stay together (M4 one-slice-one-node): a slice has at most ten, so that a place to cut
-/// always exists.
+/// How many keys stay left; `run` is the position of a run's next key. Keys with the same slice
+/// stay together (M4 one-slice-one-node). A slice has at most ten, so a place to cut always exists.
 fn choose_cut(entries: &[NewEntry; WIDTH + 1], edge: Edge, run: Option<usize>) -> usize {
     let valid = |cut: usize| entries[cut - 1].slice != entries[cut].slice;
     if let Some(cut) = run.map(|position| (position + 1).min(WIDTH))
@@ -282,7 +280,7 @@ fn split_interior<'g>(
             node.child(index - usize::from(index > at + 1))
         }
     });
-    // Keys that stay; the next one becomes the separator.
+    // The keys that stay; the next one becomes the separator.
     let kept = match edge {
         Edge::Right if at == WIDTH => WIDTH - 1,
         Edge::Left if at == 0 => 1,

@@ -1,9 +1,9 @@
 //! Deferred work (§4.6.5): purging tombstones, repairing layers, freeing dropped trees.
 //!
-//! Normal operations lock within one layer; a removed layer needs the layer and the border node
-//! above it. So removals are left to `maintain`, which carries the key of each tombstone and
-//! descends again by it. After an entry has gone, the layer that held it is looked at, and then the
-//! ones above it:
+//! Normal operations lock within one layer, but removing a layer needs the layer and the border
+//! node above it. So removals are left to `maintain`, which has the key of each tombstone and
+//! descends again with it. After an entry was removed, the layer that held it is checked, and then
+//! the ones above it:
 //!
 //! | the layer is | it is | by |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | one border node with one value | folded: the value moves up, its suffix grows | [`tidy_layers`] |
 //! | anything else | left | |
 //!
-//! A chain of one-key layers, which removals leave behind where two keys with a long common prefix
-//! were, goes at once: all of it is locked from the bottom up to the first layer that stays.
+//! A chain of one-key layers, which removals leave where two keys with a long common prefix were,
+//! is removed at once: all of it is locked from the bottom up to the first layer that stays.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -20,9 +20,9 @@
 //! | `Tasks::dropped` | `drop_tree`, `maintain`: a mutex | `maintain` |
 //!
 //! Invariants:
-//! - **MT1** A tombstone is queued once, in commit order of its session, so that epochs along a
-//!   queue do not decrease.
-//! - **MT2** A tombstone is taken out only if the key still has exactly this one, and its epoch is
+//! - **MT1** A tombstone is queued once, in commit order of its session, so epochs along a queue do
+//!   not decrease.
+//! - **MT2** A tombstone is purged only if the key still has exactly this one, and its epoch is
 //!   below the horizon (V2 tombstone-horizon).
 //! - **MT3** A dropped tree is freed only when no pin is left that could have reached it.
 
@@ -69,13 +69,13 @@ impl Buried for Tombstone {
 /// The block of a tombstone of a short key.
 const TOMBSTONE_BLOCK_BYTES: usize = 16;
 
-/// What is left to be done.
+/// The remaining work.
 pub(crate) struct Tasks {
     pub(crate) graves: Graves<Tombstone>,
     pub(crate) dropped: DroppedTrees<Tree, Nodes>,
 }
 
-/// Nodes of a dropped tree that are still to be freed; `None` until the freeing begins.
+/// Nodes of a dropped tree that are still to be freed; `None` until freeing begins.
 type Nodes = Option<Vec<Unreachable>>;
 
 impl Tasks {
@@ -146,8 +146,8 @@ fn free_node(node: &Unreachable, queue: &mut Vec<Unreachable>, context: &mut Con
     }
 }
 
-/// Takes a tombstone out of its tree, if the key still has it (MT2), and tidies up after it. Begins
-/// at `start`, where a warming pass has found the key, if that still holds.
+/// Removes a tombstone from its tree, if the key still has it (MT2), and tidies up after it. Begins
+/// at `start`, where a warming pass found the key, if that still holds.
 pub(crate) fn purge<'g>(
     tree: &Tree,
     tombstone: &Tombstone,
@@ -197,7 +197,7 @@ fn purge_entry(
 /// It became a layer before it was locked: look again.
 struct Deeper;
 
-/// Takes the tombstone out of the border node that is responsible for it, if it stands there.
+/// Removes the tombstone from the border node that is responsible for it, if it is there.
 fn purge_locked<'g>(
     tree: &Tree,
     tombstone: &Tombstone,
@@ -222,7 +222,7 @@ fn purge_locked<'g>(
     Ok(())
 }
 
-/// Takes the value or tombstone at `position` out of a node that the caller has locked, retires its
+/// Removes the value or tombstone at `position` from a node that the caller has locked, retires its
 /// block, and tidies up after it, in the cursor's layer and above.
 pub(crate) fn take_out<'g>(
     tree: &Tree,
@@ -247,7 +247,7 @@ pub(crate) fn take_out<'g>(
     }
 }
 
-/// Removes a border node that an entry was taken out of, if it is empty and may go.
+/// Removes a border node from which an entry was removed, if it is empty and may go.
 fn finish_removal(tree: &Tree, locked: Locked<'_>, left: usize, context: &mut Context) {
     if left == 0 && locked.prev().is_some() {
         remove_border(tree, locked.into_owned(), context);
@@ -255,7 +255,7 @@ fn finish_removal(tree: &Tree, locked: Locked<'_>, left: usize, context: &mut Co
 }
 
 /// Repairs the layer at `offset` of `key`, and those above it as long as there is something to do.
-/// O(length / 8) however many layers go: a chain goes at once.
+/// O(length / 8) however many layers are removed: a chain is removed at once.
 pub(crate) fn tidy_layers(
     tree: &Tree,
     key: &[u8],
@@ -289,7 +289,7 @@ impl Drop for Spine<'_> {
 }
 
 impl<'g> Spine<'g> {
-    /// Locks what is above `border`; gives it back if the layer has other nodes.
+    /// Locks what is above `border`; returns it if the layer has other nodes.
     fn lock(border: Locked<'g>) -> Result<Self, Locked<'g>> {
         if border.next().is_some() || border.prev().is_some() {
             return Err(border);
@@ -299,7 +299,7 @@ impl<'g> Spine<'g> {
         while let Some(parent) = node.locked_parent() {
             interiors.push(parent);
             if parent.count() > 0 {
-                // Another remover has emptied the list but not yet this node. It tidies up later.
+                // Another remover has emptied the list but not yet this node. It will tidy up.
                 for interior in interiors {
                     interior.version.unlock();
                 }
@@ -332,7 +332,7 @@ impl<'g> Spine<'g> {
     }
 }
 
-/// What a layer that can go leaves behind in the layer above.
+/// What a layer that can be removed leaves behind in the layer above.
 #[derive(Clone, Copy)]
 enum Rest<'g> {
     Nothing,
@@ -341,7 +341,7 @@ enum Rest<'g> {
 }
 
 impl<'g> Rest<'g> {
-    /// What the layer of a border node that the caller has locked leaves if this is all of it;
+    /// What the layer of a border node that the caller has locked leaves, if the node is all of it;
     /// `None` if it is to stay.
     fn of_layer(border: BorderRef<'g>, guard: Guard<'g>) -> Option<Self> {
         let permutation = border.permutation();
@@ -358,7 +358,7 @@ impl<'g> Rest<'g> {
 }
 
 /// Repairs the layer at `offset`, together with those above it that hold nothing else; returns the
-/// offset of the layer that has changed by it.
+/// offset of the layer that changed.
 fn tidy_chain(
     tree: &Tree,
     key: &[u8],
@@ -391,9 +391,9 @@ fn tidy_chain(
     Ok(Some(changed))
 }
 
-/// Layers of which each leads to the next alone, and the border node above them, all locked.
+/// Layers that each lead only to the next, and the border node above them, all locked.
 struct Chain<'k, 'g> {
-    /// From the lowest up.
+    /// Lowest first.
     layers: Vec<Spine<'g>>,
     above: Locked<'g>,
     /// The key in the layer above.
@@ -402,7 +402,7 @@ struct Chain<'k, 'g> {
 
 impl<'k, 'g> Chain<'k, 'g> {
     /// Locks what is above the lowest layer, up to the first that stays (M6 locks-upward: locks go
-    /// up). `path` is where a descent to `key` came by.
+    /// up). `path` is the way of a descent to `key`.
     fn lock(
         lowest: Spine<'g>,
         mut path: Vec<Reached<'g>>,
@@ -434,7 +434,7 @@ impl<'k, 'g> Chain<'k, 'g> {
         }
     }
 
-    /// Takes the layers out, and puts the lowest one's rest in the place of the entry above.
+    /// Removes the layers, and puts the lowest one's rest in place of the entry above.
     fn replace(self, tree: &Tree, rest: Rest<'_>, context: &mut Context) {
         let Self {
             layers,
@@ -442,8 +442,8 @@ impl<'k, 'g> Chain<'k, 'g> {
             cursor,
         } = self;
         let permutation = above.permutation();
-        // While the lowest layer's only node is ours, nobody has cut it off
-        // (ML2 owner-replaces-layer).
+        // While we own the lowest layer's only node, nobody can have cut it off (ML2
+        // owner-replaces-layer).
         let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
         let position = position.expect("the entry above a layer stays while the layer is owned");
         if !tree.canary.is(Fault::LayerGoesWithoutMark) {

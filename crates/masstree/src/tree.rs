@@ -40,7 +40,7 @@ impl Tree {
         }
     }
 
-    /// The root of the first layer, stale perhaps by a split that is under way.
+    /// The root of the first layer, possibly stale during a split.
     #[inline]
     pub(crate) fn root<'g>(&self, guard: Guard<'g>) -> NodeRef<'g> {
         // Acquire pairs with `set_root`.

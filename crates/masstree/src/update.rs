@@ -1,7 +1,7 @@
 //! Changing a key under its border node's lock (§4.5, §4.6.1, §4.6.2): the one write primitive.
 //!
-//! A descent reads like a get and locks the one border node that is responsible. There the decision
-//! is taken, its block built, the commit hook told, and then the change published in one store:
+//! A descent reads like a get and locks the one border node that is responsible. Under the lock it
+//! decides, builds the block, calls the commit hook, and then publishes the change in one store:
 //!
 //! | the node holds | published by | figure |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | another key with this slice | a new layer, `layer::deepen` (§4.6.3) | – |
 //!
 //! Versions (V1 version-draw to V3 self-driven-removal of the engine crate) are drawn under the
-//! lock. A removed key leaves a tombstone block that remembers its version; `task` takes it out
-//! when the horizon has passed it. Under a self-driven clock the entry goes at once.
+//! lock. A removed key leaves a tombstone block that remembers its version; `task` purges it when
+//! the horizon has passed it. Under a self-driven clock the entry is removed at once.
 
 use std::mem;
 use std::ops::Deref;
@@ -34,7 +34,7 @@ use crate::split::split;
 use crate::task::take_out;
 use crate::tree::Tree;
 
-/// A border node whose lock is released when this goes, unless it was handed over.
+/// A border node whose lock is released on drop, unless it was handed over.
 pub(crate) struct Locked<'g>(BorderRef<'g>);
 
 impl<'g> Locked<'g> {
@@ -65,7 +65,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Locks the border node that is responsible for `slice` now, starting from where it was.
+/// Locks the border node that is responsible for `slice` now, starting from the former one.
 pub(crate) fn lock_border<'g>(reached: &Reached<'g>, slice: u64) -> Result<Locked<'g>, LayerGone> {
     let mut border = reached.border;
     let mut version = border.version.lock();
@@ -88,7 +88,7 @@ pub(crate) fn lock_border<'g>(reached: &Reached<'g>, slice: u64) -> Result<Locke
     }
 }
 
-/// What a commit has done.
+/// What a commit did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commit {
     pub(crate) version: ValueVersion,
@@ -101,8 +101,8 @@ pub(crate) struct Commit {
 pub(crate) enum Draw<'a> {
     /// Drawn under the lock (V1 version-draw).
     Clock(&'a EpochClock),
-    /// Given by recovery: committed if it is above what stands there, a tombstone of an absent key
-    /// included.
+    /// Given by recovery: committed if it is above the present one; includes tombstones of absent
+    /// keys.
     Given(ValueVersion),
 }
 
@@ -123,12 +123,12 @@ impl Draw<'_> {
         }
     }
 
-    /// Whether the removal of what is not there is to be remembered.
+    /// Whether the removal of an absent key is to be remembered.
     fn buries_absent(self) -> bool {
         matches!(self, Self::Given(_))
     }
 
-    /// Whether keys may come in sorted runs, of which nodes are to be packed.
+    /// Whether keys may come in sorted runs that are to be packed into nodes.
     fn comes_in_runs(self) -> bool {
         matches!(self, Self::Given(_))
     }
@@ -152,19 +152,19 @@ pub(crate) struct Entry<'g> {
     pub(crate) block: BlockRef<'g>,
 }
 
-/// What stands at the key in the locked border node.
+/// The state of the key in the locked border node.
 pub(crate) enum Place<'g> {
     /// The key's own value or tombstone.
     Own(Entry<'g>),
-    /// That of a longer key with the same slice.
+    /// The entry of a longer key with the same slice.
     Other(Entry<'g>),
     /// Nothing; the key belongs at this position.
     Free(Permutation, usize),
-    /// A layer has come into being here since the node was read.
+    /// A layer was made here since the node was read.
     Deeper,
 }
 
-/// What stands at the key is a layer: nothing was changed.
+/// The key's entry is a layer: nothing was changed.
 struct Deeper;
 
 impl<'d, 'k, H, D> Update<'_, 'k, H, D>
@@ -172,8 +172,8 @@ where
     H: CommitHook,
     D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 {
-    /// Decides and commits; `None` when the key was kept. Without a descent if the node that
-    /// `start` says is still there, and no layer has come into being under the key.
+    /// Decides and commits; `None` when the key was kept. Needs no descent if the node that `start`
+    /// names still exists and no layer was made under the key.
     pub(crate) fn run<'g>(
         &mut self,
         start: Option<Start<'k, 'g>>,
@@ -220,7 +220,7 @@ where
             }
             if !matches!(found, Found::Layer(_)) {
                 if let Found::Value(block) = found {
-                    // Whoever waits for it does not hold the lock yet.
+                    // A thread that waits for it does not hold the lock yet.
                     block.prefetch(BLOCK_SPAN_BYTES);
                 }
                 let locked = lock_border(&reached, slice)?;
@@ -242,7 +242,7 @@ where
         }
     }
 
-    /// Changes what stands at the key in the border node that is responsible for it.
+    /// Changes the key in the border node that is responsible for it.
     #[inline]
     fn change<'g>(
         &mut self,
@@ -262,7 +262,7 @@ where
         }
     }
 
-    /// The key has an entry: a new block takes the place of the old one (§4.6.1).
+    /// The key has an entry: a new block replaces the old one (§4.6.1).
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
@@ -308,8 +308,8 @@ where
         Some(Commit { version, removed })
     }
 
-    /// Keeps what stands in a block that is about to go for the newest snapshot, if that holds it
-    /// (SI1 image-first). The caller holds the lock of the block's node.
+    /// Keeps the value of a block that is about to be retired for the newest snapshot, if that
+    /// covers it (SI1 image-first). The caller holds the lock of the block's node.
     #[inline]
     fn keep_image<'g>(
         &self,
@@ -349,7 +349,7 @@ where
         Some((self.draw.after(None)?, new))
     }
 
-    /// Tells the hook and counts a new key.
+    /// Calls the hook and counts a new key.
     fn announce(&mut self, block: BlockRef<'_>, context: &Context) -> Commit {
         let version = block.version();
         self.hook.committed(self.key, None, block.value(), version);
@@ -426,8 +426,8 @@ where
     }
 }
 
-/// Takes a value out of the node at once: nobody has to remember its version
-/// (V3 self-driven-removal).
+/// Removes a value from the node at once: nobody has to remember its version (V3
+/// self-driven-removal).
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
@@ -445,7 +445,7 @@ fn forget<'g>(
     tree.counts.add(context.number(), -1, 0);
 }
 
-/// The cursor's key, if it stands at this position of a border node whose lock the caller holds.
+/// The cursor's key, if it is at this position of a border node whose lock the caller holds.
 #[inline]
 fn still_at<'g>(
     border: BorderRef<'g>,
@@ -505,15 +505,15 @@ impl Insertion {
     fn put(self, tree: &Tree, border: BorderRef<'_>, permutation: Permutation) {
         let (permutation, slot) = permutation.insert(self.position);
         if border.code(slot) != CODE_NEVER && !tree.canary.is(Fault::ReuseWithoutMark) {
-            // A reader may still be looking at the key that was removed from this slot
-            // (M7 slot-reuse-marked).
+            // A reader may still be looking at the key that was removed from this slot (M7
+            // slot-reuse-marked).
             border.version.mark_inserting();
         }
         border.fill(slot, self.entry);
         border.set_permutation(permutation);
     }
 
-    /// The entry at `index` of the node's, the new one among them.
+    /// The entry at `index` of the node's entries with the new one.
     pub(crate) fn listed(
         self,
         border: BorderRef<'_>,

@@ -1,4 +1,4 @@
-//! What models run on: one tree of small nodes, without the engine around it.
+//! The fixture of models: one tree of small nodes, without the engine around it.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ use crate::task::{Tombstone, purge};
 use crate::tree::Tree;
 use crate::update::{Commit, Draw, Update};
 
-/// The main thread of a model and those that it spawns, two contexts for some.
+/// The main thread of a model and those it spawns, two contexts for some.
 const PARTICIPANTS_MAX: usize = 12;
 
 /// One tree, and what its users share.
@@ -34,7 +34,7 @@ pub(crate) struct World {
     arena: Arc<Arena>,
     /// Of all contexts: models run one thread at a time and switch at the shim's atomics only.
     counters: Arc<Padded<Counters>>,
-    /// Tombstones that any thread may take out.
+    /// Tombstones that any thread may purge.
     buried: Mutex<Vec<Tombstone>>,
 }
 
@@ -68,7 +68,7 @@ impl World {
         context.pinned(|guard, context| self.put_from(None, key, value, guard, context));
     }
 
-    /// Puts a value, beginning at `start` if that is given.
+    /// Puts a value, beginning at `start` if given.
     pub(crate) fn put_from<'k, 'g>(
         &self,
         start: Option<Start<'k, 'g>>,
@@ -81,7 +81,7 @@ impl World {
         self.update_from(&self.clock, start, key, write, guard, context);
     }
 
-    /// Removes a key at once, if it is there, as under a self-driven clock.
+    /// Removes a key at once, if it exists, as under a self-driven clock.
     #[cfg(loom)]
     pub(crate) fn forget(&self, context: &mut Context, key: &[u8]) {
         context.pinned(|guard, context| {
@@ -110,7 +110,7 @@ impl World {
         .run(start, guard, context)
     }
 
-    /// Gives back what no pin can reach any more.
+    /// Reclaims what no pin can reach any more.
     #[cfg(loom)]
     pub(crate) fn collect(&self, context: &mut Context) {
         // Two epochs must pass; a third step covers what was retired within the current one.
@@ -131,7 +131,7 @@ impl World {
         context.pinned(|guard, context| restore_run(&self.tree, &mut run, guard, context));
     }
 
-    /// Remembers what was removed for whoever comes to take it out.
+    /// Queues what was removed for whoever purges it.
     pub(crate) fn bury(&self, tombstone: Tombstone) {
         self.buried
             .lock()
@@ -149,7 +149,7 @@ impl World {
         self.counters.layers.get()
     }
 
-    /// Removes a key that is there; what remembers it is returned.
+    /// Removes a key that exists; returns what remembers it.
     pub(crate) fn remove(&self, context: &mut Context, key: &[u8]) -> Tombstone {
         let commit = context.pinned(|guard, context| {
             self.update_from(&self.clock, None, key, || Decision::Remove, guard, context)
@@ -162,13 +162,13 @@ impl World {
         }
     }
 
-    /// Takes a tombstone out, with the node and layers that it leaves empty.
+    /// Purges a tombstone, with the node and layers that it leaves empty.
     pub(crate) fn purge(&self, context: &mut Context, tombstone: &Tombstone) {
         context.pinned(|guard, context| purge(&self.tree, tombstone, None, guard, context));
     }
 }
 
-/// Panics say what failed and no more: a backtrace needs more stack than loom's threads have.
+/// Panics print the failure only: a backtrace needs more stack than loom's threads have.
 pub(crate) fn say_panics_shortly() {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
 }

@@ -1,10 +1,10 @@
 //! Models of removals that leave no tombstone (V3 self-driven-removal): an entry, a node and a
-//! layer go beside readers and writers that were on their way to them.
+//! layer are removed under readers and writers on their way to them.
 
 use super::{LONG, OTHER, THIRD, beside};
 use crate::canary::Fault;
 
-/// A removed key's slot is used again at once, beside a reader of that key.
+/// A removed key's slot is reused at once, under a reader of that key.
 fn slot_that_is_used_again(fault: Option<Fault>) {
     beside(
         fault,
@@ -36,7 +36,8 @@ fn the_model_catches_a_slot_that_is_used_again_without_the_inserting_mark() {
     slot_that_is_used_again(Some(Fault::ReuseWithoutMark));
 }
 
-/// The only key of a node that is not its layer's leftmost is forgotten beside an insert there.
+/// The only key of a node that is not its layer's leftmost is forgotten, concurrently with an
+/// insert there.
 fn node_that_goes(fault: Option<Fault>) {
     beside(
         fault,
@@ -65,7 +66,7 @@ fn the_model_catches_a_node_that_goes_at_once_without_the_deleted_mark() {
     node_that_goes(Some(Fault::RemoveWithoutMark));
 }
 
-/// One of a layer's two keys is forgotten beside the insert of a third.
+/// One of a layer's two keys is forgotten, concurrently with the insert of a third.
 fn layer_that_goes(fault: Option<Fault>) {
     beside(
         fault,

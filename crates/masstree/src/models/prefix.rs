@@ -1,4 +1,4 @@
-//! Models of a get's own way through layers of one entry: beside the layer's coming and its fold.
+//! Models of a get's fast path through layers of one entry: while the layer is made and folded.
 
 use super::beside;
 use crate::canary::Fault;
@@ -6,13 +6,13 @@ use crate::context::Context;
 use crate::get::only_layer;
 use crate::world::World;
 
-/// A key that goes on for a whole slice, so that a get takes that way.
+/// A key that continues for a whole slice, so that a get takes that path.
 const LONG: &[u8] = b"01234567ABCDEFGH";
 const OTHER: &[u8] = b"01234567STUVWXYZ";
 
 impl World {
-    /// The layer that the long key's first slice leads to, by its root's address only: what is read
-    /// wrongly shall not be followed.
+    /// The layer that the long key's first slice leads to, by its root's address only: a wrong read
+    /// must not be followed.
     fn only_layer(&self, context: &mut Context) -> Option<usize> {
         context.pinned(|guard, _| {
             let layer = only_layer(self.tree.root(guard), LONG, guard);
@@ -39,7 +39,7 @@ fn a_layer_that_comes_is_seen_whole_or_not_at_all() {
     );
 }
 
-/// A layer of two keys loses one, so that it is folded, beside `read`.
+/// A layer of two keys loses one and is folded, concurrently with `read`.
 fn fold_beside(fault: Option<Fault>, read: fn(&World, &mut Context)) {
     beside(
         fault,

@@ -1,6 +1,6 @@
-//! Models of operations that begin where a warming pass has found their key (MH1 spots-under-pin,
-//! MH2 spot-of-its-key): beside a split, a new layer, a node and a layer that go, a slot and a
-//! node's memory that are used again.
+//! Models of operations that begin where a warming pass found their key (MH1 spots-under-pin, MH2
+//! spot-of-its-key), concurrently with a split, a new layer, the removal of a node or layer, and
+//! the reuse of a slot or a node's memory.
 
 use pando_engine::{Key, TreeId};
 
@@ -24,8 +24,7 @@ impl World {
         warm_one(&self.tree, key, guard, &context.counters)
     }
 
-    /// Whether the key is there, as a get says that begins at `spot`; if so its value must be the
-    /// key.
+    /// Whether the key exists, by a get that begins at `spot`; if so, its value must be the key.
     fn has_at(
         &self,
         context: &mut Context,
@@ -42,7 +41,7 @@ impl World {
         is_own(block, key)
     }
 
-    /// Puts the key as its own value where a warming pass has found it.
+    /// Puts the key as its own value where a warming pass found it.
     fn put_warmed(&self, context: &mut Context, key: &[u8]) {
         context.pinned(|guard, context| {
             let spot = self.warmed(context, key, guard);
@@ -83,7 +82,7 @@ fn a_warmed_key_is_found_beside_a_split() {
     );
 }
 
-/// A key that was warmed while it was absent is read after another one that was put after it.
+/// A key that was warmed while absent is read after another one was put after it.
 fn absent_key_that_comes(fault: Option<Fault>) {
     beside(
         fault,
@@ -115,7 +114,7 @@ fn the_model_catches_a_spot_that_is_believed_unchecked() {
     absent_key_that_comes(Some(Fault::RecallUnchecked));
 }
 
-/// The slot of a warmed key is used again by another key: permutation and slot are as they were.
+/// The slot of a warmed key is reused by another key: permutation and slot look as before.
 fn slot_that_is_used_again(fault: Option<Fault>) {
     beside(
         fault,
@@ -213,8 +212,8 @@ fn a_warmed_key_is_put_beside_a_layer_that_comes() {
     );
 }
 
-/// A layer whose root splits under a put while a warmed one, to which the link to it may be stale,
-/// goes on there; the next warmed put is alone.
+/// A layer whose root splits under a put while a warmed put, to which the link may be stale,
+/// continues there; the next warmed put runs alone.
 fn put_below_outgrown_link(fault: Option<Fault>) {
     beside(
         fault,
@@ -246,9 +245,9 @@ fn the_model_catches_a_warmed_put_that_leaves_a_link() {
 /// Two keys of another layer.
 const ELSEWHERE: [&[u8]; 2] = [b"abcdefghAB", b"abcdefghXY"];
 
-/// The layer of a warmed key goes, its node's memory with it, and comes back as the same kind of
-/// node of another layer, in which nothing tells that it is another one. The thread that reads is
-/// the one that begins, so that one preemption is enough.
+/// The layer of a warmed key is removed with its node's memory, which comes back as the same kind
+/// of node in another layer; nothing in the node tells them apart. The reading thread also begins,
+/// so one preemption is enough.
 fn memory_that_is_used_again(
     read: impl Fn(&World, &mut Context, &()) + Copy + Send + Sync + 'static,
 ) {
@@ -295,7 +294,7 @@ fn the_model_catches_a_spot_that_outlives_its_pin() {
     memory_that_is_used_again(|world, context, ()| {
         let spot = context.pinned(|guard, context| world.warmed(context, LONG, guard));
         context.pinned(|guard, context| {
-            // By then the memory has been used again.
+            // By then the memory has been reused.
             if world.has(context, ELSEWHERE[1]) {
                 world.has_at(context, LONG, spot, guard);
             }

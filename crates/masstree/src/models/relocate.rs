@@ -1,4 +1,5 @@
-//! Models of a value that moves to other memory: beside a reader, and beside a put of its key.
+//! Models of a value that moves to other memory, concurrently with a reader and with a put of its
+//! key.
 
 use pando_block::BlockRef;
 use pando_engine::BodyRef;

@@ -1,17 +1,17 @@
-//! Validated snapshots of border nodes, and the two of them that a scan holds per layer.
+//! Validated snapshots of border nodes, and the two that a scan holds per layer.
 //!
-//! While the entries of one node are visited, what comes next is already on its way from memory:
+//! While the entries of one node are visited, what comes next is already being fetched:
 //!
-//! | when | is read | is asked for |
+//! | when | is read | is prefetched |
 //! |---|---|---|
 //! | the descent is above the first node | | that node and the one beside it, from their parent |
 //! | a node's visit begins | the following node | its blocks and layers' roots, and the node after it |
 //! | half of it is visited | the roots of the following node's layers | their blocks |
 //!
-//! A layer's first node is looked beyond only when half of it is visited, so that a scan of few
-//! entries asks for little that it does not need. A snapshot that was taken early is as good as one
-//! taken late: E4 scan-complete asks for the keys that are present throughout the scan, and each
-//! value is one that its key had during it.
+//! Beyond a layer's first node nothing is fetched until half of it is visited, so a scan of few
+//! entries fetches little that it does not need. An early snapshot is as good as a late one: E4
+//! scan-complete asks for the keys that are present throughout the scan, and each value is one that
+//! its key had during it.
 
 use std::ptr::NonNull;
 
@@ -27,15 +27,15 @@ use crate::node::{
 };
 use crate::slice::{CODE_NEVER, CODE_SUFFIX, CODE_UNSTABLE, rank_of_code};
 
-/// Most bytes of a block that are asked for ahead of its turn.
+/// Most bytes of a block that are prefetched before its turn.
 const BLOCK_AHEAD_BYTES_MAX: usize = 256;
 
-/// Where in a layer a scan begins, seen in its direction.
+/// Where a scan begins in a layer, in its direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start {
     /// At the layer's first entry.
     First,
-    /// At this slice and rank, or behind it.
+    /// At this slice and rank, or after it.
     At {
         slice: u64,
         rank: u8,
@@ -62,7 +62,7 @@ impl Start {
     }
 }
 
-/// What is asked for of the blocks of a node that is being listed.
+/// How much to prefetch of the blocks of a node that is being listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     /// Of each block's lines, none when 0.
@@ -73,7 +73,7 @@ impl Ahead {
     const NOTHING: Self = Self { bytes: 0 };
 
     /// For a scan whose last block took `block_bytes`: as much of the next ones as is likely to be
-    /// read, up to a bound; the processor foresees what is behind it.
+    /// read, up to a bound; the hardware prefetcher covers the rest.
     pub(super) fn of(block_bytes: usize) -> Self {
         let bytes = block_bytes.clamp(BLOCK_SPAN_BYTES, BLOCK_AHEAD_BYTES_MAX);
         Self { bytes }
@@ -86,7 +86,7 @@ impl Ahead {
             prefetch_lines(link, self.bytes);
         }
         if self.bytes > 0 {
-            // The end of a short block may lie on a line of its own.
+            // The end of a short block may be on another line.
             prefetch_span(link, self.bytes);
         }
     }
@@ -108,13 +108,13 @@ impl Item {
     };
 }
 
-/// Places of a snapshot: a power of two, so that an index is cut to it without a branch.
+/// Places in a snapshot: a power of two, so that an index is masked without a branch.
 const ITEMS: usize = (WIDTH + 1).next_power_of_two();
 
-/// A walk over the entries of a snapshot, in the scan's direction.
+/// An iterator over the entries of a snapshot, in the scan's direction.
 #[derive(Clone, Copy)]
 pub(super) struct Walk {
-    /// The entry that comes next.
+    /// The next entry.
     at: usize,
     pub(super) left: usize,
     /// 1, or -1 wrapped.
@@ -143,7 +143,7 @@ impl Walk {
         }
     }
 
-    /// The entry that comes next.
+    /// The next entry.
     #[inline]
     pub(super) fn go_on(&mut self) -> usize {
         debug_assert!(self.left > 0);
@@ -154,7 +154,7 @@ impl Walk {
     }
 }
 
-/// A snapshot of one border node, and how far its visit has come.
+/// A snapshot of one border node, and how far the visit has come.
 pub(super) struct Frame<'g> {
     /// `None` before the first snapshot.
     border: Option<BorderRef<'g>>,
@@ -164,7 +164,7 @@ pub(super) struct Frame<'g> {
     items: [Item; ITEMS],
     /// The bits of those that are layers.
     layers: u32,
-    /// Those that are to be visited.
+    /// The number of entries to be visited.
     pub(super) walk: Walk,
 }
 
@@ -179,8 +179,8 @@ impl<'g> Frame<'g> {
         }
     }
 
-    /// Takes the entries of `border`, and asks for what they lead to; whether the node was at
-    /// `version` throughout. One validation covers all entries.
+    /// Takes the entries of `border`, and prefetches what they lead to; returns whether the node
+    /// was at `version` throughout. One validation covers all entries.
     #[inline]
     fn fill(
         &mut self,
@@ -192,7 +192,7 @@ impl<'g> Frame<'g> {
         let next = border.next();
         let permutation = border.permutation();
         let mut layers = 0;
-        // Nothing is held until it is validated.
+        // Nothing is kept until it is validated.
         self.walk = Walk::NOWHERE;
         for (position, slot) in permutation.slots().enumerate() {
             let (slice, code, link) = (border.slice(slot), border.code(slot), border.link(slot));
@@ -218,7 +218,7 @@ impl<'g> Frame<'g> {
         true
     }
 
-    /// Leaves out the entries that come before the first one that `admit` lets in.
+    /// Skips the entries before the first one that `admit` lets in.
     #[inline]
     fn skip_until(&mut self, admit: impl Fn(u64, u8) -> bool) {
         while self.walk.left > 0 {
@@ -252,8 +252,8 @@ impl<'g> Frame<'g> {
             if version.is_deleted() {
                 return Err(LayerGone);
             }
-            // The right sibling's bound is looked at only after a failure: its line would have to
-            // come from memory.
+            // The right sibling's bound is read only after a failure: its line would have to come
+            // from memory.
             if self.fill(border, version, direction, ahead) {
                 return Ok(());
             }
@@ -290,7 +290,7 @@ impl<'g> Frame<'g> {
         }
     }
 
-    /// The node that comes after this one, as far as can be told now.
+    /// The node after this one, as far as it is known now.
     fn neighbour(&self, direction: Direction) -> Option<BorderRef<'g>> {
         match direction {
             Direction::Forward => self.next,
@@ -320,7 +320,7 @@ impl<'g> Frame<'g> {
         Ok(true)
     }
 
-    /// Begins to fetch the node that comes after, and the roots of this node's layers.
+    /// Prefetches the next node, and the roots of this node's layers.
     #[inline]
     fn prefetch(&self, direction: Direction) {
         if let Some(neighbour) = self.neighbour(direction) {
@@ -338,7 +338,7 @@ impl<'g> Frame<'g> {
         }
     }
 
-    /// Begins to fetch what the roots of this node's layers lead to; the roots should have come.
+    /// Prefetches what the roots of this node's layers lead to; the roots should have arrived.
     fn prefetch_layers(&self, ahead: Ahead, guard: Guard<'g>) {
         self.each_layer(|item| {
             // SAFETY: `fill` has validated the entry (see `item`).
@@ -352,15 +352,15 @@ impl<'g> Frame<'g> {
     }
 }
 
-/// A snapshot of a layer that consists of one small node without layers below, as most do: it needs
-/// no place on the stack of layers.
+/// A snapshot of a layer that is one small node without layers below, as most are; it needs no
+/// place on the stack of layers.
 pub(super) struct YoungLayer {
     items: [Item; WIDTH_YOUNG],
     count: usize,
 }
 
 impl YoungLayer {
-    /// The layer under `root`; `None` when it is another kind of layer or changes meanwhile.
+    /// The layer under `root`; `None` if it is of another kind or changes meanwhile.
     #[inline]
     pub(super) fn take(root: NodeRef<'_>, direction: Direction, _: Guard<'_>) -> Option<Self> {
         let version = root.version.stable();
@@ -408,16 +408,16 @@ impl YoungLayer {
     }
 }
 
-/// A layer under way.
+/// A layer in progress.
 pub(super) struct Level<'g> {
     /// Length of the prefix that the layer's keys share.
     pub(super) prefix_bytes: usize,
     frames: [Frame<'g>; 2],
     /// Which of the two is being visited.
     current: usize,
-    /// The other one holds what comes next.
+    /// The other one holds the next node.
     ahead: bool,
-    /// With so many entries left the visit pauses, to look further.
+    /// When this many entries are left, the visit pauses to prefetch further.
     pause: usize,
 }
 
@@ -458,20 +458,20 @@ impl<'g> Level<'g> {
         Ok(())
     }
 
-    /// The first entry of the layer's first node, if any, which stays to be visited.
+    /// The first entry of the layer's first node, if any; it stays to be visited.
     pub(super) fn first(&self, guard: Guard<'g>) -> Option<(u64, u8, Found<'g>)> {
         let frame = &self.frames[self.current];
         (frame.walk.left > 0).then(|| frame.item(frame.walk.at, guard))
     }
 
-    /// Does not visit the first entry.
+    /// Skips the first entry.
     pub(super) fn skip_first(&mut self) {
         let walk = &mut self.frames[self.current].walk;
         walk.go_on();
         self.pause = self.pause.min(walk.left);
     }
 
-    /// The node under visit, and how many of its entries are left at the next pause.
+    /// The node being visited, and how many of its entries are left at the next pause.
     #[inline]
     pub(super) fn visited(&mut self) -> (&mut Frame<'g>, usize) {
         let [first, second] = &mut self.frames;
@@ -508,7 +508,7 @@ impl<'g> Level<'g> {
         Ok(true)
     }
 
-    /// Takes the snapshot that comes next into the other frame.
+    /// Takes the next snapshot into the other frame.
     fn follow(&mut self, direction: Direction, ahead: Ahead) -> Result<bool, LayerGone> {
         let [first, second] = &mut self.frames;
         if self.current == 0 {
@@ -519,7 +519,7 @@ impl<'g> Level<'g> {
     }
 
     fn look_ahead(&mut self, direction: Direction, ahead: Ahead) {
-        // A layer that is gone is noticed again when its turn comes.
+        // A removed layer is noticed again when its turn comes.
         self.ahead = self.follow(direction, ahead).unwrap_or(false);
         if self.ahead {
             self.frames[1 - self.current].prefetch(direction);

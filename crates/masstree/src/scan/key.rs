@@ -1,4 +1,4 @@
-//! The key that a scan puts together, in one buffer.
+//! The key that a scan assembles, in one buffer.
 
 use std::ops::ControlFlow;
 
@@ -10,21 +10,21 @@ use super::frame::YoungLayer;
 use crate::node::Guard;
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, SLICE_BYTES};
 
-/// The key that is being put together, and the last one shown.
+/// The key being assembled, and the last one shown.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// The last key shown, or while a layer is being entered its prefix.
+    /// The last key shown, or the prefix of a layer that is being entered.
     pub(super) key: KeyBuffer,
-    /// Whether `key` is the former.
+    /// Whether `key` is the last key shown.
     complete: bool,
-    /// The last key shown, when `key` is not; none was shown when it is `None`.
+    /// The last key shown, when `key` is not; `None` if none was shown.
     pub(super) last: Option<Vec<u8>>,
-    /// Of the last block shown: what the next ones are likely to take.
+    /// Size of the last block shown: what the next ones are likely to take.
     pub(super) block_bytes: usize,
 }
 
 impl Shown {
-    /// Keeps the last key shown, because `key` is about to be used otherwise.
+    /// Saves the last key shown, because `key` is about to be overwritten.
     pub(super) fn keep_last(&mut self) {
         if self.complete {
             self.complete = false;
@@ -42,7 +42,8 @@ impl Shown {
         (slice, code, block): (u64, u8, BlockRef<'g>),
         visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
-        // Plain values are shown apart, so that `visit` is compiled for them alone too, and rows.
+        // Plain values are shown separately, so that `visit` is also compiled for them alone, and
+        // rows.
         if let Some(parts) = block.plain_parts() {
             return self.show_short(prefix_bytes, (slice, code), parts, visit);
         }
@@ -101,7 +102,7 @@ impl Shown {
         visit: &mut impl Visit<'g>,
     ) -> ControlFlow<()> {
         for entry in young.entries(guard) {
-            // Again for each: a key shown is kept until the next one.
+            // Repeated for each: a key shown is kept until the next one.
             self.key.set_slice(prefix_bytes, above, SLICE_BYTES);
             self.show(prefix_bytes + SLICE_BYTES, entry, visit)?;
         }
@@ -112,7 +113,7 @@ impl Shown {
 /// A prefix shared with the layer, a slice and a suffix.
 #[derive(Debug, Default)]
 pub(super) struct KeyBuffer {
-    /// Room for more than the key, so that a slice is one store of eight bytes.
+    /// Space beyond the key, so that a slice is one store of eight bytes.
     room: Vec<u8>,
     bytes: usize,
 }
@@ -136,7 +137,7 @@ impl KeyBuffer {
     #[inline]
     pub(super) fn set_slice(&mut self, prefix_bytes: usize, slice: u64, slice_bytes: usize) {
         debug_assert!(prefix_bytes <= self.bytes && slice_bytes <= SLICE_BYTES);
-        // With room for a short suffix too.
+        // With space for a short suffix too.
         if self.room.len() < prefix_bytes + 2 * SLICE_BYTES {
             self.grow(prefix_bytes + 2 * SLICE_BYTES);
         }
