@@ -1,4 +1,4 @@
-//! A published block, as it is read.
+//! A published block, for reading.
 
 #![expect(clippy::cast_ptr_alignment, reason = "`Shape` aligns what needs it")]
 
@@ -28,11 +28,12 @@ mod reclaim;
 pub use build::ShortValue;
 pub use reclaim::{Keep, Reclaimer};
 
-/// A published block, which lives as long as the pin of its guard lasts.
+/// A published block, which lives as long as its guard's pin.
 #[derive(Clone, Copy)]
 pub struct BlockRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
 
-/// A key part, and what may be read along with it so that short ones are copied as a word.
+/// A key part, and the bytes that may be read along with it so that short ones are copied as a
+/// word.
 #[derive(Clone, Copy)]
 pub struct KeyPartRef<'g> {
     /// The key part's length.
@@ -41,7 +42,7 @@ pub struct KeyPartRef<'g> {
     pub room: &'g [u8],
 }
 
-/// Bytes of a small hash that are asked for at once; the processor foresees the next ones.
+/// Bytes of a small hash that are prefetched at once; the hardware prefetcher covers the next ones.
 const ROW_AHEAD_BYTES: usize = 256;
 
 impl<'g> BlockRef<'g> {
@@ -55,13 +56,13 @@ impl<'g> BlockRef<'g> {
         Self(address, PhantomData)
     }
 
-    /// Where the block is.
+    /// The block's address.
     #[inline]
     pub fn address(self) -> NonNull<u8> {
         self.0
     }
 
-    /// Where the block is, as engines link to it.
+    /// The block's address, as engines link to it.
     #[inline]
     pub fn as_ptr(self) -> *mut u8 {
         self.0.as_ptr()
@@ -121,15 +122,15 @@ impl<'g> BlockRef<'g> {
         Shape::locate(meta, extras, key_bytes, body_bytes)
     }
 
-    /// The lengths of key part and body of what most blocks are: short bytes or a small hash,
-    /// without options.
+    /// The lengths of key part and body of a common block: short bytes or a small hash, without
+    /// options.
     #[inline]
     fn short(self) -> Option<(usize, usize)> {
         let meta = self.meta();
         is_short(meta).then_some(short_lengths(meta))
     }
 
-    /// Whether it is what most blocks are: short bytes or a small hash, without options.
+    /// Whether this is a common block: short bytes or a small hash, without options.
     #[inline]
     pub fn is_short(self) -> bool {
         is_short(self.meta())
@@ -141,13 +142,13 @@ impl<'g> BlockRef<'g> {
         ValueVersion::from_bits(self.read(0))
     }
 
-    /// Whether the block says that its key was removed.
+    /// Whether the block is a tombstone.
     #[inline]
     pub fn is_tombstone(self) -> bool {
         self.meta() & FORM_MASK == Form::Tombstone as u32
     }
 
-    /// What the block keeps of its key.
+    /// The block's part of its key.
     #[inline]
     pub fn key_part(self) -> &'g [u8] {
         if let Some((key_bytes, _)) = self.short() {
@@ -178,8 +179,8 @@ impl<'g> BlockRef<'g> {
         key_bytes == key.len() && are_equal(self.slice(HEADER_BYTES, key_bytes), key)
     }
 
-    /// The key part for a successor: an external one is taken over, which the block is to be
-    /// reclaimed with ([`Keep::key`]).
+    /// The key part for a successor. An external one is taken over; the block must then be
+    /// reclaimed with [`Keep::key`].
     #[inline]
     pub fn hand_over_key_part(self) -> KeyPart<'g> {
         let bytes = self.key_part();
@@ -189,7 +190,7 @@ impl<'g> BlockRef<'g> {
         KeyPart(Part::External(NonNull::from(bytes).cast(), bytes.len()))
     }
 
-    /// The key part and the value of what most blocks are; `None` for any other block.
+    /// The key part and the value of a common block; `None` for any other block.
     #[inline]
     pub fn plain_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
         let meta = self.meta();
@@ -246,7 +247,7 @@ impl<'g> BlockRef<'g> {
         Some(value)
     }
 
-    /// Hands the value to `read`, which is compiled for plain values alone too.
+    /// Passes the value to `read`, which is also compiled for plain values alone.
     #[inline]
     pub fn read_value<R>(self, read: impl FnOnce(Option<ValueRef<'g>>) -> R) -> R {
         match self.plain_parts() {
@@ -302,13 +303,13 @@ impl<'g> BlockRef<'g> {
         attributes
     }
 
-    /// Begins to fetch the first `bytes` bytes.
+    /// Prefetches the first `bytes` bytes.
     #[inline]
     pub fn prefetch(self, bytes: usize) {
         prefetch_span(self.0.as_ptr(), bytes);
     }
 
-    /// Bytes that the block takes, as far as they are its own.
+    /// Bytes of the block's own.
     #[inline]
     pub fn bytes(self) -> usize {
         match self.short() {
@@ -326,7 +327,7 @@ impl<'g> BlockRef<'g> {
         self.shape().key_bytes
     }
 
-    /// Bytes beyond the block's own that become garbage with it when `next` takes its place.
+    /// Bytes beyond the block's own that become garbage with it when `next` replaces it.
     #[inline]
     pub fn bytes_beyond(self, next: BlockRef<'_>) -> usize {
         if !Form::of_meta(self.meta()).is_object() {
@@ -348,7 +349,7 @@ impl<'g> BlockRef<'g> {
         (start + self.bytes() - 1) / 64 - start / 64 + 1
     }
 
-    /// Whether the block of a value that a reader is shown lies in memory that is being emptied.
+    /// Whether the block of a value shown to a reader is in memory that is being emptied.
     ///
     /// # Safety
     /// The value is one of a block's, and the reader's pin lasts.
@@ -360,21 +361,21 @@ impl<'g> BlockRef<'g> {
         NonNull::new(block).is_some_and(|block| Self(block, PhantomData).is_emptying())
     }
 
-    /// Whether it lies in memory that is being emptied.
+    /// Whether it is in memory that is being emptied.
     pub fn is_emptying(self) -> bool {
         // SAFETY: the block lives and was allocated with this length.
         unsafe { is_emptying(self.0, self.bytes()) }
     }
 }
 
-/// Begins to fetch a small hash, which is read here and there, beginning with what tells where.
+/// Prefetches a small hash, which is read at scattered places; the offsets come first.
 #[inline]
 fn prefetch_row(row: &[u8]) {
     prefetch_lines(row.as_ptr(), row.len().min(ROW_AHEAD_BYTES));
 }
 
-/// Whether two keys of one length are equal. Short ones are the rule, for which a call costs more
-/// than the comparison.
+/// Whether two keys of one length are equal. Most are short, and for those a call costs more than
+/// the comparison.
 #[inline]
 fn are_equal(one: &[u8], other: &[u8]) -> bool {
     const WORD: usize = size_of::<u64>();
@@ -385,7 +386,7 @@ fn are_equal(one: &[u8], other: &[u8]) -> bool {
     if last != other_last {
         return false;
     }
-    // The words before, the last of which may overlap those eight bytes.
+    // The words before; the last may overlap those eight bytes.
     let (mut one, mut other) = (one, other);
     while one.len() > WORD {
         match (

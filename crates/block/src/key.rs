@@ -1,7 +1,7 @@
-//! Key parts: what a block keeps of its key.
+//! Key parts: the bytes of its key that a block stores.
 //!
 //! The Masstree paper (§4.2) keeps suffixes in a bag beside the node, inline or external, sized
-//! adaptively. Here they adapt per key and live with the value: inline in its block up to
+//! adaptively. Here they adapt per key and are stored with the value: inline in its block up to
 //! [`INLINE_BYTES_MAX`], above that in a block of their own that is handed over from version to
 //! version, so that an update of a small value under a long key copies neither. Reasons for the
 //! departure: a get reads the block anyway, so a comparison costs no further fetch (the bag costs
@@ -16,7 +16,7 @@ use pando_memory::pool::Pool;
 /// Longest key part that is copied into every version's block by [`KeyPart::store`].
 pub const INLINE_BYTES_MAX: usize = 128;
 
-/// A key part on its way into a block.
+/// A key part to be built into a block.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyPart<'k>(pub(crate) Part<'k>);
 
@@ -24,19 +24,18 @@ pub struct KeyPart<'k>(pub(crate) Part<'k>);
 pub(crate) enum Part<'k> {
     /// To be copied into the block.
     Inline(&'k [u8]),
-    /// A block of its own, with its length, that the value block will own.
+    /// A separate block, with its length, that the value block will own.
     External(NonNull<u8>, usize),
 }
 
 impl<'k> KeyPart<'k> {
-    /// `bytes` as they are, to be copied into the block however long they are.
+    /// `bytes`, to be copied into the block whatever their length.
     #[inline]
     pub fn inline(bytes: &'k [u8]) -> Self {
         Self(Part::Inline(bytes))
     }
 
-    /// `bytes` in the form that their length asks for. One that is external and not built into a
-    /// block leaks.
+    /// `bytes` in the form for their length. An external one that is not built into a block leaks.
     pub fn store(pool: &mut Pool, bytes: &'k [u8]) -> Self {
         if bytes.len() <= INLINE_BYTES_MAX {
             return Self::inline(bytes);
@@ -47,8 +46,8 @@ impl<'k> KeyPart<'k> {
         Self(Part::External(block, bytes.len()))
     }
 
-    /// Whether it lies in a block of its own, which is to be kept when the block that it is taken
-    /// over from is reclaimed.
+    /// Whether it is in a block of its own, which is kept when the block it was taken over from is
+    /// reclaimed.
     #[inline]
     pub fn is_external(self) -> bool {
         matches!(self.0, Part::External(..))
@@ -71,7 +70,7 @@ pub(crate) unsafe fn external_of<'g>(pointer: NonNull<u8>, bytes: usize) -> &'g 
     unsafe { std::slice::from_raw_parts(pointer.as_ptr(), bytes) }
 }
 
-/// Gives an external key part back.
+/// Frees an external key part.
 ///
 /// # Safety
 /// As for [`external_of`]; nobody can reach it, and it is freed once.

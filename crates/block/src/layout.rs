@@ -1,9 +1,9 @@
-//! Where the parts of a block are.
+//! The layout of a block.
 
 use pando_engine::mark::without_mark;
 use pando_engine::{Attributes, Chunked, WideRow};
 
-/// What a block without options takes beside key part and body.
+/// Bytes of a block without options besides key part and body.
 pub const HEADER_BYTES: usize = 12;
 pub(crate) const META_OFFSET: usize = 8;
 /// What a block stores of an external key part.
@@ -16,7 +16,7 @@ pub(crate) const IS_LONG: u32 = 1 << 5;
 pub(crate) const IS_EXTERNAL: u32 = 1 << 6;
 pub(crate) const OPTIONS: u32 = HAS_DEADLINE | HAS_EXTRAS | IS_LONG | IS_EXTERNAL;
 
-/// The first byte of the extras says what else they hold, in this order. Its other bits are 0.
+/// The first byte of the extras says which others follow, in this order. Its other bits are 0.
 pub(crate) const EXTRA_FLAGS: u8 = 1;
 pub(crate) const EXTRA_ENCODING: u8 = 1 << 1;
 pub(crate) const EXTRA_TOKEN: u8 = 1 << 2;
@@ -28,7 +28,7 @@ const BODY_SHIFT: u32 = 14;
 /// Longest body whose length is in the meta word.
 pub(crate) const BODY_SHORT_MAX: usize = 0xfff;
 
-// The lengths do not meet each other or the mark.
+// The lengths overlap neither each other nor the mark.
 const _: () = assert!(KEY_SHORT_MAX >> (BODY_SHIFT - KEY_SHIFT) == 0);
 const _: () =
     assert!(without_mark(u32::MAX) == (1 << BODY_SHIFT) * (BODY_SHORT_MAX as u32 + 1) - 1);
@@ -36,7 +36,7 @@ const _: () =
 const BODY_ALIGN: usize = 8;
 const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>() <= BODY_ALIGN);
 
-/// What the extras of these attributes hold; 0: there are none.
+/// Which extras these attributes need; 0: none.
 #[inline]
 pub(crate) fn extras_of(attributes: &Attributes) -> u8 {
     let part = |is_there: bool, bit| if is_there { bit } else { 0 };
@@ -45,7 +45,7 @@ pub(crate) fn extras_of(attributes: &Attributes) -> u8 {
         | part(attributes.token.is_some(), EXTRA_TOKEN)
 }
 
-/// What extras take that hold this, their first byte included.
+/// Bytes of these extras, including their first byte.
 pub(crate) const fn extras_bytes(extras: u8) -> usize {
     let flags = if extras & EXTRA_FLAGS != 0 { 4 } else { 0 };
     let encoding = if extras & EXTRA_ENCODING != 0 { 1 } else { 0 };
@@ -53,7 +53,7 @@ pub(crate) const fn extras_bytes(extras: u8) -> usize {
     1 + flags + encoding + token
 }
 
-/// What the meta word says of lengths that it holds itself.
+/// The meta word's bits for lengths that it holds itself.
 #[inline]
 pub(crate) const fn packed_lengths(key_bytes: usize, body_bytes: usize) -> u32 {
     (key_bytes as u32) << KEY_SHIFT | (body_bytes as u32) << BODY_SHIFT
@@ -66,14 +66,14 @@ pub(crate) const fn short_lengths(meta: u32) -> (usize, usize) {
     (key_bytes, (meta >> BODY_SHIFT) as usize)
 }
 
-/// Whether this is what most blocks are: bytes whose lengths are short, without options.
+/// Whether this is a common block: bytes with short lengths, without options.
 #[inline]
 pub(crate) const fn is_plain(meta: u32) -> bool {
     meta & (OPTIONS | FORM_MASK) == Form::Flat as u32
 }
 
-/// Whether this is a plain one, or a small hash that is as short and has no options either: nothing
-/// but header, key part and bytes.
+/// Whether this is a plain block, or a small hash that is as short and has no options either:
+/// nothing but header, key part and bytes.
 #[inline]
 pub(crate) const fn is_short(meta: u32) -> bool {
     const FLAT: u32 = Form::Flat as u32 & Form::Packed as u32;
@@ -81,7 +81,7 @@ pub(crate) const fn is_short(meta: u32) -> bool {
     meta & (OPTIONS | OTHERS | FLAT) == FLAT
 }
 
-// No other form is taken for one of the two.
+// No other form is mistaken for one of the two.
 const _: () = {
     let mut form = 0;
     while form <= FORM_MASK {
@@ -91,10 +91,10 @@ const _: () = {
     }
 };
 
-/// In which form a block holds its value. The form says how the bytes lie, not of what type the
-/// value is: a string is flat or chunked and a hash packed or wide, so their blocks need not name
-/// the type. A type that shares one of these forms names itself in the extras, whose bits 3 to 5
-/// are free for its [`pando_engine::TypeTag`].
+/// The form in which a block holds its value: how the bytes are laid out, not the value's type. A
+/// string is flat or chunked and a hash packed or wide, so their blocks need not name the type. A
+/// further type that shares one of these forms names itself in the extras, whose bits 3 to 5 are
+/// free for its [`pando_engine::TypeTag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Tombstone = 0,
@@ -122,19 +122,19 @@ impl Form {
     }
 }
 
-/// Where the deadline is, if there is one.
+/// Offset of the deadline, if there is one.
 #[inline]
 pub(crate) const fn deadline_offset(meta: u32) -> usize {
     HEADER_BYTES + if meta & IS_LONG != 0 { 8 } else { 0 }
 }
 
-/// Where the extras are, if there are some.
+/// Offset of the extras, if there are any.
 #[inline]
 pub(crate) const fn extras_offset(meta: u32) -> usize {
     deadline_offset(meta) + if meta & HAS_DEADLINE != 0 { 8 } else { 0 }
 }
 
-/// Where the parts of one block are.
+/// Offsets of the parts of one block.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     /// Form, options and short lengths.
@@ -146,7 +146,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a block to be built; `meta` has its form and options, but for the lengths.
+    /// Of a block to be built; `meta` has its form and options, but not the lengths.
     pub(crate) fn new(mut meta: u32, extras: u8, key_bytes: usize, body_bytes: usize) -> Self {
         if key_bytes > KEY_SHORT_MAX || body_bytes > BODY_SHORT_MAX {
             meta |= IS_LONG;
@@ -156,7 +156,7 @@ impl Shape {
         Self::locate(meta, extras, key_bytes, body_bytes)
     }
 
-    /// `extras` is read of a block that has some only.
+    /// `extras` is read only for a block that has some.
     #[inline]
     pub(crate) fn locate(meta: u32, extras: u8, key_bytes: usize, body_bytes: usize) -> Self {
         let mut key_offset = HEADER_BYTES;

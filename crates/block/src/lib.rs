@@ -1,6 +1,5 @@
-//! Value blocks: one memory block per value, with the header that every engine gives its values
-//! and the part of the key that is kept with it (the Masstree paper's §4.7; Mercury's pairs, its
-//! §2.1).
+//! Value blocks: one memory block per value, with a header common to all engines and the value's
+//! part of the key (the Masstree paper's §4.7; Mercury's pairs, its §2.1).
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -12,29 +11,28 @@
 //! | … | n or 8 | the key part, or a pointer to it when *external* (see [`KeyPart`]) |
 //! | … | n | the body: bytes, a packed row, or (aligned to 8) a [`Chunked`] or [`WideRow`] |
 //!
-//! The key part is what the engine does not know of a key otherwise: all of it in a hash table,
+//! The key part is what the engine does not know of a key otherwise: the whole key in a hash table,
 //! what follows the entry's slice in a Masstree. A plain 8-byte value takes 28 bytes with a key of
 //! eight, 22 with two bytes of a longer one.
 //!
-//! Type and form are apart. A form that serves one type says it: a flat or chunked body is a
-//! string, a packed or wide row a hash. A further type that shares one of these forms is to be
-//! named in bits 3 to 5 of the extras' first byte, so that strings and hashes pay nothing for it;
-//! two numbers of forms are free (6 is poison).
+//! Type and form are independent. A form that serves one type implies it: a flat or chunked body is
+//! a string, a packed or wide row a hash. A further type that shares one of these forms is named in
+//! bits 3 to 5 of the extras' first byte, so strings and hashes pay nothing for it. Two form
+//! numbers are free (6 is poison).
 //!
 //! Invariants:
-//! - **VB1 immutable-block** A published block is immutable but for its access mark, which is a
-//!   hint and lies in a word that is only accessed as an atomic; a change publishes a new block and
-//!   retires the old one. Whoever is pinned since before that may go on reading the old one.
+//! - **VB1 immutable-block** A published block is immutable except for its access mark, a hint in a
+//!   word that is only accessed as an atomic. A change publishes a new block and retires the old
+//!   one. Readers pinned before that may go on reading the old one.
 //! - **VB2 one-owner** Every body and every external key part is owned by exactly one block that is
 //!   not retired, or by retired blocks only. A successor takes them over bit by bit; the retired
-//!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor are pinned
-//!   since before the successor existed, hence until after it could be reclaimed.
+//!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor were pinned
+//!   before the successor existed, hence until after it could be reclaimed.
 //!
-//! Who holds a [`BlockRef`] may read it: it is made by unsafe code alone that knows where a live
-//! block is, and reclaimed by unsafe code alone that knows that nobody can reach it.
+//! Holding a [`BlockRef`] gives the right to read it. Only unsafe code that knows a live block
+//! makes one, and only unsafe code that knows nobody can reach it reclaims one.
 //!
-//! Deliberately absent: where blocks are linked from, expiry, columns (the engine crate's rows
-//! bring them).
+//! Deliberately absent: where blocks are linked from, expiry, columns (the engine crate's rows).
 //!
 //! [`Chunked`]: pando_engine::Chunked
 //! [`WideRow`]: pando_engine::WideRow

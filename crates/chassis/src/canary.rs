@@ -19,8 +19,8 @@ impl Planted {
     }
 }
 
-/// Makes `Fault` and `Canary` of the calling crate. Outside its tests there is nothing there, and
-/// whether a fault is planted is known when the crate is compiled.
+/// Defines `Fault` and `Canary` in the calling crate. Outside its tests they are empty, and whether
+/// a fault is planted is known at compile time.
 #[macro_export]
 macro_rules! canary {
     ($($(#[doc = $what:literal])* $name:ident,)*) => {

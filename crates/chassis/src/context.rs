@@ -1,4 +1,4 @@
-//! What one session brings to every operation: its pins, its pool, its counters.
+//! What one session contributes to every operation: its pins, its pool, its counters.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use pando_memory::pool::Pool;
 use pando_sync::Padded;
 use pando_sync::epoch::{Collector, Guard, Participant, Reclaim};
 
-/// Commits after which a session maintains its engine under a self-driven clock, and steps that it
-/// then takes: one for every few commits, so that dropped trees go as others fill.
+/// Commits after which a session maintains its engine under a self-driven clock, and the steps it
+/// then takes: one per few commits, so that dropped trees are freed as others fill.
 const COMMITS_PER_MAINTENANCE: usize = 1 << 14;
 /// See [`COMMITS_PER_MAINTENANCE`].
 const STEPS_PER_MAINTENANCE: usize = 1 << 12;
-/// So often at most, while there is something to do: memory goes back by a few chunks at a time.
+/// Most repetitions while there is work left: memory is returned a few chunks at a time.
 const ROUNDS_PER_MAINTENANCE: usize = 64;
 
-/// One session's side of an engine, with its counters and what else the engine keeps per session.
+/// One session's side of an engine, with its counters and the engine's other per-session state.
 pub struct Context<C, X = ()> {
     participant: Participant<Pool>,
-    /// Where the session's blocks come from and go to.
+    /// Where the session allocates and frees blocks.
     pub pool: Pool,
     /// What the session counts.
     pub counters: Arc<Padded<C>>,
-    /// What this engine remembers beside.
+    /// The engine's other per-session state.
     pub beside: X,
-    /// Pins that the session's caller holds.
+    /// Pins held by the session's caller.
     held: usize,
-    /// Commits since the session maintained its engine by itself.
+    /// Commits since the session last maintained its engine on its own.
     commits: usize,
 }
 
@@ -54,13 +54,13 @@ impl<C, X> Context<C, X> {
         self.participant.index()
     }
 
-    /// Who says what can be reached still.
+    /// Decides what can still be reached.
     #[must_use]
     pub fn collector(&self) -> &Arc<Collector<Pool>> {
         self.participant.collector()
     }
 
-    /// Runs `operate` under a pin, the session's own one if it holds one already.
+    /// Runs `operate` under a pin, the session's own if it holds one.
     #[inline]
     pub fn pinned<R>(&mut self, operate: impl for<'g> FnOnce(Guard<'g>, &mut Self) -> R) -> R {
         struct Unpin<'a, C, X>(&'a mut Context<C, X>);
@@ -85,7 +85,7 @@ impl<C, X> Context<C, X> {
         self.held += 1;
     }
 
-    /// Ends what [`Self::hold`] began; whether it was the caller's last pin.
+    /// Ends [`Self::hold`]; returns whether it was the caller's last pin.
     ///
     /// # Panics
     /// When there is none.
@@ -110,8 +110,8 @@ impl<C, X> Context<C, X> {
         self.commits += 1;
     }
 
-    /// Whether the session is to do now what whoever drives the clock would do now and then
-    /// ([`maintain_some`]): nobody else does, and it has committed much since the last time.
+    /// Whether the session should now do a clock driver's work ([`maintain_some`]): there is no
+    /// driver, and it has committed much since the last time.
     #[inline]
     #[must_use]
     pub fn is_maintenance_due(&mut self, clock: &EpochClock) -> bool {
@@ -122,8 +122,8 @@ impl<C, X> Context<C, X> {
         clock.is_self_driven()
     }
 
-    /// The session goes: ends its caller's pins. Whether it is to maintain the engine once more,
-    /// as perhaps the last one that works for a long time.
+    /// The session is dropped: ends its caller's pins. Returns whether it should maintain the
+    /// engine once more, as perhaps the last active session for a long time.
     #[must_use]
     pub fn leave(&mut self, clock: &EpochClock) -> bool {
         while self.is_held() {
@@ -136,12 +136,12 @@ impl<C, X> Context<C, X> {
         maintains
     }
 
-    /// Moves reclamation on by one epoch; returns how much was given back.
+    /// Advances reclamation by one epoch; returns how much was freed.
     pub fn collect(&mut self) -> usize {
         self.participant.collect(&mut self.pool)
     }
 
-    /// Moves reclamation on as far as it goes; returns how much was given back.
+    /// Advances reclamation as far as possible; returns how much was freed.
     pub fn reclaim(&mut self) -> usize {
         // Two epochs must pass; a third step covers what was retired within the current one.
         let own = (0..3).map(|_| self.collect()).sum::<usize>();
@@ -149,7 +149,7 @@ impl<C, X> Context<C, X> {
         own + collector.collect_orphans(&mut self.pool)
     }
 
-    /// Hands over memory that has just become unreachable for new pins.
+    /// Retires memory that has just become unreachable for new pins.
     ///
     /// # Safety
     /// A pin is held; nobody who pins from now on can reach `pointer`; nobody else retires it;
@@ -161,7 +161,7 @@ impl<C, X> Context<C, X> {
     }
 }
 
-/// Lets a session do what is left to be done, up to a bound.
+/// Lets a session do remaining work, up to a bound.
 pub fn maintain_some(session: &mut impl Point) {
     for _ in 0..ROUNDS_PER_MAINTENANCE {
         if session.maintain(STEPS_PER_MAINTENANCE) == 0 {

@@ -7,14 +7,14 @@ use pando_sync::shim::unmodelled::{AtomicI64, Ordering};
 pub struct Counter(AtomicI64);
 
 impl Counter {
-    /// Only the owning session calls this, so that a load and a store suffice.
+    /// Only the owning session calls this, so a load and a store suffice.
     #[inline]
     pub fn add(&self, delta: i64) {
         self.0
             .store(self.0.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The count.
     #[must_use]
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
@@ -23,11 +23,11 @@ impl Counter {
 
 /// What the sessions of an engine count.
 pub trait CounterSet: Default {
-    /// Takes over what another session has counted.
+    /// Adds the counts of another session.
     fn absorb(&self, other: &Self);
 }
 
-/// Makes the struct `Counters` of the calling crate, with a description for each counter.
+/// Defines the struct `Counters` in the calling crate, with a description for each counter.
 #[macro_export]
 macro_rules! counters {
     ($($(#[doc = $help:literal])* $name:ident,)*) => {

@@ -1,4 +1,4 @@
-//! Dropped trees, on their way out: freed step by step, once nobody can reach them.
+//! Dropped trees, freed step by step once nobody can reach them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ struct Dropped<T, P> {
     progress: P,
 }
 
-/// What was done of a tree.
+/// What was done with a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Freed {
     /// Steps that were taken.
@@ -22,7 +22,7 @@ pub struct Freed {
     pub whole: bool,
 }
 
-/// The dropped trees of an engine, each with how far it is freed.
+/// The dropped trees of an engine, each with its progress.
 pub struct DroppedTrees<T, P> {
     trees: Mutex<Vec<Dropped<T, P>>>,
     /// A hint that saves the mutex.
@@ -39,7 +39,7 @@ impl<T, P> Default for DroppedTrees<T, P> {
 }
 
 impl<T, P: Default> DroppedTrees<T, P> {
-    /// Remembers a tree that was taken out of the directory before `stamp` was drawn.
+    /// Queues a tree that was taken out of the directory before `stamp` was drawn.
     pub fn push(&self, tree: Arc<T>, stamp: ReclaimEpoch) {
         lock(&self.trees).push(Dropped {
             tree,
@@ -55,8 +55,8 @@ impl<T, P: Default> DroppedTrees<T, P> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes up to `steps` steps of freeing trees whose stamp has passed; returns how many. `free`
-    /// is told the tree, its stamp, how far it is and the steps left.
+    /// Takes up to `steps` steps to free trees whose stamp has passed; returns how many. `free`
+    /// gets the tree, its stamp, its progress and the steps left.
     pub fn free(
         &self,
         steps: usize,

@@ -1,6 +1,6 @@
 //! Tombstones that wait until the horizon has passed them.
 //!
-//! A session queues its tombstones in commit order, so that epochs along a queue do not decrease.
+//! A session queues its tombstones in commit order, so epochs along a queue do not decrease.
 //! Recovery may queue them in any order: one behind a later epoch waits for that.
 //!
 //! | field | writer, under | readers |
@@ -21,7 +21,7 @@ pub trait Buried {
     /// The version of its removal.
     fn version(&self) -> ValueVersion;
 
-    /// About what it takes, what stands for it in the tree included.
+    /// About what it takes, including its entry in the tree.
     fn bytes(&self) -> usize;
 }
 
@@ -50,12 +50,12 @@ impl<T> Grave<T> {
 /// The tombstones of all sessions.
 pub struct Graves<T> {
     graves: Box<[Padded<Grave<T>>]>,
-    /// Sessions that have buried something, at most this many from the first.
+    /// Sessions that have queued something: at most this many, counted from the first.
     sessions_used: AtomicUsize,
 }
 
 impl<T: Buried> Graves<T> {
-    /// For so many sessions at most.
+    /// For at most this many sessions.
     #[must_use]
     pub fn new(sessions_max: usize) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<T: Buried> Graves<T> {
         }
     }
 
-    /// Remembers a tombstone of session number `session`.
+    /// Queues a tombstone of session number `session`.
     pub fn bury(&self, session: usize, tombstone: T) {
         if session >= self.sessions_used.load(Ordering::Relaxed) {
             self.sessions_used.fetch_max(session + 1, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl<T: Buried> Graves<T> {
         queue.push_back(tombstone);
     }
 
-    /// Up to `most` tombstones that may go, of session `first` or, after it, of any other.
+    /// Up to `most` tombstones that may be purged, of session `first` or, after it, of any other.
     pub fn exhume(&self, first: usize, most: usize, clock: &EpochClock) -> Vec<T> {
         let horizon = clock.horizon();
         let count = self.sessions_used.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the sessions of an engine share beside its trees: epochs of reclamation, memory, counters.
+//! What the sessions of an engine share besides its trees: reclamation epochs, memory, counters.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -26,7 +26,7 @@ pub struct Shared<C> {
 #[derive(Default)]
 struct Registry<C> {
     open: Vec<Arc<Padded<C>>>,
-    /// What sessions that are gone, and the engine itself, have counted.
+    /// Counts of closed sessions and of the engine itself.
     closed: C,
 }
 
@@ -40,8 +40,8 @@ impl<C> fmt::Debug for Shared<C> {
 }
 
 impl<C: CounterSet> Shared<C> {
-    /// For so many sessions at most, which shall keep less than `retired_bytes_max` bytes retired,
-    /// with memory on `pages`.
+    /// For at most this many sessions, which are to keep less than `retired_bytes_max` bytes
+    /// retired, with memory on `pages`.
     #[must_use]
     pub fn new(sessions_max: usize, retired_bytes_max: usize, pages: Pages) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl<C: CounterSet> Shared<C> {
         &self.arena
     }
 
-    /// A context for one more session; `None` when there are as many as there can be.
+    /// A context for one more session; `None` when all are in use.
     pub fn context<X: Default>(&self) -> Option<Context<C, X>> {
         let participant = self.collector.register()?;
         let counters = Arc::new(Padded::default());
@@ -65,7 +65,7 @@ impl<C: CounterSet> Shared<C> {
         Some(Context::new(participant, self.arena.pool(), counters))
     }
 
-    /// Forgets a session's counters; what they say is kept.
+    /// Forgets a session's counters; their sums are kept.
     pub fn close<X>(&self, context: &Context<C, X>) {
         let mut registry = lock(&self.registry);
         let own = &context.counters;
@@ -73,7 +73,7 @@ impl<C: CounterSet> Shared<C> {
         registry.closed.absorb(own);
     }
 
-    /// Counts what no session has done.
+    /// Counts work that no session did.
     pub fn count(&self, count: impl FnOnce(&C)) {
         count(&lock(&self.registry).closed);
     }
@@ -96,7 +96,7 @@ impl<C: CounterSet> Shared<C> {
         self.collector.stamp()
     }
 
-    /// Whether nobody can reach what was stamped.
+    /// Whether nobody can reach what was stamped any more.
     #[must_use]
     pub fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
         self.collector.has_passed(stamp)
@@ -112,23 +112,23 @@ impl<C: CounterSet> Shared<C> {
         }
     }
 
-    /// Bytes retired and not yet given back. O(sessions).
+    /// Bytes retired and not yet freed. O(sessions).
     #[must_use]
     pub fn retired_bytes(&self) -> usize {
         self.collector.retired_bytes()
     }
 
-    /// Lets every stamp pass and gives back what sessions have left: none is there any more, nor
-    /// will be.
+    /// Lets every stamp pass and frees what sessions left: there is none any more, nor will be.
     pub fn outlast<X>(&self, context: &mut Context<C, X>) {
-        // No session, hence no pin, is left: every step moves the epoch, and three pass any stamp.
+        // No session, hence no pin, is left: every step moves the epoch, and three steps pass any
+        // stamp.
         for _ in 0..3 {
             self.collector.try_advance();
         }
         self.collector.collect_orphans(&mut context.pool);
     }
 
-    /// Asserts, in debug builds, that an engine that goes has given back all that it had.
+    /// Asserts, in debug builds, that an engine being dropped has freed all its memory.
     ///
     /// # Panics
     /// When it has not.
@@ -139,7 +139,7 @@ impl<C: CounterSet> Shared<C> {
         }
     }
 
-    /// Reports the memory's figures; `live` says what lives in blocks.
+    /// Reports the memory gauges; `live` says what lives in blocks.
     pub fn report_memory(&self, live: &'static str, report: &mut dyn FnMut(Gauge)) {
         let usage = self.arena.usage();
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });

@@ -1,9 +1,10 @@
 //! The snapshots of an engine, and the shadow trees that hold their before-images.
 //!
 //! A snapshot has a *shadow* for each tree that had keys when it was made: an ordinary tree of the
-//! engine. A writer that replaces or removes a value which the newest snapshot holds puts it, as it
-//! was, into that snapshot's shadow first: its *image*. A reader looks into the tree, and where it
-//! finds nothing that its snapshot holds, into the shadows of its own snapshot and the newer ones.
+//! engine. A writer that replaces or removes a value which the newest snapshot holds first puts the
+//! old value into that snapshot's shadow: its *image*. A reader looks into the tree. If it finds
+//! nothing there that its snapshot holds, it looks into the shadows of its own snapshot and the
+//! newer ones.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -13,28 +14,28 @@
 //! | `Frozen::bytes` | writers, each session a shard of its own | `images` |
 //!
 //! Invariants:
-//! - **SI1 image-first** The image of a value stands in its shadow before what takes the value's
-//!   place is published, both under the lock of the value's key. So whoever sees what took its
-//!   place (`Acquire`) finds the image afterwards.
+//! - **SI1 image-first** The image of a value is in its shadow before the value's replacement is
+//!   published, both under the lock of the value's key. So a reader that sees the replacement
+//!   (`Acquire`) finds the image afterwards.
 //! - **SI2 tree-then-shadows** A reader looks into the tree first, then into the shadows from its
-//!   snapshot's to the newest. A value that it finds in the tree and that its snapshot holds is the
-//!   one that was there: versions of a key increase. Else the value that was there, if any, has
-//!   been replaced or removed, while some snapshot from the reader's on was the newest, and stands
-//!   in that one's shadow. The shadows before hold nothing of the key, since nothing of it was
-//!   replaced while they were the newest ones; so the first image met decides. If the reader's
-//!   snapshot does not hold it, the key came later than the snapshot, and was absent.
-//! - **SI3 no-tombstones** A tombstone needs no image. What a tombstone that the snapshot holds
-//!   hides was removed before, and what came after it the snapshot does not hold.
-//! - **SI4 one-image** A shadow has at most one image of a key: what takes the place of a value has
-//!   a version that the newest snapshot does not hold.
-//! - **SI5 merged-down** The shadow of a released snapshot stands until it has been merged into
-//!   that of the next older one that is not released. Readers of the older one can want of it what
-//!   their snapshot holds, and that alone is copied. There is no other image of such a key in the
-//!   older shadow: it would be of an earlier version, replaced while the older snapshot was the
-//!   newest, so that the older snapshot would not hold the later version. Nor will a writer make
-//!   one: the value that the key has now is later still.
+//!   snapshot's to the newest. A value in the tree that its snapshot holds is the right one, since
+//!   versions of a key increase. Otherwise the right value, if any, was replaced or removed while
+//!   some snapshot from the reader's on was the newest, and is in that one's shadow. The shadows
+//!   before that one hold nothing of the key, since nothing of it was replaced while they were the
+//!   newest; so the first image found decides. If the reader's snapshot does not hold it, the key
+//!   came later than the snapshot and was absent.
+//! - **SI3 no-tombstones** A tombstone needs no image. The value that a tombstone held by the
+//!   snapshot hides was removed earlier, and the snapshot does not hold what came after it.
+//! - **SI4 one-image** A shadow has at most one image of a key: the replacement of a value has a
+//!   version that the newest snapshot does not hold.
+//! - **SI5 merged-down** The shadow of a released snapshot exists until it is merged into that of
+//!   the next older unreleased one. Readers of the older one can need from it only what their
+//!   snapshot holds, and only that is copied. The older shadow has no other image of such a key: it
+//!   would be of an earlier version, replaced while the older snapshot was the newest, so the older
+//!   snapshot would not hold the later version. Nor will a writer make one: the key's present value
+//!   is later still.
 //!
-//! Deliberately absent: names and times of snapshots; who may read one when (the caller's).
+//! Deliberately absent: names and times of snapshots; who may read one when (the caller's concern).
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,8 +57,8 @@ use crate::dropped::{DroppedTrees, Freed};
 /// Images that one step of a merge looks at, under the mutex `state`.
 const MERGED_AT_ONCE: usize = 64;
 
-/// Released snapshots that may wait to be merged beside as many others as there can be: reads at
-/// older ones pass them all.
+/// Released snapshots that may wait to be merged, in addition to the greatest number of others:
+/// reads at older ones pass them all.
 const UNMERGED_MAX: usize = SNAPSHOTS_MAX;
 
 /// Counters of bytes, so that sessions do not write the same line.
@@ -66,11 +67,10 @@ const SHARDS: usize = 16;
 /// One snapshot and its shadows.
 pub struct Frozen {
     snapshot: Snapshot,
-    /// Trees and their shadows, in the order of the trees.
+    /// Trees and their shadows, in tree order.
     shadows: Box<[(TreeId, TreeId)]>,
     bytes: [Padded<Counter>; SHARDS],
-    /// It was released, and what older snapshots need of it stands in their shadows
-    /// (SI5 merged-down).
+    /// Released, and what older snapshots need from it is in their shadows (SI5 merged-down).
     merged: AtomicBool,
 }
 
@@ -100,12 +100,12 @@ impl Frozen {
         self.trees().map(|tree| engine.len(tree)).sum()
     }
 
-    /// Counts the bytes of an image that a session has made.
+    /// Counts the bytes of an image that a session made.
     pub fn add_bytes(&self, session: usize, bytes: usize) {
         self.bytes[session % SHARDS].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    // Relaxed: the mutex `state` is held, whoever asks.
+    // Relaxed: every caller holds the mutex `state`.
     fn is_merged(&self) -> bool {
         self.merged.load(Ordering::Relaxed)
     }
@@ -129,11 +129,11 @@ struct Entry {
 /// Oldest first.
 type List = Vec<Entry>;
 
-/// How far the oldest released snapshot is merged, and into which.
+/// How far the oldest released snapshot is merged, and into which one.
 struct Merge {
     from: Snapshot,
     into: Snapshot,
-    /// The shadow at which it stands.
+    /// The shadow being merged.
     shadow: usize,
     hand: Hand,
 }
@@ -158,7 +158,7 @@ pub enum SnapshotFault {
 
 /// See the module's header.
 pub struct Snapshots {
-    /// The first version that no snapshot holds, as bits; 0 when there is none.
+    /// The first version that no snapshot holds, as bits; 0 without snapshots.
     frozen_below: AtomicU64,
     current: AtomicPtr<List>,
     state: Mutex<State>,
@@ -212,11 +212,12 @@ impl Snapshots {
 
 /// What operations ask.
 impl Snapshots {
-    /// Whether a value of this version needs an image before another takes its place.
+    /// Whether a value of this version needs an image before it is replaced.
     #[inline]
     #[must_use]
     pub fn keeps(&self, version: ValueVersion) -> bool {
-        // Relaxed: it changes while nobody is within an operation; who sees to that orders it.
+        // Relaxed: it changes while nobody is in an operation; the caller that ensures this orders
+        // it.
         version.to_bits() < self.frozen_below.load(Ordering::Relaxed)
     }
 
@@ -228,7 +229,7 @@ impl Snapshots {
         unsafe { &*list }
     }
 
-    /// Where images of this tree go now.
+    /// The shadow that takes images of this tree now.
     #[must_use]
     pub fn newest<'g>(&self, tree: TreeId, guard: Guard<'g>) -> Option<(&'g Frozen, TreeId)> {
         let mut live = self.list(guard).iter().filter(|entry| !entry.released);
@@ -236,7 +237,7 @@ impl Snapshots {
         Some((&newest.frozen, newest.frozen.shadow(tree)?))
     }
 
-    /// The shadows of a tree in which a reader at this snapshot looks, in their order
+    /// The shadows of a tree that a reader at this snapshot consults, in order
     /// (SI2 tree-then-shadows).
     pub fn shadows<'g>(
         &self,
@@ -269,7 +270,7 @@ impl Snapshots {
     }
 }
 
-/// What changes the list, and who looks at it from outside.
+/// Changes to the list, and views of it from outside.
 impl Snapshots {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
@@ -291,8 +292,8 @@ impl Snapshots {
         self.replaced.push(replaced, stamp());
     }
 
-    /// Makes a snapshot of the trees in `trees`, those that have keys. The caller's duties are
-    /// those of [`pando_engine::Snapshots::freeze`].
+    /// Makes a snapshot of those of `trees` that have keys. The caller's duties are those of
+    /// [`pando_engine::Snapshots::freeze`].
     ///
     /// # Panics
     /// When the epoch is not above that of the newest snapshot.
@@ -320,7 +321,7 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// Drops a snapshot; see [`pando_engine::Snapshots::release`].
+    /// Releases a snapshot; see [`pando_engine::Snapshots::release`].
     pub fn release(
         &self,
         engine: &impl Engine,
@@ -333,15 +334,16 @@ impl Snapshots {
         let entry = entries.find(|entry| entry.frozen.snapshot == snapshot);
         let entry = entry.expect("the snapshot is there");
         entry.released = true;
-        // One that keeps nothing goes at once: who makes and drops them in turn leaves no trail.
+        // One that keeps nothing is dropped at once: making and dropping snapshots in turn leaves
+        // no trail.
         entry.frozen.set_merged(entry.frozen.count(engine) == 0);
-        // What was merged into this one goes on to the next older one.
+        // What was merged into this one continues to the next older one.
         let newer = list.iter().filter(|entry| entry.frozen.snapshot > snapshot);
         newer
             .take_while(|entry| entry.released)
             .for_each(|entry| entry.frozen.set_merged(false));
-        // A merge under way goes on unless it was into this one: else who drops snapshots faster
-        // than one is merged would keep all of them.
+        // A merge in progress continues unless it was into this one: otherwise dropping snapshots
+        // faster than one is merged would keep all of them.
         self.unlink(&mut state, engine, list, stamp);
     }
 
@@ -367,7 +369,7 @@ impl Snapshots {
         }
     }
 
-    /// Whether [`Self::settle`] has something to do.
+    /// Whether [`Self::settle`] has work to do.
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
         let state = self.state();
@@ -381,7 +383,7 @@ impl Snapshots {
         self.unlink(&mut state, engine, list, stamp);
     }
 
-    /// What is kept for this snapshot alone, or in shadows that are merged into its own.
+    /// What is kept for this snapshot alone, including shadows that are merged into its own.
     pub fn images(&self, engine: &impl Engine, snapshot: Snapshot) -> Images {
         let list = Arc::clone(&self.state().list);
         let from = list
@@ -430,7 +432,7 @@ impl Snapshots {
         done
     }
 
-    /// Merges a portion of the first shadow that is left; whether there was one.
+    /// Merges a portion of the first remaining shadow; returns whether there was one.
     fn merge_portion(&self, session: &mut impl Point, number: usize, portion: usize) -> bool {
         let mut state = self.state();
         let State { list, merge } = &mut *state;
@@ -473,7 +475,7 @@ impl Snapshots {
     }
 }
 
-/// Copies what `into` holds of the next images of a shadow; whether the end was reached.
+/// Copies what `into` holds of the next images of a shadow; returns whether the end was reached.
 fn copy(
     session: &mut impl Point,
     number: usize,

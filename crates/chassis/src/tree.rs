@@ -1,4 +1,4 @@
-//! How many keys a tree has, and what the trees of an engine have together.
+//! How many keys a tree has, and the totals of an engine's trees.
 
 use pando_engine::Gauge;
 use pando_sync::Padded;
@@ -13,8 +13,8 @@ struct Shard {
     tombstones: AtomicI64,
 }
 
-/// Keys and tombstones of one tree. Each session counts on a shard of its own while there are no
-/// more sessions than shards.
+/// Keys and tombstones of one tree. Each session counts on its own shard while there are no more
+/// sessions than shards.
 #[derive(Default)]
 pub struct KeyCounts([Padded<Shard>; SHARDS]);
 
@@ -33,7 +33,7 @@ impl KeyCounts {
 
     fn sum(&self, of: fn(&Shard) -> &AtomicI64) -> u64 {
         let counts = self.0.iter().map(|shard| of(shard).load(Ordering::Relaxed));
-        // Shards are read one after another, so that a key that moves between may count as -1.
+        // Shards are read one after another, so a key that moves between them may count as -1.
         counts.sum::<i64>().max(0) as u64
     }
 
@@ -56,10 +56,10 @@ impl KeyCounts {
     }
 }
 
-/// What the trees of an engine have together.
+/// Totals over an engine's trees.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeySums {
-    /// How many trees there are.
+    /// The number of trees.
     pub trees: u64,
     /// See [`KeyCounts::keys`].
     pub keys: u64,
@@ -75,7 +75,7 @@ impl KeySums {
         self.tombstones += counts.tombstones();
     }
 
-    /// Reports the figures that every engine has.
+    /// Reports the gauges that every engine has.
     pub fn report(&self, dropped_trees: usize, report: &mut dyn FnMut(Gauge)) {
         let mut figure = |name, help, value: u64| {
             let value = value as f64;

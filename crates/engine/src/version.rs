@@ -137,8 +137,8 @@ impl EpochClock {
         LogEpoch(self.current.load(Ordering::Acquire))
     }
 
-    /// The version of a commit now to a key whose value or tombstone has version `old` (V1
-    /// version-draw). The caller holds the key's lock.
+    /// The version of a commit now to a key whose value or tombstone has version `old`
+    /// (V1 version-draw). The caller holds the key's lock.
     #[inline]
     #[must_use]
     pub fn draw(&self, old: Option<ValueVersion>) -> ValueVersion {

@@ -5,8 +5,8 @@
 //! was taken. A split or a removal marks the lower node before the upper one, so it has changed one
 //! of the two. Inserts send a reader back to the node, splits and removals to the root.
 //!
-//! Departure: a child's version is loaded only after its parent was validated again (M2
-//! validate-then-follow), so a stale child pointer is never followed. The paper relies on
+//! Departure: a child's version is loaded only after its parent was validated again
+//! (M2 validate-then-follow), so a stale child pointer is never followed. The paper relies on
 //! type-stable memory there.
 //!
 //! Everything on a get's path is compiled into one function: a call returns such results through

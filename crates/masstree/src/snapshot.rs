@@ -52,8 +52,8 @@ impl Masstree {
 }
 
 impl ImageStore<'_> {
-    /// Puts the value of a block that is about to be retired into the newest shadow (SI1
-    /// image-first); `next` replaces it. The caller holds the lock of the block's node.
+    /// Puts the value of a block that is about to be retired into the newest shadow
+    /// (SI1 image-first); `next` replaces it. The caller holds the lock of the block's node.
     #[cold]
     #[inline(never)]
     pub(crate) fn keep<'g>(

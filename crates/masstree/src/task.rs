@@ -442,8 +442,8 @@ impl<'k, 'g> Chain<'k, 'g> {
             cursor,
         } = self;
         let permutation = above.permutation();
-        // While we own the lowest layer's only node, nobody can have cut it off (ML2
-        // owner-replaces-layer).
+        // While we own the lowest layer's only node, nobody can have cut it off
+        // (ML2 owner-replaces-layer).
         let position = above.search(permutation, cursor.slice(), CODE_SUFFIX);
         let position = position.expect("the entry above a layer stays while the layer is owned");
         if !tree.canary.is(Fault::LayerGoesWithoutMark) {

@@ -426,8 +426,8 @@ where
     }
 }
 
-/// Removes a value from the node at once: nobody has to remember its version (V3
-/// self-driven-removal).
+/// Removes a value from the node at once: nobody has to remember its version
+/// (V3 self-driven-removal).
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
@@ -505,8 +505,8 @@ impl Insertion {
     fn put(self, tree: &Tree, border: BorderRef<'_>, permutation: Permutation) {
         let (permutation, slot) = permutation.insert(self.position);
         if border.code(slot) != CODE_NEVER && !tree.canary.is(Fault::ReuseWithoutMark) {
-            // A reader may still be looking at the key that was removed from this slot (M7
-            // slot-reuse-marked).
+            // A reader may still be looking at the key that was removed from this slot
+            // (M7 slot-reuse-marked).
             border.version.mark_inserting();
         }
         border.fill(slot, self.entry);

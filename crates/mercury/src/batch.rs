@@ -1,23 +1,22 @@
-//! Interleaved batches: the buckets of all keys are asked for, then their entries, then read, so
-//! that one wait for memory covers many keys.
+//! Interleaved batches: the buckets of all keys are prefetched, then their entries, and then the
+//! keys are read, so that one wait for memory covers many keys.
 //!
-//! | pass | reads | and asks for |
+//! | pass | reads | and prefetches |
 //! |---|---|---|
 //! | 1 | nothing but the table's address | the key's bucket |
 //! | 2 | the bucket's first line | the entries with the key's tag |
 //! | 3 | bucket and entry | nothing: the key is read or updated |
 //!
-//! The first two passes are hints: they follow no further line and no moved bucket of which the
-//! counter does not tell. The third is an operation like any other, one key at a time in the order
-//! of the batch, so that a batch needs no proof of its own. It takes over which tree and which hash
-//! are the key's, and no more: buckets are located again, since the keys before may have moved
-//! them.
+//! The first two passes are hints: they follow neither further lines of a bucket nor buckets that
+//! moved without the counter showing it. The third is an ordinary operation per key, in the order
+//! of the batch, so a batch needs no proof of its own. It takes over each key's tree and hash and
+//! no more: buckets are located again, since earlier keys may have moved them.
 //!
-//! The paper has no batches; its operations wait for the two lines one after another (§4.1).
+//! The paper has no batches; its operations wait for the two lines one after the other (§4.1).
 //!
-//! Deliberately absent: `Point::recall`. Masstree remembers where a warmed key stood and saves a
-//! descent; here what is left to do is the hash, and telling that a key is the one that was warmed
-//! costs a comparison of as many bytes.
+//! Deliberately absent: `Point::recall`. Masstree remembers where it found a warmed key and saves a
+//! descent. Here only the hash would be saved, and checking that a key is the warmed one compares
+//! as many bytes.
 
 use pando_engine::{Key, TreeId};
 use pando_sync::epoch::Guard;
@@ -30,7 +29,7 @@ use crate::limits::BATCH_KEYS_MAX;
 use crate::task::Tombstone;
 use crate::tree::Tree;
 
-/// A key on its way.
+/// A key in progress.
 #[derive(Clone, Copy)]
 struct Ahead<'g> {
     tree: &'g Tree,
@@ -38,7 +37,7 @@ struct Ahead<'g> {
     bucket: &'g Line,
 }
 
-/// Passes 1 and 2 for up to [`BATCH_KEYS_MAX`] keys, told by their hashes.
+/// Passes 1 and 2 for up to [`BATCH_KEYS_MAX`] keys, given by their hashes.
 #[inline]
 fn fetch<'g>(
     engine: &Mercury,
@@ -69,7 +68,7 @@ fn hashes<'a>(
     keys.iter().map(|key| (key.tree, engine.hash(key.bytes)))
 }
 
-/// Runs `operate` on `keys` in their order, with their trees, unless dropped, and hashes.
+/// Runs `operate` on `keys` in order, with their hashes and trees, unless dropped.
 #[inline]
 pub(crate) fn for_each<'g>(
     engine: &Mercury,
@@ -88,7 +87,7 @@ pub(crate) fn for_each<'g>(
     }
 }
 
-/// Brings the buckets and entries of `keys` into the cache.
+/// Prefetches the buckets and entries of `keys`.
 pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context: &Context) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
         fetch(engine, hashes(engine, keys), guard);
@@ -96,7 +95,7 @@ pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context
     }
 }
 
-/// Brings the buckets and entries of up to [`BATCH_KEYS_MAX`] tombstones into the cache.
+/// Prefetches the buckets and entries of up to [`BATCH_KEYS_MAX`] tombstones.
 pub(crate) fn warm_tombstones(engine: &Mercury, tombstones: &[Tombstone], guard: Guard<'_>) {
     let hashes = tombstones.iter().map(|dead| (dead.tree, dead.hash));
     fetch(engine, hashes, guard);

@@ -11,17 +11,16 @@
 //! | | 48–63 | tag: 15 bits of the key's hash, and 1 |
 //!
 //! The paper (figure 2b) puts lock, *hasmoved* and one pointer together and chains entries by a
-//! link of their own. A line filled with pointers instead costs the same fetch, makes a second one
-//! rare (see [`crate::limits::ENTRIES_PER_BUCKET_MAX`]), tells by the tags which entry to fetch,
-//! and leaves entries untouched when they move, so that one can be shown in two tables meanwhile.
-//! A bucket takes 64 bytes for 2.5 to 5 entries while keys are added, 13 to 26 bytes a key, and for
-//! 1.25 of them before a table shrinks, 51 bytes a key. Entries are blocks of key and value
-//! (`pando_block`): 8 bytes of each take 28, in a block of 32; 24 and 10 bytes take 46, in one of
-//! 48.
+//! link of their own. A line filled with pointers costs the same fetch and makes a second line rare
+//! (see [`crate::limits::ENTRIES_PER_BUCKET_MAX`]). Its tags tell which entry to fetch, and entries
+//! stay untouched when they move, so an entry can be in two tables meanwhile. A bucket takes 64
+//! bytes for 2.5 to 5 entries while keys are added, 13 to 26 bytes a key, and for 1.25 of them
+//! before a table shrinks, 51 bytes a key. Entries are blocks of key and value (`pando_block`): 8
+//! bytes of each take 28, in a block of 32; 24 and 10 bytes take 46, in one of 48.
 //!
-//! The growth bits say which bucket of the next larger tables is the key's, so that its entry is
-//! not fetched when the table doubles. They are the bits of the hash from [`growth_shift`] of the
-//! table on: every third doubling takes the next three, from the hash of the key.
+//! The growth bits give the key's bucket in the next larger tables, so that its entry is not
+//! fetched when the table doubles. They are the bits of the hash from the table's [`growth_shift`]
+//! on. Every third doubling takes the next three from the hash of the key.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -30,23 +29,23 @@
 //! | slots | owner of the lock, `Release` | everybody, `Acquire` |
 //!
 //! Invariants:
-//! - **HB1 owner-writes** Only the owner of the bucket's lock changes its lines, but for the locked
+//! - **HB1 owner-writes** Only the owner of the bucket's lock changes its lines, except the locked
 //!   bit itself.
-//! - **HB2** While a key has an entry (a tombstone counts) in a table, it stands in one slot; a new
+//! - **HB2** While a key has an entry (a tombstone counts) in a table, it is in one slot; a new
 //!   entry of the key takes the same slot by one store. So a reader that looks at every slot once
-//!   meets the key, whatever else comes and goes.
-//! - **HB3 control-first** A reader loads the control word first, and reads slots only if the
-//!   bucket has not moved, going on by the link that it loaded with the mark. A move freezes the
-//!   bucket: nobody changes it or its further lines afterwards. So what the reader meets is what
-//!   stood there at some time after that load and not after the move, which is a time within its
-//!   operation; and entries that are replaced in the next table later are retired after the reader
-//!   has pinned. Whoever pins later than that sees the mark.
-//! - **HB4 lines-outlive-pins** A further line that is unlinked stays whole until the pins of that
-//!   time have ended. A moved bucket names no further lines.
+//!   finds the key, whatever happens to other keys.
+//! - **HB3 control-first** A reader loads the control word first, reads slots only if the bucket
+//!   has not moved, and continues by the link that it loaded with the mark. A move freezes the
+//!   bucket: nobody changes it or its further lines afterwards. So what the reader finds was there
+//!   at some time after that load and not after the move, which is within its operation. Entries
+//!   that are replaced in the next table later are retired after the reader has pinned. A thread
+//!   that pins later than that sees the mark.
+//! - **HB4 lines-outlive-pins** An unlinked further line stays whole until the pins of that time
+//!   have ended. A moved bucket names no further lines.
 //!
-//! The lock is the paper's test-and-set (§4.1), tested before it is set, so that who waits does not
-//! take the line from its owner. Deliberately absent: its fairness; it is held for one decision of
-//! a writer or the move of a few pointers.
+//! The lock is the paper's test-and-set (§4.1), tested before it is set, so that a waiter does not
+//! take the line from the owner. Deliberately absent: fairness. The lock is held for one decision
+//! of a writer or the move of a few pointers.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -61,28 +60,28 @@ use pando_sync::tags;
 /// Slots of a line; the model checker runs with fewer.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 7 };
 
-/// Bytes of an entry that are asked for ahead of its use: its first line, and the line that holds
-/// the end of a common entry.
+/// Bytes of an entry that are prefetched: its first line, and the line with the end of a common
+/// entry.
 const PREFETCH_BYTES: usize = 48;
 
 const LOCKED: u64 = 1;
 const MOVED: u64 = 1 << 1;
 const LINK_MASK: u64 = !63;
 const TAG_SHIFT: u32 = 48;
-/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8
-/// (P2 alignment).
+/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8 (P2
+/// alignment).
 const GROWTH_BITS: u32 = 3;
 const GROWTH_MASK: u64 = (1 << GROWTH_BITS) - 1;
 const ADDRESS_MASK: u64 = ((1 << TAG_SHIFT) - 1) & !GROWTH_MASK;
 
-/// The lowest of the hash's bits that slots keep in a table of so many buckets. The bit by which
-/// two buckets of the table twice as large differ is among the three.
+/// The lowest of the hash's bits that slots keep in a table of this many buckets. The bit that
+/// distinguishes two buckets of the table twice as large is among the three.
 pub(crate) const fn growth_shift(buckets: usize) -> u32 {
     buckets.ilog2() / GROWTH_BITS * GROWTH_BITS
 }
 
-/// What a key's slot is marked with, to tell most other keys without fetching their entries. Never
-/// 0, so that it equals no free slot's.
+/// The tag in a key's slot, which rules out most other keys without fetching their entries. Never
+/// 0, so it differs from a free slot's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
@@ -93,7 +92,7 @@ impl Tag {
     }
 }
 
-/// A slot's content, not 0: a tagged pointer.
+/// The content of a used slot, not 0: a tagged pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tagged(u64);
 
@@ -104,19 +103,19 @@ impl Tagged {
         Self(word).with_growth(hash, growth_shift)
     }
 
-    /// The same, of another entry of the key.
+    /// The same slot with another entry of the key.
     #[inline]
     pub(crate) fn with_entry(self, entry: BlockRef<'_>) -> Self {
         Self(self.0 & !ADDRESS_MASK | address_of(entry))
     }
 
-    /// The same, with growth bits of a table that has them from another place.
+    /// The same slot with growth bits of a table that takes them from another place.
     #[inline]
     pub(crate) fn with_growth(self, hash: u64, growth_shift: u32) -> Self {
         Self(self.0 & !GROWTH_MASK | hash >> growth_shift & GROWTH_MASK)
     }
 
-    /// One of the hash's bits, which the slot keeps in a table of this shift.
+    /// One of the hash's bits that the slot keeps in a table of this shift.
     #[inline]
     pub(crate) fn hash_bit(self, bit: u32, growth_shift: u32) -> usize {
         debug_assert!((growth_shift..growth_shift + GROWTH_BITS).contains(&bit));
@@ -163,7 +162,7 @@ fn address_of(entry: BlockRef<'_>) -> u64 {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// The control word and the slots.
+    /// The control word, then the slots.
     words: [AtomicU64; 1 + SLOTS],
 }
 
@@ -196,7 +195,7 @@ impl Line {
         &self.words[1..]
     }
 
-    /// The slots that seem to have this tag. A control word has none: its upper bits are 0.
+    /// The slots that may have this tag. The control word never has: its upper bits are 0.
     #[inline]
     fn candidates(&self, tag: Tag) -> impl Iterator<Item = &AtomicU64> {
         tags::matches(&self.words, tag.0 as u16).map(|word| &self.words[word])
@@ -238,7 +237,7 @@ impl Line {
                 // Acquire pairs with the stores of `Owned`: the entry is seen initialised.
                 let tagged = Tagged(slot.load(Ordering::Acquire));
                 if !tagged.has(tag) {
-                    // It was freed, and perhaps taken by another key, since.
+                    // It was freed since, and perhaps taken by another key.
                     continue;
                 }
                 // SAFETY: loaded under the pin, from a bucket that had not moved before (HB3).
@@ -255,13 +254,13 @@ impl Line {
         }
     }
 
-    /// Asks for the entries whose tags are the key's; the value's first bytes come with them.
+    /// Prefetches the entries whose tags match the key's, including the value's first bytes.
     #[inline]
     pub(crate) fn prefetch_candidates(&self, tag: Tag) {
         self.candidates(tag).for_each(prefetch_entry);
     }
 
-    /// Where a key seems to stand in the first line, for who will lock the bucket, which asks for
+    /// Where a key seems to be in the first line, for a writer about to lock the bucket. Prefetches
     /// the entry there.
     #[inline]
     pub(crate) fn foresee(&self, tag: Tag) -> Option<Place<'_>> {
@@ -270,7 +269,7 @@ impl Line {
         Some(Place(slot))
     }
 
-    /// Asks for every entry of the first line.
+    /// Prefetches every entry of the first line.
     #[inline]
     pub(crate) fn prefetch_entries(&self) {
         for slot in self.slots() {
@@ -280,13 +279,13 @@ impl Line {
         }
     }
 
-    /// Begins to fetch the line itself.
+    /// Prefetches the line itself.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch_line(std::ptr::from_ref(self).cast());
     }
 
-    /// Appends to `entries` those of the bucket; false when it has moved (HB3). `checked` is false
+    /// Appends the bucket's entries to `entries`; false when it has moved (HB3). `checked` is false
     /// only for a planted fault.
     pub(crate) fn snapshot<'g>(
         &'g self,
@@ -315,7 +314,7 @@ impl Line {
         }
     }
 
-    /// Links a new line that begins with an entry, for who alone changes the bucket.
+    /// Links a new line that begins with an entry, for a caller that alone changes the bucket.
     #[cold]
     fn extend<'g>(&self, tagged: Tagged, pool: &mut Pool, guard: Guard<'g>) -> &'g Line {
         let memory = pool.allocate(size_of::<Line>()).cast::<Line>();
@@ -336,7 +335,7 @@ impl Line {
     pub(crate) fn lock<'g>(&'g self, guard: Guard<'g>) -> Owned<'g> {
         let mut spin = Spin::new();
         loop {
-            // Test before test-and-set: who waits reads its own copy of the line.
+            // Test before test-and-set: a waiter reads its own copy of the line.
             let control = self.control().load(Ordering::Relaxed);
             if control & LOCKED == 0
                 && self
@@ -357,7 +356,7 @@ impl Line {
     }
 }
 
-/// Asks for what a slot names.
+/// Prefetches what a slot names.
 #[inline]
 fn prefetch_entry(slot: &AtomicU64) {
     let word = slot.load(Ordering::Relaxed);
@@ -370,14 +369,14 @@ fn prefetch_entry(slot: &AtomicU64) {
 pub(crate) struct Place<'g>(&'g AtomicU64);
 
 impl Place<'_> {
-    /// What stands there, for the owner of the lock.
+    /// The content of the slot, for the owner of the lock.
     #[inline]
     pub(crate) fn tagged(self) -> Tagged {
         Tagged(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// A bucket whose lock is held; released when this goes.
+/// A bucket whose lock is held; released on drop.
 pub(crate) struct Owned<'g> {
     head: &'g Line,
     guard: Guard<'g>,
@@ -401,7 +400,7 @@ impl<'g> Owned<'g> {
         self.head.control().load(Ordering::Relaxed) & MOVED != 0
     }
 
-    /// The key's place and entry, looked for first where it was foreseen.
+    /// The key's place and entry, looked for first at the predicted place.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -431,7 +430,7 @@ impl<'g> Owned<'g> {
         None
     }
 
-    /// The entry at a place that has a tag, if it is the key's.
+    /// The entry at a place whose tag matches, if it belongs to the key.
     #[inline]
     fn entry_at(&self, place: Place<'g>, key: &[u8]) -> Option<BlockRef<'g>> {
         // SAFETY: the lock is held, so a slot with a tag names a live entry (HB1).
@@ -462,7 +461,7 @@ impl<'g> Owned<'g> {
         }
     }
 
-    /// Puts another entry of the same key in its place (HB2).
+    /// Replaces the entry at its place by another one of the same key (HB2).
     #[inline]
     pub(crate) fn replace(&self, place: Place<'g>, tagged: Tagged) {
         // Release pairs with the readers' Acquire: the entry is seen initialised.
@@ -474,8 +473,8 @@ impl<'g> Owned<'g> {
         place.0.store(0, Ordering::Release);
     }
 
-    /// Puts the entry of a key that has none into a free slot, of a new line if need be; whether
-    /// it took one.
+    /// Puts the entry of a key that has none into a free slot, of a new line if needed; returns
+    /// whether it took a new line.
     pub(crate) fn insert(&self, tagged: Tagged, pool: &mut Pool) -> bool {
         let mut last = self.head;
         for line in self.head.chain(self.guard) {
@@ -518,15 +517,15 @@ impl<'g> Owned<'g> {
             .store(control | MOVED, Ordering::Release);
     }
 
-    /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks, all by
-    /// one store. The entries are in the next table by now.
+    /// Marks the bucket as moved, unlinks its further lines, which it shows, and unlocks, all in
+    /// one store. The entries are already in the next table.
     pub(crate) fn leave(self, mut unlinked: impl FnMut(NonNull<Line>)) {
         let Self { head, guard } = *ManuallyDrop::new(self);
         let mut link = head.control().load(Ordering::Relaxed);
-        // Release pairs with `find`, `snapshot` and `lock`: who sees the mark sees the entries in
-        // the next table.
+        // Release pairs with `find`, `snapshot` and `lock`: a thread that sees the mark sees the
+        // entries in the next table.
         head.control().store(MOVED, Ordering::Release);
-        // Whoever locks the bucket now changes nothing: it has moved.
+        // A thread that locks the bucket now changes nothing: it has moved.
         while let Some(line) = Line::linked(link, guard) {
             link = line.control().load(Ordering::Relaxed);
             unlinked(NonNull::from(line));
@@ -534,8 +533,8 @@ impl<'g> Owned<'g> {
     }
 }
 
-/// A bucket that nobody else reaches yet, while it is filled (HR5 shared-locks). Its stores need no
-/// order among each other: they are published by what leads to the bucket.
+/// A bucket that nobody else can reach while it is filled (HR5 shared-locks). Its stores need no
+/// order among each other: whatever leads to the bucket publishes them.
 pub(crate) struct Filling<'g> {
     last: &'g Line,
     used: usize,
@@ -555,7 +554,8 @@ impl<'g> Filling<'g> {
         }
     }
 
-    /// Puts an entry into the next slot, of a new line if need be; whether it took one.
+    /// Puts an entry into the next slot, of a new line if needed; returns whether it took a new
+    /// line.
     #[inline]
     pub(crate) fn push(&mut self, tagged: Tagged, pool: &mut Pool, guard: Guard<'g>) -> bool {
         if self.used == SLOTS {

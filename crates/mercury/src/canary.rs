@@ -1,9 +1,9 @@
-//! The faults that tests plant; outside tests there is nothing here.
+//! The faults that tests plant; empty outside tests.
 
 pando_chassis::canary! {
-    /// A writer that has waited for a bucket does not look at *hasmoved* (HR2 marked-when-moved).
+    /// A writer that has waited for a bucket does not check *hasmoved* (HR2 marked-when-moved).
     IgnoreMoved,
-    /// A reader does not look at *hasmoved* (HB3 control-first).
+    /// A reader does not check *hasmoved* (HB3 control-first).
     ReadWithoutCheck,
     /// A replaced entry is reclaimed at once (VB1 immutable-block).
     FreeEarly,
@@ -15,7 +15,7 @@ pando_chassis::canary! {
     /// A bucket is marked as moved before its entries are in the next table
     /// (HR2 marked-when-moved).
     MarkEarly,
-    /// A table is given up at once when it ceases to be current (HR4 old-table-outlives-pins).
+    /// A table is freed at once when it ceases to be current (HR4 old-table-outlives-pins).
     FreeTableEarly,
     /// Slots of a smaller table get other growth bits than their keys' (HR5 shared-locks).
     WrongGrowthBits,

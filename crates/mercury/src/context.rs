@@ -1,4 +1,4 @@
-//! What one session brings to every operation, and how it retires entries and lines.
+//! What one session contributes to every operation, and how it retires entries and lines.
 
 use std::ptr::NonNull;
 
@@ -17,8 +17,8 @@ pub(crate) trait Retire {
     /// Retires an entry that the caller has just taken out of `tree`.
     fn retire_entry(&mut self, tree: &Tree, entry: BlockRef<'_>);
 
-    /// Retires an entry that the caller has just replaced by `next`. What the body of a large value
-    /// does not share with its successor's is counted too.
+    /// Retires an entry that the caller has just replaced by `next`. Also counts what the body of a
+    /// large value does not share with its successor's.
     fn retire_replaced(&mut self, tree: &Tree, entries: (BlockRef<'_>, BlockRef<'_>));
 
     /// Retires an entry whose key and body the caller has just moved to another place.

@@ -9,7 +9,7 @@ pando_chassis::counters! {
     growths_total,
     /// Tables that have shrunk so far.
     shrinks_total,
-    /// Operations that found their bucket moved and went on in the next table, so far.
+    /// Operations that found their bucket moved and continued in the next table, so far.
     moved_retries,
     /// Interleaved batches so far.
     batches_total,

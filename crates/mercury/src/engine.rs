@@ -1,4 +1,4 @@
-//! The engine: its trees, its memory, its sessions and its figures.
+//! The engine: its trees, memory, sessions and gauges.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -30,13 +30,12 @@ use crate::tree::{Directory, Tree};
 /// Sessions of an engine; the model checker runs with fewer.
 const SESSIONS: usize = if cfg!(loom) { 4 } else { SESSIONS_MAX };
 
-/// What can be chosen when an engine is made.
+/// The options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The pages that tables and entries are asked for on; huge ones by default.
+    /// The page size for tables and entries; huge pages by default.
     pub pages: Pages,
-    /// Bytes that may be retired and not yet reclaimed before writes are to be refused; 256 MiB by
-    /// default.
+    /// Bytes retired but not yet reclaimed at which writes are to be refused; 256 MiB by default.
     pub retired_bytes_max: usize,
 }
 
@@ -69,10 +68,9 @@ impl fmt::Debug for Mercury {
     }
 }
 
-/// Lines of 64 bytes that a GET of a key of one tree touches, on average over its keys, by
-/// inspection of the table: the distinct lines of its buckets and its entry. What every operation
-/// touches and therefore finds in the cache (the tree, the table's header, the session) is left
-/// out.
+/// Lines of 64 bytes that a GET of a key of one tree touches, averaged over its keys, from the
+/// table's content: the distinct lines of its buckets and its entry. Lines that every operation
+/// touches and finds in the cache (the tree, the table's header, the session) do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LineModel {
     /// Lines of buckets.
@@ -84,7 +82,7 @@ pub struct LineModel {
 }
 
 impl Mercury {
-    /// An empty engine with options; see [`Engine::new`].
+    /// Creates an empty engine with options; see [`Engine::new`].
     #[must_use]
     pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
         Arc::new(Self {
@@ -98,7 +96,7 @@ impl Mercury {
         })
     }
 
-    /// What a GET touches; see [`LineModel`]. O(buckets), beside everybody else's work.
+    /// The lines that a GET touches; see [`LineModel`]. O(buckets), concurrently with other work.
     #[must_use]
     pub fn line_model(&self, tree: TreeId) -> LineModel {
         let mut model = LineModel::default();
@@ -120,8 +118,8 @@ impl Mercury {
         model
     }
 
-    /// The hash of a key: keyed by the engine, so that nobody can choose keys of one bucket without
-    /// seeing hashes.
+    /// The hash of a key, keyed per engine: nobody can choose keys of one bucket without seeing
+    /// hashes.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         if cfg!(loom) {
@@ -138,14 +136,14 @@ impl Mercury {
         self.shared.context()
     }
 
-    /// Forgets a session's counters; what they say is kept.
+    /// Forgets a session's counters; their sums are kept.
     pub(crate) fn close(&self, context: &Context) {
         self.shared.close(context);
     }
 }
 
-/// Adds what stands in a bucket, or where it has moved to. Buckets of the next table that are still
-/// to be filled are left alone (HR5 shared-locks).
+/// Adds the content of a bucket, or of where it has moved to. Skips buckets of the next table that
+/// are still to be filled (HR5 shared-locks).
 fn inspect<'g>(table: &'g Table, index: usize, guard: Guard<'g>, model: &mut LineModel) {
     let bucket = table.bucket(index).lock(guard);
     if !bucket.has_moved() {
@@ -224,7 +222,7 @@ impl Engine for Mercury {
             }
             sums.add(&tree.counts);
             let Some(context) = &mut context else {
-                // Every session is in use: the tables cannot be looked at now.
+                // Every session is in use: the tables cannot be inspected now.
                 return;
             };
             context.pinned(|guard, _| {

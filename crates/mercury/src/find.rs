@@ -1,11 +1,11 @@
 //! From a key to its entry, without a lock (§3, reads), and to the bucket where a writer begins.
 //!
 //! Departure from the paper, whose reads take the bucket's lock: entries are immutable and
-//! reclaimed by epochs, so that a reader needs no lock to read one whole (VB1 immutable-block), and
-//! the marks of `bucket` tell it when to go on in the next table (HB3 control-first). It writes no
-//! shared memory. What the paper holds against readers without locks (§2.2) does not come with them
-//! here: a writer clones no part of a chain, it stores one slot, and a reader validates nothing but
-//! the mark. Readers that lock are `find_locked`; what they cost is measured beside.
+//! reclaimed by epochs, so a reader needs no lock to read a whole one (VB1 immutable-block), and
+//! the marks of `bucket` tell it when to continue in the next table (HB3 control-first). It writes
+//! no shared memory. The paper's arguments against lock-free readers (§2.2) do not apply: a writer
+//! clones no part of a chain, it stores one slot, and a reader validates nothing but the mark.
+//! `find_locked` is the read under the lock, kept to measure its cost.
 
 use std::hint::select_unpredictable;
 
@@ -18,8 +18,8 @@ use crate::counters::Counters;
 use crate::table::Table;
 use crate::tree::Tree;
 
-/// The bucket of a hash as far as the counter of moved buckets tells (HR2 marked-when-moved says
-/// what if it moves then), and its table.
+/// The bucket of a hash according to the counter of moved buckets, and its table.
+/// HR2 marked-when-moved covers a bucket that moves meanwhile.
 #[inline]
 pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table, &'g Line) {
     let mut table = tree.table(guard);
@@ -29,7 +29,7 @@ pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table
             table = next;
             continue;
         }
-        // Halfway through a resize no branch would foretell this.
+        // Halfway through a resize a branch would be unpredictable.
         let has_moved = (hash as usize & table.mask()) < moved;
         table = select_unpredictable(has_moved, next, table);
         break;
@@ -37,7 +37,7 @@ pub(crate) fn locate<'g>(tree: &Tree, hash: u64, guard: Guard<'g>) -> (&'g Table
     (table, table.bucket(hash as usize & table.mask()))
 }
 
-/// The key's bucket in the table that a moved one has gone to.
+/// The key's bucket in the table to which a moved one has gone.
 #[inline]
 pub(crate) fn follow<'g>(
     table: &Table,
@@ -71,7 +71,7 @@ pub(crate) fn find<'g>(
     }
 }
 
-/// The same under the bucket's lock, as the paper has it.
+/// The same under the bucket's lock, as in the paper.
 pub(crate) fn find_locked<'g>(
     tree: &Tree,
     hash: u64,
@@ -84,8 +84,8 @@ pub(crate) fn find_locked<'g>(
     found.map(|(_, entry)| entry)
 }
 
-/// The bucket where a key of this hash belongs, locked, its table, and where the key seems to stand
-/// there. Its entry is asked for before the lock is taken.
+/// Locks the bucket where a key of this hash belongs; returns it, its table, and where the key
+/// seems to be. Prefetches the key's entry before the lock is taken.
 #[inline]
 pub(crate) fn lock_bucket<'g>(
     tree: &Tree,

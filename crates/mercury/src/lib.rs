@@ -1,7 +1,7 @@
 //! Mercury: one chained hash table per tree, shared by all cores.
 //!
 //! After "A Bottom-Up Approach to Building a High Performance In-Memory Key-Value Store" (Mercury,
-//! Gandhi et al., `DaMoN` 2013): economise the memory accesses of an operation, and its
+//! Gandhi et al., `DaMoN` 2013): minimise the memory accesses of an operation, and its
 //! synchronisation. A bucket is a cache line that holds its lock, its *hasmoved* bit and the tagged
 //! pointers of its entries; an entry is one block with key and value. A hit reads those two.
 //!
@@ -21,21 +21,21 @@
 //! | 5 to do: persistence | not here: `pando_durability`, told of commits by `update`'s hook |
 //!
 //! Departures, each with its reason in the module:
-//! - a bucket holds seven pointers instead of one, so that chains stay near one line at five times
-//!   the entries per bucket, and entries need no link of their own (`bucket`);
+//! - a bucket holds seven pointers instead of one, so chains stay near one line at five times the
+//!   entries per bucket, and entries need no link of their own (`bucket`);
 //! - reads take no lock (`find`), and values are copied on change (`pando_block`);
-//! - tables shrink as they grow (`resize`);
-//! - there is no expander thread: those who insert move buckets, and `maintain` does (`resize`);
-//! - a removed key keeps an entry for a while, its version (`task`).
+//! - tables also shrink (`resize`);
+//! - there is no expander thread: inserts and `maintain` move buckets (`resize`);
+//! - a removed key keeps an entry with its version for a while (`task`).
 //!
 //! Beyond the paper: interleaved batches (`batch`), SCAN (`walk`), a random key (`sample`), entries
 //! that move to other memory (`update`).
 //!
 //! There is one table per tree, found through a directory, rather than one for all with the tree's
-//! number hashed into the key: dropping a tree, counting its keys, walking it and picking one of
-//! its keys then concern that tree's table only. The price, a few hundred bytes for an empty tree
-//! and two loads from lines that stay in the cache, is small. Partitioning by thread, which §2.2
-//! leaves for later, is not done: any session works on any bucket, so that skew costs nothing.
+//! number hashed into the key. So dropping a tree, counting its keys, walking it and picking one of
+//! its keys concern that tree's table only. The price is small: a few hundred bytes for an empty
+//! tree and two loads from lines that stay in the cache. Partitioning by thread, which §2.2 leaves
+//! for later, is not done: any session works on any bucket, so skew costs nothing.
 //!
 //! Deliberately absent: key order, logging, expiry, multi-key atomicity, a thread of its own.
 

@@ -22,7 +22,7 @@ use crate::{Mercury, MercurySession, Options, Pages};
 /// Preemptions per execution: the races of two threads on one bucket show with two.
 const PREEMPTIONS_MAX: usize = 2;
 
-/// Steps of one execution: what brings a tree where a model begins takes many, all of one thread.
+/// Steps of one execution: the setup of a model takes many, all of one thread.
 const BRANCHES_MAX: usize = 10_000;
 
 /// Fewer executions than this mean that the model did not see the bucket's atomics.
@@ -53,12 +53,12 @@ fn add_one(session: &mut MercurySession, tree: TreeId, key: &[u8]) {
     });
 }
 
-/// Panics say what failed and no more: a backtrace needs more stack than loom's threads have.
+/// Panics print the failure only: a backtrace needs more stack than loom's threads have.
 fn say_panics_shortly() {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
 }
 
-/// Puts `before` (each key its first byte), then runs `left` and `right` at the same time and
+/// Puts `before` (each key as its first byte), then runs `left` and `right` concurrently, and
 /// `after` at the end.
 fn model(
     fault: Option<Fault>,
@@ -75,7 +75,7 @@ fn model(
     model_of(fault, prepare, left, right, after);
 }
 
-/// As [`model`], for a tree that `prepare` has brought where it is to be.
+/// Like [`model`], for a tree that `prepare` has set up.
 fn model_of(
     fault: Option<Fault>,
     prepare: impl Fn(&mut MercurySession, TreeId, &EpochClock) + Send + Sync + 'static,
@@ -104,7 +104,7 @@ fn model_of(
         if let Some(fault) = fault {
             let found = engine.directory.find(tree.0).expect("just made");
             found.canary.plant(fault);
-            // A broken tree is not to be taken apart while the failure unwinds.
+            // A broken tree must not be torn down while the failure unwinds.
             std::mem::forget(Arc::clone(&engine));
         }
         let beside = loom::thread::spawn(move || {
@@ -133,8 +133,8 @@ fn the_bucket_lock_loses_no_update() {
     );
 }
 
-/// HR1 next-once, HR2 marked-when-moved, HR5 shared-locks: a table that begins to grow, and the
-/// move that follows, beside a reader.
+/// HR1 next-once, HR2 marked-when-moved, HR5 shared-locks: a table begins to grow and the move
+/// follows, concurrently with a reader.
 fn read_beside_a_move(fault: Option<Fault>, reader: fn(&mut MercurySession, TreeId)) {
     model(
         fault,
@@ -177,8 +177,8 @@ fn the_model_catches_a_mark_before_the_entries() {
     read_beside_a_move(Some(Fault::MarkEarly), reads_the_first);
 }
 
-/// HR4 old-table-outlives-pins: a reader that began in a table that ceases to be current and is
-/// freed meanwhile.
+/// HR4 old-table-outlives-pins: a reader began in a table that ceases to be current and is freed
+/// meanwhile.
 fn read_beside_the_end(fault: Option<Fault>) {
     model(
         fault,
@@ -220,7 +220,7 @@ fn write_beside_a_move(fault: Option<Fault>) {
     );
 }
 
-/// HR2 marked-when-moved: a writer that waits for a bucket that moves goes on in the next table.
+/// HR2 marked-when-moved: a writer that waits for a moving bucket continues in the next table.
 #[test]
 fn no_write_is_lost_to_a_move() {
     write_beside_a_move(None);
@@ -248,7 +248,7 @@ fn two_helpers_move_a_table_once() {
     );
 }
 
-/// HW2 moved-from-next: a walk beside a move shows what is there throughout.
+/// HW2 moved-from-next: a walk during a move shows every key that is present throughout.
 #[test]
 fn a_walk_misses_nothing_while_a_bucket_moves() {
     model(
@@ -280,7 +280,7 @@ fn prepare_to_shrink(session: &mut MercurySession, tree: TreeId, clock: &EpochCl
         session.update(Key::new(tree, &[key]), &mut NoHook, |_| Decision::Remove);
     }
     clock.set_horizon(clock.tick());
-    // Three tombstones go, and no step is left to move a bucket.
+    // Three tombstones are purged, and no step is left to move a bucket.
     assert_eq!(session.maintain(3), 3);
 }
 
@@ -299,8 +299,8 @@ fn write_beside_a_merge(fault: Option<Fault>) {
     );
 }
 
-/// HR1 next-once, HR2 marked-when-moved: two buckets that become one, beside a writer and a reader
-/// of what lies in them.
+/// HR1 next-once, HR2 marked-when-moved: two buckets become one, concurrently with a writer and a
+/// reader of their keys.
 #[test]
 fn nothing_is_lost_while_a_table_shrinks() {
     write_beside_a_merge(None);
@@ -312,7 +312,7 @@ fn the_model_of_a_merge_catches_a_writer_that_ignores_the_mark() {
     write_beside_a_merge(Some(Fault::IgnoreMoved));
 }
 
-/// HW2 moved-from-next: the same beside a walk.
+/// HW2 moved-from-next: the same concurrently with a walk.
 #[test]
 fn a_walk_misses_nothing_while_a_table_shrinks() {
     model_of(

@@ -1,4 +1,4 @@
-//! Growing and shrinking a table, one bucket at a time, while everybody works on (§3).
+//! Growing and shrinking a table, one bucket at a time, while everybody continues to work (§3).
 //!
 //! ```text
 //!            begin                     last bucket moved
@@ -10,42 +10,42 @@
 //! These are the paper's three phases: initialisation (`begin`), re-hashing (`move_bucket`) and
 //! termination (the end of `advance`; `task` frees the old table).
 //!
-//! The buckets of the old table move in order of their numbers. A move locks the bucket, puts its
-//! pointers into the next table, marks the bucket as moved and unlocks it. Where they go to the
-//! slots tell; entries are fetched in one growth of three (`bucket`). Operations begin in the
-//! current table; the counter of moved buckets sends them on to the next one, and where it is not
-//! up to date the bucket's mark does (`find`). The counter is published now and then only. A table
-//! grows when a line overflows and there are more than [`ENTRIES_PER_BUCKET_MAX`] entries a bucket;
-//! it shrinks when tombstones were taken out, or a resize has ended, and there is less than a part
-//! of that ([`SHRINK_PART`]). The paper's tables only grow; a cache whose keys have gone would keep
-//! its largest table for ever.
+//! The buckets of the old table move in numerical order. A move locks the bucket, puts its pointers
+//! into the next table, marks the bucket as moved and unlocks it. The slots tell where the pointers
+//! belong; entries are fetched in one growth of three (`bucket`). Operations begin in the current
+//! table. The counter of moved buckets sends them on to the next one; where the counter is stale,
+//! the bucket's mark does (`find`). The counter is published only now and then. A table grows when
+//! a line overflows and it has more than [`ENTRIES_PER_BUCKET_MAX`] entries per bucket. It shrinks
+//! when tombstones were purged, or a resize has ended, and it has less than a part of that
+//! ([`SHRINK_PART`]). The paper's tables only grow: a cache whose keys are gone would keep its
+//! largest table for ever.
 //!
-//! Departure: the paper has an expander thread. Here whoever inserts a key into a table that is
-//! being resized moves [`HELP_BUCKETS`] buckets, so that growth keeps pace with what causes it
-//! however the process schedules its threads, and an embedded engine has no thread of its own;
-//! `maintain` moves them too, alone where nobody inserts. One of them at a time has the right to
-//! move; the others pass by and do not wait.
+//! Departure: the paper has an expander thread. Here every insert into a table that is being
+//! resized moves [`HELP_BUCKETS`] buckets. So growth keeps pace with inserts however threads are
+//! scheduled, and an embedded engine has no thread of its own. `maintain` moves buckets too, alone
+//! when nobody inserts. One thread at a time has the right to move; the others continue without
+//! waiting.
 //!
-//! Departure: the paper takes every worker's thread-lock to change the table's state. The two
-//! changes are one store each here, and these invariants make them safe:
+//! Departure: the paper takes every worker's thread-lock to change the table's state. Here the two
+//! changes are one store each, and these invariants make them safe:
 //! - **HR1 next-once** `Table::next` is set once, before the first bucket of the table is marked,
-//!   and only on the current table. So who sees a mark finds the next table.
+//!   and only on the current table. So a thread that sees a mark finds the next table.
 //! - **HR2 marked-when-moved** A bucket is marked under its lock after its entries are in the next
-//!   table, and never unmarked; nobody changes a marked bucket. A writer looks at the mark after it
+//!   table, and never unmarked; nobody changes a marked bucket. A writer checks the mark after it
 //!   has taken the lock. So at any time one bucket is responsible for a key, whichever table an
 //!   operation began in, and it makes no difference when a thread learns of a change of state.
-//! - **HR3 one-mover** Who owns `moving` of a table is alone in moving its buckets and in replacing
-//!   the tree's current table; the last one keeps the right for ever. So a table is resized once.
-//! - **HR4 old-table-outlives-pins** A table that is current no more is freed when no pin is left
-//!   of those who could have loaded it.
-//! - **HR5 shared-locks** While a table of n buckets grows, buckets i and i + n of the next one are
-//!   reached by nobody but who moves bucket i, until that is marked: everybody else goes there by
-//!   the mark or by the counter. So they are filled without locks, by stores in any order; the mark
-//!   publishes them, and the counter does. A shrinking table's target may be in use since its other
-//!   half has moved, and is locked.
+//! - **HR3 one-mover** The owner of a table's `moving` alone moves its buckets and replaces the
+//!   tree's current table; the last owner keeps the right for ever. So a table is resized once.
+//! - **HR4 old-table-outlives-pins** A table that is no longer current is freed when no pin is left
+//!   that could have loaded it.
+//! - **HR5 shared-locks** While a table of n buckets grows, nobody but the mover of bucket i
+//!   reaches buckets i and i + n of the next one until bucket i is marked: everybody else gets
+//!   there by the mark or by the counter. So they are filled without locks, by stores in any order;
+//!   the mark and the counter publish them. The target bucket of a shrinking table may be in use
+//!   since its other half moved, and is locked.
 //!
-//! No step's work grows with the table: memory is zeroed by the system on first touch and given
-//! back in pieces (`pando_memory::Zeroed`).
+//! No step's work grows with the table: the system zeroes memory on first touch, and memory is
+//! returned in pieces (`pando_memory::Zeroed`).
 
 use pando_sync::epoch::Guard;
 
@@ -57,7 +57,7 @@ use crate::limits::{BUCKETS_MIN, ENTRIES_PER_BUCKET_MAX, HELP_BUCKETS, SHRINK_PA
 use crate::table::Table;
 use crate::tree::Tree;
 
-/// Follows an insert: helps a resize, or begins one if the table has become too full.
+/// Follows an insert: helps a resize, or begins one if the table is too full.
 #[inline]
 pub(crate) fn after_insert(
     engine: &Mercury,
@@ -82,7 +82,7 @@ fn grow(engine: &Mercury, tree: &Tree, table: &Table, guard: Guard<'_>, context:
     }
 }
 
-/// Begins to shrink a table that has become too empty.
+/// Begins to shrink a table that is too empty.
 pub(crate) fn shrink(engine: &Mercury, tree: &Tree, guard: Guard<'_>, context: &Context) {
     let table = tree.table(guard);
     let too_empty = |table: &Table| {
@@ -97,7 +97,7 @@ pub(crate) fn shrink(engine: &Mercury, tree: &Tree, guard: Guard<'_>, context: &
     }
 }
 
-/// Gives the current table a next one, unless somebody else did meanwhile.
+/// Gives the current table a next one, unless somebody else has done so.
 fn begin(
     engine: &Mercury,
     tree: &Tree,
@@ -109,7 +109,7 @@ fn begin(
     if !table.try_own() {
         return false;
     }
-    // HR3: if the table is not current any more, the right was never given back.
+    // HR3: if the table is no longer current, the right was never released.
     let due = table.next(guard).is_none() && still(table);
     if due {
         table.begin(Table::new(buckets, engine.pages));
@@ -147,7 +147,7 @@ pub(crate) fn advance(
     }
     table.set_moved(to);
     context.counters.moves_total.add((to - from) as i64);
-    // A growing table fills from two places at once, a shrinking one twice over.
+    // A growing table fills from two places at once, a shrinking one in two passes.
     next.count_to(
         (to * next.buckets())
             .div_ceil(table.buckets())
@@ -163,7 +163,7 @@ pub(crate) fn advance(
     }
     engine.tasks.retire_table(old, engine.shared.stamp());
     engine.tasks.resized(tree.id);
-    // Keys may have gone meanwhile, and perhaps nothing else looks at the table again.
+    // Keys may have been removed meanwhile, and perhaps nothing else checks the table again.
     shrink(engine, tree, guard, context);
     to - from
 }
@@ -184,7 +184,8 @@ pub(crate) fn move_bucket<'g>(
     if next.buckets() > table.buckets() {
         split(engine, &bucket, (table, index), next, guard, context);
     } else {
-        // What slots of the smaller table keep of a hash is in the bucket's number here.
+        // The bits of a hash that slots of the smaller table keep are part of the bucket's number
+        // here.
         let growth = if tree.canary.is(Fault::WrongGrowthBits) {
             !index
         } else {
@@ -199,7 +200,7 @@ pub(crate) fn move_bucket<'g>(
     }
 }
 
-/// Puts the entries of a locked bucket into the two of a larger table that are theirs (HR5).
+/// Puts the entries of a locked bucket into their two buckets of a larger table (HR5).
 fn split<'g>(
     engine: &Mercury,
     bucket: &Owned<'g>,
@@ -234,8 +235,8 @@ fn split<'g>(
     });
 }
 
-/// Puts the entries of a locked bucket into the one of a smaller table that is theirs; `growth` has
-/// the bits of their hashes that slots keep there.
+/// Puts the entries of a locked bucket into their bucket of a smaller table; `growth` has the bits
+/// of their hashes that slots keep there.
 fn merge<'g>(
     bucket: &Owned<'g>,
     (table, index): (&'g Table, usize),

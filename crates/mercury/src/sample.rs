@@ -1,4 +1,4 @@
-//! Picking some key (RANDOMKEY and sampling).
+//! Picking a random key (RANDOMKEY and sampling).
 
 use pando_engine::ValueRef;
 use pando_engine::limits::SAMPLE_PASSED_MAX;
@@ -10,10 +10,10 @@ use crate::walk::collect;
 /// Buckets picked at random before the next ones are tried in turn.
 const TRIES: usize = 8;
 
-/// Some key of the tree that has a value, chosen by `random`: a random bucket, and one of its keys.
-/// Every key can be chosen; keys of crowded buckets, and those behind empty ones in a sparse table,
-/// are chosen less and more often than others. O(1): it gives up after [`SAMPLE_PASSED_MAX`] empty
-/// buckets in turn.
+/// A key of the tree that has a value, chosen by `random`: a random bucket, and one of its keys.
+/// Every key can be chosen. Keys of crowded buckets are chosen less often than others, keys behind
+/// empty buckets in a sparse table more often. O(1): gives up after [`SAMPLE_PASSED_MAX`] empty
+/// buckets in a row.
 pub(crate) fn sample<'g>(
     tree: &Tree,
     random: u64,
@@ -21,7 +21,7 @@ pub(crate) fn sample<'g>(
 ) -> Option<(&'g [u8], ValueRef<'g>)> {
     let mut state = random;
     let mut pick = |count: usize| {
-        // SplitMix64: each step's choice depends on all bits of the one number given.
+        // SplitMix64: each step's choice depends on all bits of the given number.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! A session: what one thread works through.
+//! A session: a thread's handle on the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::tree::Tree;
 use crate::update::{Change, Commit, Removal, Update, relocate, restore};
 use crate::walk::walk;
 
-/// A session of a [`Mercury`]: a pin, a pool and counters of its own.
+/// A session of a [`Mercury`] with its own pin, pool and counters.
 pub struct MercurySession {
     pub(crate) context: Context,
-    /// Last, so that it is dropped last: an engine that goes expects all garbage handed over.
+    /// Last, so that it is dropped last: an engine being dropped expects all garbage handed over.
     pub(crate) engine: Arc<Mercury>,
 }
 
@@ -45,7 +45,7 @@ impl MercurySession {
         Self { context, engine }
     }
 
-    /// Does what whoever drives the clock would do now and then, if nobody does.
+    /// Does what a clock driver would do now and then, if there is none.
     #[inline]
     fn maintain_by_itself(&mut self) {
         if self.context.is_maintenance_due(&self.engine.clock) {
@@ -53,8 +53,8 @@ impl MercurySession {
         }
     }
 
-    /// As [`Point::get`], under the lock of the key's bucket: the read of the paper (§3), for those
-    /// who measure what it costs (§4.1).
+    /// Like [`Point::get`], under the lock of the key's bucket: the paper's read (§3), to measure
+    /// its cost (§4.1).
     #[inline]
     pub fn get_locked<R>(
         &mut self,
@@ -72,7 +72,7 @@ impl MercurySession {
         })
     }
 
-    /// The key's entry, shown to `read` under a pin.
+    /// Shows the key's entry to `read` under a pin.
     #[inline]
     fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<BlockRef<'_>>) -> R) -> R {
         key.check();
@@ -94,7 +94,7 @@ impl Drop for MercurySession {
     }
 }
 
-/// What follows a commit: its tombstone is remembered, its insert may grow the table.
+/// Work after a commit: its tombstone is remembered, its insert may grow the table.
 #[inline]
 pub(crate) fn follow_up(
     engine: &Mercury,
@@ -120,7 +120,7 @@ pub(crate) fn follow_up(
     }
 }
 
-/// Updates a key and does what follows.
+/// Updates a key and does the work that follows.
 #[inline]
 fn apply<'d, H, D>(
     engine: &Mercury,
@@ -296,7 +296,7 @@ impl Point for MercurySession {
     ) -> bool {
         let mut left = steps;
         while left > 0 {
-            // An empty bucket is a step too: a sparse table is no reason to look for long.
+            // An empty bucket counts as a step: a sparse table must not make the call long.
             let mut shown = 0;
             hand.position = self.walk(tree, hand.position, |key, value| {
                 shown += 1;

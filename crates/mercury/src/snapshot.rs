@@ -2,15 +2,15 @@
 //! removed, and reads at a snapshot.
 //!
 //! An image is put into the shadow as recovery puts a value, under the lock of the entry's bucket.
-//! So the locks of a tree's buckets are taken before those of its shadow's, never after, and a
-//! shadow's own writers make no images: no cycle of waits.
+//! So the locks of a tree's buckets are always taken before those of its shadow's, and a shadow's
+//! own writers make no images: no cycle of waits.
 //!
 //! Invariant:
-//! - **HS1 one-interval** A step of a walk at a snapshot shows the keys whose hashes, as `walk` has
-//!   them as fractions, lie from its cursor to the one that it returns, and no other ones. It picks
+//! - **HS1 one-interval** A step of a walk at a snapshot shows the keys whose hashes, taken as
+//!   fractions as in `walk`, are between its cursor and the one it returns, and no others. It picks
 //!   the smallest interval among those of the tree and the shadows, collects from all of them what
-//!   may lie in it, the tree first (SI2 tree-then-shadows), and leaves out what does not. A key's
-//!   hash is the same in each, so that a whole walk shows each key once.
+//!   may be in it, the tree first (SI2 tree-then-shadows), and leaves out what is not. A key's hash
+//!   is the same in each, so a whole walk shows each key once.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ use crate::tree::Tree;
 use crate::update::{Change, restore};
 use crate::walk::{collect, following, step_mask};
 
-/// Puts the value of an entry that is about to go into the newest shadow (SI1 image-first); `next`
-/// takes its place. The caller holds the lock of the entry's bucket.
+/// Puts the value of an entry that is about to be retired into the newest shadow (SI1 image-first);
+/// `next` replaces it. The caller holds the lock of the entry's bucket.
 #[cold]
 #[inline(never)]
 pub(crate) fn keep_image<'g>(

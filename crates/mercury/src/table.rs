@@ -1,4 +1,4 @@
-//! Tables: an array of buckets, and where its buckets have gone.
+//! Tables: an array of buckets, and where its buckets have moved.
 //!
 //! The bucket of a key is its hash modulo the number of buckets, a power of two: the lowest bits of
 //! the hash. So the keys of one bucket are those of two buckets of a table twice as large.
@@ -6,17 +6,16 @@
 //! | field | writer, under | readers |
 //! |---|---|---|
 //! | buckets | see `bucket` | see `bucket` |
-//! | `lines`, how much is used | owner of `moving` of the table before, `Relaxed` | drop |
-//! | `next` | who begins a resize, holding `progress.moving`, once | everybody, `Acquire` |
-//! | `progress.moving` | who moves buckets, `Acquire` to take it | the same |
+//! | `lines`, how much is used | owner of the previous table's `moving`, `Relaxed` | drop |
+//! | `next` | the thread that begins a resize, holding `progress.moving`, once | everybody, `Acquire` |
+//! | `progress.moving` | the thread that moves buckets, `Acquire` to take it | the same |
 //! | `progress.moved` | owner of `moving`, `Relaxed` | the next owner; gauges |
 //! | `published` | owner of `moving`, `Release` | operations while `next` is set, `Acquire` |
 //!
-//! `progress`, `published` and `lines` lie on lines of their own: they change while buckets move,
-//! and everybody reads the other fields all the time. `published` is what `progress.moved` was at
-//! most [`PUBLISH_BUCKETS`] buckets ago: whoever reads it then waits for the line, so that a line
-//! written with every batch would cost more than the marks that the few buckets between are told
-//! by.
+//! `progress`, `published` and `lines` have lines of their own: they change while buckets move, and
+//! everybody reads the other fields all the time. `published` is the value of `progress.moved` at
+//! most [`PUBLISH_BUCKETS`] buckets ago. After each store every reader waits for its line, so
+//! publishing every batch would cost more than finding the few buckets in between by their marks.
 //!
 //! Deliberately absent: the steps of a resize (see `resize`).
 
@@ -30,10 +29,10 @@ use pando_sync::shim::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::bucket::{Line, growth_shift};
 use crate::limits::PUBLISH_BUCKETS;
 
-/// Lines that are counted as used at once, which is less than a huge page.
+/// Lines that are counted as used at a time, less than a huge page.
 const COUNTED_LINES: usize = 1024;
 
-/// The lines of a table: zeroed memory, which is empty lines.
+/// The lines of a table: zeroed memory is empty lines.
 #[cfg(not(loom))]
 struct Lines(pando_memory::Zeroed);
 
@@ -78,9 +77,9 @@ impl Lines {
     }
 }
 
-/// How far the buckets of a table have moved, for those who move them.
+/// How far the buckets of a table have moved, for the threads that move them.
 pub(crate) struct Progress {
-    /// Whoever has set it moves buckets; it stays set when all have moved.
+    /// Set by the thread that moves buckets; stays set when all have moved.
     moving: AtomicBool,
     /// All buckets below have moved.
     moved: AtomicUsize,
@@ -93,7 +92,7 @@ pub(crate) struct Table {
     growth_shift: u32,
     next: AtomicPtr<Table>,
     progress: Padded<Progress>,
-    /// All buckets below have moved, and perhaps some more.
+    /// All buckets below have moved, and perhaps a few more.
     published: Padded<AtomicUsize>,
     /// The memory behind them, which counts how much of it is used.
     lines: Padded<Lines>,
@@ -108,7 +107,7 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// A table of so many empty buckets, a power of two.
+    /// A table of this many empty buckets, a power of two.
     pub(crate) fn new(buckets: usize, pages: Pages) -> Box<Self> {
         assert!(buckets.is_power_of_two(), "the mask takes low bits");
         let lines = Lines::new(buckets, pages);
@@ -159,7 +158,7 @@ impl Table {
         unsafe { &*line }
     }
 
-    /// The table that the buckets move to, if they do.
+    /// The table to which the buckets move, if they do.
     #[inline]
     pub(crate) fn next<'g>(&self, _: Guard<'g>) -> Option<&'g Table> {
         // Acquire pairs with `begin`: the table is seen initialised.
@@ -168,18 +167,18 @@ impl Table {
         unsafe { next.as_ref() }
     }
 
-    /// The next table's pointer, for who frees a tree that nobody can reach.
+    /// The next table's pointer, for freeing a tree that nobody can reach.
     pub(crate) fn next_pointer(&self) -> *mut Table {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Where the buckets move to from now on; the caller owns the right to move.
+    /// Sets the table to which the buckets move; the caller owns the right to move.
     pub(crate) fn begin(&self, next: Box<Table>) {
         // Release pairs with `next`.
         self.next.store(Box::into_raw(next), Ordering::Release);
     }
 
-    /// All buckets below this one have moved, as operations are told.
+    /// All buckets below this one have moved, as published to operations.
     #[inline]
     pub(crate) fn published(&self) -> usize {
         // Acquire pairs with `set_moved`: what was moved is seen in the next table.
@@ -195,37 +194,38 @@ impl Table {
         self.progress.moved.store(moved, Ordering::Relaxed);
         let published = self.published.load(Ordering::Relaxed);
         if moved - published >= PUBLISH_BUCKETS || moved > self.mask {
-            // Release pairs with `published`. What earlier owners have moved is covered: Acquire in
-            // `try_own` ordered it before.
+            // Release pairs with `published`. It also covers what earlier owners moved: Acquire in
+            // `try_own` ordered that before.
             self.published.store(moved, Ordering::Release);
         }
     }
 
     /// Takes the right to move buckets, if nobody has it.
     pub(crate) fn try_own(&self) -> bool {
-        // Acquire pairs with `disown`: how far the last owner came is seen.
+        // Acquire pairs with `disown`: the last owner's progress is seen.
         !self.progress.moving.load(Ordering::Relaxed)
             && !self.progress.moving.swap(true, Ordering::Acquire)
     }
 
-    /// Gives the right to move back.
+    /// Releases the right to move.
     pub(crate) fn disown(&self) {
         // Release pairs with `try_own`.
         self.progress.moving.store(false, Ordering::Release);
     }
 
-    /// Counts the first lines as used memory, some at a time.
+    /// Counts the first lines as used memory, in portions.
     pub(crate) fn count_to(&self, lines: usize) {
         self.lines.count_to(lines.next_multiple_of(COUNTED_LINES));
     }
 
-    /// Gives a part of the memory back; whether all of it is gone. Nobody uses the table any more.
+    /// Returns a part of the memory; true when all of it is returned. Nobody uses the table any
+    /// more.
     pub(crate) fn release(&mut self, bytes_max: usize) -> bool {
         self.give_up();
         self.lines.release(bytes_max)
     }
 
-    /// Whoever uses the table from now on is caught by tests.
+    /// From now on, tests catch any use of the table.
     pub(crate) fn give_up(&self) {
         #[cfg(test)]
         self.gone.store(true, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Deferred work: purging tombstones, freeing dropped trees and the tables that resizes leave.
 //!
-//! Departure from the paper (§3): there a removed pair is freed at once, and the old table when the
+//! Departure from the paper (§3), which frees a removed pair at once, and the old table when the
 //! last bucket has moved. Here versions of a key must increase across its removal
-//! (E2 versions-grow), which a tombstone remembers until nobody can need it, and readers without
-//! locks may still look at either.
+//! (E2 versions-grow), which a tombstone remembers until nobody can need it, and lock-free readers
+//! may still look at either.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -12,13 +12,13 @@
 //! | `Tasks::pending` | as above, `Relaxed`: a hint that saves the mutexes | `maintain` |
 //!
 //! Invariants:
-//! - **HT1** A tombstone is queued once, in commit order of its session, so that epochs along a
-//!   queue do not decrease. Restored ones may come in any order; one that is queued behind a later
-//!   epoch waits for that.
-//! - **HT2** A tombstone is taken out only under its bucket's lock, and only if its epoch is below
-//!   the horizon (V2 tombstone-horizon). It need not be the one that was queued: any that is old
-//!   enough may go.
-//! - **HT3** A dropped tree, or a table that is not current any more, is freed only when no pin is
+//! - **HT1** A tombstone is queued once, in commit order of its session, so epochs along a queue do
+//!   not decrease. Restored ones may come in any order; one that is queued behind a later epoch
+//!   waits for that.
+//! - **HT2** A tombstone is purged only under its bucket's lock, and only if its epoch is below the
+//!   horizon (V2 tombstone-horizon). It need not be the one that was queued: any that is old enough
+//!   may be purged.
+//! - **HT3** A dropped tree, or a table that is no longer current, is freed only when no pin is
 //!   left that could have reached it.
 
 use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ struct OldTable {
 // SAFETY: the table is this list's own; pinned readers that still look at it only share it.
 unsafe impl Send for OldTable {}
 
-/// What is left to be done.
+/// The remaining work.
 pub(crate) struct Tasks {
     pub(crate) graves: Graves<Tombstone>,
     /// The dropped trees, each with the bucket of its current table that is to be freed next.
@@ -103,20 +103,20 @@ impl Tasks {
         self.pending.load(Ordering::Relaxed) == 0
     }
 
-    /// Remembers a table that ceased to be current before `stamp` was drawn.
+    /// Queues a table that ceased to be current before `stamp` was drawn.
     pub(crate) fn retire_table(&self, table: *mut Table, stamp: ReclaimEpoch) {
         let table = NonNull::new(table).expect("a table has an address");
         lock(&self.tables).push(OldTable { table, stamp });
         self.more(1);
     }
 
-    /// Remembers a tree whose table is being resized.
+    /// Queues a tree whose table is being resized.
     pub(crate) fn resizing(&self, tree: TreeId) {
         lock(&self.resizing).push(tree);
         self.more(1);
     }
 
-    /// Forgets a tree whose table is resized, or which is gone.
+    /// Forgets a tree whose table has been resized, or which was dropped.
     pub(crate) fn resized(&self, tree: TreeId) {
         let mut resizing = lock(&self.resizing);
         if let Some(index) = resizing.iter().position(|other| *other == tree) {
@@ -150,7 +150,7 @@ impl Tasks {
                 resize::advance(engine, tree, steps - done, guard, context)
             });
             if moved == 0 {
-                // Another session moves this table's buckets right now.
+                // Another session is moving this table's buckets.
                 break;
             }
             done += moved;
@@ -171,8 +171,9 @@ impl Tasks {
         done + self.dropped.free(steps - done, has_passed, free)
     }
 
-    /// Gives back up to `steps` pieces of tables, and no more than [`RELEASES_MAX`]: each is a
-    /// system call that takes as long as many other steps, within a client's command perhaps.
+    /// Returns up to `steps` pieces of tables to the system, and no more than [`RELEASES_MAX`]:
+    /// each is a system call that takes as long as many other steps, perhaps within a client's
+    /// command.
     fn free_tables(&self, steps: usize, engine: &Mercury) -> usize {
         let steps = steps.min(RELEASES_MAX);
         let mut tables = lock(&self.tables);
@@ -185,8 +186,7 @@ impl Tasks {
             // SAFETY: nobody else can reach the table (HT3).
             if unsafe { tables[index].table.as_mut() }.release(RELEASE_BYTES) {
                 let old = tables.swap_remove(index);
-                // Under the model checker its memory stays, so that who still used it would be
-                // seen.
+                // Under the model checker its memory stays, so that a late use would be seen.
                 if !cfg!(loom) {
                     // SAFETY: made by a box, and as above.
                     drop(unsafe { Box::from_raw(old.table.as_ptr()) });
@@ -199,7 +199,7 @@ impl Tasks {
     }
 
     /// Frees up to `steps` buckets of a dropped tree from number `index` of its current table on; a
-    /// table that is done is a step too.
+    /// finished table counts as a step.
     fn free_buckets(
         &self,
         (tree, stamp): (&Tree, ReclaimEpoch),
@@ -232,7 +232,7 @@ impl Tasks {
     }
 }
 
-/// Frees what a bucket of a dropped tree holds, unless it has moved.
+/// Frees the content of a bucket of a dropped tree, unless it has moved.
 fn free_bucket(table: &Table, index: usize, context: &mut Context) {
     // SAFETY: nothing of this tree is used by anybody else (HT3), nor by us after it is freed.
     let guard = unsafe { Guard::new() };
@@ -253,7 +253,7 @@ fn free_bucket(table: &Table, index: usize, context: &mut Context) {
     }
 }
 
-/// Takes the tombstones of this hash's tag out of a bucket that are old enough (HT2); returns how
+/// Purges the tombstones of this hash's tag that are old enough from a bucket (HT2); returns how
 /// many.
 pub(crate) fn purge(
     tree: &Tree,

@@ -2,7 +2,7 @@
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `current` | who has moved the last bucket (`resize`), `Release` | operations, `Acquire` |
+//! | `current` | the thread that moved the last bucket (`resize`), `Release` | operations, `Acquire` |
 //! | `counts` | see `KeyCounts` | `len`, gauges |
 
 use pando_chassis::KeyCounts;
@@ -27,7 +27,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// An empty tree. Its tables are to be taken out before it goes (`task`).
+    /// An empty tree. Its tables must be taken out before it is dropped (`task`).
     pub(crate) fn new(id: TreeId, pages: Pages) -> Self {
         Self {
             id,
@@ -48,12 +48,12 @@ impl Tree {
 
     /// All buckets of the current table have moved; returns it.
     pub(crate) fn set_table(&self, next: *mut Table) -> *mut Table {
-        // Release pairs with `table`; the old pointer was made by this thread's predecessor in the
-        // right to move, which Acquire in `Table::try_own` ordered.
+        // Release pairs with `table`. The old pointer was made by this thread's predecessor in the
+        // right to move; Acquire in `Table::try_own` ordered that.
         self.current.swap(next, Ordering::AcqRel)
     }
 
-    /// The current table, for who frees a tree that nobody can reach.
+    /// The current table, for freeing a tree that nobody can reach.
     pub(crate) fn table_pointer(&self) -> *mut Table {
         self.current.load(Ordering::Acquire)
     }

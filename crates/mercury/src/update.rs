@@ -1,11 +1,11 @@
 //! Changing a key under its bucket's lock (§3): the one write primitive.
 //!
-//! Under the lock the decision is taken, the entry built, the commit hook told, and then the change
-//! published in one store of a slot. Versions (V1 version-draw to V3 self-driven-removal of the
-//! engine crate) are drawn under the lock. A removed key leaves a tombstone entry that remembers
-//! its version; `task` takes it out when the horizon has passed it. Under a self-driven clock the
-//! entry goes at once. The paper's writers change a pair in place; with readers that take no lock a
-//! change is another entry (VB1 immutable-block), and the old one is retired.
+//! Under the lock a writer decides, builds the entry, calls the commit hook, and then publishes the
+//! change in one store of a slot. Versions (V1 version-draw to V3 self-driven-removal of the engine
+//! crate) are drawn under the lock. A removed key leaves a tombstone entry that remembers its
+//! version; `task` purges it when the horizon has passed it. Under a self-driven clock the entry is
+//! removed at once. The paper's writers change a pair in place. With lock-free readers a change is
+//! another entry (VB1 immutable-block), and the old one is retired.
 
 use pando_block::{BlockRef, KeyPart, ShortValue};
 use pando_chassis::SnapshotFault;
@@ -20,7 +20,7 @@ use crate::snapshot::keep_image;
 use crate::table::Table;
 use crate::tree::Tree;
 
-/// What a commit has done.
+/// What a commit did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commit {
     pub(crate) version: ValueVersion,
@@ -31,14 +31,14 @@ pub(crate) struct Commit {
     pub(crate) overflowed: bool,
 }
 
-/// What a commit has left of its key.
+/// What a commit left of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// A value: it is no removal.
+    /// A value: not a removal.
     None,
     /// A tombstone.
     Buried,
-    /// Nothing: the entry went at once.
+    /// Nothing: the entry was removed at once.
     Forgotten,
 }
 
@@ -75,9 +75,9 @@ where
         let Self { tree, key, .. } = self;
         let locked = Locked::of_key(tree, key.bytes, self.hash, guard, context);
         let found = locked.found;
-        // What most writes are, plain bytes over plain bytes, in few instructions: the processor
-        // begins with the next operation while this one waits for its entry, as far ahead as it
-        // can hold instructions (docs/BENCHMARKS.md).
+        // The most common write, plain bytes over plain bytes, in few instructions: while this one
+        // waits for its entry, the processor begins the next operation, as far ahead as its
+        // instruction window reaches (docs/BENCHMARKS.md).
         let (old, decision) = if let Some((place, entry)) = found
             && let Some((_, old)) = entry.plain_parts()
         {
@@ -111,7 +111,7 @@ where
             }
             Decision::Write(new) => Some(new),
         };
-        // A small hash over another one, above all.
+        // Mainly a small hash over another one.
         if let (Some((place, entry)), Some(old)) = (found, old)
             && entry.is_short()
             && let Some(new) = new.as_ref().and_then(ShortValue::of)
@@ -128,7 +128,7 @@ where
         Some(locked.commit(tree, change, self.hook, guard, context))
     }
 
-    /// Puts a short value in the place of what a short entry holds.
+    /// Replaces the content of a short entry by a short value.
     #[expect(
         clippy::inline_always,
         reason = "two callers; see `run` for why it is short"
@@ -156,7 +156,7 @@ where
         Commit::replaced(version)
     }
 
-    /// Bytes that are to take the place of bytes, or any other decision.
+    /// Bytes that are to replace bytes, or any other decision.
     #[inline]
     fn decide_plain(&mut self, old: ValueRef<'_>) -> Result<ShortValue<'d>, Decision<'d>> {
         match (self.decide)(Some(old)) {
@@ -166,7 +166,7 @@ where
     }
 }
 
-/// A key's bucket, locked, and what stands there. Unlocks when it goes.
+/// A key's bucket, locked, and its content. Unlocks on drop.
 struct Locked<'g> {
     bucket: Owned<'g>,
     table: &'g Table,
@@ -191,7 +191,7 @@ impl<'g> Locked<'g> {
         Tagged::new(self.hash, self.table.growth_shift(), entry)
     }
 
-    /// Puts another entry in the place of the key's, and unlocks.
+    /// Replaces the key's entry by another one, and unlocks.
     #[inline]
     fn replace(self, place: Place<'g>, next: BlockRef<'g>) {
         (self.bucket).replace(place, place.tagged().with_entry(next));
@@ -253,8 +253,7 @@ impl<'g> Locked<'g> {
     }
 }
 
-/// Takes an entry out at once: nobody has to remember its version (V3 self-driven-removal).
-/// Unlocks.
+/// Removes an entry at once: nobody has to remember its version (V3 self-driven-removal). Unlocks.
 #[inline(never)]
 fn forget<'g>(
     tree: &Tree,
@@ -274,7 +273,7 @@ fn forget<'g>(
     }
 }
 
-/// Puts a value or a tombstone back at its version, if it is newer than what stands there.
+/// Restores a value or a tombstone at its version, if it is newer than the present one.
 pub(crate) fn restore(
     tree: &Tree,
     hash: u64,
@@ -287,8 +286,8 @@ pub(crate) fn restore(
     newer.then(|| locked.commit(tree, change, &mut NoHook, guard, context))
 }
 
-/// Moves a key's entry out of memory that is being emptied, if there is room elsewhere; whether it
-/// did. Readers see the one entry or the other, which are equal (VB1 immutable-block).
+/// Moves a key's entry out of memory that is being emptied, if it fits elsewhere; returns whether
+/// it moved. Readers see one entry or the other, which are equal (VB1 immutable-block).
 pub(crate) fn relocate(
     tree: &Tree,
     (key, hash): (Key<'_>, u64),
@@ -311,7 +310,7 @@ pub(crate) fn relocate(
     true
 }
 
-/// What is to stand at a key; a tombstone when there is no value.
+/// The key's new state; a tombstone when there is no value.
 pub(crate) struct Change<'k, 'd, 'a> {
     pub(crate) key: Key<'k>,
     pub(crate) version: ValueVersion,
@@ -320,8 +319,8 @@ pub(crate) struct Change<'k, 'd, 'a> {
     pub(crate) keeper: Option<&'a Mercury>,
 }
 
-/// Keeps what stands in an entry that is about to go for the newest snapshot, if that holds it
-/// (SI1 image-first). The caller holds the lock of the entry's bucket.
+/// Keeps the value of an entry that is about to be retired for the newest snapshot, if that covers
+/// it (SI1 image-first). The caller holds the lock of the entry's bucket.
 #[inline]
 fn keep<'g>(
     engine: &Mercury,

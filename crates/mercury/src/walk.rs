@@ -1,23 +1,23 @@
-//! Walking through a tree by a stateless cursor (SCAN), complete while the table is resized.
+//! Walking a tree by a stateless cursor (SCAN), complete while the table is resized.
 //!
-//! A cursor stands for the keys that are still to be shown: think of a key's hash with its bits
-//! reversed as a fraction between 0 and 1, and of the cursor likewise. A bucket of a table with 2^k
-//! buckets, whose number is the lowest k bits of the hash, is then the interval of length 2^-k that
-//! begins at its number reversed, and so is a bucket of any other size of table: intervals are
-//! nested. One step shows the interval that the cursor lies in, at the smaller of the tables in
-//! use, and returns the interval's end, which is addition with the carry from the highest bit of
-//! the mask downwards. Redis' dictionaries are walked so. The paper lists no keys.
+//! A cursor stands for the keys still to be shown. Read a key's hash with its bits reversed as a
+//! fraction between 0 and 1, and the cursor likewise. A bucket of a table with 2^k buckets, whose
+//! number is the lowest k bits of the hash, is then the interval of length 2^-k that begins at its
+//! number reversed. This holds for tables of any size, so intervals are nested. One step shows the
+//! interval that contains the cursor, at the smaller of the tables in use, and returns the
+//! interval's end: addition with the carry running from the highest bit of the mask downwards.
+//! Redis walks its dictionaries in this way. The paper has no listing of keys.
 //!
 //! Invariants:
 //! - **HW1 step-shows-range** A step that is given the fraction f and returns g shows every key
 //!   between f and g that was present throughout the step; f < g, or g is 0, the end. So the steps
-//!   of a walk cover everything from 0 to 1, whatever sizes the table had between them: the
-//!   interval that a step shows begins at f or before. What lies before f in it is shown again.
-//! - **HW2 moved-from-next** A bucket that has moved is shown from the next table, read *after* the
-//!   mark was seen, and one that has not from where it is. A key that was present throughout is in
-//!   one of the two.
+//!   of a walk cover everything from 0 to 1, whatever sizes the table had in between: the interval
+//!   that a step shows begins at f or before. Keys before f in it are shown again.
+//! - **HW2 moved-from-next** A moved bucket is shown from the next table, read *after* the mark was
+//!   seen; any other bucket from where it is. A key that was present throughout is in one of the
+//!   two.
 //!
-//! Deliberately absent: order, and a memory of what was shown. A key can be shown twice when the
+//! Deliberately absent: order, and a memory of what was shown. A key can be shown twice if the
 //! table's size has changed.
 
 use pando_block::BlockRef;
@@ -63,9 +63,9 @@ pub(crate) fn step_mask(tree: &Tree, guard: Guard<'_>) -> usize {
     next.map_or(table.mask(), |next| next.mask().min(table.mask()))
 }
 
-/// The end of the interval that `cursor` lies in among those of `mask` (HW1).
+/// The end of the interval of `mask` that contains `cursor` (HW1).
 pub(crate) fn following(cursor: u64, mask: u64) -> u64 {
-    // The bits beyond the mask are ones, so that the carry comes in at the mask's highest bit.
+    // The bits beyond the mask are ones, so that the carry enters at the mask's highest bit.
     (cursor | !mask)
         .reverse_bits()
         .wrapping_add(1)
@@ -106,8 +106,8 @@ pub(crate) fn collect<'g>(
 mod tests {
     use super::*;
 
-    /// HW1, in numbers: fractions grow, and intervals cover everything without gaps, whatever
-    /// masks the steps meet.
+    /// HW1 in numbers: fractions grow, and intervals cover everything without gaps, whatever masks
+    /// the steps meet.
     #[test]
     fn steps_cover_every_hash_whatever_the_masks_are() {
         let mut rng = fastrand::Rng::with_seed(11);

@@ -1,4 +1,4 @@
-//! Building blocks, which nobody sees until the engine links them.
+//! Building blocks, which nobody can see until the engine links them.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -28,7 +28,7 @@ enum Source<'d> {
     Moved(*const u8),
 }
 
-/// What most values to be stored are: short bytes or a small hash, without options.
+/// The most common values: short bytes or a small hash, without options.
 #[derive(Clone, Copy)]
 pub struct ShortValue<'d> {
     form: Form,
@@ -55,7 +55,7 @@ impl<'d> ShortValue<'d> {
     }
 
     /// The bytes of a string that are borrowed, so that nothing is left to be dropped; anything
-    /// else as it was.
+    /// else is returned unchanged.
     #[inline]
     pub fn borrowed(new: NewValue<'d>) -> Result<Self, NewValue<'d>> {
         let form = Form::Flat;
@@ -66,7 +66,7 @@ impl<'d> ShortValue<'d> {
 
 impl<'g> BlockRef<'g> {
     /// A block of a new value, or of a tombstone when there is none. Costs a copy of key part and
-    /// body, of which large forms are moved.
+    /// body; large forms are moved.
     #[inline]
     pub fn build(
         pool: &mut Pool,
@@ -84,8 +84,8 @@ impl<'g> BlockRef<'g> {
         Self::build_any(pool, version, key, new)
     }
 
-    /// A block of what most values are, and the value as its readers see it; `None` for a long key
-    /// part, with which it is to be [built](Self::build).
+    /// A block of a common value, and the value as its readers see it; `None` for a long key part,
+    /// which needs [`Self::build`].
     #[inline]
     pub fn build_short(
         pool: &mut Pool,
@@ -97,8 +97,8 @@ impl<'g> BlockRef<'g> {
         (key.len() <= KEY_SHORT_MAX).then(|| Self::write_short(pool, version, key, new))
     }
 
-    /// A block of the key part of this short block, `key`, and another short value, as above. In
-    /// line, for what most changes are.
+    /// A block of this short block's key part, `key`, and another short value, as above. Inline,
+    /// for the most common change.
     #[expect(clippy::inline_always, reason = "see `Update::run` of the hash engine")]
     #[inline(always)]
     pub fn build_like(
@@ -112,7 +112,7 @@ impl<'g> BlockRef<'g> {
         Self::write_short(pool, version, key, new)
     }
 
-    /// Writes a block of nothing but header, short key part and short value.
+    /// Writes a block with nothing but header, short key part and short value.
     #[expect(
         clippy::inline_always,
         reason = "as `build_like`, else part of `build_short`"
@@ -170,7 +170,7 @@ impl<'g> BlockRef<'g> {
     }
 
     /// The same value under another key part, for an entry that moves between layers. The body is
-    /// taken over: this block is to be reclaimed with [`Keep::body`](super::Keep::body).
+    /// taken over: this block must be reclaimed with [`Keep::body`](super::Keep::body).
     #[must_use = "a block that nobody links leaks"]
     pub fn rebuild(self, pool: &mut Pool, key: KeyPart<'_>) -> Self {
         let shape = self.shape();
@@ -182,9 +182,9 @@ impl<'g> BlockRef<'g> {
         Self::assemble(pool, self.version(), header, key, (shape.body_bytes, body))
     }
 
-    /// The same block at another place that is free, if there is one. Body and key part are taken
-    /// over: this block is to be reclaimed with [`Keep`](super::Keep) of both. A mark that a reader
-    /// sets meanwhile is lost.
+    /// The same block at another free place, if there is one. Body and key part are taken over:
+    /// this block must be reclaimed with [`Keep`](super::Keep) of both. A mark that a reader sets
+    /// meanwhile is lost.
     #[must_use = "a block that nobody links leaks"]
     pub fn duplicate(self, pool: &mut Pool) -> Option<Self> {
         let bytes = self.bytes();
@@ -246,7 +246,7 @@ impl<'g> BlockRef<'g> {
     }
 }
 
-/// Writes a block that nobody sees yet.
+/// Writes a block that nobody can see yet.
 struct Writer(NonNull<u8>);
 
 impl Writer {
@@ -282,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// Copies; what is short as two words that may overlap, since a call would cost more.
+    /// Copies; short data as two words that may overlap, since a call would cost more.
     #[inline]
     fn copy(&self, offset: usize, bytes: &[u8]) {
         match bytes.len() {
@@ -297,7 +297,7 @@ impl Writer {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    /// Copies what is at least one and at most two words of so many bytes.
+    /// Copies at least one and at most two words of this many bytes.
     #[inline]
     fn copy_ends<const WORD: usize>(&self, offset: usize, bytes: &[u8]) {
         debug_assert!((WORD..=2 * WORD).contains(&bytes.len()));

@@ -1,4 +1,4 @@
-//! Giving blocks back, with or without what a successor has taken over.
+//! Freeing blocks, with or without what a successor has taken over.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -11,14 +11,14 @@ use super::BlockRef;
 use crate::key::free_external;
 use crate::layout::{Form, HEADER_BYTES, IS_EXTERNAL};
 
-/// Gives a block back.
+/// Frees a block.
 ///
 /// # Safety
 /// The pointer leads to a block that nobody can reach; it is reclaimed once; another block holds
 /// exactly what the [`Keep`] says that this is for (VB2 one-owner).
 pub type Reclaimer = Reclaim<Pool>;
 
-/// What a successor block has taken over from the one that it replaces (VB2 one-owner).
+/// What a successor block has taken over from the one it replaces (VB2 one-owner).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// The body, if it is a large form.
@@ -28,19 +28,19 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// The block goes with all that it owns.
+    /// The block is freed with all that it owns.
     pub const NOTHING: Self = Self {
         body: false,
         key: false,
     };
 
-    /// The block has moved to another place.
+    /// The block has moved elsewhere.
     pub const ALL: Self = Self {
         body: true,
         key: true,
     };
 
-    /// How a block of which that much is kept is to be given back.
+    /// The reclaimer of a block of which this much is kept.
     #[inline]
     pub fn reclaimer(self) -> Reclaimer {
         match (self.body, self.key) {

@@ -1,5 +1,5 @@
-//! Handles: how large forms hold their nodes, which successive versions share (D2
-//! successors-share).
+//! Handles: how large forms hold their nodes, which successive versions share
+//! (D2 successors-share).
 //!
 //! A node is read through its handle and never moves. The writer of the next version changes a node
 //! in place if nobody else holds it, and copies it otherwise. Here a handle is a counted reference

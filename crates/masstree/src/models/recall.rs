@@ -1,6 +1,6 @@
-//! Models of operations that begin where a warming pass found their key (MH1 spots-under-pin, MH2
-//! spot-of-its-key), concurrently with a split, a new layer, the removal of a node or layer, and
-//! the reuse of a slot or a node's memory.
+//! Models of operations that begin where a warming pass found their key (MH1 spots-under-pin,
+//! MH2 spot-of-its-key), concurrently with a split, a new layer, the removal of a node or layer,
+//! and the reuse of a slot or a node's memory.
 
 use pando_engine::{Key, TreeId};
 

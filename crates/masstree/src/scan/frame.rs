@@ -9,9 +9,9 @@
 //! | half of it is visited | the roots of the following node's layers | their blocks |
 //!
 //! Beyond a layer's first node nothing is fetched until half of it is visited, so a scan of few
-//! entries fetches little that it does not need. An early snapshot is as good as a late one: E4
-//! scan-complete asks for the keys that are present throughout the scan, and each value is one that
-//! its key had during it.
+//! entries fetches little that it does not need. An early snapshot is as good as a late one:
+//! E4 scan-complete asks for the keys that are present throughout the scan, and each value is one
+//! that its key had during it.
 
 use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! Snapshots: the image of a value beside its readers, and freezing beside a writer.
+//! Snapshots: the image of a value under readers, and freezing concurrently with a writer.
 
 use pando_chassis::SnapshotFault;
 use pando_engine::{ReadAt, Snapshot, Snapshots};
@@ -8,11 +8,11 @@ use super::*;
 
 const KEY: &[u8] = b"\x02";
 
-/// The first epoch of a model, in which everything stands that was there before.
+/// The first epoch of a model: everything that existed before belongs to it.
 const BEFORE: Snapshot = Snapshot::of_epoch(LogEpoch(1));
 
 loom::lazy_static! {
-    /// The gate of whoever changes something, and all gates of who freezes.
+    /// A writer's gate, and all gates for freezing.
     static ref GATE: Mutex<()> = Mutex::new(());
 }
 
@@ -20,7 +20,7 @@ fn get_at(session: &mut MercurySession, at: Snapshot, tree: TreeId) -> Option<u8
     session.get_at(at, Key::new(tree, KEY), |value| value.map(number_of))
 }
 
-/// A value is replaced while it is read as it was.
+/// A value is replaced while its old version is read.
 fn replace_beside_reader(fault: Option<SnapshotFault>) {
     model_of(
         None,
@@ -30,7 +30,7 @@ fn replace_beside_reader(fault: Option<SnapshotFault>) {
             assert_eq!(frozen.expect("the first one"), BEFORE);
             if let Some(fault) = fault {
                 session.engine.snapshots.plant(fault);
-                // A broken engine is not to be taken apart while the failure unwinds.
+                // A broken engine must not be torn down while the failure unwinds.
                 std::mem::forget(Arc::clone(&session.engine));
             }
         },
@@ -55,7 +55,7 @@ fn the_model_catches_an_image_after_publication() {
     replace_beside_reader(Some(SnapshotFault::ImageLate));
 }
 
-/// A writer replaces a value twice while a snapshot is made, which shows the value that was there.
+/// A writer replaces a value twice while a snapshot is made, which shows the value it froze.
 fn freeze_beside_writer(freeze: fn(&mut MercurySession, TreeId)) {
     model_of(
         None,
@@ -71,7 +71,7 @@ fn freeze_beside_writer(freeze: fn(&mut MercurySession, TreeId)) {
     );
 }
 
-/// Makes a snapshot and looks twice at what it shows, then and when the writer may have gone on.
+/// Makes a snapshot and reads it twice, at once and when the writer may have continued.
 fn freeze(session: &mut MercurySession, tree: TreeId, exclude: bool) {
     let gate = exclude.then(|| GATE.lock());
     let epoch = session.engine.clock.end_all();
@@ -82,7 +82,7 @@ fn freeze(session: &mut MercurySession, tree: TreeId, exclude: bool) {
     assert_eq!(get_at(session, at, tree), first, "it stands");
 }
 
-/// SN2 frozen-epoch: no value changes that a snapshot shows.
+/// SN2 frozen-epoch: no value that a snapshot shows changes.
 #[test]
 fn what_a_snapshot_shows_stands() {
     freeze_beside_writer(|session, tree| freeze(session, tree, true));

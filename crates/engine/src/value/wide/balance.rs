@@ -1,5 +1,5 @@
-//! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight, DW2
-//! interior-children, DW3 heavy-neighbours).
+//! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
+//! DW2 interior-children, DW3 heavy-neighbours).
 
 use super::{Child, Handle, Node, Subtree};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
@@ -119,8 +119,8 @@ fn join(list: &mut Vec<Child>, index: usize) {
             all.extend_from_slice(&others);
             // The first child of a node has no separator of its own (DW4 separators).
             all[first].separator = next.separator;
-            // The leaves on both sides of the seam are now adjacent, and both may be light (DW3
-            // heavy-neighbours).
+            // The leaves on both sides of the seam are now adjacent, and both may be light
+            // (DW3 heavy-neighbours).
             repair(&mut all, first);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)

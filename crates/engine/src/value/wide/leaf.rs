@@ -37,8 +37,8 @@ impl Leaf {
         }
     }
 
-    /// Bytes that a change of the leaf copies: the measure of DW1 leaf-weight and DW3
-    /// heavy-neighbours.
+    /// Bytes that a change of the leaf copies: the measure of DW1 leaf-weight and
+    /// DW3 heavy-neighbours.
     pub(super) fn weight(&self) -> usize {
         self.block.len() + self.large.len() * size_of::<Chunked>()
     }
