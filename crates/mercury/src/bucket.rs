@@ -68,8 +68,8 @@ const LOCKED: u64 = 1;
 const MOVED: u64 = 1 << 1;
 const LINK_MASK: u64 = !63;
 const TAG_SHIFT: u32 = 48;
-/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8 (P2
-/// alignment).
+/// Bits of the hash that a slot keeps for the growth of its table; addresses are aligned to 8
+/// (P2 alignment).
 const GROWTH_BITS: u32 = 3;
 const GROWTH_MASK: u64 = (1 << GROWTH_BITS) - 1;
 const ADDRESS_MASK: u64 = ((1 << TAG_SHIFT) - 1) & !GROWTH_MASK;
