@@ -7,20 +7,20 @@
 //!
 //! Invariants:
 //! - **MC1** `USED` plus the counts of all threads is the sum of what all live allocations take
-//!   ([`taken_bytes`]); a thread's count stays within ±[`THREAD_BYTES_MAX`]. So [`used_bytes`] is
-//!   exact to within that many bytes per thread that is alive.
+//!   ([`taken_bytes`]). A thread's count stays within ±[`THREAD_BYTES_MAX`], so [`used_bytes`] is
+//!   exact to within that many bytes per live thread.
 //! - **MC2** Counting never allocates, so it cannot recurse.
 //!
-//! `Relaxed` is enough: the counts are figures, nothing is read because of them.
+//! `Relaxed` is enough: the counts are statistics, and no other memory is read because of them.
 //!
-//! Deliberately absent: what the allocator below keeps free, and that other allocators than the GNU
-//! C library's round otherwise.
+//! Deliberately absent: memory that the underlying allocator keeps free, and the rounding of
+//! allocators other than the GNU C library's.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
-/// Bytes that a thread counts, up or down, before it adds them to the sum of all.
+/// Bytes that a thread counts, up or down, before it adds them to the total.
 pub const THREAD_BYTES_MAX: usize = 64 * 1024;
 
 static USED: AtomicIsize = AtomicIsize::new(0);
@@ -45,26 +45,26 @@ pub fn used_bytes() -> usize {
     usize::try_from(USED.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// The most that [`used_bytes`] has been since the start or [`reset_peak`].
+/// The maximum of [`used_bytes`] since the start or [`reset_peak`].
 #[must_use]
 pub fn peak_bytes() -> usize {
     PEAK.load(Ordering::Relaxed).max(used_bytes())
 }
 
-/// Lets [`peak_bytes`] begin anew.
+/// Restarts [`peak_bytes`].
 pub fn reset_peak() {
     PEAK.store(used_bytes(), Ordering::Relaxed);
 }
 
-/// Counts bytes taken (positive) or given back (negative) that do not pass through the global
-/// allocator, such as blocks of a pool on pages of its own. Cheap enough for every block.
+/// Counts bytes taken (positive) or freed (negative) outside the global allocator, such as blocks
+/// of a pool on its own pages. Cheap enough for every block.
 #[inline]
 pub fn count_elsewhere(bytes: isize) {
     count(bytes);
 }
 
-/// What the GNU C library's `malloc` takes for an allocation of so many bytes: a header of 8, and
-/// rounded to 16, at least 32. Of short allocations that is a good part.
+/// Bytes that the GNU C library's `malloc` takes for an allocation of this many bytes: a header of
+/// 8, rounded up to 16, at least 32. For short allocations that is a large part.
 #[inline]
 const fn taken_bytes(bytes: usize) -> isize {
     let taken = bytes.saturating_add(8 + 15) & !15;
@@ -112,7 +112,7 @@ impl<A> Counting<A> {
     }
 }
 
-// SAFETY: every call is handed to `A` as it came and its answer handed back; counting does not
+// SAFETY: every call is passed on to `A` unchanged and its answer returned; counting does not
 // allocate (MC2) and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]

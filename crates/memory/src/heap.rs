@@ -1,14 +1,15 @@
-//! Gives back what the program's allocator holds free.
+//! Returns to the system what the program's allocator keeps free.
 //!
-//! Values above the pools' classes come from `malloc`. Where their lengths change, it keeps what
-//! was freed for lengths that nobody asks for any more: free memory, resident, that
-//! [`used_bytes`](crate::used_bytes) does not count. It gives back what lies at the end of its heap
-//! by itself, and the rest when it is asked to (`malloc_trim`), which costs about a system call for
-//! every free piece, the heap's lock being held. So [`Heap`] asks only when much is resident that
-//! nobody uses, and for a bounded share of the time, a smaller one where that brings little.
+//! Values above the pools' classes come from `malloc`. When their lengths change, it keeps memory
+//! that was freed in lengths nobody asks for any more: free and resident, but not counted by
+//! [`used_bytes`](crate::used_bytes). It returns free memory at the end of its heap itself, and the
+//! rest on request (`malloc_trim`). That costs about a system call per free piece, under the heap's
+//! lock. So [`Heap`] asks only when much resident memory is unused, and for a bounded share of the
+//! time; a smaller share where asking gains little.
 //!
-//! To know how much is resident costs some 100 µs of the kernel's work, in which a worker on the
-//! same core waits: looks have such a share, too, so small that it is in no 99.9th percentile.
+//! Finding out how much is resident costs some 100 µs in the kernel, during which a worker on the
+//! same core waits. So these checks also have a share of the time, too small to show in any 99.9th
+//! percentile.
 //!
 //! Deliberately absent: allocators other than the GNU C library's, which are left alone.
 
@@ -16,40 +17,40 @@ use std::time::{Duration, Instant};
 
 use crate::used_bytes;
 
-/// Resident bytes beyond those in use that are let be, beside a share of those in use: what lies
-/// idle in pools within their allowance, and stacks.
+/// Resident bytes beyond those in use that are tolerated, in addition to a share of those in use:
+/// idle pool memory within the allowance, and stacks.
 const SLACK_BYTES: u64 = 4 << 20;
 const SLACK_SHARE: u64 = 16;
 
-/// How many times as long as asking took the heap is let be: after it has brought something, and
-/// after it has not.
+/// For how many times the duration of a request the heap is left alone: after one that gained
+/// something, and after one that did not.
 const REST: u32 = 32;
 const REST_IN_VAIN: u32 = 256;
 
-/// For how long it is let be at least after asking in vain.
+/// For at least how long it is left alone after a request in vain.
 const REST_IN_VAIN_MIN: Duration = Duration::from_secs(1);
 
-/// How many times as long as a look took the next one is put off, where there was no excess.
+/// For how many times the duration of a check the next one is delayed, if there was no excess.
 const REST_LOOK: u32 = 4096;
 
-/// For how long at most: a look may have been interrupted.
+/// For at most how long: a check may have been interrupted.
 const REST_LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Resident memory that nobody uses, beyond what is let be.
+/// Resident memory in excess of use and tolerance.
 fn excess_bytes(resident_bytes: u64, used_bytes: u64) -> u64 {
     let slack = SLACK_BYTES + used_bytes / SLACK_SHARE;
     resident_bytes.saturating_sub(used_bytes + slack)
 }
 
-/// What is remembered from one look at the heap to the next.
+/// State between two checks of the heap.
 #[derive(Debug, Default)]
 pub struct Heap {
     rests_until: Option<Instant>,
 }
 
 impl Heap {
-    /// What is to be done now and then, `resident_bytes` telling how much memory the process has
-    /// that is of no file; returns whether memory was asked for. O(1), or O(free pieces).
+    /// To be called now and then. `resident_bytes` returns the process's memory that belongs to no
+    /// file. Returns whether memory was requested back. O(1), or O(free pieces).
     pub fn tend(&mut self, resident_bytes: impl Fn() -> u64) -> bool {
         let begun = Instant::now();
         if self.rests_until.is_some_and(|until| begun < until) {
@@ -68,7 +69,7 @@ impl Heap {
     }
 }
 
-/// For how long the heap is let be after asking it took so long and changed the excess so.
+/// How long the heap is left alone after a request that took this long and changed the excess so.
 fn rest(took: Duration, before: u64, after: u64) -> Duration {
     if after < before - before / 4 {
         took * REST
@@ -77,7 +78,7 @@ fn rest(took: Duration, before: u64, after: u64) -> Duration {
     }
 }
 
-/// How long the next look is put off after one that took so long and found no excess.
+/// How long the next check is delayed after one that took this long and found no excess.
 fn rest_of_look(took: Duration) -> Duration {
     (took * REST_LOOK).min(REST_LOOK_MAX)
 }
@@ -116,7 +117,7 @@ mod tests {
         let mut heap = Heap::default();
         let resident = || used_bytes() as u64 + (1 << 40);
         assert!(heap.tend(resident));
-        // It has brought nothing: not at once again, on however slow a machine.
+        // It gained nothing: do not ask again at once, on however slow a machine.
         heap.rests_until = Some(Instant::now() + Duration::from_secs(1000));
         assert!(!heap.tend(resident));
     }

@@ -2,8 +2,8 @@
 //!
 //! [`Counting`] wraps a global allocator and counts the bytes that pass through it. The server
 //! compares [`used_bytes`] with its `maxmemory` on every write, so reading costs one load, and
-//! allocating writes no cache line that another thread uses. Memory that comes from elsewhere is
-//! counted by [`count_elsewhere`]. What the allocator holds free is given back by [`Heap`].
+//! allocating writes no cache line that another thread uses. [`count_elsewhere`] counts memory from
+//! other sources. [`Heap`] returns free memory of the allocator to the system.
 
 mod counting;
 mod heap;

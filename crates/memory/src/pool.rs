@@ -1,19 +1,18 @@
 //! Per-session memory pools carved from 2 MiB chunks on huge pages.
 //!
-//! Follows Masstree §6.2 (the allocator "Flow" with superpages) in spirit: each session allocates
-//! from free lists of its own by size class, so that allocation takes no lock; what another
-//! session frees goes onto that session's lists, and full lists travel through a central depot in
-//! batches. Chunks are asked for as huge pages. Blocks above [`BLOCK_BYTES_MAX`] go to the
-//! program's allocator.
+//! Follows Masstree §6.2 (the allocator "Flow" with superpages) in spirit. Each session allocates
+//! from its own free lists by size class, so allocation takes no lock. Blocks that another session
+//! frees go onto that session's lists, and full lists travel through a central depot in batches.
+//! Chunks are requested as huge pages. Blocks above [`BLOCK_BYTES_MAX`] come from the program's
+//! allocator.
 //!
-//! Memory comes back where sizes change: a chunk is cut into slabs (`slab`), each of one class
-//! while a block of it is in use and of any class afterwards; free slabs beyond a few go back to
-//! the system (`arena`); and slabs that are partly free can be emptied by their blocks' owners
-//! (`emptying`).
+//! Memory can be reused when sizes change: a chunk is cut into slabs (`slab`), each of one class
+//! while one of its blocks is in use and of any class afterwards. Free slabs beyond a few return to
+//! the system (`arena`). Owners of blocks can empty slabs that are partly free (`emptying`).
 //!
-//! With the feature `program-allocator` every block is above the largest: what `pando-bench
-//! allocators` sets beside the pools (docs/BENCHMARKS.md says why they stay), and what an address
-//! sanitizer can guard. There P1 speaks of callers only, P3 and P4 of nothing, and no memory is
+//! With the feature `program-allocator` every block is above the largest class. `pando-bench
+//! allocators` compares that with the pools (docs/BENCHMARKS.md says why they stay), and an address
+//! sanitizer can guard it. Then P1 speaks of callers only, P3 and P4 of nothing, and no memory is
 //! emptied.
 //!
 //! | field | writer | lock or ordering | readers |
@@ -28,11 +27,12 @@
 //!   its slab's free list. A free block holds the link to the next one at offset 8, nothing else.
 //! - **P2 alignment** A block of a class whose size is a multiple of 64 is aligned to 64 bytes,
 //!   every other one to 8 (multiples of 16, and blocks above the classes, to 16).
-//! - **P3 chunks-stay-mapped** Memory of chunks stays mapped until the arena is dropped, also where
-//!   it was given back (then it reads as zero), so that a stale optimistic read can never fault.
-//! - **P4** A slab has a class while a block of it is outside its own free list.
+//! - **P3 chunks-stay-mapped** Memory of chunks stays mapped until the arena is dropped, even after
+//!   it was returned to the system (then it reads as zero), so a stale optimistic read can never
+//!   fault.
+//! - **P4** A slab has a class while one of its blocks is outside its own free list.
 //!
-//! Deliberately absent: NUMA placement, moving blocks (who owns them does), a thread of its own
+//! Deliberately absent: NUMA placement, moving blocks (their owners do), a thread of its own
 //! ([`Pool::tend`] is called now and then).
 
 mod arena;
@@ -63,14 +63,14 @@ use class::{CLASS_COUNT, POOLED_BYTES_MAX, bytes_of_class, class_of_bytes};
 use depot::{Supply, cut};
 use slab::{SLAB_BYTES, SlabRef};
 
-/// What freed memory is filled with in debug builds.
+/// Fills freed memory in debug builds.
 const POISON_BYTE: u8 = 0xde;
 
 /// The shortest run of blocks that a pool takes from a slab; runs double, up to a slab.
 const RUN_BYTES_MIN: usize = 4 * 1024;
 
-/// Blocks that travel between a pool and the depot at once, and their bytes: a pool keeps less than
-/// two such batches of a class to itself, so that what it keeps does not count for much.
+/// Blocks that travel between a pool and the depot at once, and their bytes. A pool keeps less than
+/// two such batches of a class to itself, so what it keeps is negligible.
 const BATCH_COUNT: usize = 64;
 /// See [`BATCH_COUNT`].
 const BATCH_BYTES: usize = 8 * 1024;
@@ -92,7 +92,7 @@ const _: () = assert!(
     "a run holds at least one block"
 );
 
-/// Whether a block lies in memory that is being emptied, so that its owner should move or free it.
+/// Whether a block is in memory that is being emptied, so that its owner should move or free it.
 ///
 /// # Safety
 /// `block` came from [`Pool::allocate`] with the same `bytes` and was not freed.
@@ -106,8 +106,8 @@ pub unsafe fn is_emptying(block: NonNull<u8>, bytes: usize) -> bool {
     unsafe { SlabRef::of_block(block.as_ptr()) }.is_emptying()
 }
 
-/// Asks for the line of the block that is allocated next, to be written: where threads replace the
-/// same values, blocks that share a line come to lie in different pools, and another core has it.
+/// Prefetches the line of the block that is allocated next, for writing. Where threads replace the
+/// same values, blocks that share a line end up in different pools, and another core has it.
 #[inline]
 fn prefetch_to_write(block: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -138,11 +138,11 @@ impl Local {
 /// One session's blocks by size class.
 pub struct Pool {
     arena: Arc<Arena>,
-    /// As far as this pool knows: some slabs are being emptied.
+    /// This pool's view: some slabs are being emptied.
     emptying: bool,
-    /// What callers held when this pool was last tended: if that has not changed, it is at rest.
+    /// Bytes held by callers when this pool was last tended; unchanged means it is idle.
     tended_bytes: i64,
-    /// It was at rest before that already.
+    /// It was already idle before that.
     settled: bool,
     classes: [Local; CLASS_COUNT],
     counters: Arc<Counters>,
@@ -213,8 +213,8 @@ impl Pool {
         }
     }
 
-    /// A block for what lies in memory that is being emptied: only if one is free elsewhere in
-    /// memory that serves its class already, so that moving takes no more than there is. O(1).
+    /// A block for content of memory that is being emptied: only if one is free elsewhere in memory
+    /// that already serves its class, so that moving takes no new memory. O(1).
     pub fn allocate_elsewhere(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         const LOOKS_MAX: usize = 2 * BATCH_COUNT;
         if bytes > POOLED_BYTES_MAX {
@@ -255,7 +255,7 @@ impl Pool {
         NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
 
-    /// Takes a block back, whichever pool of the arena it came from. O(1).
+    /// Frees a block, whichever pool of the arena it came from. O(1).
     ///
     /// # Safety
     /// `block` came from [`Self::allocate`] of a pool of this arena with the same `bytes`, nobody
@@ -293,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// Gives a free block to its slab.
+    /// Returns a free block to its slab.
     #[cold]
     fn hand_back(&mut self, block: NonNull<u8>, class: usize) {
         let mut chain = Chain::EMPTY;
@@ -302,7 +302,7 @@ impl Pool {
         lock(&self.arena.depots[class]).put(chain, class, &self.arena, false);
     }
 
-    /// Gives all free blocks that this pool keeps to their slabs.
+    /// Returns all free blocks that this pool keeps to their slabs.
     pub fn settle(&mut self) {
         for (class, local) in self.classes.iter_mut().enumerate() {
             if local.free.count == 0 && local.bump == local.end {
@@ -319,9 +319,9 @@ impl Pool {
         }
     }
 
-    /// What each session is to do now and then, and a few times when it comes to rest: brings what
-    /// is counted as used up to date, collects free blocks where many are spread, and gives memory
-    /// back to the system that is not needed; returns how many pieces of it, some of a chunk each.
+    /// Maintenance for each session to call now and then, and a few times when it becomes idle.
+    /// Updates what is counted as used, collects free blocks where many are scattered, and returns
+    /// unneeded memory to the system. Returns how many pieces that was, some of a chunk each.
     /// O(pools), a few system calls.
     pub fn tend(&mut self) -> usize {
         self.emptying = self.arena.emptying.load(Ordering::Relaxed);
@@ -347,10 +347,10 @@ impl Drop for Pool {
     }
 }
 
-/// A block from the program's allocator. Above every class it is aligned to no more than `malloc`
-/// aligns by itself: more would be asked of `posix_memalign`, beside whose blocks the GNU C library
-/// leaves holes of little use. One that a class could hold, in a build without pools, is aligned as
-/// the class is (P2).
+/// A block from the program's allocator. Above every class it has only `malloc`'s own alignment:
+/// more would need `posix_memalign`, and next to such blocks the GNU C library leaves holes of
+/// little use. A block that a class could hold, in a build without pools, is aligned as in the
+/// class (P2).
 fn external_layout(bytes: usize) -> Layout {
     let align = match bytes_of_class(class_of_bytes(bytes)) {
         _ if bytes > BLOCK_BYTES_MAX => 16,

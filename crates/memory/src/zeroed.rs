@@ -1,17 +1,17 @@
-//! Large arrays of zeroed memory that the system gives on first touch and takes back in pieces.
+//! Large arrays of zeroed memory that the system supplies on first touch and takes back in pieces.
 //!
-//! A hash table of any size is made, and given back, without a pause that grows with it: the system
-//! zeroes a page when it is first written, and [`Zeroed::release`] returns a bounded part at a
-//! time. Small arrays come from the program's allocator.
+//! A hash table of any size is made and freed without a pause that grows with it: the system zeroes
+//! a page when it is first written, and [`Zeroed::release`] returns a bounded part at a time. Small
+//! arrays come from the program's allocator.
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
-//! | `counted_bytes` | whoever has touched more of it ([`Zeroed::count_to`]) | `Relaxed`, by maximum | drop |
+//! | `counted_bytes` | any thread that touched more of it ([`Zeroed::count_to`]) | `Relaxed`, by maximum | drop |
 //!
 //! Invariant:
-//! - **MZ1** What [`used_bytes`](crate::used_bytes) says of a mapped array is what
-//!   [`Zeroed::count_to`] was told and [`Zeroed::release`] has not given back: an array that fills
-//!   up slowly does not count as used before it is.
+//! - **MZ1** Of a mapped array, [`used_bytes`](crate::used_bytes) includes what
+//!   [`Zeroed::count_to`] was told and [`Zeroed::release`] has not returned: an array that fills up
+//!   slowly is not counted as used before it is.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -82,7 +82,7 @@ impl Zeroed {
         self.start
     }
 
-    /// The length as it was asked for.
+    /// The requested length.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -100,8 +100,8 @@ impl Zeroed {
         }
     }
 
-    /// Gives up to about `bytes_max` bytes at the end back to the system; whether all of it is
-    /// gone. Nobody uses the array any more.
+    /// Returns up to about `bytes_max` bytes at the end to the system; true when all of it is
+    /// returned. Nobody uses the array any more.
     pub fn release(&mut self, bytes_max: usize) -> bool {
         let Some(mapping) = &mut self.mapping else {
             return true;

@@ -1,7 +1,7 @@
-//! From numbers to what they name (an engine's trees), without a lock on the way of operations.
+//! Maps numbers to what they name (an engine's trees), without a lock on the path of operations.
 //!
-//! Numbers are never used again, so that the table is two levels of zeroed pages that the system
-//! gives on first touch.
+//! Numbers are never reused, so the table is two levels of zeroed pages that the system supplies on
+//! first touch.
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `owned` | `create`, `restore`, `remove`: its mutex | `find`, `each` |
 //!
 //! Invariant:
-//! - **MD1** What `get` has returned lives until the pin ends, because `remove` hands it to the
-//!   caller, who keeps it until the epoch has passed.
+//! - **MD1** What `get` returned lives until the pin ends, because `remove` hands it to the caller,
+//!   who keeps it until the epoch has passed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,18 +21,18 @@ use crate::epoch::Guard;
 use crate::shim::modelled::{Mutex, MutexGuard, lock};
 use crate::shim::{AtomicPtr, MODEL, Ordering};
 
-/// Models have few numbers, and get beyond one segment with them.
+/// Models have few numbers; this takes them beyond one segment.
 const NUMBER_BITS: u32 = if MODEL { 4 } else { u32::BITS };
 const SEGMENT_BITS: u32 = if MODEL { 2 } else { 16 };
 const SEGMENT_SLOTS: usize = 1 << SEGMENT_BITS;
 
 type Segment<T> = [AtomicPtr<T>];
 
-/// Numbered things that many threads look up and few make.
+/// Numbered things that many threads look up and few create.
 pub struct Directory<T> {
     segments: Box<[AtomicPtr<AtomicPtr<T>>]>,
     owned: Mutex<Owned<T>>,
-    /// A planted bug: what is put in is published before it is seen whole.
+    /// A planted bug: an item is published before it is completely visible.
     #[cfg(all(test, loom))]
     hasty: bool,
 }
@@ -64,7 +64,7 @@ fn zeroed<T>(count: usize) -> Box<[AtomicPtr<T>]> {
 }
 
 impl<T: Send + Sync> Directory<T> {
-    /// A directory of nothing.
+    /// An empty directory.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -93,7 +93,7 @@ impl<T: Send + Sync> Directory<T> {
         Some(unsafe { std::slice::from_raw_parts(segment, SEGMENT_SLOTS) })
     }
 
-    /// What has this number, if it exists. O(1), two loads.
+    /// The item with this number, if it exists. O(1), two loads.
     #[inline]
     pub fn get<'g>(&self, number: u32, _: Guard<'g>) -> Option<&'g T> {
         let slot = &self.segment(number)?[number as usize % SEGMENT_SLOTS];
@@ -103,7 +103,7 @@ impl<T: Send + Sync> Directory<T> {
         unsafe { found.as_ref() }
     }
 
-    /// Puts something in; it is made for its number.
+    /// Inserts an item, made for its number.
     pub fn create(&self, make: impl FnOnce(u32) -> T) -> u32 {
         let mut owned = self.owned();
         let number = owned.next;
@@ -111,7 +111,7 @@ impl<T: Send + Sync> Directory<T> {
         number
     }
 
-    /// Puts something in under this number, if nothing has it; whether it was put.
+    /// Inserts an item under this number, if nothing has it; returns whether it did.
     pub fn restore(&self, number: u32, make: impl FnOnce(u32) -> T) -> bool {
         let mut owned = self.owned();
         let absent = !owned.all.contains_key(&number);
@@ -145,7 +145,7 @@ impl<T: Send + Sync> Directory<T> {
         segment[number as usize % SEGMENT_SLOTS].store(pointer, publish);
     }
 
-    /// Takes something out; the caller keeps it until the epoch has passed (MD1).
+    /// Removes an item; the caller keeps it until the epoch has passed (MD1).
     pub fn remove(&self, number: u32) -> Option<Arc<T>> {
         let owned = self.owned().all.remove(&number)?;
         let segment = self.segment(number).expect("what exists has a segment");
@@ -153,7 +153,7 @@ impl<T: Send + Sync> Directory<T> {
         Some(owned)
     }
 
-    /// Shows everything, with its number.
+    /// Shows every item with its number.
     pub fn each(&self, mut visit: impl FnMut(u32, &Arc<T>)) {
         let owned = self.owned();
         owned
@@ -162,7 +162,7 @@ impl<T: Send + Sync> Directory<T> {
             .for_each(|(number, one)| visit(*number, one));
     }
 
-    /// What has this number, for callers without a pin.
+    /// The item with this number, for callers without a pin.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<Arc<T>> {
         self.owned().all.get(&number).cloned()
@@ -197,10 +197,10 @@ mod models {
     use super::*;
     use crate::epoch::{Collector, Participant};
 
-    /// Written when it is made and when it is freed: loom reports a reader beside either.
+    /// Written when made and when freed: loom reports a concurrent reader of either.
     struct Thing(UnsafeCell<u32>);
 
-    // SAFETY: loom checks that nobody writes beside a reader.
+    // SAFETY: loom checks that nobody writes concurrently with a reader.
     unsafe impl Sync for Thing {}
 
     impl Thing {
@@ -214,15 +214,15 @@ mod models {
 
     impl Drop for Thing {
         fn drop(&mut self) {
-            // What was caught is told by the panic that unwinds.
+            // The panic that unwinds reports what was caught.
             if !std::thread::panicking() {
-                // SAFETY: whoever drops it is alone with it; loom checks that.
+                // SAFETY: the dropping thread is alone with it; loom checks that.
                 self.0.with_mut(|written| unsafe { *written = u32::MAX });
             }
         }
     }
 
-    /// Under a pin: the number of what has this number, which must be the same.
+    /// Under a pin: reads the number stored in the item with this number; they must be equal.
     fn look(directory: &Directory<Thing>, participant: &mut Participant<()>, number: u32) {
         participant.pin();
         // SAFETY: pinned until the end of the function.
@@ -235,12 +235,12 @@ mod models {
         participant.unpin(&mut ());
     }
 
-    /// One thread looks while another one makes two, the second of which has a segment of its own.
+    /// One thread looks while another one makes two items, the second in a segment of its own.
     fn made_beside_a_reader(hasty: bool) {
         loom::model(move || {
             let mut directory = Directory::new();
             directory.hasty = hasty;
-            // So that the first one's slot is published, and not its segment with it.
+            // So that the first item's slot is published, but not its segment with it.
             let first = directory.create(Thing::new) + 1;
             let directory = Arc::new(directory);
             let mut reader = Collector::new(1, 1).register().expect("a place is free");
@@ -255,7 +255,7 @@ mod models {
         });
     }
 
-    /// One thread looks while another one takes it out, and frees it when the epoch has passed.
+    /// One thread looks while another one removes the item, and frees it when the epoch has passed.
     fn removed_beside_a_reader(kept: bool) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

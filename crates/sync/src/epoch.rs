@@ -1,9 +1,9 @@
 //! Epoch-based reclamation: pin, retire, collect, with the retired bytes counted.
 //!
 //! Follows the idea of Masstree §4.6.1 (read-copy update by epochs). It is our own rather than a
-//! general crate's because what is retired must come back to the *retiring session's* memory pool
-//! (the context `C`), because retired bytes must be known exactly, and because one pin per batch
-//! wants no thread-local look-up. This module is the seam: nothing else knows how it works.
+//! general crate's for three reasons: retired memory must return to the *retiring session's* pool
+//! (the context `C`), retired bytes must be known exactly, and one pin per batch needs no
+//! thread-local lookup. This module is the seam: nothing else knows how it works.
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
@@ -11,21 +11,21 @@
 //! | `Slot::state` (0, or epoch·2+1) | its participant | store, then `SeqCst` fence; idle: `Release` | collectors, `Relaxed` then `Acquire` fence |
 //! | `Slot::claimed` | registering and leaving participants | `AcqRel` | registration |
 //! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, collections |
-//! | `halves` | whoever collects, from all `retired_bytes` | `Relaxed` | `halves_of_bound` |
+//! | `halves` | any collector, from all `retired_bytes` | `Relaxed` | `halves_of_bound` |
 //!
 //! Invariants:
 //! - **R1** While a participant is pinned at epoch e, the epoch is at most e + 1.
-//! - **R2** What is retired by a participant pinned at e is stamped e + 1: no participant that pins
-//!   at e + 2 or later can reach it any more, since by then the retiring pin has ended.
+//! - **R2** What a participant pinned at e retires is stamped e + 1: no participant that pins at e
+//!   + 2 or later can reach it, since by then the retiring pin has ended.
 //! - **R3** What is stamped s is reclaimed when the epoch is at least s + 2: by R1 every
 //!   participant that could reach it has ended its pin.
 //!
-//! A participant that stays pinned stops the epoch, so that everything retired after it is kept.
-//! The stated answer: [`Collector::halves_of_bound`] says how much there is (collect, then slow
-//! writers, then refuse writes); reads go on.
+//! A participant that stays pinned stops the epoch, so everything retired after it is kept.
+//! [`Collector::halves_of_bound`] reports how much that is, so that callers collect, then slow down
+//! writers, then refuse writes. Reads continue.
 //!
-//! Deliberately absent: thread-locals, background threads, a cap on what one collection frees
-//! (with such a cap reclamation lags behind heavy removal).
+//! Deliberately absent: thread-locals, background threads, a cap on what one collection frees (with
+//! a cap, reclamation lags behind heavy removal).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,14 +37,15 @@ use crate::Padded;
 use crate::sharing;
 use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
 
-/// Retired bytes of one participant after which the end of a pin tries to collect, unless the bound
-/// is so low that an eighth of it is less.
+/// Retired bytes of one participant after which the end of a pin tries to collect, or an eighth of
+/// the bound if that is less.
 const COLLECT_BYTES: usize = 1 << 20;
 
-/// Retirements after which it does in any case: each counts as that share of the bytes at least.
+/// Retirements after which it collects in any case: each counts as at least that share of the
+/// bytes.
 const COLLECT_COUNT: usize = 128;
 
-/// An epoch of reclamation; no other epoch of this workspace compares with it.
+/// An epoch of reclamation, unrelated to any other epoch of this workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReclaimEpoch(u64);
 
@@ -61,7 +62,7 @@ impl Guard<'_> {
     }
 }
 
-/// Gives back what a pointer owns, into the context of whoever collects.
+/// Returns what a pointer owns to the context of the collecting participant.
 pub type Reclaim<C> = unsafe fn(NonNull<u8>, &mut C);
 
 struct Retired<C> {
@@ -71,8 +72,8 @@ struct Retired<C> {
     reclaim: Reclaim<C>,
 }
 
-// SAFETY: a retired pointer is owned by nobody but the limbo list that holds it; `retire` asks its
-// caller for something that may be reclaimed on any thread.
+// SAFETY: a retired pointer is owned only by the limbo list that holds it; `retire` requires
+// something that may be reclaimed on any thread.
 unsafe impl<C> Send for Retired<C> {}
 
 #[derive(Default)]
@@ -91,7 +92,7 @@ pub struct Collector<C> {
     halves: Padded<AtomicU8>,
     orphans: Mutex<VecDeque<Retired<C>>>,
     orphan_bytes: AtomicUsize,
-    /// A planted fault: pins stay at the epoch that they have loaded first.
+    /// A planted fault: pins stay at the epoch they loaded first.
     #[cfg(all(test, loom))]
     trusting: bool,
 }
@@ -107,7 +108,7 @@ impl<C> fmt::Debug for Collector<C> {
 }
 
 impl<C> Collector<C> {
-    /// A collector for at most `participants_max` participants at a time, which shall keep less
+    /// A collector for at most `participants_max` participants at a time, which are to keep less
     /// than `retired_bytes_max` bytes retired.
     #[must_use]
     pub fn new(participants_max: usize, retired_bytes_max: usize) -> Arc<Self> {
@@ -135,7 +136,7 @@ impl<C> Collector<C> {
         false
     }
 
-    /// Takes part; `None` when every slot is taken. O(participants).
+    /// Registers a participant; `None` when every slot is taken. O(participants).
     pub fn register(self: &Arc<Self>) -> Option<Participant<C>> {
         let free = |slot: &Padded<Slot>| {
             // AcqRel pairs with the Release in `Participant::drop`: the slot was left idle.
@@ -174,15 +175,15 @@ impl<C> Collector<C> {
         self.retired_bytes_max
     }
 
-    /// Halves of their bound that retired bytes filled at the last collection, 2 when it was
-    /// reached. O(1), one load of a line that changes only when this does.
+    /// How many halves of the bound the retired bytes filled at the last collection; 2 when they
+    /// reached it. O(1), one load of a line that changes only with this value.
     #[inline]
     #[must_use]
     pub fn halves_of_bound(&self) -> u8 {
         self.halves.load(Ordering::Relaxed)
     }
 
-    /// Looks at what all participants hold back. O(participants).
+    /// Updates the value from what all participants hold back. O(participants).
     fn note_halves(&self) {
         let retired = self.retired_bytes();
         let halves = if retired >= self.retired_bytes_max {
@@ -195,7 +196,7 @@ impl<C> Collector<C> {
         }
     }
 
-    /// Epochs by which the slowest pinned participant is behind: 0 or 1; a lasting 1 is a stall.
+    /// How many epochs the slowest pinned participant is behind: 0 or 1. A lasting 1 is a stall.
     #[must_use]
     pub fn lag(&self) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -210,22 +211,22 @@ impl<C> Collector<C> {
             .unwrap_or(0)
     }
 
-    /// A stamp for something that the caller has just made unreachable, without being pinned.
+    /// A stamp for something that the caller, without being pinned, has just made unreachable.
     #[must_use]
     pub fn stamp(&self) -> ReclaimEpoch {
-        // SeqCst fence pairs with the one in `pin`: who pins after it sees the unlinking.
+        // SeqCst fence pairs with the one in `pin`: a thread that pins after it sees the unlinking.
         fence(Ordering::SeqCst);
         ReclaimEpoch(self.epoch.load(Ordering::Relaxed) + 1)
     }
 
-    /// Whether nobody can reach any more what was given this stamp (R3).
+    /// Whether nobody can reach what was given this stamp any more (R3).
     #[must_use]
     pub fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
         // Acquire pairs with `try_advance`: the last readers' accesses happened before.
         self.epoch.load(Ordering::Acquire) >= stamp.0 + 2
     }
 
-    /// Moves the epoch on if every pinned participant has reached it. O(participants).
+    /// Advances the epoch if every pinned participant has reached it. O(participants).
     pub fn try_advance(&self) -> bool {
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SeqCst fence pairs with the one in `pin`: either the pin is seen below, or the pinned
@@ -260,7 +261,7 @@ impl<C> Collector<C> {
         (count, bytes)
     }
 
-    /// Reclaims what left participants have retired. Returns how many were reclaimed.
+    /// Reclaims what departed participants have retired. Returns how many were reclaimed.
     pub fn collect_orphans(&self, context: &mut C) -> usize {
         if self.orphan_bytes.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -272,7 +273,7 @@ impl<C> Collector<C> {
         count
     }
 
-    /// Reclaims everything at once: nobody takes part any more.
+    /// Reclaims everything at once: no participants are left.
     pub fn reclaim_all(&mut self, context: &mut C) {
         let orphans = self
             .orphans
@@ -294,11 +295,11 @@ pub struct Participant<C> {
     epoch: ReclaimEpoch,
     limbo: VecDeque<Retired<C>>,
     limbo_bytes: usize,
-    /// Retired bytes since the last collection, each retirement counted as a share of
-    /// `collect_bytes` at least, and how many are enough for the next one.
+    /// Retired bytes since the last collection, each retirement counted as at least a share of
+    /// `collect_bytes`, and the threshold for the next one.
     since_collect: usize,
     collect_bytes: usize,
-    /// Whether enough was retired for the end of a pin to collect: all that a reader looks at.
+    /// Whether enough was retired for the end of a pin to collect: all that a reader checks.
     collect_due: bool,
 }
 
@@ -314,7 +315,7 @@ impl<C> fmt::Debug for Participant<C> {
 }
 
 impl<C> Participant<C> {
-    /// The number of this participant's slot, unique among those that take part now.
+    /// The number of this participant's slot, unique among current participants.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
@@ -333,9 +334,9 @@ impl<C> Participant<C> {
         self.pins > 0
     }
 
-    /// Holds off reclamation of whatever can be reached from now on. Pins nest. One store, one
-    /// fence and two loads for the outermost, again while the epoch moves on meanwhile; nothing
-    /// shared is written but the participant's own line.
+    /// Holds off reclamation of everything that can be reached from now on. Pins nest. The
+    /// outermost costs one store, one fence and two loads, repeated while the epoch advances
+    /// meanwhile; it writes nothing shared but the participant's own line.
     #[inline]
     pub fn pin(&mut self) {
         self.pins += 1;
@@ -349,7 +350,7 @@ impl<C> Participant<C> {
             slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
             sharing::pin_fence();
             let now = collector.epoch.load(Ordering::Relaxed);
-            // It may have moved on, more than once, before the slot was seen (R1).
+            // It may have advanced, more than once, before the slot was seen (R1).
             if now == epoch || collector.trusts_first_load() {
                 break;
             }
@@ -358,7 +359,7 @@ impl<C> Participant<C> {
         self.epoch = ReclaimEpoch(epoch);
     }
 
-    /// Ends what [`Self::pin`] began; collects when enough was retired.
+    /// Ends [`Self::pin`]; collects when enough was retired.
     #[inline]
     pub fn unpin(&mut self, context: &mut C) {
         debug_assert!(self.pins > 0, "unpinned more often than pinned");
@@ -375,7 +376,7 @@ impl<C> Participant<C> {
         }
     }
 
-    /// Hands over something that has just become unreachable for new pins.
+    /// Retires something that has just become unreachable for new pins.
     ///
     /// # Safety
     /// The participant is pinned; nobody who pins from now on can reach `pointer`; nobody else
@@ -395,8 +396,8 @@ impl<C> Participant<C> {
         self.set_limbo_bytes(self.limbo_bytes + bytes);
     }
 
-    /// Moves the epoch on if possible and reclaims what has passed; returns how many. The
-    /// participant need not be unpinned, but its own pin then holds the epoch too.
+    /// Advances the epoch if possible and reclaims what has passed; returns how many. The
+    /// participant may be pinned, but then its own pin also holds the epoch.
     pub fn collect(&mut self, context: &mut C) -> usize {
         self.since_collect = 0;
         self.collect_due = false;
@@ -416,7 +417,7 @@ impl<C> Participant<C> {
     }
 }
 
-/// Gives most of the room of a queue back that was long and is no more. Amortised O(1).
+/// Frees most of the capacity of a queue that was long and no longer is. Amortised O(1).
 pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
     const KEPT: usize = 4096;
     if queue.capacity() > KEPT && queue.len() < queue.capacity() / 8 {
@@ -430,7 +431,7 @@ impl<C> Drop for Participant<C> {
         if !self.limbo.is_empty() {
             let mut orphans = lock(&collector.orphans);
             orphans.append(&mut self.limbo);
-            // Two lists in a row: restore the order by stamp that collection relies on.
+            // Two lists in a row: restore the stamp order that collection relies on.
             orphans
                 .make_contiguous()
                 .sort_by_key(|retired| retired.stamp);
@@ -557,8 +558,8 @@ mod models {
         });
     }
 
-    /// A writer's pin is held up while the epoch moves on twice; what it retires afterwards is
-    /// beside a reader that pins in between.
+    /// A writer's pin is delayed while the epoch advances twice; a reader that pins in between
+    /// meets what the writer retires afterwards.
     fn a_pin_is_held_up(trusting: bool) {
         let mut model = loom::model::Builder::new();
         // The fault shows with two: within the pin, and within the read.

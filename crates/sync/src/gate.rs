@@ -1,30 +1,30 @@
-//! Gates: one lock per session, so that a session excludes nobody and one can exclude all.
+//! Gates: one lock per session, so that a session excludes nobody and one session can exclude all.
 //!
-//! Mercury's thread-locks (§3.3 of its paper) used for multi-key atomicity: a session holds its own
-//! gate while it runs a batch, which costs one uncontended exchange on its own cache line; a
-//! command that must be seen whole takes every gate, in index order.
+//! Mercury's thread-locks (§3.3 of its paper), used for multi-key atomicity. A session holds its
+//! own gate while it runs a batch, which costs one uncontended exchange on its own cache line. A
+//! command that must be atomic across keys takes every gate, in index order.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
-//! | `every[i]` | session `i`, or whoever takes all | mutex | the same |
-//! | `turnstile` | who takes all | mutex | a session that saw `waiting` |
-//! | `waiting` | who takes all, before the turnstile | `Relaxed` | every session before its gate |
+//! | `every[i]` | session `i`, or the taker of all | mutex | the same |
+//! | `turnstile` | the taker of all | mutex | a session that saw `waiting` |
+//! | `waiting` | the taker of all, before the turnstile | `Relaxed` | every session before its gate |
 //! | `queued` | a session whose gate is not free | `Relaxed` | `are_wanted` |
-//! | `used` | `open`, never less | `Relaxed`, then the turnstile is passed | who takes all |
+//! | `used` | `open`, never lowered | `Relaxed`, then the turnstile is passed | the taker of all |
 //!
 //! Invariants:
-//! - **G1** Whoever holds all gates runs alone among gate holders: every holder of a single gate
+//! - **G1** The holder of all gates runs alone among gate holders: every holder of a single gate
 //!   holds one of them.
 //! - **G2 gates-in-order** Gates are taken in index order by one taker at a time (the turnstile),
-//!   and a session waits for nothing while it holds its own, so no cycle of waits exists.
+//!   and a session waits for nothing while it holds its own, so there is no cycle of waits.
 //! - **G3** A session that sees `waiting` queues behind the turnstile, so a taker waits for at most
 //!   one batch per session, or one request of a batch that takes long (G5). A stale reading costs
-//!   fairness for one batch, never exclusion, which is why `Relaxed` is enough.
-//! - **G4** A gate that is entered lies below `used`: who takes all saw the higher `used` if it
-//!   came to the turnstile after `open` had passed it, and was done if before. So all gates are as
-//!   many as sessions were ever open at a time, not as many as there could be.
-//! - **G5** Whoever holds a gate or all for long asks [`Gates::are_wanted`] from time to time and
-//!   lets them go. A stale answer costs a moment, so `Relaxed` is enough.
+//!   fairness for one batch, never exclusion, so `Relaxed` is enough.
+//! - **G4** A gate that is entered is below `used`: a taker of all saw the higher `used` if it
+//!   reached the turnstile after `open` had passed it, and was done if before. So there are only as
+//!   many gates to take as sessions were ever open at a time, not as many as there could be.
+//! - **G5** A thread that holds one gate or all for long asks [`Gates::are_wanted`] from time to
+//!   time and releases them. A stale answer costs a moment, so `Relaxed` is enough.
 //!
 //! Deliberately absent: sleeping, I/O or allocation under a single gate (the caller's duty).
 
@@ -38,7 +38,7 @@ use crate::shim::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct Gates {
     every: Box<[Padded<Mutex<()>>]>,
-    /// Apart from what every request reads.
+    /// On a line apart from what every request reads.
     turnstile: Padded<Mutex<()>>,
     waiting: AtomicUsize,
     queued: AtomicUsize,
@@ -73,18 +73,18 @@ impl Gates {
         }
     }
 
-    /// Makes the gate of session `index` one that [`Self::enter_all`] takes; once at least before
-    /// it is entered. The caller holds no gate.
+    /// Makes [`Self::enter_all`] take the gate of session `index`; called at least once before the
+    /// gate is entered. The caller holds no gate.
     pub fn open(&self, index: usize) {
         self.used.fetch_max(index + 1, Ordering::Relaxed);
-        // G4: whoever takes all gates without this one is done.
+        // G4: a taker of all gates without this one is done.
         drop(lock(&self.turnstile.0));
     }
 
     /// Takes the gate of session `index`, which is open.
     pub fn enter(&self, index: usize) -> GateGuard<'_> {
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            // G3: whoever takes all gates holds the turnstile until it is done.
+            // G3: a taker of all gates holds the turnstile until it is done.
             drop(self.wait_for(&self.turnstile.0));
         }
         GateGuard {
@@ -92,7 +92,7 @@ impl Gates {
         }
     }
 
-    /// A session's lock of one of the mutexes; whoever holds it can see that it is waited for.
+    /// A session's lock of one of the mutexes; its holder can see whether others wait for it.
     fn wait_for<'g>(&self, mutex: &'g Mutex<()>) -> MutexGuard<'g, ()> {
         try_lock(mutex).unwrap_or_else(|| {
             self.queued.fetch_add(1, Ordering::Relaxed);
@@ -102,17 +102,17 @@ impl Gates {
         })
     }
 
-    /// Whether somebody waits for all gates, or for one that whoever has all holds (G5).
+    /// Whether somebody waits for all gates, or for one while all are held (G5).
     #[inline]
     pub fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0 || self.queued.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives those a moment who wait: a thread that is being woken would come too late for gates
-    /// that are taken again at once. The caller holds none.
+    /// Gives waiters a moment: a thread that is still waking up would be too late for gates that
+    /// are taken again at once. The caller holds none.
     #[cfg(not(loom))]
     pub fn let_pass(&self) {
-        /// Whoever waits may have no core to run on, or have to wait for somebody else.
+        /// The waiter may have no core to run on, or wait for somebody else.
         const YIELDS_MAX: usize = 1000;
         for _ in 0..YIELDS_MAX {
             if !self.are_wanted() {
@@ -128,7 +128,7 @@ impl Gates {
         self.take_all(lock(&self.turnstile.0))
     }
 
-    /// As [`Self::enter_all`], unless somebody is taking all gates or has them. It waits for the
+    /// Like [`Self::enter_all`], unless somebody is taking all gates or holds them. Waits for the
     /// holders of single gates.
     pub fn try_enter_all(&self) -> Option<AllGates<'_>> {
         let turnstile = try_lock(&self.turnstile.0)?;
@@ -136,11 +136,11 @@ impl Gates {
         Some(self.take_all(turnstile))
     }
 
-    /// As [`Self::enter_all`], unless anybody holds a gate or is taking all: it does not wait.
+    /// Like [`Self::enter_all`], unless anybody holds a gate or is taking all: does not wait.
     pub fn try_enter_all_free(&self) -> Option<AllGates<'_>> {
         let turnstile = try_lock(&self.turnstile.0)?;
         let used = &self.every[..self.used.load(Ordering::Relaxed)];
-        // What was taken before one that is held goes with the iterator.
+        // The gates taken before the busy one are released with the iterator.
         let gates: Option<Vec<_>> = used.iter().map(|gate| try_lock(&gate.0)).collect();
         Some(AllGates {
             _gates: gates?,
@@ -159,7 +159,7 @@ impl Gates {
     }
 }
 
-/// A gate guards no data, so a panic under it leaves nothing to distrust.
+/// A gate guards no data, so a panic under it leaves nothing inconsistent.
 fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -200,7 +200,7 @@ mod model {
         });
     }
 
-    /// G1: so they are if nobody had a gate when they were taken; else nothing is taken.
+    /// G1: the same if nobody held a gate when they were taken; otherwise nothing is taken.
     #[test]
     fn free_gates_exclude_every_single_gate() {
         loom::model(|| {
@@ -224,7 +224,7 @@ mod model {
         });
     }
 
-    /// G4: a session that opens its gate beside a taker of all is excluded all the same.
+    /// G4: a session that opens its gate while another takes all is still excluded.
     #[test]
     fn a_gate_that_opens_is_taken_or_comes_later() {
         loom::model(|| {

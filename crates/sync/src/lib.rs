@@ -1,5 +1,5 @@
-//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and what
-//! engines share beside them: directories of trees, prefetching, tags of words.
+//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and other tools
+//! that engines share: directories of trees, prefetching, word tags.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 

@@ -1,8 +1,8 @@
-//! Periods of the log: whoever draws versions, writes the log or waits for the disk counts in them.
+//! Log epochs: the unit of drawing versions, writing the log and waiting for the disk.
 
 use std::fmt;
 
-/// A period of the log; every committed write belongs to one.
+/// A log epoch; every committed write belongs to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogEpoch(pub u64);
 
@@ -10,7 +10,7 @@ impl LogEpoch {
     /// Before the first epoch: nothing is written in it, and it counts as durable.
     pub const NONE: Self = Self(0);
 
-    /// After every epoch there will be.
+    /// After every possible epoch.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The epoch after this one.
@@ -19,7 +19,7 @@ impl LogEpoch {
         Self(self.0 + 1)
     }
 
-    /// The epoch before this one; none has none before it.
+    /// The epoch before this one; none precedes none.
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))

@@ -1,4 +1,4 @@
-//! A value on cache lines of its own, so that its writers disturb no neighbour.
+//! A value on its own cache lines, so that its writers disturb no neighbour.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,9 +1,9 @@
-//! Prefetching: asks for cache lines without waiting for them.
+//! Prefetching: requests cache lines without waiting for them.
 
-/// Bytes of a cache line on the processors that this is tuned for.
+/// Bytes of a cache line on the processors this is tuned for.
 pub const LINE_BYTES: usize = 64;
 
-/// Begins to fetch the lines of `bytes` bytes at `start`, which may be any address at all.
+/// Prefetches the lines of `bytes` bytes at `start`, which may be any address.
 #[inline]
 pub fn prefetch_lines(start: *const u8, bytes: usize) {
     let mut offset = 0;
@@ -13,15 +13,15 @@ pub fn prefetch_lines(start: *const u8, bytes: usize) {
     }
 }
 
-/// Begins to fetch a block of `bytes` bytes that lies on one line or two.
+/// Prefetches a block of `bytes` bytes that is on one line or two.
 #[inline]
 pub fn prefetch_span(start: *const u8, bytes: usize) {
     prefetch_line(start);
-    // Without a branch, which would be mispredicted: mostly it is the same line again.
+    // Without a branch, which would be mispredicted: usually it is the same line again.
     prefetch_line(start.wrapping_add(bytes - 1));
 }
 
-/// Begins to fetch one line.
+/// Prefetches one line.
 #[inline]
 pub fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

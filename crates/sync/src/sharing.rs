@@ -1,10 +1,10 @@
-//! How threads share an engine: all of them at once, or one has it to itself.
+//! How threads share an engine: all of them at once, or one exclusively.
 //!
-//! The latter is the single-core variant of Masstree's §6.4: no lock is taken, no version counted
-//! or checked, no pin fenced. The bench's feature `single-core` builds engines so, to measure what
-//! sharing costs. Such an engine has one session at a time, so that a server cannot run on it.
+//! The latter is the single-core variant of Masstree's §6.4: it takes no lock, counts and checks no
+//! versions, and fences no pin. The bench's feature `single-core` builds such engines to measure
+//! what sharing costs. They have one session at a time, so a server cannot run on them.
 //!
-//! Deliberately absent: anything else that tells the two apart. Engines know [`NodeLock`] and no
+//! Deliberately absent: anything else that distinguishes the two. Engines know [`NodeLock`] and no
 //! feature, and both kinds are compiled in every build.
 
 #[cfg(feature = "single-core")]
@@ -21,17 +21,17 @@ pub use together::NodeLock;
 pub mod together {
     pub use crate::version_lock::VersionLock as NodeLock;
 
-    /// Most participants of a collector, of those that are wanted.
+    /// The collector's limit on participants, given how many are wanted.
     #[must_use]
     pub fn participants_max(wanted: usize) -> usize {
         wanted
     }
 
-    /// Orders a pin before the look at the epoch that follows it.
+    /// Orders a pin before the following load of the epoch.
     #[inline]
     pub fn pin_fence() {
-        // SeqCst fence pairs with the one in `Collector::try_advance`: whoever moves the epoch on
-        // from what is loaded next sees the pin.
+        // SeqCst fence pairs with the one in `Collector::try_advance`: a thread that advances the
+        // epoch past the value loaded next sees the pin.
         crate::shim::fence(crate::shim::Ordering::SeqCst);
     }
 }
@@ -40,7 +40,7 @@ pub mod together {
 pub mod alone {
     use crate::version_lock::{NodeKind, NodeVersion, VersionLock};
 
-    /// One at a time: nobody else moves the epoch or changes a node.
+    /// One at a time: nobody else advances the epoch or changes a node.
     #[must_use]
     pub fn participants_max(wanted: usize) -> usize {
         wanted.min(1)
@@ -50,8 +50,8 @@ pub mod alone {
     #[inline]
     pub fn pin_fence() {}
 
-    /// The version word of a node that its only user owns for good: it says what the node is, and
-    /// whether it has gone.
+    /// The version word of a node owned by its only user: it gives the node's kind, and whether the
+    /// node was removed.
     #[derive(Debug)]
     pub struct NodeLock(VersionLock);
 

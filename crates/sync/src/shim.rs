@@ -3,9 +3,9 @@
 //! of a larger one at random.
 //!
 //! The crates with models (`sync`, `masstree`, `mercury`, `durability`) import their atomics,
-//! fences and waiting from here and nowhere else; a test sees to it. In models a wait yields to
-//! the scheduler; elsewhere it spins briefly and then gives the processor away, because the owner
-//! of a lock may have been descheduled.
+//! fences and waiting only from here; a test enforces it. In models a wait yields to the scheduler;
+//! elsewhere it spins briefly and then yields the processor, because the owner of a lock may have
+//! been descheduled.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{
@@ -20,7 +20,7 @@ pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// Locks that are part of what a model checks, or held across the atomics above in one.
+/// Locks that a model checks, or that are held across the atomics above in a model.
 pub mod modelled {
     #[cfg(loom)]
     pub use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ pub mod modelled {
     #[cfg(not(any(loom, shuttle)))]
     pub use crate::lock;
 
-    /// As [`crate::lock`].
+    /// Like [`crate::lock`].
     #[cfg(any(loom, shuttle))]
     pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex
@@ -41,14 +41,14 @@ pub mod modelled {
     }
 }
 
-/// Atomics that no model interleaves, in any build: counters, gauges, and what no model has.
+/// Atomics that no model interleaves, in any build: counters, gauges, and state outside all models.
 pub mod unmodelled {
     pub use std::sync::atomic::{
         AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering,
     };
 }
 
-/// A mutex that may be held across the atomics above. Models for loom hold none across them.
+/// A mutex that may be held across the atomics above. Loom models hold none across them.
 #[cfg(shuttle)]
 pub use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
@@ -62,12 +62,12 @@ pub use modelled::lock;
 /// Whether this build is for a model, whose nodes are small so that structures change often.
 pub const MODEL: bool = cfg!(any(loom, shuttle));
 
-/// Pauses of the processor in the first wait and in the last one before the processor is given
-/// away, as powers of two; each wait is twice as long as the one before it.
+/// Pauses of the processor in the first wait and in the last one before it yields the processor, as
+/// powers of two; each wait is twice as long as the one before.
 #[cfg(not(any(loom, shuttle)))]
 const BRIEF: (u32, u32) = (0, 5);
-/// The same for locks. A lock that was found taken is asked for again after half a microsecond at
-/// least: meanwhile its owner, who has the lines in his cache, may take it several times.
+/// The same for locks. A taken lock is tried again after at least half a microsecond: meanwhile its
+/// owner, which has the lines in its cache, may take it several times.
 #[cfg(not(any(loom, shuttle)))]
 const PATIENT: (u32, u32) = (6, 8);
 
@@ -109,7 +109,7 @@ impl Spin {
         }
     }
 
-    /// Waits a little; longer the more often it was called.
+    /// Waits a little; longer with every call.
     #[inline]
     pub fn wait(&mut self) {
         #[cfg(loom)]

@@ -1,19 +1,19 @@
-//! Which words of a line carry a tag in their upper 16 bits, in a few vector instructions.
+//! Which words of a line have a given tag in their upper 16 bits, in a few vector instructions.
 //!
-//! The vectors are loaded beside writers that store words one at a time. What comes of it is a
-//! hint: the caller loads the words that it is told of again, as atomics, and looks at their tags.
-//! A word that carries the tag throughout is never missed: the hardware stores and loads an aligned
-//! word at once, as part of a vector too. The language has no such load, so assembly does it; to
-//! the compiler that is what atomic loads of the words would be, not a data race.
+//! The vectors are loaded while writers store words one at a time. The result is a hint: the caller
+//! loads the reported words again, as atomics, and checks their tags. A word that has the tag
+//! throughout is never missed: the hardware stores and loads an aligned word at once, even as part
+//! of a vector. The language has no such load, so assembly does it; to the compiler it is what
+//! atomic loads of the words would be, not a data race.
 //!
-//! Deliberately absent: vectors that some processors of the architecture lack.
+//! Deliberately absent: vector instructions that some processors of the architecture lack.
 
 use crate::shim::AtomicU64;
 
 /// Bits of the result for each word.
 const STRIDE: u32 = 4;
 
-/// Words that seem to carry a tag, from the first on.
+/// Words that may have a tag, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Matches(u32);
 
@@ -31,8 +31,8 @@ impl Iterator for Matches {
     }
 }
 
-/// The words whose upper 16 bits are `tag`, each as of some time during the call, which loads that
-/// come before it in the program precede. At most eight words; vectors are used for eight.
+/// The words whose upper 16 bits are `tag`, each as of some time during the call. Loads that come
+/// before it in the program precede it. At most eight words; vectors are used for eight.
 #[inline]
 #[must_use]
 pub fn matches<const WORDS: usize>(words: &[AtomicU64; WORDS], tag: u16) -> Matches {
@@ -76,7 +76,7 @@ fn vectors(words: &[AtomicU64; 8], tag: u16) -> Matches {
         // SAFETY: as for `tags`.
         unsafe { _mm_movemask_epi8(packed) }
     };
-    // Of each word's four quarters only the upper one counts.
+    // Only the upper one of each word's four quarters counts.
     Matches((bits(0) | bits(2) << 16).cast_unsigned() & 0x8888_8888)
 }
 

@@ -1,10 +1,10 @@
 //! The version word of an optimistic node: a lock, dirty marks and two counters in 64 bits.
 //!
-//! Follows Masstree §4.5–4.6 (figures 3 and 4). Departure: the word has 64 bits, as the paper's
-//! footnote 3 suggests, so that the counters do not wrap while a reader is delayed; an unlock
-//! counts an insert *and* a split when both were marked; and the counters of a new sibling begin at
-//! zero instead of where the node that splits stands (figure 5), since no reader holds a version of
-//! a node that was not there.
+//! Follows Masstree §4.5–4.6 (figures 3 and 4). Departures: the word has 64 bits, as the paper's
+//! footnote 3 suggests, so the counters do not wrap while a reader is delayed. An unlock counts an
+//! insert *and* a split when both were marked. The counters of a new sibling begin at zero instead
+//! of those of the splitting node (figure 5), since no reader holds a version of a node that did
+//! not exist.
 //!
 //! | bits | field | set by | read by |
 //! |---|---|---|---|
@@ -19,15 +19,15 @@
 //! | 38–63 | vsplit, +1 per unlock after `mark_splitting` | owner, at unlock | readers |
 //!
 //! Invariants:
-//! - **L1 owner-writes-word** Only the owner of the lock changes the word, but for the locked bit
+//! - **L1 owner-writes-word** Only the owner of the lock changes the word, except the locked bit
 //!   itself.
 //! - **L2** Whatever a reader loaded between [`VersionLock::stable`] and a successful
-//!   [`VersionLock::unchanged_since`] belongs to one state of the node, provided that its writers
-//!   marked the word before they changed what they changed.
-//! - **L3 dirty-never-equal** A dirty or changed word never compares equal to a stable snapshot;
-//!   the locked bit is ignored, because a locked node that is not dirty may be read.
+//!   [`VersionLock::unchanged_since`] belongs to one state of the node, provided its writers marked
+//!   the word before they changed anything.
+//! - **L3 dirty-never-equal** A dirty or changed word never compares equal to a stable snapshot.
+//!   The locked bit is ignored, because a locked node that is not dirty may be read.
 //!
-//! Deliberately absent: fairness (who waits asks again after at most a few microseconds, and may
+//! Deliberately absent: fairness (a waiter tries again after at most a few microseconds, and may
 //! find the lock taken again), poisoning, reader counts.
 
 use crate::shim::{AtomicU64, Ordering, Spin, fence};
@@ -47,7 +47,7 @@ const VSPLIT_SHIFT: u32 = VINSERT_SHIFT + VINSERT_BITS;
 
 const _: () = assert!(VSPLIT_SHIFT + 26 == 64, "the two counters fill the word");
 
-/// What freed memory is filled with in debug builds; no live version word looks like this.
+/// Fills freed memory in debug builds; no live version word looks like this.
 pub const POISON: u64 = 0xdede_dede_dede_dede;
 
 /// A snapshot of a version word.
@@ -69,7 +69,7 @@ impl NodeVersion {
         self.0 & ROOT != 0
     }
 
-    /// Whether the node is a whole tree by itself: the root, a border node, live and not dirty.
+    /// Whether the node is a whole tree: the root, a border node, live and not dirty.
     #[inline]
     #[must_use]
     pub const fn is_lone(self) -> bool {
@@ -90,7 +90,7 @@ impl NodeVersion {
         self.0 & ABOVE_BORDER != 0
     }
 
-    /// What kind of node this is the version of.
+    /// The kind of the node whose version this is.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> NodeKind {
@@ -111,7 +111,7 @@ impl NodeVersion {
     }
 }
 
-/// What kind of node a version word begins as.
+/// The initial kind in a version word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// A leaf of the tree.
@@ -123,7 +123,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// The kind of a node whose children are of this kind.
+    /// The kind of a node with children of this kind.
     #[must_use]
     pub const fn above(self) -> Self {
         match self {
@@ -146,7 +146,7 @@ impl NodeKind {
 pub struct VersionLock(AtomicU64);
 
 impl VersionLock {
-    /// The word of a new, unlocked node that nobody sees yet.
+    /// The word of a new, unlocked node that nobody can see yet.
     #[must_use]
     pub fn new(kind: NodeKind, root: bool) -> Self {
         Self(AtomicU64::new(kind.bits() | if root { ROOT } else { 0 }))
@@ -171,7 +171,7 @@ impl VersionLock {
         NodeVersion(self.0.load(Ordering::Relaxed))
     }
 
-    /// The word as it is, dirty or not; one that is not dirty serves as [`Self::stable`]'s.
+    /// The word as it is, dirty or not; if it is not dirty it is as good as [`Self::stable`]'s.
     #[inline]
     #[must_use]
     pub fn glance(&self) -> NodeVersion {
@@ -183,8 +183,8 @@ impl VersionLock {
     #[inline]
     #[must_use]
     pub fn stable(&self) -> NodeVersion {
-        // Acquire pairs with the Release of `unlock`: the changes that this version stands for are
-        // seen. Without it a reader could validate successfully against older contents.
+        // Acquire pairs with the Release of `unlock`: the changes counted in this version are seen.
+        // Without it a reader could validate successfully against older contents.
         let word = self.0.load(Ordering::Acquire);
         if word & DIRTY == 0 {
             return NodeVersion(word);
@@ -206,11 +206,11 @@ impl VersionLock {
         }
     }
 
-    /// Whether what was read since `snapshot` was taken is of one state (L2).
+    /// Whether what was read since `snapshot` belongs to one state (L2).
     #[inline]
     #[must_use]
     pub fn unchanged_since(&self, snapshot: NodeVersion) -> bool {
-        // Acquire fence pairs with the Release fence of the marks: if one of the loads before saw
+        // Acquire fence pairs with the Release fence of the marks: if one of the earlier loads saw
         // a change, the load below sees the mark. Without it that load could be satisfied first.
         fence(Ordering::Acquire);
         (self.0.load(Ordering::Relaxed) ^ snapshot.0) & !LOCKED == 0
@@ -281,7 +281,7 @@ impl VersionLock {
         self.set(DELETED | SPLITTING);
     }
 
-    /// Makes the node a root, or one no more. The caller owns the lock (L1).
+    /// Makes the node a root, or no longer one. The caller owns the lock (L1).
     #[inline]
     pub fn set_root(&self, root: bool) {
         let word = self.0.load(Ordering::Relaxed);

@@ -16,12 +16,12 @@
 //! | 8 | 4 | number of the block in its file |
 //! | 12 | 4 | tree |
 //! | 16 | 4 | entries |
-//! | 20 | 4 | kind: 0 entries, 1 the begin of a large entry, 2 more of it, 3 its end |
+//! | 20 | 4 | kind: 0 entries, 1 the start of a large entry, 2 its continuation, 3 its end |
 //!
-//! An entry is: how many bytes of its key are those of the key before it in the block, the length
-//! of the rest and the rest, the length of its value and the value; numbers in groups of seven
-//! bits. The begin of a large entry is the length of its key and the key, and the first bytes of
-//! its value; what follows is bytes of the value only.
+//! An entry is: the number of bytes that its key shares with the previous key in the block, the
+//! length of the rest and the rest, the length of its value and the value; numbers in groups of
+//! seven bits. The start of a large entry is the length of its key and the key, and the first bytes
+//! of its value; what follows is bytes of the value only.
 
 use pando_sync::LogEpoch;
 
@@ -30,7 +30,7 @@ pub(super) const FORMAT: u32 = 2;
 pub(super) const FILE_HEADER_BYTES: usize = 32;
 pub(super) const BLOCK_HEADER_BYTES: usize = 24;
 
-/// What a block's payload is.
+/// The kind of a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Entries = 0,
@@ -63,7 +63,7 @@ pub(super) fn file_header(part: u32, start: LogEpoch, salt: u32) -> [u8; FILE_HE
     header
 }
 
-/// The checksum of a block whose header stands before its payload; the first four bytes are it.
+/// The checksum of a block whose header precedes its payload; its first four bytes store it.
 pub(super) fn checksum(salt: u32, block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &block[4..])
 }

@@ -1,6 +1,6 @@
-//! Reading fixed fields and numbers in groups of seven bits, without trust.
+//! Reads fixed fields and numbers in groups of seven bits from untrusted bytes.
 
-/// Bytes that are being read; every read may find the end.
+/// Bytes being read; every read may hit the end.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 

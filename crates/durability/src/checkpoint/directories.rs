@@ -1,8 +1,8 @@
-//! Where the files of checkpoints lie: manifests in one directory, parts in one or several.
+//! Where the files of checkpoints are: manifests in one directory, parts in one or several.
 //!
 //! Part i is written to directory i modulo their number, its home. It is read from there, or from
-//! any other directory that is known: directories may be added, left out and put in another order
-//! between two starts, and files may be moved.
+//! any other known directory: directories may be added, left out and reordered between two starts,
+//! and files may be moved.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::limits::CHECKPOINT_PIECE_BYTES;
 pub struct Directories {
     /// Of manifests.
     pub manifests: PathBuf,
-    /// Of part files that are written, each once.
+    /// Of the part files being written, each once.
     pub parts: Vec<PathBuf>,
-    /// Where else part files may lie.
+    /// Other places where part files may be.
     pub former: Vec<PathBuf>,
-    /// Bytes that a thread writes to one directory before it goes on in the next.
+    /// Bytes that a thread writes to one directory before it continues in the next.
     pub piece_bytes: u64,
 }
 
@@ -86,8 +86,8 @@ impl Directories {
         })
     }
 
-    /// The files of checkpoints in all directories: start epoch, whether it is a manifest, and
-    /// where it is. Elsewhere than in the directory of manifests, only parts count.
+    /// The files of checkpoints in all directories: start epoch, whether it is a manifest, and its
+    /// path. Outside the directory of manifests only parts count.
     pub(super) fn files(
         &self,
         disk: &dyn Disk,

@@ -8,12 +8,12 @@ use thiserror::Error;
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// The disk refused.
+    /// The disk reported an error.
     #[error("{}: {error}", path.display())]
     Disk {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The disk's error.
         error: io::Error,
     },
     /// A file is not what was written.
@@ -21,12 +21,12 @@ pub enum CheckpointError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// A part is nowhere.
+    /// A part is missing.
     #[error(
         "{name}: missing; looked in {}. Is the disk of one of them not mounted? If the file was \
          moved, name its directory with --checkpoint-dir",
@@ -35,10 +35,10 @@ pub enum CheckpointError {
     Missing {
         /// The file.
         name: String,
-        /// Every directory that is known to have parts.
+        /// All directories known to have parts.
         looked_in: Vec<PathBuf>,
     },
-    /// The file is of another version of the format.
+    /// The file has another format version.
     #[error(
         "{}: checkpoint format {got}, but this server reads format {expected}: use the version of \
          Pando that wrote it ({})",
@@ -50,7 +50,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Its format.
         got: u32,
-        /// Ours.
+        /// The supported format.
         expected: u32,
     },
 }

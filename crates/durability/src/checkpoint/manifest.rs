@@ -1,4 +1,4 @@
-//! Manifests: what a checkpoint consists of.
+//! Manifests: the content of a checkpoint.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | 4 | how many part files; of each: number (4), salt (4), bytes (8) |
 //! | 4 | how many chunks; of each: tree, part, 1 if sorted, first block (4 bytes each), |
 //! | | offset, bytes, entries (8 bytes each) |
-//! | n | what the checkpoint's writer has to say of it, up to the end |
+//! | n | the checkpoint writer's own data, up to the end |
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ const MAGIC: &[u8; 8] = b"PANDOMAN";
 const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 16;
 
-/// Neighbouring blocks of one tree's entries.
+/// Adjacent blocks of one tree's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     /// The tree.
     pub tree: u32,
     /// Whether the entries are in key order.
     pub sorted: bool,
-    /// How many there are.
+    /// The number of entries.
     pub entries: u64,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -47,15 +47,15 @@ pub struct Chunk {
 /// A complete checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// What was written before this epoch is in the checkpoint.
+    /// Writes before this epoch are in the checkpoint.
     pub start: LogEpoch,
-    /// Nothing that was written after this epoch is in it.
+    /// Writes after this epoch are not in it.
     pub end: LogEpoch,
-    /// When it was complete, in milliseconds since the Unix epoch.
+    /// When it was completed, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
-    /// What can be read by itself.
+    /// The chunks, each of which can be read alone.
     pub chunks: Vec<Chunk>,
-    /// What the checkpoint's writer has to say of it.
+    /// The checkpoint writer's own data.
     pub about: Vec<u8>,
     /// Number, salt and bytes of each part file.
     pub(super) parts: Vec<(u32, u32, u64)>,
@@ -110,7 +110,7 @@ impl Manifest {
         let mut input = Cursor(body);
         let (start, end) = (LogEpoch(input.long()?), LogEpoch(input.long()?));
         let wall_ms = input.long()?;
-        // Counts are not believed: a list ends with the bytes.
+        // Counts are not trusted: a list ends with the bytes.
         let part_count = input.short()?;
         let mut parts = Vec::new();
         for _ in 0..part_count {
@@ -150,7 +150,7 @@ impl Manifest {
         let damaged = |offset, what| Err(CheckpointError::damaged(&path, offset, what));
         let read = || {
             let file = disk.open(&path, Access::Read)?;
-            // A longer file is none of ours, and is cut.
+            // A longer file is not ours, and is truncated.
             let mut bytes = vec![0; file.bytes()?.min(MANIFEST_BYTES_MAX) as usize];
             let read = file.read_full_at(&mut bytes, 0)?;
             bytes.truncate(read);
@@ -183,10 +183,10 @@ impl Manifest {
     }
 }
 
-/// A checkpoint of a directory: its start epoch, and its manifest if that can be read.
+/// A checkpoint in a directory: its start epoch, and its manifest if it is readable.
 pub type Found = (LogEpoch, Result<Manifest, CheckpointError>);
 
-/// The checkpoints of a directory, newest first.
+/// The checkpoints in a directory, newest first.
 pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, CheckpointError> {
     let names = disk
         .list(directory)
@@ -201,8 +201,8 @@ pub fn found(disk: &dyn Disk, directory: &Path) -> Result<Vec<Found>, Checkpoint
     Ok(starts.into_iter().map(read).collect())
 }
 
-/// What checkpoints that did not come to their end have left: parts and manifests under
-/// construction, where there is no manifest, whole or not.
+/// The files of unfinished checkpoints: parts without a manifest, whole or not, and manifests under
+/// construction.
 pub fn unfinished(
     disk: &dyn Disk,
     directories: &Directories,
@@ -215,7 +215,7 @@ pub fn unfinished(
     Ok(left.map(|(_, _, path)| path).collect())
 }
 
-/// Removes what is [`unfinished`]. No checkpoint must be being taken. Returns why some of it stays.
+/// Removes [`unfinished`] files. No checkpoint may be in progress. Returns why some of them remain.
 pub fn remove_unfinished(
     disk: &dyn Disk,
     directories: &Directories,

@@ -3,33 +3,33 @@
 //! | file | what it is |
 //! |---|---|
 //! | `checkpoint-START-PART.part` | entries, in checked blocks (`block`); one file per writer and directory |
-//! | `checkpoint-START.manifest` | which chunks there are, where, and of when (`manifest`) |
+//! | `checkpoint-START.manifest` | the chunks, their places and epochs (`manifest`) |
 //! | `checkpoint-START.new` | a manifest that is not complete |
 //!
-//! START is the log epoch, in sixteen hexadecimal digits, at whose beginning the checkpoint began:
-//! what was written in earlier epochs is in it. It may also hold writes of later epochs, up to the
-//! one in which it ended; so the log from START on has to be replayed over it.
+//! START is the log epoch, in sixteen hexadecimal digits, at whose beginning the checkpoint began.
+//! Writes of earlier epochs are in it. It may also hold writes of later epochs, up to the one in
+//! which it ended, so the log must be replayed over it from START on.
 //!
-//! Manifests lie in one directory, parts in one or several (`directories`), as Masstree's paper
-//! (§5) has them on several disks.
+//! Manifests are in one directory, parts in one or several (`directories`), as on the several disks
+//! of Masstree's paper (§5).
 //!
 //! A writer makes, in this order: the part files, each synced; their directories synced; the
-//! manifest under another name, synced; its rename; its directory synced. Only then do older ones
-//! go.
+//! manifest under another name, synced; its rename; its directory synced. Only then are older
+//! checkpoints removed.
 //!
 //! Invariants:
-//! - **CP1 parts-first** A manifest is renamed into place after all that it names is durable, in
-//!   whatever directories. Part files without a manifest are what a crash has left, or a checkpoint
-//!   that was given up.
-//! - **CP2 end-is-durable** The end epoch that a manifest states is durable in the log before it is
-//!   renamed, so that no checkpoint shows what a crash has taken back; or the checkpoint needs no
-//!   log (CW2 end-after-scan).
+//! - **CP1 parts-first** A manifest is renamed into place after everything it names is durable, in
+//!   whatever directories. Part files without a manifest are left from a crash or an abandoned
+//!   checkpoint.
+//! - **CP2 end-is-durable** The end epoch that a manifest states is durable in the log before the
+//!   rename, so no checkpoint shows what a crash has undone; or the checkpoint needs no log
+//!   (CW2 end-after-scan).
 //! - **CP3 checked-before-shown** Nothing of a damaged file is shown: a block is checked before its
 //!   entries are.
 //! - **CP4 bounded-buffer** A writer buffers a bounded number of bytes, whatever the entries: large
-//!   ones are cut.
+//!   ones are split.
 //!
-//! Deliberately absent: what an entry's key and value mean.
+//! Deliberately absent: the meaning of an entry's key and value.
 
 mod block;
 mod cursor;

@@ -1,12 +1,12 @@
-//! What one thread writes of a checkpoint: a part in each directory, in pieces.
+//! One thread's share of a checkpoint: a part in each directory, written in pieces.
 //!
-//! A thread goes on in the directory that it has given the least whenever it has written a piece to
-//! one, so that each takes an equal share, whatever the trees' shape and the disks' speed: the log
-//! keeps room for that share on each volume ([`crate::log`], LR1 checkpoint-room). A value is not
-//! cut between directories. Threads begin in different directories, and end in different ones, so
-//! that all disks are at work. A part is made when its turn comes.
+//! After each piece, a thread continues in the directory that it has written the least to. So each
+//! takes an equal share, whatever the trees' shape and the disks' speed; the log reserves that
+//! share on each volume ([`crate::log`], LR1 checkpoint-room). A value is not split between
+//! directories. Threads begin in different directories, and end in different ones, so all disks are
+//! busy. A part is created when its turn comes.
 //!
-//! A piece grows with what was written, so that a manifest has a bounded number of chunks.
+//! Pieces grow with the bytes written, so a manifest has a bounded number of chunks.
 
 use pando_sync::LogEpoch;
 
@@ -64,13 +64,13 @@ impl<'d> PartsWriter<'d> {
         Ok(())
     }
 
-    /// The part whose turn it is. Its owner flushes here, which may give the turn to another one.
+    /// The part whose turn it is. The owner flushes here, which may pass the turn to another part.
     pub fn part(&mut self) -> &mut PartWriter {
         let part = self.parts[self.current].as_mut();
         part.expect("the current part is there")
     }
 
-    /// Writes what is buffered; the chunk goes on in another part if it is time.
+    /// Writes the buffer; the chunk continues in another part if it is time.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         self.part().flush()?;
         if !self.part().turn_has_ended() {
@@ -90,7 +90,7 @@ impl<'d> PartsWriter<'d> {
         self.parts[index].as_ref().map_or(0, PartWriter::bytes)
     }
 
-    /// Bytes of all parts so far, those in memory included.
+    /// Bytes of all parts so far, including those in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (0..self.parts.len())
@@ -98,13 +98,13 @@ impl<'d> PartsWriter<'d> {
             .sum()
     }
 
-    /// Bytes of these that were given to the disks.
+    /// Of these, bytes that were passed to the disks.
     #[must_use]
     pub fn flushed(&self) -> u64 {
         self.parts.iter().flatten().map(PartWriter::flushed).sum()
     }
 
-    /// Makes the files durable, beginning with that of the thread's first directory.
+    /// Makes the files durable, starting with that of the thread's first directory.
     pub fn finish(mut self) -> Result<Vec<PartSummary>, CheckpointError> {
         let count = self.parts.len();
         self.parts.rotate_left(self.thread as usize % count);

@@ -17,23 +17,24 @@ use crate::limits::{CHECKPOINT_BLOCK_BYTES_MAX, READ_BYTES};
 pub struct Entry<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The value, as it was given.
+    /// The value, as it was written.
     pub value: &'a [u8],
-    /// Whether it is the last one of its block: who gathers entries has at most a block of them.
+    /// Whether it is the last of its block: a caller that gathers entries holds at most a block of
+    /// them.
     pub ends_block: bool,
 }
 
-/// Where an entry was read: what an error of its reader names.
+/// Where an entry was read, for errors of its reader.
 #[derive(Debug)]
 struct Blocks<'d> {
     path: PathBuf,
     file: Box<dyn DiskFile + 'd>,
     salt: u32,
     chunk: Chunk,
-    /// Read and not yet used.
+    /// Bytes read and not yet used.
     buffer: Vec<u8>,
     used: usize,
-    /// Where in the file the unused bytes begin.
+    /// The file offset of the unused bytes.
     offset: u64,
     number: u32,
 }
@@ -47,7 +48,7 @@ impl Blocks<'_> {
         self.chunk.offset + self.chunk.bytes
     }
 
-    /// Sees to it that `bytes` bytes of the chunk are in memory.
+    /// Makes sure that `bytes` bytes of the chunk are in memory.
     fn fill(&mut self, bytes: usize) -> Result<(), CheckpointError> {
         let unused = self.buffer.len() - self.used;
         if unused >= bytes {
@@ -71,8 +72,8 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    /// The next block, checked (CP3 checked-before-shown): kind, entries, and where its payload is
-    /// in the buffer.
+    /// The next block, checked (CP3 checked-before-shown): kind, entries, and the place of its
+    /// payload in the buffer.
     fn next(&mut self) -> Result<Option<(Kind, u32, std::ops::Range<usize>)>, CheckpointError> {
         if self.offset == self.end() {
             return Ok(None);
@@ -144,8 +145,8 @@ fn open<'d>(
     })
 }
 
-/// Shows the entries of a chunk to `visit`; what it says is wrong with one is an error that names
-/// file and place. Bounded memory, but for one large value at a time.
+/// Shows the entries of a chunk to `visit`; if it rejects one, the error names file and place.
+/// Memory is bounded, except for one large value at a time.
 pub fn read_chunk(
     disk: &dyn Disk,
     directories: &Directories,

@@ -12,29 +12,29 @@ use super::{CheckpointError, manifest_path, part_name, unfinished_path};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES};
 
-/// One part file being written, by one thread.
+/// A part file being written by one thread.
 #[derive(Debug)]
 pub struct PartWriter {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     part: u32,
     salt: u32,
-    /// Blocks that are not written yet, the last one open perhaps.
+    /// Blocks not written yet; the last one may be open.
     buffer: Vec<u8>,
-    /// Where in the buffer the open block begins.
+    /// Where the open block begins in the buffer.
     open: Option<usize>,
     entries: u32,
     last_key: Vec<u8>,
     blocks: u32,
     /// Bytes in the file.
     written: u64,
-    /// Bytes at which it is another part's turn.
+    /// The length at which another part takes its turn.
     turn_ends_at: u64,
     chunk: Chunk,
     chunks: Vec<Chunk>,
 }
 
-/// A part file that is complete and durable.
+/// A complete and durable part file.
 #[derive(Debug)]
 pub struct PartSummary {
     chunks: Vec<Chunk>,
@@ -44,7 +44,7 @@ pub struct PartSummary {
 }
 
 impl PartWriter {
-    /// Creates the file in its home; one that a crash has left under its name goes.
+    /// Creates the file in its home, replacing one of the same name that a crash has left.
     pub fn create(
         disk: &dyn Disk,
         directories: &Directories,
@@ -52,7 +52,7 @@ impl PartWriter {
         part: u32,
     ) -> Result<Self, CheckpointError> {
         let path = directories.home(part).join(part_name(start, part));
-        // Its absence is the usual case, and any other failure shows in `create`.
+        // It is usually absent; any other failure shows in `create`.
         let _ = disk.remove(&path);
         let file = disk
             .create(&path, Access::Write)
@@ -91,7 +91,7 @@ impl PartWriter {
         };
     }
 
-    /// Adds an entry, in memory. A caller that is told [`Self::is_full`] flushes before long.
+    /// Adds an entry, in memory. When [`Self::is_full`] returns true, the caller flushes soon.
     pub fn entry(&mut self, key: &[u8], value: &[u8]) {
         if self.open.is_none() {
             self.open_block(Kind::Entries);
@@ -113,7 +113,8 @@ impl PartWriter {
         }
     }
 
-    /// Adds an entry whose value comes in pieces and is written as it comes (CP4 bounded-buffer).
+    /// Adds an entry whose value arrives in pieces and is written as it arrives
+    /// (CP4 bounded-buffer).
     pub fn large_entry(
         &mut self,
         key: &[u8],
@@ -149,7 +150,7 @@ impl PartWriter {
         self.buffer.len() >= CHECKPOINT_BUFFER_BYTES
     }
 
-    /// It is this part's turn for so many bytes more.
+    /// Gives this part its turn for this many more bytes.
     pub(super) fn begin_turn(&mut self, bytes: u64) {
         self.turn_ends_at = self.position().saturating_add(bytes);
     }
@@ -159,7 +160,7 @@ impl PartWriter {
         self.position() >= self.turn_ends_at
     }
 
-    /// Writes what is buffered; returns how many bytes.
+    /// Writes the buffer; returns how many bytes.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         self.close_block();
         let error = CheckpointError::disk(&self.path);
@@ -171,8 +172,8 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Ends the chunk; one without entries is forgotten. Returns what [`Self::begin_chunk`] was
-    /// told.
+    /// Ends the chunk; one without entries is forgotten. Returns the arguments of
+    /// [`Self::begin_chunk`].
     pub fn end_chunk(&mut self) -> (u32, bool) {
         self.close_block();
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -183,19 +184,19 @@ impl PartWriter {
         (chunk.tree, chunk.sorted)
     }
 
-    /// Gives the buffer back, which is empty.
+    /// Returns the empty buffer for reuse.
     pub(super) fn rest(&mut self) {
         debug_assert!(self.buffer.is_empty(), "what is buffered was written");
         self.buffer = Vec::new();
     }
 
-    /// Bytes of the file so far, those in memory included.
+    /// Bytes of the file so far, including those in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.position()
     }
 
-    /// Bytes of these that were given to the disk.
+    /// Of these, bytes that were passed to the disk.
     #[must_use]
     pub fn flushed(&self) -> u64 {
         self.written
@@ -241,7 +242,7 @@ impl PartWriter {
     }
 }
 
-/// The value of a large entry, as it is written.
+/// The value of a large entry being written.
 #[derive(Debug)]
 pub struct LargeValue<'p> {
     part: &'p mut PartWriter,
@@ -269,7 +270,7 @@ impl LargeValue<'_> {
     }
 }
 
-/// Makes the checkpoint of these parts count (CP1 parts-first): the caller has seen `end` durable
+/// Makes the checkpoint of these parts count (CP1 parts-first). The caller has seen `end` durable
 /// (CP2 end-is-durable). `about` is kept for the reader.
 pub fn publish(
     disk: &dyn Disk,
@@ -292,7 +293,7 @@ pub fn publish(
         manifest.parts.push((part.part, part.salt, part.bytes));
         chunks.extend(part.chunks.into_iter().enumerate());
     }
-    // Of all parts in turns: whoever reads them in this order reads from all disks.
+    // Alternating between all parts: reading in this order reads from all disks.
     chunks.sort_by_key(|(number, _)| *number);
     manifest.chunks = chunks.into_iter().map(|(_, chunk)| chunk).collect();
     directories.sync(disk)?;
@@ -300,8 +301,8 @@ pub fn publish(
     Ok(manifest)
 }
 
-/// Writes a manifest in place of the one that its checkpoint has, if it has one: durable when this
-/// returns, and one or the other whatever happens.
+/// Writes a manifest, replacing the checkpoint's former one if it has one: durable on return, and
+/// one or the other in any case.
 pub fn place(
     disk: &dyn Disk,
     directory: &Path,
@@ -309,7 +310,7 @@ pub fn place(
 ) -> Result<(), CheckpointError> {
     let bytes = manifest.encode();
     let unfinished = unfinished_path(directory, manifest.start);
-    // As for part files: its absence is the usual case.
+    // As for part files: it is usually absent.
     let _ = disk.remove(&unfinished);
     let write = || {
         let file = disk.create(&unfinished, Access::Write)?;

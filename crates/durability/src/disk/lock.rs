@@ -1,4 +1,4 @@
-//! One process to a directory: a locked file that says who holds it.
+//! One process per directory: a locked file that names its holder.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ const NAME: &str = "pando.lock";
 /// Bytes of the file that are read for the holder's process number.
 const HOLDER_BYTES: usize = 32;
 
-/// A directory that this process has to itself, until dropped.
+/// A directory held exclusively by this process, until dropped.
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: Box<dyn DiskFile>,
 }
 
-/// Why a directory could not be taken.
+/// Why a directory could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another server has it.
+    /// Another server holds it.
     #[error("{}: in use by another server{}", directory.display(), said(*holder))]
     Held {
         /// The directory.
         directory: PathBuf,
-        /// The process that has it, if it could be read.
+        /// The process that holds it, if it could be read.
         holder: Option<u32>,
     },
     /// The lock's file could not be created, opened or locked.
@@ -42,8 +42,8 @@ fn said(holder: Option<u32>) -> String {
 }
 
 impl DirectoryLock {
-    /// Takes a directory that exists. The operating system lets go of it with the process, however
-    /// that ends, so a lock is never left behind.
+    /// Locks a directory that exists. The operating system releases the lock with the process,
+    /// however that ends, so a lock is never left behind.
     pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(NAME);
         let io = |error| LockError::Io {
@@ -56,18 +56,18 @@ impl DirectoryLock {
                 holder: holder(disk, &path),
             });
         };
-        // The number is for people only; spaces overwrite what a longer one left.
+        // The number is for people only; spaces overwrite the rest of a longer one.
         let process = format!("{:<width$}\n", std::process::id(), width = HOLDER_BYTES - 1);
         match file.write_all_at(process.as_bytes(), 0) {
-            // A full disk keeps nobody from what is on it.
+            // A full disk prevents nobody from using what is on it.
             Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(io(error)),
             _ => {}
         }
         Ok(Self { _file: file })
     }
 
-    /// Takes a directory whose files are only read, and perhaps can only be read: a volume that is
-    /// mounted so, a snapshot. `None`: there is no lock that a server could hold.
+    /// Locks a directory whose files are only read, and which may be read-only: a volume mounted
+    /// so, a snapshot. `None`: there is no lock that a server could hold.
     pub fn take_to_read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, LockError> {
         match Self::take(disk, directory) {
             Err(LockError::Io { .. }) => {}
@@ -85,8 +85,8 @@ impl DirectoryLock {
     }
 }
 
-/// Whether there is anything in a directory that a server leaves there: its lock, or files of ours.
-/// A directory that does not exist holds nothing.
+/// Whether a directory contains anything that a server leaves there: its lock, or files of ours. A
+/// directory that does not exist holds nothing.
 pub fn was_used(disk: &dyn Disk, directory: &Path) -> io::Result<bool> {
     let ours = |name: &String| {
         let ending = name.rsplit_once('.').map(|(_, ending)| ending);

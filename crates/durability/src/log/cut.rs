@@ -1,16 +1,16 @@
 //! Up to where the log counts.
 //!
 //! An epoch is *whole* if each log that took part still has its closing mark and every frame that
-//! the mark names. It counts if it is whole and so are all epochs before it, down to where the
-//! checkpoint begins: each mark names the epoch before it, so that nothing in between can be
-//! missed. What lies above the newest epoch that counts was never acknowledged, unless something
-//! says that it was durable: then recovery refuses.
+//! the mark names. It counts if it and all epochs before it, down to the start of the checkpoint,
+//! are whole: each mark names the epoch before it, so a missing one is noticed. Whatever is above
+//! the newest epoch that counts was never acknowledged, unless something says that it was durable:
+//! then recovery refuses.
 //!
 //! Invariants:
 //! - **LC1 cutoff-covers-durable** The cutoff is never below an epoch that is known to have been
 //!   durable.
 //! - **LC2** The epochs that count form one chain. An epoch that an earlier recovery left out is
-//!   not in it, although its frames may still be there, because the first epoch written after that
+//!   not in it, although its frames may still exist, because the first epoch written after that
 //!   recovery names the one that it kept.
 
 use std::collections::BTreeMap;
@@ -24,18 +24,18 @@ use super::frame::Participant;
 use super::scan::{LogScan, Scanned, ScannedEpoch};
 use super::supply::Sealed;
 
-/// An epoch that does not count, because not all of it is there.
+/// An epoch that does not count because it is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornEpoch {
     /// The epoch.
     pub epoch: LogEpoch,
     /// Wall clock when it was closed.
     pub wall_ms: u64,
-    /// Whether all of it is there, and only an epoch before it is not.
+    /// Whether it is complete, and only an epoch before it is not.
     pub whole: bool,
 }
 
-/// Up to where the log counts, from where a checkpoint begins.
+/// Up to where the log counts, from the start of a checkpoint on.
 #[derive(Clone, Debug)]
 pub struct LogCut {
     scanned: Arc<Scanned>,
@@ -48,9 +48,9 @@ pub struct LogCut {
 }
 
 impl LogScan {
-    /// Finds up to where the log counts for a checkpoint that holds everything of the epochs below
-    /// `from` (none: there is no checkpoint). `written` is [`super::Log::durable_written`] when
-    /// the checkpoint was complete (none without a checkpoint).
+    /// Determines up to where the log counts, for a checkpoint with everything of the epochs below
+    /// `from` (none: there is no checkpoint). `written` is [`super::Log::durable_written`] when the
+    /// checkpoint was complete (none without a checkpoint).
     pub fn cut(&self, from: LogEpoch, written: LogEpoch) -> Result<LogCut, LogError> {
         let scanned = &*self.scanned;
         let proven = scanned.proven.max(written);
@@ -115,7 +115,7 @@ impl Scanned {
         self.missing(epoch).is_none()
     }
 
-    /// The first log, and frame, that an epoch lacks.
+    /// The first missing log and frame of an epoch.
     fn missing(&self, epoch: &ScannedEpoch) -> Option<(u32, u64)> {
         let lacks = |one: &Participant| {
             let covered = self.coverage.get(&(epoch.incarnation, one.log));
@@ -124,7 +124,7 @@ impl Scanned {
             let range = after.checked_sub(1).map(|index| covered[index]);
             match range {
                 Some((_, last)) if last >= one.last => {
-                    // Its mark follows; where exactly, only the mark itself would say.
+                    // Its mark follows; only the mark itself could say where exactly.
                     (!epoch.marked.contains(&one.log)).then_some(one.last + 1)
                 }
                 Some((_, last)) if last >= one.first => Some(last + 1),
@@ -139,8 +139,8 @@ impl Scanned {
     fn refusal(&self, from: LogEpoch, newest: Option<LogEpoch>, proven: LogEpoch) -> LogError {
         let above = newest.map_or(from, LogEpoch::next);
         for (&epoch, known) in self.epochs.range(above..) {
-            // The epochs above the proven one may be torn, but may also be those of which a mark
-            // is all that is left of a proven one's damage.
+            // The epochs above the proven one may be torn, or be the only remaining marks of damage
+            // to a proven one.
             if epoch > proven {
                 break;
             }
@@ -148,8 +148,8 @@ impl Scanned {
                 return self.place(known.incarnation, log, sequence, proven);
             }
         }
-        // Not even a mark is left of an epoch that others speak of: the first place where frames
-        // are missing, of the incarnation that wrote last, says best where it was.
+        // Not even a mark remains of an epoch that others name. The best guess is the first place
+        // where frames of the last incarnation are missing.
         let damaged = self
             .segments
             .iter()
@@ -234,7 +234,7 @@ impl LogCut {
         self.cutoff
     }
 
-    /// The epoch from which on the log is read.
+    /// The epoch from which the log is read.
     pub fn from(&self) -> LogEpoch {
         self.from
     }
@@ -244,7 +244,7 @@ impl LogCut {
         &self.chain
     }
 
-    /// The epochs that do not count, and have a mark: the torn tail.
+    /// The epochs that have a mark and do not count: the torn tail.
     pub fn torn(&self) -> &[TornEpoch] {
         &self.torn
     }
@@ -283,8 +283,8 @@ impl LogCut {
         self.scanned.newest_incarnation
     }
 
-    /// The newest epoch that counts and has anything in the log, as far as it is known: what the
-    /// next mark names as the one before it.
+    /// The newest known epoch that counts and has anything in the log: the next mark names it as
+    /// the one before it.
     pub(super) fn written(&self) -> LogEpoch {
         self.written
     }
@@ -297,7 +297,7 @@ impl LogCut {
         &self.scanned.free
     }
 
-    /// The segments that are there: complete, since nothing is written to them any more.
+    /// The existing segments: complete, since nothing is written to them any more.
     pub(super) fn sealed(&self) -> Vec<Sealed> {
         let sealed = self.scanned.segments.iter().map(|segment| Sealed {
             path: segment.path.clone(),
@@ -308,7 +308,7 @@ impl LogCut {
         sealed.collect()
     }
 
-    /// The refusal to go on writing as a database that the files do not belong to.
+    /// Refuses to continue as a database to which the files do not belong.
     pub(super) fn foreign(&self, identity: u128) -> Option<LogError> {
         let found = self.scanned.identity?;
         (found != identity).then(|| LogError::Foreign {

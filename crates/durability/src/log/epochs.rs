@@ -1,11 +1,11 @@
-//! Which epochs are closed, on their way and durable, and who waits.
+//! Which epochs are closed, in flight and durable, and who waits.
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
-//! | `durable` | whoever made the last mark durable, under `state` | `Release`, then a fence | everybody, `Acquire` |
+//! | `durable` | the thread that made the last mark durable, under `state` | `Release`, then a fence | everybody, `Acquire` |
 //! | `open_since_us` | the first to write in an epoch, while it cannot be closed ([`Epochs::note_write`]); its closing | `Release` | [`Epochs::are_late`], `Acquire` |
-//! | `closed_since_us` | whoever closes an epoch or makes one durable, under `state` | `Relaxed` | likewise |
-//! | `wanted` | sessions that wait ([`Epochs::want`]) | a fence behind it | the epoch thread, under `state` |
+//! | `closed_since_us` | the thread that closes an epoch or makes one durable, under `state` | `Relaxed` | likewise |
+//! | `wanted` | waiting sessions ([`Epochs::want`]) | a fence after it | the epoch thread, under `state` |
 //! | `state` | the closing of epochs, loggers | the lock | |
 //!
 //! States of an epoch:
@@ -21,11 +21,11 @@
 //! - **LE2 durable-in-order** Epochs become durable in order: recovery finds an epoch only with all
 //!   before it.
 //! - **LE3** A session that wants an epoch either finds it durable or is woken when it is. The
-//!   session announces its wish and then looks at `durable`; a logger publishes `durable` and then
-//!   looks for wishes. A `SeqCst` fence separates the two steps on both sides.
+//!   session announces its wish and then reads `durable`; a logger publishes `durable` and then
+//!   checks for wishes. A `SeqCst` fence separates the two steps on both sides.
 //! - **LE4** The epoch thread does not sleep while an open epoch is wanted and nothing is in
-//!   flight. It decides under `state`; a change to either condition is made, or followed by a look,
-//!   under `state`, and wakes it.
+//!   flight. It decides under `state`; a change to either condition is made, or followed by a
+//!   check, under `state`, and wakes it.
 //! - **LE5 late-is-told** While an epoch with writes is not durable, open ones included, at least
 //!   one of the two times is set. It is no later than the moment at which the epoch's first write
 //!   could have been acknowledged.
@@ -43,9 +43,9 @@ use crate::limits::LATE_MS;
 /// Why the epoch thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Somebody waits for the open epoch, and nothing is on its way to the disk.
+    /// Somebody waits for the open epoch, and nothing is in flight.
     Wanted,
-    /// The time is over.
+    /// The time limit has passed.
     Elapsed,
     /// The log was closed.
     Stopped,
@@ -58,7 +58,7 @@ struct InFlight {
     missing: usize,
     /// Whether it has anything in a log.
     written: bool,
-    /// When something was first written in it; 0: nothing was.
+    /// When it was first written in; 0: it was not.
     since_us: u64,
 }
 
@@ -69,14 +69,14 @@ pub(super) struct State {
     pub(super) written: LogEpoch,
     /// The newest of these that is durable.
     pub(super) durable_written: LogEpoch,
-    /// Up to which of these a mark or a proof says so, in this start of the server.
+    /// Up to which of these a mark or a proof says so, since this start of the server.
     pub(super) told: LogEpoch,
     in_flight: VecDeque<InFlight>,
     stopped: bool,
 }
 
 impl State {
-    /// Whether no epoch is on its way to the disk.
+    /// Whether no epoch is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
@@ -87,9 +87,9 @@ pub(super) struct Epochs {
     state: Mutex<State>,
     due: Condvar,
     durable: AtomicU64,
-    /// When the open epoch was first written in, by a clock that nobody sets; 0: it was not.
+    /// When the open epoch was first written in, by a monotonic clock; 0: it was not.
     open_since_us: AtomicU64,
-    /// The same of the oldest epoch that is closed and not durable.
+    /// The same for the oldest epoch that is closed and not durable.
     closed_since_us: AtomicU64,
     wanted: AtomicU64,
     #[cfg(all(test, loom))]
@@ -117,20 +117,20 @@ impl Epochs {
     }
 
     pub(super) fn durable(&self) -> LogEpoch {
-        // Partner of the store in `advance`: whoever sees the epoch here may tell a client, and
-        // needs nothing else of what the logger wrote.
+        // Partner of the store in `advance`: a thread that sees the epoch here may tell a client,
+        // and needs nothing else that the logger wrote.
         LogEpoch(self.durable.load(Ordering::Acquire))
     }
 
-    /// Something was written in the open epoch, which is not closed before this returns, and which
-    /// nobody acknowledges before (LE5).
+    /// Notes a write in the open epoch, which is not closed before this returns and whose write
+    /// nobody acknowledges earlier (LE5).
     #[inline]
     pub(super) fn note_write(&self, now_us: impl FnOnce() -> u64) {
-        // Relaxed: what was seen here was set in this epoch, since whoever closes it has taken the
-        // gate of whoever writes.
+        // Relaxed: a value seen here was set in this epoch, since the closing thread has taken the
+        // writer's gate.
         if self.open_since_us.load(Ordering::Relaxed) == 0 {
-            // Whoever comes second leaves the earlier time: he may have read his own long ago, or
-            // much later. Relaxed: it says nothing of other memory.
+            // A second writer leaves the earlier time: it may have read its own time long ago, or
+            // much later. Relaxed: it says nothing about other memory.
             let now_us = now_us().max(1);
             let (free, order) = (0, Ordering::Relaxed);
             let _first = self
@@ -139,18 +139,18 @@ impl Epochs {
         }
     }
 
-    /// Whether something that could have been acknowledged longer than [`LATE_MS`] before `now_us`
-    /// is not durable.
+    /// Whether something that could have been acknowledged more than [`LATE_MS`] before `now_us` is
+    /// not durable.
     #[inline]
     pub(super) fn are_late(&self, now_us: u64) -> bool {
         let is_late = |since_us: u64| since_us > 0 && now_us > since_us + LATE_MS * 1000;
-        // In this order: an epoch that is seen here as closed is seen there as in flight. Acquire
-        // pairs with the store in `close`.
+        // In this order: an epoch seen as closed here is seen as in flight there. Acquire pairs
+        // with the store in `close`.
         is_late(self.open_since_us.load(Ordering::Acquire))
             || is_late(self.closed_since_us.load(Ordering::Relaxed))
     }
 
-    /// When the oldest write came that is not durable, as [`Self::note_write`] was told.
+    /// When the oldest write came that is not durable, as given to [`Self::note_write`].
     pub(super) fn oldest_us(&self) -> Option<u64> {
         // As in `are_late`.
         let open_us = self.open_since_us.load(Ordering::Acquire);
@@ -158,10 +158,10 @@ impl Epochs {
         [closed_us, open_us].into_iter().find(|us| *us > 0)
     }
 
-    /// Somebody waits for `epoch`. `true`: it is durable already.
+    /// Registers a wish for `epoch`. `true`: it is already durable.
     pub(super) fn want(&self, epoch: LogEpoch) -> bool {
         // Relaxed: the fence below orders it for `advance` (LE3), the lock for the epoch thread.
-        // Only the first to want an epoch takes the lock, so that the epoch thread either sees it
+        // Only the first to want an epoch takes the lock, so the epoch thread either sees the wish
         // before it sleeps or is woken (LE4).
         if self.wanted.fetch_max(epoch.0, Ordering::Relaxed) < epoch.0 {
             let state = self.lock();
@@ -175,16 +175,16 @@ impl Epochs {
         if self.fault == Some(models::Fault::NoFence) {
             return self.durable() >= epoch;
         }
-        // Partner of the one in `advance` (LE3): of two threads that say something and then look at
-        // what the other says, one at least sees it.
+        // Partner of the one in `advance` (LE3): of two threads that each announce something and
+        // then check the other's announcement, at least one sees it.
         fence(Ordering::SeqCst);
         self.durable() >= epoch
     }
 
-    /// Whether an epoch is wanted that is still open, with nothing in flight: as long as something
-    /// is, the next epoch gathers what more sessions write.
+    /// Whether an epoch is wanted that is still open, with nothing in flight. While something is in
+    /// flight, the next epoch gathers writes of more sessions.
     fn is_due(&self, state: &State) -> bool {
-        // Relaxed: who raised it takes the lock afterwards (LE4).
+        // Relaxed: the thread that raised it takes the lock afterwards (LE4).
         self.wanted.load(Ordering::Relaxed) > state.closed.0 && state.is_idle()
     }
 
@@ -207,7 +207,7 @@ impl Epochs {
         }
     }
 
-    /// Closes an epoch that so many logs took part in. `true`: as for [`Self::marked`].
+    /// Closes an epoch in which this many logs took part. `true`: as for [`Self::marked`].
     pub(super) fn close(&self, state: &mut State, epoch: LogEpoch, participants: usize) -> bool {
         state.closed = epoch;
         if participants > 0 {
@@ -217,7 +217,7 @@ impl Epochs {
             epoch,
             missing: participants,
             written: participants > 0,
-            // Relaxed: who set it has given its gate to whoever closes.
+            // Relaxed: the thread that set it has given its gate to the closing one.
             since_us: self.open_since_us.load(Ordering::Relaxed),
         });
         let awaited = self.advance(state);
@@ -226,8 +226,8 @@ impl Epochs {
         awaited
     }
 
-    /// The mark of an epoch is durable in one more log. `true`: an epoch became durable for which
-    /// somebody waits.
+    /// The mark of an epoch is durable in one more log. `true`: an epoch became durable that
+    /// somebody waits for.
     pub(super) fn marked(&self, epoch: LogEpoch) -> bool {
         let mut state = self.lock();
         let found = state
@@ -249,7 +249,7 @@ impl Epochs {
             }
             state.in_flight.pop_front();
         }
-        // A log is missing its mark, so something was written in it.
+        // A log lacks its mark, so something was written in it.
         let since_us = state.in_flight.front().map_or(0, |first| first.since_us);
         self.closed_since_us.store(since_us, Ordering::Relaxed);
         let Some(durable) = durable else {

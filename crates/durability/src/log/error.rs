@@ -1,24 +1,24 @@
-//! What can be wrong with the log.
+//! Errors of the log.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use pando_sync::LogEpoch;
 
-/// What can be wrong with the log.
+/// Errors of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The operating system refused a call.
+    /// The operating system reported an error.
     #[error("{}: cannot {action}: {error}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
-    /// Something that was durable, hence may have been acknowledged, is damaged.
+    /// Something durable, which may have been acknowledged, is damaged.
     #[error(
         "{}: damaged at offset {offset}: {what}.{} Restore the file from a copy; or remove all \
          log-0*.pando files of this data directory and its log directories to go on from the \
@@ -29,14 +29,14 @@ pub enum LogError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset.
         offset: u64,
         /// The newest epoch that is known to have been durable, if any.
         epoch: LogEpoch,
         /// What was found.
         what: &'static str,
     },
-    /// A part of the log that was durable is not in any of the directories.
+    /// A durable part of the log is in none of the directories.
     #[error(
         "log {log} of incarnation {incarnation} is not there from frame {sequence} on, but epoch \
          {epoch} was durable and needs it. Is a --log-dir missing? Looked in: {looked_in}"
@@ -53,21 +53,21 @@ pub enum LogError {
         /// The directories, for people.
         looked_in: String,
     },
-    /// The log does not reach back to the epoch where recovery has to begin.
+    /// The log does not reach back to the epoch where recovery must begin.
     #[error(
         "the log does not hold all of what was written between epochs {from} and {epoch}: what \
          comes before was recycled, or its files were removed. Restore them, or the checkpoint, \
          from a copy. Looked in: {looked_in}"
     )]
     DoesNotReachBack {
-        /// Where recovery has to begin.
+        /// Where recovery must begin.
         from: LogEpoch,
         /// The newest epoch that is known to have been durable.
         epoch: LogEpoch,
         /// The directories, for people.
         looked_in: String,
     },
-    /// A file of another version of the format.
+    /// A file of another format version.
     #[error(
         "{}: log format {found}, but this server reads format {ours}: use the version of Pando \
          that wrote it ({})",
@@ -79,7 +79,7 @@ pub enum LogError {
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The one format that is read.
+        /// The one supported format.
         ours: u32,
     },
     /// A file that belongs elsewhere.
@@ -93,7 +93,7 @@ pub enum LogError {
     /// The log could not be written; the server cannot go on.
     #[error("the log failed: {0}")]
     Failed(String),
-    /// There is no room to write the log.
+    /// There is no space to write the log.
     #[error("the log's disk is full: {0}")]
     Full(String),
 }

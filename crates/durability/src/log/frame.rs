@@ -1,4 +1,4 @@
-//! Frames: what the log is made of, and the groups inside them.
+//! Frames, which the log consists of, and the groups inside them.
 //!
 //! A frame begins at a multiple of 8 bytes; the bytes after its payload, up to the next one, are
 //! zeros. Numbers are little-endian.
@@ -14,7 +14,7 @@
 //! | 29 | 3 | zeros |
 //! | 32 | … | payload |
 //!
-//! *Groups*: each is 4 bytes, `length << 2 | part`, and so many bytes. Part 0 is a whole group; a
+//! *Groups*: each is 4 bytes, `length << 2 | part`, and that many bytes. Part 0 is a whole group. A
 //! group that is too long for a frame comes as first (1), middle (2, any number) and last (3), with
 //! nothing else in between in this log.
 //!
@@ -29,13 +29,13 @@
 //! | 28 | 4 | zeros |
 //! | 32 | 24 each | log (4), zeros (4), sequences of its first and last frame of the epoch (8 + 8) |
 //!
-//! *Proof*, written when the server ends or rests, and into the last block of a segment when
+//! *Proof*, written when the server ends or is idle, and into the last block of a segment when
 //! something in the next one is durable (there with the next one's first sequence): 8 bytes, the
 //! newest epoch that is durable and has anything in a log.
 //!
 //! Invariants:
-//! - **LF1** The salt is random and new each time a segment is begun, so the bytes of a recycled
-//!   segment's earlier life are no frames of its present one.
+//! - **LF1** The salt is random and new each time a segment is begun, so bytes from a recycled
+//!   segment's earlier use are not valid frames of its present one.
 //! - **LF2** No input makes parsing panic or read past its bytes.
 
 use pando_io::file::AlignedBuffer;
@@ -45,7 +45,7 @@ use pando_sync::LogEpoch;
 pub(crate) const FRAME_HEADER_BYTES: usize = 32;
 /// Bytes before each group.
 pub(crate) const GROUP_HEADER_BYTES: usize = 4;
-/// What the beginning of a frame is a multiple of.
+/// Frames begin at a multiple of this.
 pub(crate) const FRAME_ALIGNMENT: usize = 8;
 
 const BYTES_AT: usize = 4;
@@ -60,7 +60,7 @@ const PARTICIPANT_BYTES: usize = 24;
 const _: () = assert!(ZEROS_AT + 3 == FRAME_HEADER_BYTES);
 const _: () = assert!(FRAME_HEADER_BYTES.is_multiple_of(FRAME_ALIGNMENT));
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     Groups,
@@ -94,13 +94,13 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The bytes it takes in the segment.
+    /// Bytes that it takes in the segment.
     pub(crate) fn bytes(&self) -> usize {
         frame_bytes(self.payload.len())
     }
 }
 
-/// The bytes that a frame of so much payload takes in the segment.
+/// Bytes that a frame with this much payload takes in the segment.
 pub(crate) fn frame_bytes(payload: usize) -> usize {
     (FRAME_HEADER_BYTES + payload).next_multiple_of(FRAME_ALIGNMENT)
 }
@@ -117,8 +117,8 @@ pub(crate) fn number64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
-/// Adds a frame to what is written next. The payload comes in two pieces, so that a piece of a long
-/// group needs no copy to get its header.
+/// Adds a frame to the next write. The payload comes in two pieces, so a piece of a long group gets
+/// its header without a copy.
 pub(crate) fn encode(
     buffer: &mut AlignedBuffer,
     salt: u64,
@@ -181,7 +181,7 @@ pub(crate) fn group_header(bytes: usize, part: Part) -> [u8; GROUP_HEADER_BYTES]
     (length << 2 | part as u32).to_le_bytes()
 }
 
-/// The first group in a payload, and what follows it. `None`: the payload is malformed.
+/// The first group in a payload, and the rest. `None`: the payload is malformed.
 pub(crate) fn split_group(payload: &[u8]) -> Option<(Part, &[u8], &[u8])> {
     if payload.len() < GROUP_HEADER_BYTES {
         return None;

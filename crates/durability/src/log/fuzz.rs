@@ -1,4 +1,4 @@
-//! What the fuzz target calls, under cargo-fuzz and in a seeded loop in the tests.
+//! The entry point of the fuzz target, for cargo-fuzz and a seeded loop in the tests.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::scan::{Walk, scan_segment};
 use super::segment::Header;
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX};
 
-/// Any bytes are a header, a mark, groups, and the frames behind a good header: nothing panics,
-/// and what is found lies within the file.
+/// Parses any bytes as a header, a mark, groups, and the frames after a good header: nothing
+/// panics, and everything found is within the file.
 pub fn segment(data: &[u8]) {
     let path = Path::new("log-0000-00000001-00000000.pando");
     let _ = Header::parse(data, path);

@@ -1,15 +1,15 @@
-//! The log: what sessions write, durable in the order of epochs.
+//! The log: what sessions write, durable in epoch order.
 //!
-//! After §5 of the Masstree paper: a log per worker, written by a logger of its own. Departures,
-//! and why: epochs, closed for all logs at one moment, take the place of timestamps in each log, so
-//! that what one command or transaction writes is recovered whole or not at all; an idle log takes
-//! no part in an epoch, so it neither holds the others back nor needs heartbeats; a log is in
-//! fixed, recycled segments whose space comes back while the server runs.
+//! After §5 of the Masstree paper: a log per worker, written by its own logger. Departures, and
+//! why: epochs, closed for all logs at one moment, replace timestamps in each log, so that a
+//! command's or transaction's writes are recovered whole or not at all. An idle log takes no part
+//! in an epoch, so it neither holds the others back nor needs heartbeats. A log consists of fixed
+//! segments that are recycled, so its space is reused while the server runs.
 //!
 //! ```text
 //! sessions ── LogSession::hand_over ──► queue of the log ── logger ──► blocks in the segment
 //!    epoch thread ── close_epoch (under all gates) ──► a closing mark in each queue that took part
-//!                                 all marks durable ──► durable() ≥ epoch ──► who waits is woken
+//!                                  all marks durable ──► durable() ≥ epoch ──► waiters are woken
 //! ```
 //!
 //! | module | what it is |
@@ -17,26 +17,26 @@
 //! | `session` | a session's records, groups and frames |
 //! | `queue` | what was handed over to one log |
 //! | `epochs` | which epochs are closed, in flight, durable |
-//! | `writer` | from the queue into segments, and what is done when that fails |
+//! | `writer` | from the queue into segments, and the handling of failures |
 //! | `supply` | files made ahead, recycled segments |
-//! | `reserve` | what of a volume is left to checkpoints |
+//! | `reserve` | the space of a volume reserved for checkpoints |
 //! | `state` | what these share; full, failed |
 //! | `segment`, `frame` | the formats |
-//! | `scan`, `cut`, `reader`, `waves` | reading: what is there, up to where it counts, its groups, for several threads |
-//! | `error` | what can be wrong |
+//! | `scan`, `cut`, `reader`, `waves` | reading: what exists, up to where it counts, its groups, for several threads |
+//! | `error` | errors |
 //!
 //! Locks, in the order in which they are taken: a log's writer; epochs; queues by index; the
-//! supply. Callbacks run under a writer's lock: they must not call the log except for
-//! [`Log::durable`], [`Log::want`] and [`Log::state`].
+//! supply. Callbacks run under a writer's lock: of the log they may call only [`Log::durable`],
+//! [`Log::want`] and [`Log::state`].
 //!
 //! Invariants:
 //! - **LG1 closed-is-found** What was handed over before `close_epoch(E)` with an epoch up to E is
-//!   found by recovery once `durable() ≥ E`, whatever is lost of what was not synced.
+//!   found by recovery once `durable() ≥ E`, whatever unsynced data is lost.
 //! - **LG2** Of an epoch that is not durable, recovery finds all or nothing.
-//! - **LG3** A write or sync that failed is never repeated in place, and nothing that depends on it
-//!   is acknowledged.
+//! - **LG3** A failed write or sync is never repeated in place, and nothing that depends on it is
+//!   acknowledged.
 //!
-//! Deliberately absent: what records mean, compression, a log per database.
+//! Deliberately absent: the meaning of records, compression, a log per database.
 
 mod cut;
 mod epochs;
@@ -103,13 +103,13 @@ pub struct LogStatistics {
     pub written_bytes: u64,
     /// Writes, each with its sync.
     pub writes: u64,
-    /// Time they took together, in nanoseconds.
+    /// Their total time, in nanoseconds.
     pub write_ns: u64,
-    /// How long each took.
+    /// Their durations.
     pub write_times: WriteTimes,
     /// Writes and files that failed and were replaced.
     pub failed_writes: u64,
-    /// Bytes that recovery would read, until a checkpoint makes them superfluous.
+    /// Bytes that recovery would read, until a checkpoint makes them obsolete.
     pub live_bytes: u64,
     /// Segments that hold them.
     pub segments: usize,
@@ -117,7 +117,7 @@ pub struct LogStatistics {
     pub free_files: usize,
     /// Bytes handed over and not yet written.
     pub pending_bytes: usize,
-    /// Bytes of memory for what is handed over: what waits, and buffers that are kept.
+    /// Bytes of memory for data handed over: waiting data, and buffers kept for reuse.
     pub buffer_bytes: usize,
     /// The newest closed epoch.
     pub closed: LogEpoch,
@@ -126,10 +126,10 @@ pub struct LogStatistics {
 }
 
 impl Log {
-    /// Opens the log for writing, after what recovery found. Nothing is written yet.
+    /// Opens the log for writing, after recovery. Nothing is written yet.
     ///
     /// # Panics
-    /// When the options are out of bounds: their values come checked from the configuration.
+    /// When the options are out of bounds: the configuration has checked their values.
     pub fn open(
         options: LogOptions,
         disk: Arc<dyn Disk>,
@@ -208,16 +208,16 @@ impl Log {
     }
 
     /// Closes an epoch: what was handed over until now, with an epoch up to this one, becomes
-    /// durable together. The caller holds all gates. Loggers are woken.
+    /// durable together. The caller holds all gates. Wakes the loggers.
     ///
     /// # Panics
-    /// When the epoch is closed already.
+    /// When the epoch is already closed.
     pub fn close_epoch(&self, epoch: LogEpoch, wall_ms: u64) {
         drop(self.seal(epoch, wall_ms));
     }
 
-    /// As [`Self::close_epoch`], but lets the caller write: [`SealedEpoch::flush`], after it has
-    /// let go of the gates, saves waking a logger, and waiting for it.
+    /// Like [`Self::close_epoch`], but lets the caller write: [`SealedEpoch::flush`], after the
+    /// gates are released, saves waking a logger and waiting for it.
     #[must_use = "the epoch is written when this is flushed, or by the loggers when it is dropped"]
     pub fn seal(&self, epoch: LogEpoch, wall_ms: u64) -> SealedEpoch<'_> {
         let shared = &*self.shared;
@@ -256,9 +256,9 @@ impl Log {
         }
     }
 
-    /// Whether a write could begin now, and writes have lately been so quick that whoever waits for
-    /// an epoch does best to close and write it himself ([`Self::seal`]): the disk takes less time
-    /// than waking another thread, and being woken by it.
+    /// Whether a write could begin now, and writes have lately been so fast that a thread which
+    /// waits for an epoch should close and write it itself ([`Self::seal`]): the disk takes less
+    /// time than waking another thread and being woken by it.
     pub fn is_quick(&self) -> bool {
         let shared = &*self.shared;
         shared.options.threads
@@ -267,7 +267,7 @@ impl Log {
             && shared.epochs.lock().is_idle()
     }
 
-    /// What a write with its sync has lately taken, in nanoseconds: an average of about a hundred;
+    /// The recent duration of a write with its sync, in nanoseconds: an average of about a hundred;
     /// 0 before the first.
     pub fn write_ns(&self) -> u64 {
         self.shared.counters.settled_ns.load(Ordering::Relaxed)
@@ -278,10 +278,10 @@ impl Log {
         self.shared.epochs.durable()
     }
 
-    /// The newest durable epoch that has anything in the log; what was written by recovery's time
-    /// counts. A checkpoint notes it for [`LogScan::cut`], once its
-    /// last epoch is durable; an epoch without anything in the log would not do, since recovery
-    /// could not tell it from one that was lost.
+    /// The newest durable epoch that has anything in the log; at first the newest such epoch that
+    /// recovery found. A checkpoint records it for [`LogScan::cut`], once the checkpoint's last
+    /// epoch is durable. An epoch without anything in the log would not do, since recovery could
+    /// not tell it from a lost one.
     pub fn durable_written(&self) -> LogEpoch {
         self.shared.epochs.lock().durable_written
     }
@@ -294,9 +294,9 @@ impl Log {
             .any(|log| log.queue.lock().has_open())
     }
 
-    /// Whether something that could have been acknowledged longer than [`crate::limits::LATE_MS`]
-    /// before `now_us` is not durable yet, by the clock of [`LogSession::note_write`]: nothing more
-    /// is to be acknowledged before it is durable itself.
+    /// Whether something that could have been acknowledged more than [`crate::limits::LATE_MS`]
+    /// before `now_us` is not durable yet, by the clock of [`LogSession::note_write`]. If so,
+    /// nothing else may be acknowledged before it is durable itself.
     #[inline]
     pub fn is_late(&self, now_us: u64) -> bool {
         self.shared.epochs.are_late(now_us)
@@ -307,20 +307,20 @@ impl Log {
         self.shared.epochs.oldest_us()
     }
 
-    /// Somebody waits for an epoch: it is closed and written as soon as nothing else is on its way
-    /// to the disk. `true`: it is durable already, and nobody will be woken.
+    /// Registers a wish for an epoch: it is closed and written as soon as nothing else is in
+    /// flight. `true`: it is already durable, and nobody will be woken.
     pub fn want(&self, epoch: LogEpoch) -> bool {
         self.shared.epochs.want(epoch)
     }
 
-    /// Where the epoch thread sleeps, until somebody waits for the open epoch and nothing is on its
-    /// way to the disk, or `limit` has passed, or the log was closed.
+    /// Where the epoch thread sleeps, until somebody waits for the open epoch and nothing is in
+    /// flight, or `limit` has passed, or the log was closed.
     pub fn wait_until_due(&self, limit: Duration) -> Due {
         self.shared.epochs.wait_until_due(limit)
     }
 
-    /// Calls `wake` with the durable epoch whenever one that is wanted becomes durable, and when
-    /// [`Self::state`] changes; from another thread, soon after.
+    /// Calls `wake` with the durable epoch whenever a wanted epoch becomes durable, and when
+    /// [`Self::state`] changes; from another thread, shortly afterwards.
     pub fn on_durable(&self, wake: Box<dyn Fn(LogEpoch) + Send + Sync>) {
         self.shared.add_wake(wake);
     }
@@ -347,17 +347,17 @@ impl Log {
         self.shared.epochs.lock().written
     }
 
-    /// Whether what was handed over is still written while the log is full: every log has a
-    /// segment, whose last quarter takes no new writes.
+    /// Whether data handed over is still written while the log is full: every log has a segment,
+    /// whose last quarter takes no new writes.
     pub fn has_reserve(&self) -> bool {
         let used = |log: &state::OneLog| log.segment_bytes.load(Ordering::Relaxed);
         self.shared.logs.iter().all(|log| used(log) > 0)
     }
 
-    /// To be called when nothing has been written for a while: writes down that the last epoch is
-    /// durable, unless that was done, so that recovery can tell damage to it from a torn tail, and
-    /// notices when a file with it is gone. One block in each log that has a segment. Buffers that
-    /// are kept for sessions are freed.
+    /// To be called when nothing has been written for a while. Records that the last epoch is
+    /// durable, unless that was done, so that recovery can tell damage to it from a torn tail. Also
+    /// notices when one of its files is gone. Writes one block in each log that has a segment.
+    /// Frees the buffers kept for sessions.
     pub fn rest(&self) {
         let shared = &*self.shared;
         let mut epochs = shared.epochs.lock();
@@ -383,8 +383,8 @@ impl Log {
         }
     }
 
-    /// Makes the segments that hold only epochs below `epoch` free, after a complete checkpoint
-    /// that begins there. Returns how many.
+    /// Frees the segments that hold only epochs below `epoch`, after a complete checkpoint that
+    /// begins there. Returns how many.
     pub fn recycle_below(&self, epoch: LogEpoch) -> Result<usize, LogError> {
         let recycled = self.shared.supply.recycle_below(&*self.shared.disk, epoch);
         if !self.shared.options.threads {
@@ -393,13 +393,13 @@ impl Log {
         recycled
     }
 
-    /// The room of the volume on which the log has least left, where the disk can tell.
+    /// The space of the volume on which the log has least left, where the disk can tell.
     pub fn room(&self) -> Option<LogRoom> {
         let used = |log: usize| self.shared.logs[log].segment_bytes.load(Ordering::Relaxed) > 0;
         self.shared.supply.room(&*self.shared.disk, used)
     }
 
-    /// Whether a part of the log lies on a volume with parts of checkpoints.
+    /// Whether a part of the log is on a volume with parts of checkpoints.
     pub fn shares_volume(&self) -> bool {
         self.shared.supply.shares()
     }
@@ -409,25 +409,25 @@ impl Log {
         self.shared.supply.reserve.written()
     }
 
-    /// A checkpoint was taken, of so many bytes, and began when `written` bytes were in the log:
-    /// the next one will take about as much, and what was logged since (LR1 checkpoint-room).
+    /// Reports a checkpoint of this many bytes that began when `written` bytes were in the log. The
+    /// next one will take about as much, plus what was logged since (LR1 checkpoint-room).
     pub fn expect_checkpoint(&self, bytes: u64, written: u64) {
         self.shared.supply.reserve.expect(bytes, written);
     }
 
-    /// The checkpoint that is being taken has so many bytes on disk, which need no more be kept
-    /// free; 0: none is being taken.
+    /// Reports that the checkpoint in progress has this many bytes on disk, which no longer need to
+    /// be kept free; 0: none is in progress.
     pub fn spend_on_checkpoint(&self, bytes: u64) {
         self.shared.supply.reserve.spend(bytes);
     }
 
-    /// Gives free files back while less is free than a checkpoint needs (LR1 checkpoint-room).
+    /// Removes free files while less is free than a checkpoint needs (LR1 checkpoint-room).
     pub fn give_back(&self) -> Result<(), LogError> {
         self.shared.supply.give_back(&*self.shared.disk)
     }
 
     /// Whether records of removals may be handed over although the log is full: they are short, and
-    /// make the checkpoint smaller that would give it room.
+    /// shrink the checkpoint that would free space.
     pub fn takes_removals(&self) -> bool {
         let shared = &*self.shared;
         let pending = shared.pending.load(Ordering::Relaxed);
@@ -456,13 +456,13 @@ impl Log {
         }
     }
 
-    /// What went wrong and was survived since the last call, for the server's log.
+    /// Failures survived since the last call, for the server's log.
     pub fn take_notes(&self) -> Vec<String> {
         self.shared.take_notes()
     }
 
-    /// Ends the log: writes everything of the epochs that are closed, leaves a proof that it is
-    /// durable, stops the threads. The caller has closed the last epoch.
+    /// Ends the log: writes everything of the closed epochs, leaves a proof that it is durable,
+    /// stops the threads. The caller has closed the last epoch.
     pub fn close(&self) -> Result<(), LogError> {
         let result = self.write_rest();
         self.stop();
@@ -504,7 +504,7 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// Stops the threads. What was not written is lost, as after a crash: see [`Log::close`].
+    /// Stops the threads. Unwritten data is lost, as after a crash: see [`Log::close`].
     fn drop(&mut self) {
         self.stop();
     }
@@ -551,13 +551,13 @@ pub struct SealedEpoch<'a> {
 }
 
 impl SealedEpoch<'_> {
-    /// Writes what the epoch has in the first of its logs on this thread, while loggers write the
-    /// others. When this returns, the first is written; ask [`Log::durable`] for the epoch.
+    /// Writes the epoch's part in the first of its logs on this thread, while loggers write the
+    /// others. On return the first is written; ask [`Log::durable`] for the epoch.
     pub fn flush(mut self) {
         let shared = &*self.log.shared;
         let participants = std::mem::take(&mut self.participants);
         if !shared.options.threads {
-            // All of them: one that found no room before may find some now.
+            // All of them: one that found no space before may find some now.
             for log in &shared.logs {
                 lock(&log.writer).flush(shared, None);
             }
@@ -571,8 +571,8 @@ impl SealedEpoch<'_> {
             shared.logs[log].queue.wake();
         }
         let one = &shared.logs[first];
-        // Whoever holds the writer finds the mark in the queue before he lets go, or his logger
-        // does when it looks again: woken, it waits for the lock.
+        // The holder of the writer finds the mark in the queue before releasing it, or its logger
+        // does when it checks again: once woken, it waits for the lock.
         match one.writer.try_lock() {
             Ok(mut writer) => {
                 let flushed = writer.flush(shared, Some(self.epoch));
@@ -608,8 +608,8 @@ impl Drop for SealedEpoch<'_> {
     }
 }
 
-/// What one write of a block, durable when it is done, costs in a directory: the median of
-/// several. To be asked before the log is opened, which begins to fill files.
+/// The cost of one durable write of a block in a directory: the median of several. To be called
+/// before the log is opened, which begins to fill files.
 pub fn measure_sync(disk: &dyn Disk, directory: &Path) -> Result<Duration, LogError> {
     let path: PathBuf = directory.join("sync-cost.pando");
     match disk.remove(&path) {

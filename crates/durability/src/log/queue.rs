@@ -7,9 +7,9 @@
 //! Invariants:
 //! - **LQ1** Frames get their sequence in the order in which they are handed over, and are written
 //!   in that order: a log's frames have consecutive sequences.
-//! - **LQ2 nothing-late** Nothing is handed over for an epoch that is closed: an epoch is closed
-//!   under all gates, with every session's groups handed over. Whoever breaks this stops the server
-//!   rather than acknowledge what recovery would not find.
+//! - **LQ2 nothing-late** Nothing is handed over for a closed epoch: an epoch is closed under all
+//!   gates, with every session's groups handed over. A violation stops the server rather than
+//!   acknowledge what recovery would not find.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use pando_sync::{LogEpoch, lock};
 use super::frame::{FrameKind, GROUP_HEADER_BYTES, Participant, frame_bytes};
 use crate::limits::{COPIED_BYTES_MAX, SPARE_BUFFERS_MAX, SPARE_BYTES_MAX};
 
-/// The payload of a frame that waits.
+/// The payload of a waiting frame.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     /// Groups, each with its header.
@@ -55,7 +55,7 @@ impl Body {
     }
 }
 
-/// A frame that waits, or is on its way.
+/// A frame that waits or is in flight.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) sequence: u64,
@@ -86,7 +86,7 @@ pub(super) struct State {
     closed: LogEpoch,
     open: Vec<OpenEpoch>,
     spare: Vec<Vec<u8>>,
-    /// What a writer took and could not write has to be tried again, though nothing waits here.
+    /// Data that a writer took and could not write must be tried again, though nothing waits here.
     again: bool,
     stopped: bool,
 }
@@ -96,7 +96,7 @@ pub(super) struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
-    /// Bytes that are written without waiting for the end of the epoch.
+    /// The number of bytes that are written without waiting for the end of the epoch.
     early_bytes: usize,
     /// Bytes of groups up to which turns share a frame.
     frame_bytes: usize,
@@ -116,11 +116,11 @@ impl Queue {
         lock(&self.state)
     }
 
-    /// Adds frames of groups, then the `groups` of an epoch, which come back empty. `true`: there
-    /// is enough to write without waiting for the end of the epoch.
+    /// Adds frames of groups, then the `groups` of an epoch, which are returned empty. `true`:
+    /// there is enough to write without waiting for the end of the epoch.
     ///
     /// # Panics
-    /// When an epoch is closed already (LQ2).
+    /// When an epoch is already closed (LQ2).
     pub(super) fn push(
         &self,
         frames: impl Iterator<Item = (LogEpoch, Body)>,
@@ -141,8 +141,8 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// The frames that are written next: as many as fit in `room` bytes, and one at least. With
-    /// `until`, none after the mark of that epoch.
+    /// The frames to write next: as many as fit in `room` bytes, and at least one. With `until`,
+    /// none after the mark of that epoch.
     pub(super) fn take(&self, room: usize, until: Option<LogEpoch>, batch: &mut Vec<Entry>) {
         let mut state = self.lock();
         let mut bytes = 0;
@@ -173,7 +173,7 @@ impl Queue {
         self.lock().urgent > 0
     }
 
-    /// Gives buffers back to sessions.
+    /// Returns buffers to sessions.
     pub(super) fn give_back(&self, entries: impl Iterator<Item = Entry>) {
         let mut state = self.lock();
         for entry in entries {
@@ -187,19 +187,19 @@ impl Queue {
         }
     }
 
-    /// Frees the buffers that are kept for sessions.
+    /// Frees the buffers kept for sessions.
     pub(super) fn release(&self) {
         let spare = std::mem::take(&mut self.lock().spare);
         drop(spare);
     }
 
-    /// Bytes of the buffers that are kept for sessions, and of what waits.
+    /// Bytes of the buffers kept for sessions, and of waiting data.
     pub(super) fn buffer_bytes(&self) -> usize {
         let state = self.lock();
         state.spare.iter().map(Vec::capacity).sum::<usize>() + state.bytes
     }
 
-    /// Waits until there is something that should be written now. `false`: the log has stopped.
+    /// Waits until something should be written now. `false`: the log has stopped.
     pub(super) fn wait(&self) -> bool {
         let state = self.lock();
         let idle = |state: &mut State| {
@@ -211,7 +211,7 @@ impl Queue {
         !state.stopped
     }
 
-    /// Waits for a while, or until the log stops: `false` then.
+    /// Waits for a while, or until the log stops; then `false`.
     pub(super) fn pause(&self, limit: Duration) -> bool {
         let state = self.lock();
         let paused = self
@@ -259,8 +259,8 @@ impl State {
         }
     }
 
-    /// Adds groups to the last frame, or a frame of them. Few bytes are copied, so that a session
-    /// writes its records to the same memory in every turn, which stays in the cache.
+    /// Adds groups to the last frame, or makes a frame of them. Few bytes are copied, so that a
+    /// session writes its records to the same memory in every turn, which stays in the cache.
     fn push_groups(&mut self, epoch: LogEpoch, groups: &mut Vec<u8>, frame_bytes: usize) {
         assert!(epoch > self.closed, "epoch {epoch} is closed (LQ2)");
         if groups.len() > COPIED_BYTES_MAX {
@@ -283,7 +283,7 @@ impl State {
         groups.clear();
     }
 
-    /// Closes the epochs up to this one; says what the log wrote in them.
+    /// Closes the epochs up to this one; returns what the log wrote in them.
     pub(super) fn close(&mut self, epoch: LogEpoch, log: u32) -> Option<Participant> {
         self.closed = epoch;
         let mut closed: Option<Participant> = None;

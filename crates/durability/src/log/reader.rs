@@ -1,7 +1,7 @@
-//! Reading groups that count, in the order in which one log was handed them.
+//! Reading groups that count, in the order in which they were handed to one log.
 //!
-//! A reader works through *stretches*: parts of segments between two stops of the scan. One for a
-//! whole log has all of its stretches; those of a wave ([`super::waves`]) have a few each, so that
+//! A reader works through *stretches*: parts of segments between two stops of the scan. A reader of
+//! a whole log has all of its stretches; those of a wave ([`super::waves`]) have a few each, so
 //! threads can read one log together.
 
 use std::collections::VecDeque;
@@ -25,14 +25,14 @@ pub struct Group<'a> {
     pub records: &'a [u8],
     /// The file, for messages.
     pub path: &'a Path,
-    /// Where in it the frame begins that holds it, or its last part.
+    /// Where the frame that holds it, or its last part, begins in the file.
     pub offset: u64,
 }
 
 /// A part of a segment, from one stop to another or to the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    /// Its index among those that were scanned.
+    /// Its index among the scanned segments.
     pub(super) segment: usize,
     pub(super) from: u64,
     pub(super) end: u64,
@@ -40,7 +40,7 @@ pub(super) struct Stretch {
     pub(super) next: u64,
     /// Valid frames in it.
     pub(super) frames: usize,
-    /// No group in it belongs to an epoch outside of these.
+    /// No group in it belongs to an epoch outside these.
     pub(super) first_epoch: LogEpoch,
     /// See `first_epoch`.
     pub(super) last_epoch: LogEpoch,
@@ -70,7 +70,7 @@ impl Stretch {
         })
     }
 
-    /// Makes this and the next one of the same segment one.
+    /// Merges this stretch with the next one of the same segment.
     fn join(&mut self, next: &Self) -> bool {
         let joined = self.segment == next.segment && self.end == next.from;
         if joined {
@@ -88,7 +88,7 @@ pub struct LogReader {
     scanned: Arc<Scanned>,
     /// The epochs that count, ascending.
     chain: Arc<Vec<LogEpoch>>,
-    /// Groups of other epochs are passed over.
+    /// Groups of other epochs are skipped.
     epochs: RangeInclusive<LogEpoch>,
     waiting: VecDeque<Stretch>,
     present: Option<Present>,
@@ -148,7 +148,7 @@ impl LogReader {
         }
     }
 
-    /// Bytes to read in all.
+    /// Total bytes to read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -221,7 +221,7 @@ impl Present {
         }
     }
 
-    /// Goes to the next frame of groups that count. `false`: there is none.
+    /// Moves to the next frame of groups that count. `false`: there is none.
     fn step(
         &mut self,
         segment: &ScannedSegment,
@@ -231,7 +231,7 @@ impl Present {
         loop {
             let mut walk = Walk::resume(&self.bytes, segment.salt, self.at, self.next);
             let Some((at, frame, _)) = walk.step() else {
-                // The frames that the scan counted on have to be there again.
+                // The frames that the scan found must still be there.
                 if self.frames != self.stretch.frames {
                     let what = "the file is not what it was a moment ago";
                     return Err(self.damaged(segment, self.at, what));
@@ -254,7 +254,7 @@ impl Present {
         }
     }
 
-    /// The next group in the present frame, or whose last part that is.
+    /// The next group in the present frame, or the group whose last part is there.
     fn take_group(
         &mut self,
         segment: &ScannedSegment,

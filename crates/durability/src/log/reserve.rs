@@ -1,29 +1,29 @@
-//! Room of a volume that the log leaves to checkpoints.
+//! The space of a volume that the log reserves for checkpoints.
 //!
-//! A full log gets room from a checkpoint alone, so it never takes what the next one needs, where
-//! both lie on one volume. What that is follows the data: the bytes of the last checkpoint, and as
-//! many as were logged since it began, for what is logged adds about as much to the next one, at
-//! most. A checkpoint that is being written uses its room up as it goes.
+//! Only a checkpoint frees space in a full log, so the log never takes the space that the next one
+//! needs, where both are on one volume. That space follows the data: the bytes of the last
+//! checkpoint, plus as many as were logged since it began, since logged bytes add at most about as
+//! much to the next one. A checkpoint being written uses its reserve up as it goes.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
-//! | `expected` | whoever took a checkpoint, or recovered | `Relaxed` | whoever makes a file |
+//! | `expected` | the thread that took a checkpoint, or recovered | `Relaxed` | the thread that makes a file |
 //! | `written` | loggers | `Relaxed` | the same |
 //! | `spent` | the threads of a checkpoint | `Relaxed` | the same |
 //!
-//! Parts of checkpoints may lie in several directories, which take equal shares, but for some
-//! pieces (`checkpoint::parts`): a volume keeps the shares of those that it has. The volume with
-//! the manifests keeps the margin at least.
+//! Parts of checkpoints may be in several directories, which take equal shares, to within some
+//! pieces (`checkpoint::parts`): a volume keeps the shares of those on it. The volume with the
+//! manifests keeps at least the margin.
 //!
-//! Numbers only: nothing else is published through them, and a file that was made a moment too
-//! early is covered by `margin`.
+//! Numbers only: nothing else is published through them, and `margin` covers a file that was made a
+//! moment too early.
 //!
 //! Invariants:
 //! - **LR1 checkpoint-room** The log makes a file only where the volume keeps [`Reserve::bytes`]
-//!   free besides, and keeps recycled files only while it does. Files that are in use, or ahead,
-//!   stay: they are the room that was promised to what is acknowledged (LT1 acknowledged-fits).
+//!   free in addition, and keeps recycled files only while it does. Files in use, or made ahead,
+//!   stay: they are the space promised to acknowledged writes (LT1 acknowledged-fits).
 //!
-//! Deliberately absent: others who write to the volume. What they take is not there any more.
+//! Deliberately absent: other users of the volume. What they take is simply not free any more.
 
 use std::path::{Path, PathBuf};
 
@@ -36,17 +36,17 @@ use crate::limits::{CHECKPOINT_MARGIN_BYTES, CHECKPOINT_MARGIN_PART};
 /// What a volume holds of checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// How many of the directories of parts, and of how many.
+    /// How many of the directories of parts are on it, and of how many.
     parts: u64,
     of: u64,
-    /// What it may take beyond its part of the whole.
+    /// What it may take beyond its share.
     pieces_bytes: u64,
     manifests: bool,
 }
 
 impl Share {
-    /// Of the volume of a directory. One of which that cannot be told is taken to have all its room
-    /// to itself.
+    /// Of the volume of a directory. If that cannot be determined, the directory counts as a volume
+    /// of its own.
     pub(super) fn of(disk: &dyn Disk, checkpoints: Option<&Directories>, place: &Path) -> Self {
         let volume = |directory: &Path| disk.room(directory).ok().map(|room| room.volume);
         let (Some(directories), Some(here)) = (checkpoints, volume(place)) else {
@@ -63,12 +63,12 @@ impl Share {
         }
     }
 
-    /// Whether parts lie here.
+    /// Whether parts are here.
     pub(super) fn has_parts(self) -> bool {
         self.parts > 0
     }
 
-    /// Whether anything does.
+    /// Whether anything is.
     pub(super) fn is_any(self) -> bool {
         self.has_parts() || self.manifests
     }
@@ -97,7 +97,7 @@ impl Reserve {
         }
     }
 
-    /// So many bytes of log were written.
+    /// Counts this many bytes written to the log.
     pub(super) fn wrote(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -107,30 +107,30 @@ impl Reserve {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint has these bytes that began when so much of the log was written.
+    /// Reports a checkpoint of these bytes that began when this much of the log was written.
     pub(super) fn expect(&self, checkpoint_bytes: u64, written: u64) {
         self.expected.store(checkpoint_bytes, Ordering::Relaxed);
         self.expected_at.store(written, Ordering::Relaxed);
     }
 
-    /// The checkpoint that is being taken has written so much; 0: none is.
+    /// Reports how much the checkpoint in progress has written; 0: none is in progress.
     pub(super) fn spend(&self, bytes: u64) {
         self.spent.store(bytes, Ordering::Relaxed);
     }
 
-    /// What the last checkpoint took.
+    /// The size of the last checkpoint.
     pub(super) fn last(&self) -> u64 {
         self.expected.load(Ordering::Relaxed)
     }
 
-    /// About what the next one takes in all.
+    /// About the total size of the next one.
     pub(super) fn expected(&self) -> u64 {
         let since = self.expected_at.load(Ordering::Relaxed);
         let logged = self.written().saturating_sub(since);
         self.last().saturating_add(logged)
     }
 
-    /// What is to stay free on a volume.
+    /// Bytes to keep free on a volume.
     pub(super) fn bytes(&self, share: Share) -> u64 {
         if !share.is_any() {
             return 0;

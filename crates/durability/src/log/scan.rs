@@ -1,25 +1,24 @@
 //! Finding out what of the log is on disk: every segment is read, every frame checked.
 //!
-//! What is found is facts only; which of them count is decided by [`LogScan::cut`].
+//! The result is facts only; [`LogScan::cut`] decides which of them count.
 //!
 //! | found | what is done |
 //! |---|---|
 //! | a file with another name | left alone |
 //! | `free-…` | used for later segments, whatever it holds |
-//! | `log-…`, bad header, other format, other database, renamed, twice | refused, with the file |
-//! | a bad frame with a valid one behind it | a gap: its frames do not count |
-//! | a bad frame with none behind it | the end of the segment |
+//! | `log-…`, bad header, other format, other database, renamed, duplicate | refused, with the file |
+//! | a bad frame followed by a valid one | a gap: its frames do not count |
+//! | a bad frame followed by none | the end of the segment |
 //! | a frame that a later segment repeats (LS3 stale-frames) | does not count |
-//! | a file shorter than it was made | refused: no crash does that (LS1 named-is-whole), so it was cut |
+//! | a file shorter than it was made | refused: no crash does that (LS1 named-is-whole), so it was truncated |
 //!
 //! A gap or an end is a torn tail or damage: a torn tail if no epoch that is known to have been
-//! durable needs what is missing. That an epoch was durable is known from the closing marks and
-//! segment headers that were written later, from the proof that a server leaves when it ends, and
-//! from the checkpoint.
+//! durable needs the missing data. Closing marks and segment headers that were written later, the
+//! proof that a server leaves when it ends, and the checkpoint show that an epoch was durable.
 //!
 //! Invariants:
 //! - **LN1** Before anything is read, files and directories are synced: what this recovery finds, a
-//!   later one finds too, even if the power is lost in between.
+//!   later one finds too, even if power is lost in between.
 
 use pando_sync::shim::unmodelled::{AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +38,8 @@ use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, STRETCH_BYTES};
 pub struct ScanOptions {
     /// Threads that read segments, each one segment at a time.
     pub threads: usize,
-    /// Whether files and directories are synced first (LN1); not to be left out before a server
-    /// starts, only when files are looked at.
+    /// Whether files and directories are synced first (LN1). May be false only when files are
+    /// inspected, not before a server starts.
     pub sync: bool,
 }
 
@@ -55,7 +54,7 @@ pub struct Damage {
     pub next: u64,
 }
 
-/// One segment as it was found.
+/// One segment as found.
 #[derive(Clone, Debug)]
 pub struct ScannedSegment {
     /// The file.
@@ -76,14 +75,14 @@ pub struct ScannedSegment {
     pub end: u64,
     /// The sequence that would follow there.
     pub next: u64,
-    /// How many frames are valid.
+    /// The number of valid frames.
     pub frames: usize,
-    /// The newest epoch that a frame belongs to.
+    /// The newest epoch of a frame.
     pub last_epoch: LogEpoch,
     /// Gaps.
     pub damage: Vec<Damage>,
     pub(super) salt: u64,
-    /// Where reading may begin, in order; the first is where its frames begin.
+    /// Where reading may begin, in order; the first is the start of its frames.
     pub(super) stops: Vec<Stop>,
     durable: LogEpoch,
     marks: Vec<(u64, LogEpoch, Mark)>,
@@ -94,18 +93,18 @@ pub struct ScannedSegment {
 pub(super) struct Stop {
     /// Where the next frame is looked for.
     pub(super) at: u64,
-    /// The sequence that is expected there.
+    /// The sequence expected there.
     pub(super) next: u64,
     /// Valid frames before it.
     pub(super) frames: usize,
     /// The oldest epoch whose groups may follow.
     pub(super) epoch: LogEpoch,
-    /// Whether the first group that follows is one's beginning. Only a segment's first stop may be
-    /// within a group: then the segment before holds the group's beginning.
+    /// Whether the next group starts after this stop. Only a segment's first stop may be within a
+    /// group: then the previous segment holds the group's beginning.
     pub(super) whole: bool,
 }
 
-/// What is known of an epoch that has a mark.
+/// What is known about an epoch that has a mark.
 #[derive(Debug)]
 pub(super) struct ScannedEpoch {
     pub(super) incarnation: u64,
@@ -114,7 +113,7 @@ pub(super) struct ScannedEpoch {
     pub(super) marked: BTreeSet<u32>,
 }
 
-/// Ranges of sequences that are there, in order.
+/// Ranges of sequences that exist, in order.
 pub(super) type Coverage = Vec<(u64, u64)>;
 
 #[derive(Debug)]
@@ -134,7 +133,7 @@ pub(super) struct Scanned {
     pub(super) identity: Option<u128>,
 }
 
-/// What of the log is on disk.
+/// The part of the log that is on disk.
 #[derive(Clone, Debug)]
 pub struct LogScan {
     pub(super) scanned: Arc<Scanned>,
@@ -206,7 +205,7 @@ impl LogScan {
         })
     }
 
-    /// The newest epoch that anything in the log belongs to, whether it counts or not.
+    /// The newest epoch of anything in the log, whether it counts or not.
     pub fn newest_epoch(&self) -> LogEpoch {
         self.scanned.newest_epoch
     }
@@ -233,7 +232,7 @@ impl LogScan {
 }
 
 impl Scanned {
-    /// Draws the facts of the segments together.
+    /// Combines the facts of the segments.
     fn combine(&mut self) {
         for index in 1..self.segments.len() {
             let (before, after) = self.segments.split_at_mut(index);
@@ -365,7 +364,7 @@ fn read_segment(disk: &dyn Disk, path: &Path, name: Name, sync: bool) -> Result<
 
 pub(super) fn read_file(file: &dyn DiskFile, path: &Path) -> Result<Vec<u8>, LogError> {
     let length = file.bytes().map_err(LogError::io("measure", path))?;
-    // A longer file is none of ours; its header says so.
+    // A longer file is not ours; its header says so.
     let mut bytes = vec![0; length.min(SEGMENT_BYTES_MAX) as usize];
     let read = file
         .read_full_at(&mut bytes, 0)
@@ -381,7 +380,7 @@ pub(super) struct Walk<'a> {
     salt: u64,
     /// Where the last frame ended.
     pub(super) at: usize,
-    /// The sequence that is expected there.
+    /// The sequence expected there.
     pub(super) next: u64,
 }
 
@@ -430,7 +429,7 @@ impl<'a> Walk<'a> {
 }
 
 impl ScannedSegment {
-    /// Notes that reading may begin at a frame, if one may and it is far enough behind the last.
+    /// Notes that reading may begin at a frame, if it may and is far enough from the last stop.
     fn stop_at(&mut self, at: u64, frame: &Frame<'_>) {
         if frame.kind != FrameKind::Groups {
             return;

@@ -3,10 +3,10 @@
 //! | name | what it is |
 //! |---|---|
 //! | `log-LLLL-IIIIIIII-OOOOOOOO.pando` | segment O of log L, of the I-th start of the server (hexadecimal) |
-//! | `free-IIIIIIII-NNNNNNNN.pando` | a file that was made ahead, or recycled: its bytes mean nothing |
+//! | `free-IIIIIIII-NNNNNNNN.pando` | a file made ahead, or recycled: its bytes mean nothing |
 //!
-//! A file has one length from the beginning and is filled with zeros once, so that writing it later
-//! changes no metadata. Its first block is the header, the frames follow from offset 4096 on.
+//! A file has its final length from the beginning and is filled with zeros once, so later writes
+//! change no metadata. Its first block is the header; the frames follow from offset 4096 on.
 //! Numbers are little-endian.
 //!
 //! | offset | size | field |
@@ -32,9 +32,9 @@
 //! ```
 //!
 //! Invariants:
-//! - **LS1 named-is-whole** A file that is named `log-…` has its whole length and a whole header:
-//!   both are durable before the name, and the name is durable before a frame is written. A file
-//!   named so with a bad header, or a shorter one, is damaged.
+//! - **LS1 named-is-whole** A file named `log-…` has its full length and a complete header: both
+//!   are durable before the name, and the name is durable before a frame is written. A file of such
+//!   a name with a bad header, or a shorter one, is damaged.
 //! - **LS2 name-before-bytes** A recycled file's new name is durable before its bytes are
 //!   overwritten.
 //! - **LS3 stale-frames** A frame whose sequence is at or above the first one of a later segment of
@@ -52,7 +52,7 @@ use super::frame::{number32, number64};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::{BLOCK_BYTES, FILL_BYTES};
 
-/// The one version of the format that is written and read.
+/// The one format version that is written and read.
 pub const LOG_FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"PANDOLOG";
@@ -183,7 +183,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// `None`: no file of the log.
+    /// `None`: not a file of the log.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let parts = name.strip_suffix(".pando")?;
         if let Some(parts) = parts.strip_prefix("log-") {
@@ -222,8 +222,8 @@ pub(crate) struct FreeFile {
     pub(crate) file: Box<dyn DiskFile>,
 }
 
-/// Makes a free file: allocated, filled with zeros, durable. What cannot be finished is removed, so
-/// that a full disk gets its room back. `has_room` is told when the disk has given it.
+/// Makes a free file: allocated, filled with zeros, durable. An unfinished one is removed, so that
+/// a full disk gets its space back. Calls `has_room` when the disk has allocated the space.
 pub(crate) fn make(
     disk: &dyn Disk,
     path: PathBuf,
@@ -249,8 +249,8 @@ pub(crate) fn make(
     match reopened {
         Ok(file) => Ok(FreeFile { path, file }),
         Err(error) => {
-            // It failed already; what cannot be removed is found and used, or removed, at the
-            // next start.
+            // It failed already; what cannot be removed is found and used, or removed, at the next
+            // start.
             let _ = disk.remove(&path);
             Err(error)
         }

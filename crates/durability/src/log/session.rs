@@ -5,9 +5,9 @@
 //!            (one command or EXEC: a group)        (the turn's end)
 //! ```
 //!
-//! A record costs its own bytes; a group four more; a frame, of all that a turn wrote or that
-//! several did in one epoch, 32 more. Nobody else touches the session's buffer, so `append` takes
-//! no lock.
+//! A record costs its own bytes, a group four more, a frame 32 more. A frame holds all writes of
+//! one turn, or of several turns in one epoch. Nobody else touches the session's buffer, so
+//! `append` takes no lock.
 
 use pando_sync::shim::unmodelled::Ordering;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
 use super::queue::Body;
 use crate::limits::FRAME_BYTES;
 
-/// What one session writes to its log.
+/// One session's connection to its log.
 #[derive(Debug)]
 pub struct LogSession {
     shared: Arc<Shared>,
     log: usize,
-    /// Whole groups with their headers, then the group that is being written, its header empty.
+    /// Whole groups with their headers, then the group being written, its header empty.
     buffer: Vec<u8>,
-    /// Where the group that is being written begins: the buffer's length if there is none.
+    /// Where the group being written begins: the buffer's length if there is none.
     group: usize,
     /// The epoch of the whole groups.
     epoch: LogEpoch,
-    /// Frames that are complete.
+    /// Complete frames.
     frames: Vec<(LogEpoch, Body)>,
     /// Most bytes of a frame in this log.
     frame_bytes_max: usize,
-    /// Bytes of this turn that fit in the room that the log is known to have
+    /// Bytes of this turn that fit in the space that the log is known to have
     /// (LT1 acknowledged-fits).
     granted: usize,
 }
@@ -54,12 +54,12 @@ impl LogSession {
         }
     }
 
-    /// Makes room for records of so many bytes, so that appending them allocates nothing.
+    /// Reserves space for records of this many bytes, so that appending them allocates nothing.
     pub fn reserve(&mut self, bytes: usize) {
         self.buffer.reserve(bytes + GROUP_HEADER_BYTES);
     }
 
-    /// Adds a record to the group that is being written.
+    /// Adds a record to the group being written.
     #[inline]
     pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.buffer.len() == self.group {
@@ -73,13 +73,13 @@ impl LogSession {
         self.buffer.len() > self.group
     }
 
-    /// Forgets the group that is being written.
+    /// Forgets the group being written.
     pub fn drop_group(&mut self) {
         self.buffer.truncate(self.group);
     }
 
-    /// Ends the group, which is recovered whole or not at all; it was written in `epoch`. Without a
-    /// record since the last group, nothing happens.
+    /// Ends the group, which is recovered whole or not at all; it was written in `epoch`. Does
+    /// nothing without a record since the last group.
     #[inline]
     pub fn end_group(&mut self, epoch: LogEpoch) {
         if !self.has_group() {
@@ -136,9 +136,9 @@ impl LogSession {
         }
     }
 
-    /// Says when what was written since the last call of [`Self::hand_over`] may be acknowledged at
-    /// the earliest, by a clock that nobody sets ([`super::Log::is_late`]). To be called before the
-    /// next one; the clock is read once in an epoch.
+    /// Sets the earliest time at which writes since the last call of [`Self::hand_over`] may be
+    /// acknowledged, by a monotonic clock ([`super::Log::is_late`]). To be called before the next
+    /// one; the clock is read once per epoch.
     #[inline]
     pub fn note_write(&self, now_us: impl FnOnce() -> u64) {
         if !self.buffer.is_empty() || !self.frames.is_empty() {
@@ -146,11 +146,11 @@ impl LogSession {
         }
     }
 
-    /// Hands what was written over to the log: at the end of a turn, and before the session takes
-    /// all gates.
+    /// Hands the writes over to the log: at the end of a turn, and before the session takes all
+    /// gates.
     ///
     /// # Panics
-    /// When a group was begun and not ended, or was ended in an epoch that is closed.
+    /// When a group was begun and not ended, or was ended in a closed epoch.
     #[inline]
     pub fn hand_over(&mut self) {
         if self.buffer.is_empty() && self.frames.is_empty() {
@@ -177,8 +177,8 @@ impl LogSession {
         }
     }
 
-    /// Waits while too much was handed over and is not yet written: before a gate is taken. Returns
-    /// at once when writes are refused anyway ([`super::Log::state`]).
+    /// Waits while too much data was handed over and is not yet written; called before a gate is
+    /// taken. Returns at once when writes are refused anyway ([`super::Log::state`]).
     #[inline]
     pub fn wait_for_room(&mut self) {
         if self.shared.is_crowded(self.log) {
@@ -187,8 +187,8 @@ impl LogSession {
         self.granted = self.shared.granted(self.log);
     }
 
-    /// Whether the groups that are not handed over yet may find no room on the disk
-    /// (LT1 acknowledged-fits): they are not to be acknowledged before they are durable.
+    /// Whether groups not handed over yet may find no space on the disk (LT1 acknowledged-fits):
+    /// they must not be acknowledged before they are durable.
     #[inline]
     #[must_use]
     pub fn is_beyond_room(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What all parts of the log share: options, counters, whether it may be written.
+//! State that all parts of the log share: options, counters, whether it may be written.
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
@@ -8,17 +8,17 @@
 //! States, with the functions that change them:
 //!
 //! ```text
-//! Open ◄── update_condition ──► Full          (no file could be made ahead, little room is left)
+//! Open ◄── update_condition ──► Full          (no file could be made ahead, little space is left)
 //!   └────── cannot_write ──────► Failed ◄── cannot_write ── Full
 //! ```
 //!
 //! Invariants:
-//! - **LT1 acknowledged-fits** What was handed over to a log fits in the room that it is known to
-//!   have, that of its present segment and of a file ahead ([`Shared::room`]), or it is not
-//!   acknowledged before it is durable: sessions wait while half of the room is taken, and are
-//!   granted three quarters ([`Shared::granted`]). So a disk that turns out to be full takes what
-//!   was acknowledged. The rest is for what frames and blocks add, and for the turns of others that
-//!   run at once.
+//! - **LT1 acknowledged-fits** What was handed over to a log fits in the space that it is known to
+//!   have, in its present segment and a file ahead ([`Shared::room`]), or it is not acknowledged
+//!   before it is durable. Sessions wait while half of the space is taken, and are granted three
+//!   quarters ([`Shared::granted`]). So a disk that turns out to be full takes what was
+//!   acknowledged. The rest is for the overhead of frames and blocks, and for turns of others that
+//!   run at the same time.
 
 use pando_sync::shim::unmodelled::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::path::PathBuf;
@@ -41,39 +41,39 @@ use crate::limits::{BLOCK_BYTES, EARLY_BYTES, FRAME_BYTES, FRAME_BYTES_MAX};
 pub enum LogState {
     /// It can.
     Open,
-    /// It has no room: writes are to be refused before they execute, until there is room again.
+    /// It has no space: writes are to be refused before they execute, until there is space again.
     Full {
-        /// What the disk said.
+        /// The disk's error.
         reason: String,
     },
     /// Neither a write nor its repetition elsewhere succeeded: nothing more becomes durable, and
-    /// the server has to end.
+    /// the server must end.
     Failed {
-        /// What the disk said.
+        /// The disk's error.
         reason: String,
     },
 }
 
-/// How the log is kept.
+/// The options of the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// Where: log i lies in directory i modulo their number. They exist.
+    /// Where: log i is in directory i modulo their number. They exist.
     pub directories: Vec<PathBuf>,
     /// How many logs.
     pub logs: usize,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Which database it is: files of another are refused.
+    /// The database's identity: files of another are refused.
     pub identity: u128,
     /// Bytes handed over and not yet written at which sessions wait before a turn.
     pub pending_bytes_max: usize,
-    /// Where checkpoints lie, if they may share a volume with the log, and about how many bytes the
-    /// next one takes: the log leaves it that room.
+    /// Where checkpoints are, if they may share a volume with the log, and about how many bytes the
+    /// next one takes: the log reserves that space.
     pub checkpoints: Option<Directories>,
     /// See [`Self::checkpoints`].
     pub checkpoint_bytes: u64,
-    /// Whether loggers have threads. Without, what is to be written is written by the thread that
-    /// closes an epoch, in one order: for simulation.
+    /// Whether loggers have threads. Without them, the thread that closes an epoch writes, in one
+    /// order: for simulation.
     pub threads: bool,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct OneLog {
 const WRITE_TIME_CLASSES: usize = 36;
 
 /// How long writes have taken, each with its sync: element `i` counts those of 2^(i-1) to 2^i - 1
-/// nanoseconds, the last one all longer ones, too.
+/// nanoseconds; the last one also counts all longer ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteTimes([u64; WRITE_TIME_CLASSES]);
 
@@ -108,7 +108,7 @@ impl WriteTimes {
         (bits as usize).min(WRITE_TIME_CLASSES - 1)
     }
 
-    /// Writes that took less than 2^`exponent` nanoseconds; beyond 2^34 they are not told apart.
+    /// Writes that took less than 2^`exponent` nanoseconds; beyond 2^34 they are not distinguished.
     #[must_use]
     pub fn below(&self, exponent: usize) -> u64 {
         assert!(
@@ -135,7 +135,7 @@ pub(super) struct Counters {
     pub(super) failed_writes: AtomicU64,
     /// A moving average of the time of a write with its sync, in nanoseconds.
     pub(super) recent_ns: AtomicU64,
-    /// The same over more writes, so that a disk that is quick in bursts does not pass for one.
+    /// The same over more writes, so that a disk that is fast in bursts does not count as fast.
     pub(super) settled_ns: AtomicU64,
 }
 
@@ -159,7 +159,7 @@ impl Counters {
         WriteTimes(std::array::from_fn(count))
     }
 
-    /// A write and its sync are done.
+    /// Records a write with its sync.
     pub(super) fn wrote(&self, bytes: usize, took: Duration) {
         self.written_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl Counters {
         let took_ns = took.as_nanos() as u64;
         self.write_ns.fetch_add(took_ns, Ordering::Relaxed);
         self.write_times[WriteTimes::class_of(took_ns)].fetch_add(1, Ordering::Relaxed);
-        // An update that meets another one's loses one of the two samples.
+        // If two updates race, one of the two samples is lost.
         let recent = self.recent_ns.load(Ordering::Relaxed);
         self.recent_ns
             .store(recent - recent / 8 + took_ns / 8, Ordering::Relaxed);
@@ -195,7 +195,7 @@ pub(super) struct Shared {
     condition: AtomicU8,
     reason: Mutex<String>,
     wakes: RwLock<Vec<Wake>>,
-    /// What was met and survived, for the server's log.
+    /// Failures that were survived, for the server's log.
     notes: Mutex<Vec<String>>,
 }
 
@@ -222,7 +222,7 @@ impl Shared {
         epochs: Epochs,
         supply: Supply,
     ) -> Self {
-        // All logs together write early before sessions have to wait.
+        // All logs together write early, before sessions have to wait.
         let early = EARLY_BYTES.min(options.pending_bytes_max / options.logs / 2);
         let frame_bytes = FRAME_BYTES.min(frame_bytes_max(&options));
         let log = |index| OneLog {
@@ -326,7 +326,8 @@ impl Shared {
     }
 
     pub(super) fn wake_waiting(&self) {
-        // Under the lock: a session that has just found no room has begun to wait, or looks again.
+        // Under the lock: a session that has just found no space has begun to wait, or checks
+        // again.
         let waiting = lock(&self.room.0);
         if *waiting > 0 {
             self.room.1.notify_all();
@@ -347,7 +348,7 @@ impl Shared {
         }
     }
 
-    /// A batch of a log is durable: so many bytes of groups, and perhaps an awaited epoch.
+    /// A batch of a log is durable: this many bytes of groups, and perhaps an awaited epoch.
     pub(super) fn written(&self, log: usize, bytes: usize, awaited: bool) {
         self.pending.fetch_sub(bytes, Ordering::Relaxed);
         self.logs[log].pending.fetch_sub(bytes, Ordering::Relaxed);
@@ -369,27 +370,27 @@ impl Shared {
         }
     }
 
-    /// Full or open, from the room in the present segments and what the preparer met.
+    /// Full or open, from the space in the present segments and the preparer's findings.
     pub(super) fn update_condition(&self, log: usize) {
         if self.is_open() && !self.is_low(log) {
             return;
         }
-        // Looked at under the lock: what was seen before must not replace what is seen now.
+        // Checked under the lock: an older observation must not replace a newer one.
         let reason = self.reason();
         let trouble = (0..self.logs.len()).find_map(|log| self.lacks_room(log));
         let condition = if trouble.is_some() { FULL } else { OPEN };
         self.set_condition(reason, condition, trouble.unwrap_or_default());
     }
 
-    /// Why writes are refused for the sake of this log: no file is ready, and the present segment
-    /// has little room. While a file is being made for the first time, there is no trouble yet.
+    /// Why writes are refused because of this log: no file is ready, and the present segment has
+    /// little space. While a file is made for the first time, there is no trouble yet.
     fn lacks_room(&self, log: usize) -> Option<String> {
         // In this order: a writer that takes the file ahead has a new segment at once.
         let trouble = self.supply.trouble(log)?;
         self.is_low(log).then_some(trouble)
     }
 
-    /// Whether the present segment of a log has little room, or there is none.
+    /// Whether the present segment of a log has little space, or there is none.
     fn is_low(&self, log: usize) -> bool {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
         // Its last block is not for groups (LW4 last-block-proof).
@@ -397,8 +398,8 @@ impl Shared {
         used == 0 || left < self.options.segment_bytes / 4
     }
 
-    /// Bytes of groups that a log is known to have room for, those included that are handed over
-    /// and not yet written: in its present segment, and in a file ahead.
+    /// Bytes of groups that a log is known to have space for, including those handed over and not
+    /// yet written: in its present segment, and in a file ahead.
     fn room(&self, log: usize) -> usize {
         let used = self.logs[log].segment_bytes.load(Ordering::Relaxed);
         // The last block is not for groups (LW4 last-block-proof), and the next frame may not fit

@@ -1,16 +1,16 @@
-//! Files for the next segments, made ahead, and segments that a checkpoint has made superfluous.
+//! Files for the next segments, made ahead, and segments that a checkpoint has made obsolete.
 //!
 //! | field | writer | under |
 //! |---|---|---|
-//! | `ready`, `making`, `free`, `trouble` of each log | whoever makes a file, whoever takes one | `state` |
+//! | `ready`, `making`, `free`, `trouble` of each log | the thread that makes or takes a file | `state` |
 //! | `stuck` of each log | writers ([`Supply::set_stuck`]) | `state` |
-//! | `ahead` | whoever changes `ready`, whoever makes a file | `state`; read without it |
+//! | `ahead` | the thread that changes `ready` or makes a file | `state`; read without it |
 //! | `unsynced` | [`Supply::recycle_below`] | `state` |
 //! | `sealed` | writers ([`Supply::seal`]), [`Supply::recycle_below`] | `state` |
 //!
-//! Nothing is read or written under the lock; how much room volumes have is asked under it. A file
-//! is made by the preparer's thread, ahead of its use, so that a full disk is met while the present
-//! segment still has room; a writer that needs one which is not there makes it itself.
+//! Nothing is read or written under the lock, but volumes are asked for their free space under it.
+//! The preparer's thread makes a file ahead of its use, so that a full disk is noticed while the
+//! present segment still has space. A writer that finds none ready makes it itself.
 
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -27,11 +27,11 @@ use super::segment::{self, FreeFile, directory_of, free_name};
 use crate::disk::{Access, Disk};
 use crate::limits::{BLOCK_BYTES, FREE_FILES_MAX};
 
-/// A segment that is complete: nothing will be written to it.
+/// A complete segment: nothing will be written to it.
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub(super) path: PathBuf,
-    /// The newest epoch that a frame in it belongs to.
+    /// The newest epoch of a frame in it.
     pub(super) last_epoch: LogEpoch,
     /// Bytes of frames.
     pub(super) bytes: u64,
@@ -39,20 +39,19 @@ pub(super) struct Sealed {
     pub(super) file_bytes: u64,
 }
 
-/// The room of a volume that has files of the log.
+/// The space of a volume that has files of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogRoom {
-    /// Bytes that are free on the volume.
+    /// Bytes free on the volume.
     pub free: u64,
-    /// Bytes of these that are kept for a checkpoint (LR1 checkpoint-room); 0 if that lies
-    /// elsewhere.
+    /// Of these, bytes reserved for a checkpoint (LR1 checkpoint-room); 0 if that is elsewhere.
     pub kept: u64,
-    /// Whether parts of checkpoints lie there.
+    /// Whether parts of checkpoints are there.
     pub shared: bool,
     /// Bytes of files that the log has made ahead or recycled.
     pub ahead: u64,
-    /// Bytes of files with what a recovery would read.
+    /// Bytes of files with data that a recovery would read.
     pub taken: u64,
     /// Bytes of the last checkpoint.
     pub checkpoint: u64,
@@ -68,7 +67,7 @@ impl LogRoom {
     }
 
     /// Whether the log has taken half of what it can have: time for a checkpoint, so that the other
-    /// half lasts until that is there.
+    /// half lasts until it is complete.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.taken >= self.spare()
@@ -85,10 +84,10 @@ struct LogFiles {
     free: VecDeque<PathBuf>,
     /// Why no file could be made ahead.
     trouble: Option<String>,
-    /// Whether to try again in spite of it.
+    /// Whether to try again nevertheless.
     again: bool,
-    /// Why the writer could not begin a segment, until it has written again: a file ahead is no
-    /// room then.
+    /// Why the writer could not begin a segment, until it has written again: meanwhile a file ahead
+    /// does not count as space.
     stuck: Option<String>,
 }
 
@@ -105,7 +104,7 @@ struct State {
 pub(super) struct Supply {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether a log has a file ahead, or one that is being made has got its room from the disk.
+    /// Whether a log has a file ahead, or one being made that already has its space from the disk.
     ahead: Vec<AtomicBool>,
     incarnation: u64,
     next: AtomicU64,
@@ -113,7 +112,7 @@ pub(super) struct Supply {
     pub(super) reserve: Reserve,
 }
 
-/// What the preparer is to do next.
+/// The preparer's next task.
 pub(super) enum Task {
     /// Make a file for this log.
     Make(usize),
@@ -156,7 +155,7 @@ impl Supply {
         lock(&self.state)
     }
 
-    /// Keeps a free file for a log; gives it back if all of its directory have enough.
+    /// Keeps a free file for a log; returns it if all of its directory have enough.
     pub(super) fn keep(&self, path: PathBuf) -> Option<PathBuf> {
         self.lock().keep(path)
     }
@@ -166,9 +165,9 @@ impl Supply {
         directory.join(free_name(self.incarnation, number))
     }
 
-    /// A file for the next segment of a log: the one made ahead, or one that is made now. `used`
-    /// tells what is used of the log's segment, which is a header from now on: whoever finds that
-    /// no file is ahead any more sees the room of this one.
+    /// A file for the next segment of a log: the one made ahead, or one that is made now. `used` is
+    /// what is used of the log's segment, from now on a header: a thread that finds no file ahead
+    /// any more sees the space of this one.
     pub(super) fn take(
         &self,
         disk: &dyn Disk,
@@ -182,7 +181,7 @@ impl Supply {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        // Relaxed: the lock orders it before what `trouble` tells of the file after this one.
+        // Relaxed: the lock orders it before what `trouble` says about the file after this one.
         let begin = || used.store(BLOCK_BYTES as u64, Ordering::Relaxed);
         if let Some(ready) = state.logs[log].ready.take() {
             self.set_ahead(log, false);
@@ -259,18 +258,18 @@ impl Supply {
                 other => other.map_err(|error| io("open", error))?,
             };
             if file.bytes().map_err(|error| io("measure", error))? == self.segment_bytes {
-                // A process that was killed may have left it as long, and not yet durable
-                // (LS1 named-is-whole).
+                // A process that was killed may have left a file of this length that is not yet
+                // durable (LS1 named-is-whole).
                 file.sync().map_err(|error| io("sync", error))?;
                 return Ok(FreeFile { path, file });
             }
-            // Of another size, or left unfinished.
+            // Of another size, or unfinished.
             disk.remove(&path).map_err(|error| io("remove", error))?;
         }
     }
 
-    /// Whether a log may take `more` bytes of its volume (LR1 checkpoint-room). A disk that cannot
-    /// tell what it has is asked for it.
+    /// Whether a log may take `more` bytes of its volume (LR1 checkpoint-room). If the disk cannot
+    /// tell its free space, the log tries.
     fn leave_room(&self, disk: &dyn Disk, log: usize, more: u64) -> Result<(), LogError> {
         let (directory, share) = {
             let files = &self.lock().logs[log];
@@ -290,7 +289,7 @@ impl Supply {
         }
     }
 
-    /// Removes free files while the volume has less free than is kept for a checkpoint.
+    /// Removes free files while the volume has less free than is reserved for a checkpoint.
     pub(super) fn give_back(&self, disk: &dyn Disk) -> Result<(), LogError> {
         for log in 0..self.ahead.len() {
             while self.leave_room(disk, log, 0).is_err() {
@@ -351,7 +350,7 @@ impl Supply {
         rooms.min_by_key(|room| i128::from(room.spare()) - i128::from(room.taken))
     }
 
-    /// Whether a log has a file ahead, or the disk's room for one.
+    /// Whether a log has a file ahead, or the disk's space for one.
     #[inline]
     pub(super) fn is_ahead(&self, log: usize) -> bool {
         // Relaxed: it is a promise about the disk alone.
@@ -362,7 +361,7 @@ impl Supply {
         self.ahead[log].store(ahead, Ordering::Relaxed);
     }
 
-    /// The writer could not begin a segment for want of room, or has written again.
+    /// The writer could not begin a segment for lack of space, or has written again.
     pub(super) fn set_stuck(&self, log: usize, why: Option<String>) {
         self.lock().logs[log].stuck = why;
     }
@@ -387,8 +386,8 @@ impl Supply {
         found.map_or(Task::Rest, Task::Make)
     }
 
-    /// For the preparer: waits until something changes, at most for `limit`; then tries the logs in
-    /// trouble again. `false`: the log has stopped.
+    /// For the preparer: waits until something changes, at most for `limit`; then retries the logs
+    /// in trouble. `false`: the log has stopped.
     pub(super) fn rest(&self, limit: Duration) -> bool {
         let mut state = self.lock();
         let idle = |state: &mut State| !state.stopped && !state.logs.iter().any(LogFiles::asks);
@@ -423,8 +422,8 @@ impl Supply {
         )
     }
 
-    /// Makes free files of the segments of which all epochs lie below `epoch`; returns how many.
-    /// Their new names are durable before they can be used (LS2 name-before-bytes).
+    /// Makes free files of the segments whose epochs are all below `epoch`; returns how many. Their
+    /// new names are durable before they can be used (LS2 name-before-bytes).
     pub(super) fn recycle_below(
         &self,
         disk: &dyn Disk,
@@ -455,8 +454,7 @@ impl Supply {
         let mut directories: Vec<_> = freed.iter().map(|path| directory_of(path)).collect();
         directories.sort_unstable();
         directories.dedup();
-        // Those of a directory that was not synced are not used before it was
-        // (LS2 name-before-bytes).
+        // Those of an unsynced directory are not used before it is synced (LS2 name-before-bytes).
         let mut unsynced = Vec::new();
         for directory in directories {
             if let Err(error) = disk.sync_directory(directory) {
@@ -478,7 +476,7 @@ impl Supply {
             }
         }
         result = result.and(self.give_back(disk));
-        // There is room now: logs in trouble try again at once.
+        // There is space now: logs in trouble try again at once.
         self.lock().try_again();
         self.changed.notify_all();
         result.map(|()| count)
@@ -486,7 +484,7 @@ impl Supply {
 }
 
 impl LogFiles {
-    /// Whether a file is to be made ahead now.
+    /// Whether to make a file ahead now.
     fn asks(&self) -> bool {
         self.ready.is_none() && !self.making && (self.trouble.is_none() || self.again)
     }
@@ -499,8 +497,8 @@ impl State {
         }
     }
 
-    /// Keeps a free file for the log of its directory that has the fewest; gives it back if all
-    /// have enough.
+    /// Keeps a free file for the log of its directory that has the fewest; returns it if all have
+    /// enough.
     fn keep(&mut self, path: PathBuf) -> Option<PathBuf> {
         let directory = directory_of(&path);
         let mut logs: Vec<_> = self

@@ -1,13 +1,12 @@
-//! The log in waves: ranges of epochs, each as pieces that any threads may read at the same time.
+//! The log in waves: ranges of epochs, each as pieces that threads may read concurrently.
 //!
-//! Recovery puts a wave back before it begins the next one. So the records of a key are sorted
+//! Recovery restores a wave before it begins the next one. So the records of a key are sorted
 //! within a wave only, memory is bounded by a wave, and still no thread reads for all others.
 //!
 //! Invariants:
-//! - **LV1 waves-in-order** Waves come in the order of epochs: no group of one belongs to an older
-//!   epoch than a group of the one before. Their pieces have each group that counts exactly once.
-//! - **LV2 group-in-one-piece** A group lies in one piece, also where it goes on in the next
-//!   segment.
+//! - **LV1 waves-in-order** Waves come in epoch order: no group of a wave belongs to an older epoch
+//!   than a group of the wave before. Their pieces contain each group that counts exactly once.
+//! - **LV2 group-in-one-piece** A group is in one piece, even if it continues in the next segment.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use pando_sync::LogEpoch;
 use super::cut::LogCut;
 use super::reader::{LogReader, Stretch};
 
-/// How much a wave and its pieces hold, in bytes of the log. Neither is cut where it has to hold
-/// more: a wave within an epoch, a piece within a group.
+/// How much a wave and its pieces hold, in bytes of the log. Either may have to hold more: a wave
+/// is not split within an epoch, a piece not within a group.
 #[derive(Clone, Copy, Debug)]
 pub struct WaveSize {
     /// Of a wave.
@@ -31,8 +30,8 @@ pub struct WaveSize {
 type Logs = Vec<Vec<Stretch>>;
 
 impl LogCut {
-    /// The log in waves (LV1, LV2). O(log bytes / 64 KiB) before the first one; a file that cannot
-    /// be read is noticed by the readers.
+    /// The log in waves (LV1, LV2). O(log bytes / 64 KiB) before the first one; the readers notice
+    /// a file that cannot be read.
     pub fn waves(&self, size: WaveSize) -> impl Iterator<Item = Vec<LogReader>> {
         let logs = self.stretches();
         let mut passed = vec![0; logs.len()];
@@ -56,7 +55,7 @@ impl LogCut {
     }
 
     /// The logs of all incarnations, each with its groups from `from` up to the cutoff. A key's
-    /// records may be in several; its versions say their order.
+    /// records may be in several; its versions give their order.
     pub fn logs(&self) -> Vec<LogReader> {
         let mut readers = Vec::new();
         for log in self.stretches() {
@@ -66,7 +65,7 @@ impl LogCut {
         readers
     }
 
-    /// Bytes that [`Self::logs`] read in all.
+    /// Total bytes that [`Self::logs`] read.
     pub fn bytes(&self) -> u64 {
         self.stretches().iter().flatten().map(Stretch::bytes).sum()
     }

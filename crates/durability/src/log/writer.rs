@@ -1,12 +1,12 @@
 //! Writing one log: frames from the queue into blocks, blocks into the segment, one segment after
-//! the other, and what is done when that fails.
+//! the other, and the handling of failures.
 //!
 //! | field | writer | under |
 //! |---|---|---|
-//! | all of [`Writer`] | whoever flushes: the logger's thread, or the thread that closes an epoch | the lock around it |
+//! | all of [`Writer`] | the flushing thread: the logger's, or the one that closes an epoch | the lock around it |
 //!
 //! ```text
-//! batch: empty ── take ──► taken ── written, synced ──► empty (marks count, buffers go back)
+//! batch: empty ── take ──► taken ── written, synced ──► empty (marks count, buffers are reused)
 //!                            │  ▲
 //!           write fails once │  │ the same frames, into a fresh segment
 //!                            ▼  │
@@ -15,15 +15,15 @@
 //! ```
 //!
 //! Invariants:
-//! - **LW1** A frame counts as written only when the write that holds all of it, and the sync where
+//! - **LW1** A frame counts as written only when the write that holds all of it, and the sync if
 //!   the file is not written through, returned without an error; until then it stays in the batch.
 //! - **LW2** After a failed write or sync nothing is ever written to that segment again, and
-//!   nothing in it that was not synced before counts: the batch goes to a fresh segment, whose
+//!   nothing in it that was not synced before counts. The batch goes to a fresh segment, whose
 //!   first sequence says from where on it replaces the old one (LS3 stale-frames).
-//! - **LW3** A block that was written is never written again: a batch begins at a block's beginning
-//!   and is padded with zeros to a block's end.
+//! - **LW3** A written block is never written again: a batch begins at the start of a block and is
+//!   padded with zeros to the end of one.
 //! - **LW4 last-block-proof** The last block of a segment is for a proof that an epoch is durable
-//!   whose mark is in the next one, so that recovery notices when that one is gone as a whole. It
+//!   whose mark is in the next segment, so that recovery notices when that one is entirely gone. It
 //!   is written once, when there is such an epoch; until then the segment is not recycled.
 
 use pando_sync::shim::unmodelled::Ordering;
@@ -53,12 +53,12 @@ struct Segment {
     first: u64,
     at: u64,
     last_epoch: LogEpoch,
-    /// The epoch of its first mark that was written, if any.
+    /// The epoch of its first written mark, if any.
     first_mark: LogEpoch,
 }
 
 impl Segment {
-    /// Writes blocks behind what was written, durable when it returns without an error.
+    /// Writes blocks after what was written, durable when it returns without an error.
     fn write(&self, blocks: &[u8]) -> Result<(), LogError> {
         self.file
             .write_all_at(blocks, self.at)
@@ -80,23 +80,23 @@ impl Segment {
     }
 }
 
-/// What came of writing.
+/// The outcome of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// What was asked for is durable.
+    /// What was requested is durable.
     Done,
-    /// There is no room for a segment; what could not be written is kept.
+    /// There is no space for a segment; unwritten data is kept.
     NoRoom,
     /// The log has failed.
     Failed,
 }
 
-/// What writes one log.
+/// The writer of one log.
 #[derive(Debug)]
 pub(super) struct Writer {
     log: usize,
     segment: Option<Segment>,
-    /// The segment before, full, until it was told that its successor has something (LW4).
+    /// The previous, full segment, until it has recorded that its successor has something (LW4).
     previous: Option<Segment>,
     next_ordinal: u64,
     buffer: AlignedBuffer,
@@ -144,14 +144,14 @@ impl Writer {
         &shared.logs[self.log]
     }
 
-    /// Bytes that the present segment still takes, but for its last block (LW4).
+    /// Bytes that the present segment still takes, without its last block (LW4).
     fn room(&self, shared: &Shared) -> usize {
         let left = |segment: &Segment| (shared.options.segment_bytes - segment.at) as usize;
         let left = self.segment.as_ref().map_or(0, left);
         left.saturating_sub(BLOCK_BYTES)
     }
 
-    /// Takes the next batch; lets go of a segment that is too full for its first frame.
+    /// Takes the next batch; gives up a segment that is too full for its first frame.
     fn take(&mut self, shared: &Shared, until: Option<LogEpoch>) {
         let queue = &self.this(shared).queue;
         let Some(first) = queue.next_bytes() else {
@@ -167,7 +167,7 @@ impl Writer {
         }
     }
 
-    /// Nothing will be written to the present segment any more, nor to the one before.
+    /// Nothing more will be written to the present segment or the previous one.
     fn seal(&mut self, shared: &Shared) {
         self.seal_previous(shared);
         if let Some(segment) = self.segment.take() {
@@ -181,8 +181,8 @@ impl Writer {
         }
     }
 
-    /// Tells the segment before that something in the present one is durable, if it is (LW4). What
-    /// fails is noted: nobody waits for it.
+    /// Records in the previous segment that something in the present one is durable, if it is
+    /// (LW4). A failure is noted: nobody waits for it.
     fn vouch(&mut self, shared: &Shared) {
         let (Some(segment), Some(_)) = (&self.segment, &self.previous) else {
             return;
@@ -207,12 +207,12 @@ impl Writer {
     }
 
     fn write(&mut self, shared: &Shared) -> Result<(), LogError> {
-        // A file that was made ahead may be bad, too; the second attempt makes its own. More would
-        // only delay what has to be said.
+        // A file made ahead may be bad, too; the second attempt makes its own. More attempts would
+        // only delay the report.
         if self.segment.is_none()
             && let Err(error) = self.begin_segment(shared)
         {
-            // A checkpoint may make room of the one before.
+            // A checkpoint may free the previous one.
             self.seal_previous(shared);
             if is_full(&error) {
                 return Err(error);
@@ -261,7 +261,7 @@ impl Writer {
         if begun.as_ref().is_err_and(is_full)
             && let Some(surplus) = shared.supply.keep(free_path)
         {
-            // It is used by the next attempt, which would make another one each time. What cannot
+            // The next attempt uses it; otherwise it would make another one each time. What cannot
             // be removed is found at the next start.
             let _ = shared.disk.remove(&surplus);
         }
@@ -328,7 +328,8 @@ impl Writer {
     }
 }
 
-/// Whether there was no room: none on the disk, or none for one more file, which may come back.
+/// Whether there was no space on the disk, or no descriptor for one more file, which may become
+/// free.
 pub(super) fn is_full(error: &LogError) -> bool {
     let full = [
         ErrorKind::StorageFull,
@@ -344,7 +345,7 @@ pub(super) fn is_full(error: &LogError) -> bool {
 mod tests {
     use super::*;
 
-    /// Clients that take every descriptor do not end the log, as a disk that fails does.
+    /// Clients that take every descriptor do not end the log; a failing disk does.
     #[test]
     fn what_may_come_back_is_told_apart_from_what_is_broken() {
         let (no_memory, machine_files, process_files, disk) = (12, 23, 24, 5);

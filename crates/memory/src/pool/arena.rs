@@ -1,20 +1,20 @@
-//! The memory that pools share: chunks, their free slabs, and what is counted as used.
+//! The memory that pools share: chunks, their free slabs, and the count of used memory.
 //!
 //! | field | writer | lock or ordering | readers |
 //! |---|---|---|---|
 //! | `chunks` | pools that need a slab or return one, [`Arena::tend`] | mutex | the same, drop |
 //! | `depots[class]` | pools with too many or too few blocks | one mutex per class, taken before that of `chunks` | pools |
-//! | `excess_bytes` | whoever counts, under `chunks` | `Relaxed` | who evicts |
-//! | `emptying`, `round` | who begins and ends a round | `round`'s mutex; the flag `Relaxed` | pools, as a hint |
+//! | `excess_bytes` | any counting thread, under `chunks` | `Relaxed` | eviction |
+//! | `emptying`, `round` | the thread that begins or ends a round | `round`'s mutex; the flag `Relaxed` | pools, as a hint |
 //! | `counters` | their pool | `Relaxed` stores | [`Arena::usage`] |
 //!
-//! **What counts as used.** Blocks that callers hold, and of the rest of the resident memory (free
-//! blocks, free slabs, what chunks were not cut for yet) what is above an *allowance*
-//! ([`allowance_bytes`]). So whoever keeps [`crate::used_bytes`] below a limit keeps the resident
-//! memory below it as well, to within the allowance.
+//! **What counts as used.** Blocks that callers hold, plus the rest of the resident memory (free
+//! blocks, free slabs, parts of chunks not yet cut) above an *allowance* ([`allowance_bytes`]). So
+//! keeping [`crate::used_bytes`] below a limit keeps the resident memory below it as well, to
+//! within the allowance.
 //!
-//! **What goes back.** Free slabs beyond a few ([`kept_slabs`]) go back to the system, whole chunks
-//! first. They stay mapped (P3 chunks-stay-mapped).
+//! **What is returned.** Free slabs beyond a few ([`kept_slabs`]) return to the system, whole
+//! chunks first. They stay mapped (P3 chunks-stay-mapped).
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -38,42 +38,42 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Only the owning pool writes, so that a load and a store suffice.
+    /// Only the owning pool writes, so a load and a store suffice.
     #[inline]
     pub(super) fn add(counter: &AtomicI64, delta: i64) {
         counter.store(counter.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
     }
 }
 
-/// One chunk, and which of its slabs are free; those that are in work to be released are not.
+/// One chunk, and which of its slabs are free; slabs that are being released are not.
 struct Cut {
     chunk: Chunk,
     free: u64,
-    /// Of these, those whose memory the system has.
+    /// Of these, those whose memory was returned to the system.
     released: u64,
-    /// It was broken into ordinary pages.
+    /// It was split into ordinary pages.
     broken: bool,
 }
 
 struct Chunks {
     all: Vec<Cut>,
-    /// No chunk below has a free slab that is resident, or any free slab.
+    /// No earlier chunk has a free slab that is resident, or any free slab.
     resident_from: usize,
     free_from: usize,
     /// Free slabs that are resident, and those that are not.
     resident_free: usize,
     released: usize,
-    /// Resident free slabs that are kept because they were asked for.
+    /// Resident free slabs kept on request.
     reserved: usize,
     counters: Vec<Arc<Counters>>,
-    /// What pools that are gone had counted.
+    /// The counts of pools that were dropped.
     left: Counters,
 }
 
 /// What an arena holds, in bytes and blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUsage {
-    /// Taken from the system for chunks, and not given back.
+    /// Taken from the system for chunks, and not returned.
     pub mapped_bytes: u64,
     /// In blocks that callers hold, rounded up to their size classes; large blocks included.
     pub live_bytes: u64,
@@ -84,7 +84,7 @@ pub struct ArenaUsage {
 }
 
 impl ArenaUsage {
-    /// Resident bytes of chunks that are in no block that a caller holds.
+    /// Resident bytes of chunks outside blocks that callers hold.
     pub(super) fn idle_bytes(&self) -> u64 {
         (self.mapped_bytes + self.external_bytes).saturating_sub(self.live_bytes)
     }
@@ -95,10 +95,10 @@ pub(super) fn allowance_bytes(mapped_bytes: u64) -> u64 {
     Chunk::BYTES as u64 + mapped_bytes / 32
 }
 
-/// Fewer free bytes in slabs are let be.
+/// Fewer free bytes in slabs are tolerated.
 const SCATTERED_BYTES_MIN: u64 = 1 << 20;
 
-/// Free slabs that are not given back while this many slabs have a class.
+/// Free slabs that are kept while this many slabs have a class.
 fn kept_slabs(used: usize) -> usize {
     SLABS / 2 + used / 64
 }
@@ -112,7 +112,7 @@ pub struct Arena {
     pub(super) emptying: AtomicBool,
     pub(super) round: Mutex<Round>,
     mapped_bytes: AtomicU64,
-    /// What is counted beyond the blocks that callers hold.
+    /// Counted bytes beyond the blocks that callers hold.
     excess_bytes: AtomicUsize,
 }
 
@@ -122,8 +122,8 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// As that of `sync`, which this crate does not depend on: a panic elsewhere leaves these lists
-/// whole, since each change is a push or a pop.
+/// Like that of `sync`, on which this crate does not depend: a panic elsewhere leaves these lists
+/// consistent, since each change is a push or a pop.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -167,7 +167,7 @@ impl Arena {
         }
     }
 
-    /// Takes the counts of a pool that goes.
+    /// Takes over the counts of a pool that is being dropped.
     pub(super) fn absorb(&self, counters: &Arc<Counters>) {
         let mut chunks = lock(&self.chunks);
         chunks
@@ -204,8 +204,8 @@ impl Arena {
         }
     }
 
-    /// Maps chunks of `bytes` bytes in all and touches their pages, so that what is allocated from
-    /// them later waits for no page fault; they are kept. O(bytes).
+    /// Maps `bytes` bytes of chunks and touches their pages, so that later allocations wait for no
+    /// page fault; they are kept. O(bytes).
     pub fn reserve(&self, bytes: usize) {
         for _ in 0..bytes.div_ceil(Chunk::BYTES) {
             let chunk = Chunk::map(self.pages);
@@ -239,7 +239,7 @@ impl Arena {
     }
 
     /// Adds a chunk. The caller holds no lock: the first touch of a huge page takes a millisecond
-    /// or several, for which other pools would wait. Pools that come at once add one each.
+    /// or several, for which other pools would wait. Pools that arrive together add one each.
     pub(super) fn grow(&self) {
         let chunk = Chunk::map(self.pages);
         chunk.touch_first();
@@ -249,7 +249,8 @@ impl Arena {
         self.count_all(&chunks);
     }
 
-    /// A free slab whose memory the system has. A chunk that it has altogether is taken whole.
+    /// A free slab whose memory was returned to the system. A chunk that was returned entirely is
+    /// taken back whole.
     fn take_released(&self, chunks: &mut Chunks) -> Option<SlabRef> {
         let from = chunks.free_from;
         let mut cuts = chunks.all[from..].iter();
@@ -280,7 +281,7 @@ impl Arena {
         chunks.take_resident()
     }
 
-    /// Takes a slab back that has no class any more.
+    /// Takes back a slab that has no class any more.
     pub(super) fn return_slab(&self, slab: SlabRef) {
         let mut chunks = lock(&self.chunks);
         let index = slab.chunk_index();
@@ -290,8 +291,8 @@ impl Arena {
         chunks.free_from = chunks.free_from.min(index);
     }
 
-    /// Counts what is used and gives free slabs back to the system, a few chunks at most; returns
-    /// how many pieces.
+    /// Counts what is used and returns free slabs to the system, a few chunks at most; returns how
+    /// many pieces.
     pub(super) fn tend(&self) -> usize {
         const PIECES_MAX: usize = 8;
         self.count();
@@ -305,7 +306,7 @@ impl Arena {
         pieces
     }
 
-    /// Brings what is counted up to date; returns the usage.
+    /// Updates the count; returns the usage.
     pub(super) fn count(&self) -> ArenaUsage {
         self.count_all(&lock(&self.chunks))
     }
@@ -315,20 +316,20 @@ impl Arena {
         let reserved = (chunks.reserved * SLAB_BYTES) as u64;
         let allowance = allowance_bytes(usage.mapped_bytes) + reserved;
         let excess = usage.idle_bytes().saturating_sub(allowance) as usize;
-        // Relaxed: the lock of `chunks` orders writers, and others read a figure.
+        // Relaxed: the lock of `chunks` orders writers, and others read a statistic.
         let before = self.excess_bytes.swap(excess, Ordering::Relaxed);
         count_elsewhere(excess as isize - before as isize);
         usage
     }
 
-    /// Bytes that are counted as used beyond the blocks that callers hold, as of the last count:
-    /// what is idle above the allowance. One load.
+    /// Bytes counted as used beyond the blocks that callers hold, as of the last count: idle bytes
+    /// above the allowance. One load.
     #[must_use]
     pub fn excess_bytes(&self) -> usize {
         self.excess_bytes.load(Ordering::Relaxed)
     }
 
-    /// Gives back the free slabs of one chunk, if there are more than are kept.
+    /// Returns the free slabs of one chunk to the system, if there are more than are kept.
     fn release_some(&self) -> bool {
         let mut chunks = lock(&self.chunks);
         let used = chunks.all.len() * SLABS - chunks.resident_free - chunks.released;
@@ -368,15 +369,15 @@ impl Arena {
         scattered > (usage.mapped_bytes / 64).max(SCATTERED_BYTES_MIN)
     }
 
-    /// Gives the free blocks of all depots to their slabs.
+    /// Returns the free blocks of all depots to their slabs.
     pub(super) fn settle(&self) {
         for (class, depot) in self.depots.iter().enumerate() {
             lock(depot).settle(class, self);
         }
     }
 
-    /// Every slab that has a class of up to `count` chunks from number `from` on, as far as can be
-    /// told without locking depots, and how many chunks there are. O(slabs of these chunks).
+    /// Every slab with a class in up to `count` chunks from number `from` on, as far as is known
+    /// without locking depots, and the number of chunks. O(slabs of these chunks).
     pub(super) fn slabs(&self, from: usize, count: usize) -> (Vec<SlabRef>, usize) {
         let chunks = lock(&self.chunks);
         let mut slabs = Vec::new();
@@ -394,7 +395,7 @@ impl Arena {
 }
 
 impl Chunks {
-    /// A free slab that is resident, of the first chunk that has one.
+    /// A free resident slab, from the first chunk that has one.
     fn take_resident(&mut self) -> Option<SlabRef> {
         if self.resident_free == 0 {
             return None;
@@ -412,10 +413,10 @@ impl Chunks {
         Some(unsafe { SlabRef::of_chunk(cut.chunk.start().as_ptr(), slab as usize) })
     }
 
-    /// A chunk with free slabs that are resident, `spare` of which at most are to go, and these:
+    /// A chunk with resident free slabs, at most `spare` of which are to be returned, and these:
     /// all of a chunk, or else many of the one that has most.
     fn to_release(&self, spare: usize) -> Option<(usize, u64)> {
-        /// Fewer than these are not worth breaking a huge page.
+        /// Fewer than these are not worth splitting a huge page.
         const PARTS_MIN: usize = SLABS / 8;
         if spare < PARTS_MIN {
             return None;
@@ -426,7 +427,7 @@ impl Chunks {
             if slabs == u64::MAX && spare >= SLABS {
                 return Some((index, slabs));
             }
-            // The slab that a chunk's header lies in goes with the last of it only.
+            // The slab with a chunk's header is returned only with the last of the chunk.
             let slabs = match cut.free {
                 u64::MAX => slabs,
                 _ => slabs & !home_bit(cut.chunk.start()),
@@ -438,7 +439,7 @@ impl Chunks {
         let (index, mut slabs) = most;
         let cut = self.all.get(index)?;
         if cut.free == u64::MAX && (slabs.count_ones() as usize) > spare {
-            // Part of a chunk of which all is free: its header stays.
+            // Part of an entirely free chunk: its header stays.
             slabs &= !home_bit(cut.chunk.start());
         }
         while slabs.count_ones() as usize > spare {
@@ -448,7 +449,7 @@ impl Chunks {
     }
 }
 
-/// Gives the memory of some slabs of a chunk back to the system.
+/// Returns the memory of some slabs of a chunk to the system.
 fn release_slabs(chunk: NonNull<u8>, slabs: u64, pages: Pages) {
     let mut left = slabs;
     while left != 0 {

@@ -1,4 +1,4 @@
-//! Memory from the system, above all chunks of 2 MiB, each one huge page where the system gives
+//! Memory from the system, mainly chunks of 2 MiB, each one huge page where the system supplies
 //! one.
 
 use std::ffi::c_void;
@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// What pages chunks are asked for on.
+/// The page size for chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
     /// Huge pages of 2 MiB, a hint that the system may decline.
@@ -41,8 +41,8 @@ impl Chunk {
         self.0.start()
     }
 
-    /// Gives the memory of a part of a chunk back, which nobody uses; it stays mapped and reads as
-    /// zero. A part of a huge page breaks it, which [`Self::advise_huge`] undoes.
+    /// Returns the memory of an unused part of a chunk; it stays mapped and reads as zero. This
+    /// splits a huge page, which [`Self::advise_huge`] undoes.
     pub(super) fn release(chunk: NonNull<u8>, offset: usize, bytes: usize, pages: Pages) {
         if pages == Pages::Huge && bytes < Self::BYTES {
             // Or the system would fill the gap again when it next looks for huge pages.
@@ -55,7 +55,7 @@ impl Chunk {
         debug_assert!(result.is_ok(), "mapped memory can be given back");
     }
 
-    /// Asks for huge pages again.
+    /// Requests huge pages again.
     pub(super) fn advise_huge(chunk: NonNull<u8>) {
         // SAFETY: a chunk's own range; the advice changes no contents.
         let _ = unsafe { madvise(chunk.as_ptr().cast(), Self::BYTES, Advice::LinuxHugepage) };
@@ -77,8 +77,8 @@ impl Chunk {
     }
 }
 
-/// Zeroed memory from the system, given back when dropped. From [`Chunk::BYTES`] on it is aligned
-/// to that, else to a page.
+/// Zeroed memory from the system, returned when dropped. From [`Chunk::BYTES`] on it is aligned to
+/// that, otherwise to a page.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -125,7 +125,7 @@ impl Mapping {
         self.start
     }
 
-    /// Gives the last bytes back, up to `bytes_max` and the start of a page; returns what is left.
+    /// Returns the last bytes, up to `bytes_max` and the start of a page; returns what is left.
     pub(crate) fn shrink(&mut self, bytes_max: usize) -> usize {
         let left = self
             .bytes

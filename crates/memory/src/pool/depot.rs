@@ -1,12 +1,12 @@
-//! Depots: where the pools' blocks of one class meet.
+//! Depots: where pools exchange blocks of one class.
 //!
-//! What pools have too much of is kept as whole chains first, which the next pool takes as they
-//! are. Beyond [`Depot::chains_max`] each block goes back to its slab, and a slab whose blocks are
-//! all back serves any class again. While nobody takes chains, none are kept: a block that goes to
-//! its slab at once is still in the cache, and one of a chain that is settled later is not.
+//! Surplus blocks of pools are first kept as whole chains, which the next pool takes as they are.
+//! Beyond [`Depot::chains_max`] each block returns to its slab, and a slab that has all its blocks
+//! back serves any class again. While nobody takes chains, none are kept: a block that returns to
+//! its slab at once is still in the cache; one from a chain that is dissolved later is not.
 //!
-//! Where a pool gets blocks from, in this order: a chain; slabs that have free blocks; the rest of
-//! the slab that is being cut, in runs; a new slab.
+//! Where a pool gets blocks from, in this order: a chain; slabs with free blocks; the rest of the
+//! slab that is being cut, in runs; a new slab.
 
 use super::arena::Arena;
 use super::batch_count;
@@ -14,18 +14,18 @@ use super::chain::Chain;
 use super::class::bytes_of_class;
 use super::slab::{SLAB_BYTES, Slabs};
 
-/// Bytes of chains that a depot keeps whatever it has.
+/// Bytes of chains that a depot always keeps.
 const CHAIN_BYTES_MIN: usize = 32 * 1024;
 
-/// The share of its slabs that it keeps beside.
+/// The share of its slabs that it keeps in addition.
 const CHAIN_SHARE: usize = 64;
 
 /// The shared blocks of one class.
 pub(super) struct Depot {
     chains: Vec<Chain>,
-    /// Nobody has asked for blocks between the last two times that all chains were settled.
+    /// Nobody has asked for blocks between the last two times that all chains were dissolved.
     only_fills: bool,
-    /// Somebody has asked for blocks since they were.
+    /// Somebody has asked for blocks since then.
     was_asked: bool,
     pub(super) slabs: Slabs,
     /// The rest of the slab that is being cut.
@@ -51,9 +51,9 @@ impl Default for Depot {
 
 /// What a pool gets.
 pub(super) enum Supply {
-    /// Free blocks, one at least.
+    /// Free blocks, at least one.
     Blocks(Chain),
-    /// Memory to be cut into blocks, one at least.
+    /// Memory to be cut into blocks, at least one.
     Run(*mut u8, *mut u8),
 }
 
@@ -74,7 +74,7 @@ impl Depot {
         self.spread(chain, class, arena);
     }
 
-    /// Gives each block of a chain to its slab.
+    /// Returns each block of a chain to its slab.
     fn spread(&mut self, mut chain: Chain, class: usize, arena: &Arena) {
         while let Some(block) = chain.pop() {
             // SAFETY: just popped, so on no chain.
@@ -85,7 +85,7 @@ impl Depot {
         }
     }
 
-    /// Gives all chains and what is left to be cut to their slabs.
+    /// Returns all chains and the uncut rest to their slabs.
     pub(super) fn settle(&mut self, class: usize, arena: &Arena) {
         self.only_fills = !self.was_asked;
         self.was_asked = false;
@@ -97,13 +97,13 @@ impl Depot {
         self.spread(cut(start, end, class), class, arena);
     }
 
-    /// Whether it keeps what pools may take as it is.
+    /// Whether it keeps chains for other pools.
     #[cfg(test)]
     pub(super) fn has_chains(&self) -> bool {
         !self.chains.is_empty()
     }
 
-    /// Whether a free block is at hand, in a slab that has its class already.
+    /// Whether a free block is available in a slab that already has its class.
     pub(super) fn has_blocks(&self) -> bool {
         self.slabs.free_count > 0 || !self.chains.is_empty()
     }
@@ -131,7 +131,7 @@ impl Depot {
         Some(Supply::Run(start, end))
     }
 
-    /// Moves on by a run of whole blocks of up to `bytes`, one at least, to the end at most.
+    /// Advances by a run of whole blocks of up to `bytes`, at least one, at most to the end.
     fn take_run(&mut self, bytes: usize, class: usize) -> *mut u8 {
         let class_bytes = bytes_of_class(class);
         let run = (bytes / class_bytes).max(1) * class_bytes;

@@ -1,13 +1,13 @@
-//! Emptying slabs: which of those that are partly free are to be given up, and when.
+//! Emptying slabs: which partly free slabs to give up, and when.
 //!
-//! Blocks that are free here and there in many slabs of a class serve no other class. In a *round*
-//! the emptiest slabs, as many as there are too many idle bytes, hand out no block any more (of
-//! large memory those of some chunks, and of the next ones in the next round). Whoever owns the
-//! blocks in them moves those (the engines' `relocate`), and each slab whose
-//! last block is free serves any class. When all owners have been shown their blocks once, the
-//! round ends, and slabs that are not empty are used again; they are not chosen soon again.
-//! A slab is chosen only if its blocks find room in slabs of its class that stay in use (PE2), so
-//! that to move is enough, and nobody has to give up a block because of where it lies.
+//! Free blocks scattered over many slabs of a class serve no other class. In a *round* the emptiest
+//! slabs, as many as there are excess idle bytes, stop handing out blocks (in large memory those of
+//! some chunks, and of the next ones in the next round). The owners of blocks in them move the
+//! blocks (the engines' `relocate`), and each slab whose last block is free serves any class. When
+//! all owners have been shown their blocks once, the round ends. Slabs that are not empty are used
+//! again and are not chosen again soon. A slab is chosen only if its blocks fit in slabs of its
+//! class that stay in use (PE2), so moving is enough, and nobody has to give up a block because of
+//! where it is.
 //!
 //! | state | begun by | ended by |
 //! |---|---|---|
@@ -15,9 +15,9 @@
 //! | a round | [`Pool::begin_emptying`] | [`Pool::end_emptying`] |
 //!
 //! Invariant:
-//! - **PE1 emptying-gives-none** A slab hands out no blocks, neither from its own list nor as part
-//!   of a chain of the depot's that was put there during the round, while its emptying bit is set.
-//!   What pools hold of it when a round begins may be handed out once more.
+//! - **PE1 emptying-gives-none** While its emptying bit is set, a slab hands out no blocks, neither
+//!   from its own list nor in a chain that was put into the depot during the round. Blocks that
+//!   pools hold when a round begins may be handed out once more.
 //! - **PE2 room-to-move** When a round begins, the slabs of a class that hand out blocks have as
 //!   many free as callers hold in those of the class that are being emptied.
 
@@ -28,28 +28,28 @@ use super::class::{CLASS_COUNT, bytes_of_class};
 use super::slab::{SLAB_BYTES, SlabRef};
 use super::{Chunk, Pool};
 
-/// Of the mapped memory, the share that a round may move or remove at most.
+/// The largest share of the mapped memory that a round may move or remove.
 const ROUND_SHARE: u64 = 8;
 
 /// Slabs of one round at most.
 const ROUND_SLABS_MAX: usize = 16 * 1024;
 
-/// Chunks whose slabs are looked at for one round: a writer that evicts does it. With more memory
-/// than that the rounds go through it in turns.
+/// Chunks whose slabs are examined for one round, possibly by a writer that evicts. With more
+/// memory, successive rounds cover it in turn.
 const ROUND_CHUNKS_MAX: usize = if cfg!(test) { 3 } else { 1024 };
 
 /// Rounds for which a slab that could not be emptied is left alone.
 const STUCK_ROUNDS: u16 = 16;
 
-/// Looks at the need for a round that are skipped when one has found nothing.
+/// Checks that are skipped after one has found no need for a round.
 const REST_LOOKS: u32 = 64;
 
-/// How much a round is wanted.
+/// How urgently a round is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Memory is short: what is idle beyond the allowance, and counts, is in the way.
+    /// Memory is short: idle memory beyond the allowance counts and is in the way.
     Short,
-    /// It is not: from a quarter of all memory on it is worth the work.
+    /// Memory is not short: a round is worth the work from a quarter of all memory on.
     Tidy,
 }
 
@@ -59,12 +59,12 @@ pub(super) struct Round {
     slabs: Vec<(SlabRef, usize)>,
     number: u16,
     rest: u32,
-    /// The chunk that the next round begins to look at, and how many were looked at in vain.
+    /// The chunk at which the next round starts, and how many were examined in vain.
     next_chunk: usize,
     chunks_in_vain: usize,
 }
 
-/// Whether so much is free in slabs of some class that a round helps.
+/// Whether enough is free in slabs of some class for a round to help.
 fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
     let allowance = allowance_bytes(usage.mapped_bytes);
     let line = match need {
@@ -75,8 +75,8 @@ fn is_wanted(need: Need, usage: &ArenaUsage, in_slabs: u64) -> bool {
 }
 
 impl Pool {
-    /// Whether slabs are being emptied; begins a round if there is need. O(1) or, when a round may
-    /// be wanted, O(pools); when one begins, O(slabs) of `ROUND_CHUNKS_MAX` chunks.
+    /// Whether slabs are being emptied; begins a round if needed. O(1) or, when a round may be
+    /// wanted, O(pools); when one begins, O(slabs) of `ROUND_CHUNKS_MAX` chunks.
     pub fn begin_emptying(&mut self, need: Need) -> bool {
         self.emptying = self.arena.emptying.load(Ordering::Relaxed);
         if self.emptying {
@@ -103,7 +103,7 @@ impl Pool {
         self.settle();
         self.arena.settle();
         let bytes_max = (usage.mapped_bytes / ROUND_SHARE).max(Chunk::BYTES as u64 / 2);
-        // No more than brings what is idle some way below the allowance.
+        // No more than brings the idle bytes some way below the allowance.
         let left_idle = allowance_bytes(usage.mapped_bytes) * 3 / 4;
         let slabs_max = (usage.idle_bytes() - left_idle).div_ceil(SLAB_BYTES as u64);
         let free_mean = in_slabs * SLAB_BYTES as u64 / usage.mapped_bytes.max(1);
@@ -111,9 +111,9 @@ impl Pool {
         self.emptying
     }
 
-    /// Chooses up to `slabs_max` of the emptiest slabs of the next chunks, those that hold the
-    /// fewest bytes, up to `bytes_max` of them. Where others are left for later rounds, none of
-    /// which less than `free_min` is free.
+    /// Chooses up to `slabs_max` of the emptiest slabs of the next chunks, those with the fewest
+    /// bytes in use, up to `bytes_max` of them. If others are left for later rounds, a slab with
+    /// less than `free_min` free is not chosen.
     fn choose(&self, slabs_max: usize, bytes_max: u64, free_min: usize) -> bool {
         let arena = &self.arena;
         let mut round = lock(&arena.round);
@@ -171,12 +171,13 @@ impl Pool {
         if !any && round.chunks_in_vain >= chunks {
             (round.rest, round.chunks_in_vain) = (REST_LOOKS, 0);
         }
-        // Relaxed: a hint. What a pool does not know of yet it puts into the depot, as PE1 allows.
+        // Relaxed: a hint. Blocks that a pool frees before it knows go into the depot, as
+        // PE1 allows.
         arena.emptying.store(any, Ordering::Relaxed);
         any
     }
 
-    /// Ends the round: every block in what was being emptied has been shown to its owner.
+    /// Ends the round: every block in the slabs being emptied has been shown to its owner.
     pub fn end_emptying(&mut self) {
         self.emptying = false;
         let mut round = lock(&self.arena.round);

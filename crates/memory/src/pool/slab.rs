@@ -1,21 +1,21 @@
-//! Slabs: the parts of a chunk, each of blocks of one class, and the header that tells of them.
+//! Slabs: the parts of a chunk, each with blocks of one class, and the header that describes them.
 //!
 //! | offset in a chunk | size | what |
 //! |---|---|---|
 //! | 32,768·n | 32,768 | slab n, 0 to 63 |
-//! | the first or last bytes of one slab, its *home*, which has so many fewer | 2,112 | [`Header`] |
+//! | the first or last bytes of one slab, its *home*, which is that much smaller | 2,112 | [`Header`] |
 //!
-//! A block's slab follows from its address, so that a free block finds its way back without a
-//! search, and a slab all of whose blocks are free can serve any class. Zeroed memory is a header
-//! of slabs without a class.
+//! A block's slab follows from its address, so a free block returns without a search, and a slab
+//! whose blocks are all free can serve any class. Zeroed memory is a header of slabs without a
+//! class.
 //!
-//! Where the header stands follows from the chunk's number in the address space ([`home_of`]).
+//! The place of the header follows from the chunk's number in the address space ([`home_of`]).
 //! Headers at the same place of every chunk would fall into the same few sets of every cache: with
-//! 48 chunks each block that came back to its slab waited for memory (docs/BENCHMARKS.md).
+//! 48 chunks each block that returned to its slab waited for memory (docs/BENCHMARKS.md).
 //!
 //! | field | writer, under | readers |
 //! |---|---|---|
-//! | `Header::emptying` | whoever begins and ends to empty a slab: its class's depot, `Relaxed` | anybody |
+//! | `Header::emptying` | the thread that begins or ends emptying: its class's depot, `Relaxed` | anybody |
 //! | `Slab::class`, `free_count`, `carved` | its class's depot; class 0 to a class: who took it | the same; the choice of slabs, `Relaxed`, as a hint |
 //! | the rest of `Slab` | its class's depot | the same |
 
@@ -26,7 +26,7 @@ use super::chain::Chain;
 use super::chunk::Chunk;
 use super::class::bytes_of_class;
 
-/// Length of a slab, but for the first one.
+/// Length of a slab, except the one with the header.
 pub(super) const SLAB_BYTES: usize = 32 * 1024;
 
 /// Slabs of a chunk: one per bit of a word.
@@ -43,7 +43,7 @@ const _: () = assert!(
     "free blocks are counted by 16 bits"
 );
 
-/// What a chunk says of itself.
+/// A chunk's header.
 #[repr(C)]
 pub(super) struct Header {
     /// Slabs, by their bits, whose blocks are not handed out any more.
@@ -54,8 +54,8 @@ pub(super) struct Header {
     slabs: [Slab; SLABS],
 }
 
-/// One slab; see the module's header. All fields are atomics, so that hints can be read at any
-/// time; `Relaxed` is enough, since the depot's lock orders what is more than a hint.
+/// One slab; see the module's header. All fields are atomics, so hints can be read at any time.
+/// `Relaxed` is enough, since the depot's lock orders everything that is more than a hint.
 #[repr(C)]
 struct Slab {
     /// Neighbours on the list of its class's slabs that have free blocks.
@@ -69,25 +69,25 @@ struct Slab {
     class: AtomicU8,
     /// It is on that list.
     listed: AtomicBool,
-    /// All of its blocks were handed out once.
+    /// All of its blocks have been handed out once.
     carved: AtomicBool,
 }
 
-/// The slab that the header of a chunk stands in, and whether at its end. Chunks that follow each
-/// other differ, as far as there are places.
+/// The slab with a chunk's header, and whether the header is at its end. Consecutive chunks differ,
+/// as far as there are places.
 #[inline]
 fn home_of(address: usize) -> (usize, bool) {
     let number = address / Chunk::BYTES;
     (number / 2 % SLABS, number % 2 == 1)
 }
 
-/// The chunk that an address lies in.
+/// The chunk that contains an address.
 #[inline]
 fn chunk_of(address: *mut u8) -> *mut u8 {
     address.map_addr(|address| address & !(Chunk::BYTES - 1))
 }
 
-/// The header of the chunk that an address lies in.
+/// The header of the chunk that contains an address.
 #[inline]
 fn header_of(address: *mut u8) -> *mut Header {
     let (home, at_end) = home_of(address.addr());
@@ -97,16 +97,16 @@ fn header_of(address: *mut u8) -> *mut Header {
         .cast()
 }
 
-/// The slab, as a bit, whose memory goes with the last of its chunk only.
+/// The slab, as a bit, whose memory is returned only with the last of its chunk.
 pub(super) fn home_bit(chunk: NonNull<u8>) -> u64 {
     1 << home_of(chunk.addr().get()).0
 }
 
-/// Where a slab is, by its address alone.
+/// A reference to a slab, by its address alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabRef(NonNull<Slab>);
 
-// SAFETY: a reference is an address; what is done with it asks for the lock of the slab's depot.
+// SAFETY: a reference is an address; its use requires the lock of the slab's depot.
 unsafe impl Send for SlabRef {}
 
 /// A slab whose depot is locked, or that has none.
@@ -146,7 +146,7 @@ impl SlabRef {
         1 << self.index()
     }
 
-    /// What its chunk says of itself.
+    /// Its chunk's header.
     fn header(self) -> &'static Header {
         // SAFETY: chunks stay mapped as long as the arena (P3 chunks-stay-mapped), whose call this
         // is; all fields that change are atomics.
@@ -163,7 +163,7 @@ impl SlabRef {
         self.header().number.load(Ordering::Relaxed) as usize - 1
     }
 
-    /// Says which of the arena's chunks this is.
+    /// Records which of the arena's chunks this is.
     pub(super) fn set_chunk_index(self, index: usize) {
         self.header()
             .number
@@ -190,7 +190,7 @@ impl SlabRef {
         (end.addr() - start.addr()) / bytes_of_class(class)
     }
 
-    /// The class of its blocks; what it says stays while that class's depot is locked.
+    /// The class of its blocks, which does not change while that class's depot is locked.
     pub(super) fn class(self) -> Option<usize> {
         let word = self.slab().class.load(Ordering::Relaxed);
         word.checked_sub(1).map(usize::from)
@@ -236,7 +236,7 @@ impl SlabRef {
         }
     }
 
-    /// Gives the slab a class. Nobody else knows of it.
+    /// Gives the slab a class. Nobody else knows of the slab.
     pub(super) fn assign(self, class: usize) {
         self.slab().next.store(ptr::null_mut(), Ordering::Relaxed);
         self.slab()
@@ -251,8 +251,8 @@ impl SlabRef {
     }
 }
 
-/// The slabs of one class that have free blocks, the fullest first: a slab comes to the front when
-/// a block of it is the first to be free, and stays where it is while there are more.
+/// The slabs of one class that have free blocks, the fullest first: a slab moves to the front when
+/// its first block becomes free, and stays in place while there are more.
 pub(super) struct Slabs {
     first: *mut Slab,
     /// Free blocks on the list.
@@ -316,7 +316,8 @@ impl Slabs {
         slab.slab().free_count.store(count, Ordering::Relaxed);
     }
 
-    /// Takes a free block back; returns its slab if that is all free now, which has no class then.
+    /// Takes a free block back; returns its slab if that is entirely free now and has lost its
+    /// class.
     ///
     /// # Safety
     /// `block` is a free block of this class, on no chain (P1 one-holder).
@@ -345,14 +346,14 @@ impl Slabs {
         None
     }
 
-    /// Takes the class from a slab, all of whose blocks are free or were never handed out.
+    /// Takes the class from a slab whose blocks are all free or were never handed out.
     fn forget(&mut self, slab: SlabRef) {
         slab.set_emptying(false);
         slab.slab().class.store(0, Ordering::Relaxed);
         self.count -= 1;
     }
 
-    /// Up to `count` free blocks, of few slabs.
+    /// Up to `count` free blocks, from few slabs.
     pub(super) fn take(&mut self, count: usize) -> Chain {
         const SLABS_MAX: usize = 8;
         let mut taken = Chain::EMPTY;
@@ -377,7 +378,7 @@ impl Slabs {
         taken
     }
 
-    /// The slab that `block` lies in was cut to its end.
+    /// Marks the slab of `block` as completely cut.
     pub(super) fn finish_cutting(&mut self, block: *mut u8) {
         // SAFETY: blocks of classes lie in chunks.
         unsafe { SlabRef::of_block(block) }.set_carved();
@@ -396,7 +397,7 @@ impl Slabs {
         true
     }
 
-    /// Hands out blocks of a slab again; whether it was not emptied.
+    /// Hands out blocks of a slab again; returns whether it was not emptied.
     pub(super) fn end_emptying(&mut self, slab: SlabRef, class: usize) -> bool {
         if slab.class() != Some(class) || !slab.is_emptying() {
             return false;
@@ -414,7 +415,7 @@ impl Slabs {
 mod tests {
     use super::*;
 
-    /// Of the second cache of processors in use, the smallest: a megabyte, sixteen lines in a set.
+    /// The smallest second-level cache of current processors: a megabyte, sixteen lines per set.
     const SETS: usize = 1024;
     const LINES_IN_SET: usize = 16;
 

@@ -1,12 +1,12 @@
-//! What the simulated disk holds: the sectors of a file, the names of a directory, and what of both
-//! is durable.
+//! The content of the simulated disk: the sectors of a file, the names of a directory, and what of
+//! both is durable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::limits::SECTOR_BYTES;
 
-/// Chooses how much of what is pending survives a crash: a number up to the length.
+/// Chooses how much of the pending data survives a crash: a number up to the length.
 type Keeps<'a> = dyn FnMut(&[()]) -> usize + 'a;
 
 /// The bytes of one file.
@@ -67,7 +67,7 @@ impl Content {
         }
     }
 
-    /// What a write that was written through makes durable.
+    /// Makes a written-through write durable.
     pub(super) fn sync_range(&mut self, offset: u64, bytes: usize) {
         let (from, to) = (offset as usize, offset as usize + bytes);
         if self.durable.len() < to {
@@ -78,7 +78,7 @@ impl Content {
         self.pending.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// What was written since the last sync is gone.
+    /// Drops what was written since the last sync.
     pub(super) fn revert(&mut self) {
         self.visible.clone_from(&self.durable);
         self.pending.clear();
@@ -95,7 +95,7 @@ impl Content {
         true
     }
 
-    /// The power was lost: of what is pending, a part is found.
+    /// Power was lost: a part of the pending data is found.
     pub(super) fn settle(&mut self, keeps: &mut Keeps<'_>) {
         if self.visible.len() != self.durable.len() && keeps(&[()]) == 1 {
             self.durable.resize(self.visible.len(), 0);
@@ -175,7 +175,7 @@ impl Directory {
         self.pending.clear();
     }
 
-    /// The power was lost: of the changes, a part is found.
+    /// Power was lost: a part of the changes is found.
     pub(super) fn settle(&mut self, keeps: &mut Keeps<'_>) {
         for change in std::mem::take(&mut self.pending) {
             if keeps(&[()]) == 1 {

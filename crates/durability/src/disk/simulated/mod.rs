@@ -1,27 +1,27 @@
-//! A disk in memory that fails as disks do, at the call that a test names.
+//! A disk in memory that fails as disks do, at the call that a test chooses.
 //!
-//! | what fails | how a test asks for it |
+//! | failure | how a test requests it |
 //! |---|---|
 //! | the power, in the middle of a call | [`Fault::PowerLoss`] at that call, then [`SimulatedDisk::crash`] |
-//! | the process alone | [`SimulatedDisk::restart`]: what was written stays, synced or not |
+//! | the process alone | [`SimulatedDisk::restart`]: all writes stay, synced or not |
 //! | sectors written in any order, torn writes, lost names and lengths | the seed of `crash` |
 //! | any call (EIO); a write then leaves a part behind | [`Fault::Error`] |
 //! | every call of a kind | [`SimulatedDisk::fail_all`] |
 //! | a sync that fails, drops what was written, and succeeds the next time | [`Fault::SyncTrap`] |
-//! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] (what [`Disk::room`] then tells) |
-//! | writes that take as long as a test wants | [`SimulatedDisk::stalls`] |
-//! | a volume that may only be read (EROFS) | [`SimulatedDisk::set_read_only`] |
+//! | a full disk, or one full disk of several | [`SimulatedDisk::set_capacity`], [`SimulatedDisk::set_capacity_below`] (also reported by [`Disk::room`]) |
+//! | slow writes, as long as a test wants | [`SimulatedDisk::stalls`] |
+//! | a read-only volume (EROFS) | [`SimulatedDisk::set_read_only`] |
 //! | writes and reads that stop early | [`SimulatedDisk::set_short_calls`] |
 //! | bits that flip at rest | [`SimulatedDisk::flip`] |
 //!
 //! States of a sector: *durable* (on disk, whatever happens) and *pending* (each version written
-//! since the last sync; after a crash the sector holds any one of them, or what was durable). The
-//! changes of a directory are pending likewise, each by itself. `crash` with seed 0 keeps nothing
-//! that is pending, with seed 1 all of it, with any other a random part.
+//! since the last sync; after a crash the sector holds any one of them, or the durable one). The
+//! changes of a directory are pending in the same way, each independently. `crash` with seed 0
+//! keeps nothing pending, with seed 1 all of it, with any other seed a random part.
 //!
 //! Invariants:
-//! - **DS1** A call's number is its place in [`SimulatedDisk::calls`]; faults are found by it. The
-//!   numbers are the same in every run whose callers make the same calls in the same order.
+//! - **DS1** A call's number is its place in [`SimulatedDisk::calls`]; faults are planned by it.
+//!   The numbers are the same in every run whose callers make the same calls in the same order.
 //! - **DS2** After the power is off every call fails, so nothing that a test's server does later
 //!   reaches the disk that `crash` returns.
 
@@ -44,7 +44,7 @@ use pando_sync::lock;
 use super::{Access, Disk, DiskFile, Room};
 use crate::limits::BLOCK_BYTES;
 
-/// What a call asked of the disk.
+/// The operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the method of its name")]
 pub enum CallKind {
@@ -63,7 +63,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// Whether the call may change what is on disk.
+    /// Whether the call may change the disk's content.
     pub fn changes(self) -> bool {
         !matches!(self, Self::Open | Self::Read | Self::List | Self::Lock)
     }
@@ -72,7 +72,7 @@ impl CallKind {
 /// One call that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What it asked for.
+    /// The operation.
     pub kind: CallKind,
     /// The file or directory.
     pub path: PathBuf,
@@ -80,14 +80,14 @@ pub struct Call {
     pub bytes: usize,
 }
 
-/// What happens to a call.
+/// The planned outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails; a write may leave its first sectors behind.
     Error(ErrorKind),
-    /// A sync fails and what was written since the last one is gone; any other call just fails.
+    /// A sync fails and drops what was written since the last one; any other call just fails.
     SyncTrap,
-    /// The power ends while the call is on its way: what it does is pending.
+    /// Power fails during the call: its effect is pending.
     PowerLoss,
 }
 
@@ -105,10 +105,10 @@ struct State {
     next_file: u64,
     calls: Vec<Call>,
     faults: BTreeMap<usize, Fault>,
-    /// Calls that fail whenever they are made.
+    /// Operations that fail whenever they are called.
     failing: Option<(CallKind, ErrorKind)>,
     locked: BTreeSet<u64>,
-    /// By the directory below which files count; that of the whole disk is empty.
+    /// By the directory below which files count; empty for the whole disk.
     capacities: BTreeMap<PathBuf, u64>,
     short_calls: Option<Rng>,
     read_only: bool,
@@ -116,7 +116,7 @@ struct State {
     power: bool,
 }
 
-/// What a call is to do, after faults have been looked up.
+/// The action of a call, after faults have been looked up.
 enum Course {
     Go,
     PowerLoss,
@@ -175,24 +175,24 @@ impl SimulatedDisk {
         self.state().faults.insert(call, fault);
     }
 
-    /// Lets every call of a kind fail from now on, of one kind at a time.
+    /// Makes every call of a kind fail from now on, one kind at a time.
     pub fn fail_all(&self, kind: CallKind, error: ErrorKind) {
         self.state().failing = Some((kind, error));
     }
 
-    /// Forgets the faults that are planned.
+    /// Forgets the planned faults.
     pub fn clear_faults(&self) {
         let mut state = self.state();
         state.faults.clear();
         state.failing = None;
     }
 
-    /// How many bytes of files the disk takes; `None`: any number.
+    /// Limits the bytes of files on the disk; `None`: no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.set_capacity_below(Path::new(""), bytes);
     }
 
-    /// The same for the files below a directory, as if it were a disk of its own.
+    /// The same for the files below a directory, as if it were its own disk.
     pub fn set_capacity_below(&self, directory: &Path, bytes: Option<u64>) {
         let capacities = &mut self.state().capacities;
         match bytes {
@@ -201,27 +201,27 @@ impl SimulatedDisk {
         };
     }
 
-    /// How many bytes its files have.
+    /// Total bytes of its files.
     pub fn used(&self) -> u64 {
         self.state().used_below(Path::new(""))
     }
 
-    /// How many bytes the files below a directory have.
+    /// Total bytes of the files below a directory.
     pub fn used_below(&self, directory: &Path) -> u64 {
         self.state().used_below(directory)
     }
 
-    /// Lets reads and writes stop early, at random; writes of whole blocks stop at a block.
+    /// Makes reads and writes stop early, at random; writes of whole blocks stop at a block.
     pub fn set_short_calls(&self, seed: Option<u64>) {
         self.state().short_calls = seed.map(Rng::with_seed);
     }
 
-    /// Whether files can be written through; if not, they have to be synced.
+    /// Sets whether files can be written through; if not, they must be synced.
     pub fn set_writes_through(&self, can: bool) {
         self.state().writes_through = can;
     }
 
-    /// Ends the power: every later call fails (DS2).
+    /// Cuts the power: every later call fails (DS2).
     pub fn end_power(&self) {
         self.state().power = false;
     }
@@ -231,7 +231,7 @@ impl SimulatedDisk {
         self.state().power
     }
 
-    /// What is found after the power was lost: of what is pending, a part that the seed chooses.
+    /// The disk after a power loss: of the pending data, the seed chooses a part.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let mut old = self.state();
@@ -253,8 +253,8 @@ impl SimulatedDisk {
         Self::from(new)
     }
 
-    /// What is found after the process ended and the machine went on: all that was written, with
-    /// what was pending still pending.
+    /// The disk after the process ended and the machine stayed up: all writes, with pending ones
+    /// still pending.
     #[must_use]
     pub fn restart(&self) -> Self {
         let mut old = self.state();
@@ -264,7 +264,7 @@ impl SimulatedDisk {
         Self::from(new)
     }
 
-    /// A disk of the same content, so that a test can go on from one state in several ways.
+    /// A disk with the same content, so that a test can continue from one state in several ways.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self::from(self.state().reborn())
@@ -276,7 +276,7 @@ impl SimulatedDisk {
         Some(state.files[&state.find(path).ok()?].visible().to_vec())
     }
 
-    /// Puts a file there, durable, in place of what was there.
+    /// Stores a file, durable, replacing any former one.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
         let directory = parent(path).to_owned();
@@ -293,17 +293,17 @@ impl SimulatedDisk {
         directory.sync();
     }
 
-    /// Lets nothing be changed, as on a volume that is mounted so; or lets it again.
+    /// Makes the disk read-only, like a volume mounted so, or writable again.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;
     }
 
-    /// What holds back its writes: nothing at first.
+    /// The control that holds back its writes; none at first.
     pub fn stalls(&self) -> &Stalls {
         &self.stalls
     }
 
-    /// Flips a bit at rest. `false`: the file does not reach that far.
+    /// Flips a bit at rest. `false`: the file is shorter than that.
     pub fn flip(&self, path: &Path, offset: u64, bit: u8) -> bool {
         let mut state = self.state();
         let Ok(file) = state.find(path) else {
@@ -339,7 +339,7 @@ fn error(kind: ErrorKind) -> io::Error {
     io::Error::new(kind, "the simulated disk failed")
 }
 
-/// The error that a disk reports when it cannot read or write (EIO).
+/// The error of a disk that cannot read or write (EIO).
 fn no_power() -> io::Error {
     io::Error::other("the power is off")
 }
@@ -372,7 +372,7 @@ impl State {
         self.files.retain(|file, _| named.contains(file));
     }
 
-    /// What was removed takes no room.
+    /// Removed files take no space.
     fn used_below(&self, path: &Path) -> u64 {
         self.directories
             .iter()
@@ -382,7 +382,7 @@ impl State {
             .sum()
     }
 
-    /// Notes a call and finds out what is to become of it.
+    /// Records a call and determines its outcome.
     fn begin(&mut self, kind: CallKind, path: &Path, bytes: usize) -> io::Result<Course> {
         if !self.power {
             return Err(no_power());
@@ -415,7 +415,7 @@ impl State {
         })
     }
 
-    /// For calls of which nothing can be left half done.
+    /// For calls that are never left half done.
     fn begin_simple(&mut self, kind: CallKind, path: &Path) -> io::Result<Course> {
         match self.begin(kind, path, 0)? {
             Course::Fail { error, .. } => Err(error),
@@ -481,7 +481,7 @@ impl SimulatedDisk {
     }
 }
 
-/// What a call returns when the power has ended within it.
+/// The result of a call during which the power failed.
 fn after<T>(course: &Course, value: T) -> io::Result<T> {
     match course {
         Course::PowerLoss => Err(no_power()),
@@ -564,15 +564,15 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    /// A directory with a capacity is a volume of its own. No call of DS1: nothing is asked of the
-    /// disk but a number.
+    /// A directory with a capacity is a volume of its own. Not a call of DS1: it asks the disk for
+    /// a number only.
     fn room(&self, directory: &Path) -> io::Result<Room> {
         let state = self.state();
         if !state.power {
             return Err(no_power());
         }
         let volumes = (1..).zip(&state.capacities);
-        // The deepest of those that hold it is the last one.
+        // The deepest of those that contain it is the last one.
         let found = volumes
             .filter(|(_, (below, _))| directory.starts_with(below))
             .last();
@@ -690,7 +690,7 @@ impl DiskFile for Handle {
                 Err(no_power())
             }
             Course::Fail { error, .. } => {
-                // Which part arrived is not known: the first half, say.
+                // Which part arrived is unknown: say, the first half.
                 state
                     .content(self.file)
                     .write(offset, &bytes[..bytes.len() / 2]);

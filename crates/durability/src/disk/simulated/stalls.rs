@@ -1,21 +1,21 @@
-//! A disk that stands still: writes wait until a test lets them go, one by one or all.
+//! A stalled disk: writes wait until a test releases them, one by one or all.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use pando_sync::lock;
 
-/// Which writes wait, and how many do.
+/// Which writes wait, and how many.
 #[derive(Debug, Default)]
 struct Traffic {
-    /// How the names of files begin whose writes wait.
+    /// The prefix of the names of files whose writes wait.
     prefix: String,
-    /// Writes that may still be made; `None`: any number.
+    /// Writes that may still proceed; `None`: any number.
     permits: Option<usize>,
     waiting: usize,
 }
 
-/// What holds back writes of a simulated disk.
+/// Holds back writes of a simulated disk.
 #[derive(Debug, Default)]
 pub struct Stalls {
     traffic: Mutex<Traffic>,
@@ -23,7 +23,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// From now on so many writes are made to files whose names begin with `prefix`; `None`: any
+    /// From now on this many writes to files whose names begin with `prefix` proceed; `None`: any
     /// number. Others wait.
     pub fn permit(&self, prefix: &str, writes: Option<usize>) {
         let mut traffic = self.lock();
@@ -33,13 +33,13 @@ impl Stalls {
         self.changed.notify_all();
     }
 
-    /// Whether a write waits.
+    /// Whether a write is waiting.
     pub fn holds_a_write(&self) -> bool {
         let traffic = self.lock();
         traffic.waiting > 0 && traffic.permits == Some(0)
     }
 
-    /// A write to a file waits until it may be made. No lock is held.
+    /// Blocks a write to a file until it may proceed. No lock is held.
     pub(super) fn pass(&self, path: &Path) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut traffic = self.lock();

@@ -1,6 +1,6 @@
 //! Models for loom: waiters, the epoch thread and loggers, every interleaving up to a bound of
-//! preemptions. A waiter that is forgotten sleeps for good, which loom reports as a deadlock. Run
-//! with `RUSTFLAGS="--cfg loom" cargo test -p pando-durability --release --lib models`.
+//! preemptions. A forgotten waiter sleeps for ever, which loom reports as a deadlock. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pando-durability --release --lib models`.
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicUsize;
@@ -25,15 +25,15 @@ const NEVER: Duration = Duration::from_hours(24);
 /// Planted bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A waiter looks whether the epoch is durable before it says that it wants it.
+    /// A waiter checks whether the epoch is durable before it announces its wish.
     LooksFirst,
-    /// Nothing orders what is said before what is looked at.
+    /// Nothing orders an announcement before the check that follows it.
     NoFence,
     /// The epoch thread is not told when nothing is in flight any more.
     NobodyNotified,
 }
 
-/// Epochs, and where waiters sleep, as a worker's mailbox or the database's.
+/// Epochs, and where waiters sleep, like a worker's mailbox or the database's.
 struct World {
     epochs: Epochs,
     woken: Mutex<u64>,
@@ -47,7 +47,7 @@ impl World {
         self.condition.notify_all();
     }
 
-    /// Waits as a reply does: says so, looks, sleeps until it is woken, looks again.
+    /// Waits like a reply: announces, checks, sleeps until it is woken, checks again.
     fn wait(&self, epoch: u64) {
         if self.epochs.fault == Some(Fault::LooksFirst) {
             return self.wait_without_looking(epoch);
@@ -131,7 +131,7 @@ fn le3_who_waits_for_a_closed_epoch_is_woken() {
     one_waits(None);
 }
 
-/// The second to wait takes no lock: only the fence is between what it says and what it sees.
+/// The second waiter takes no lock: only the fence separates its announcement from its check.
 fn two_wait(fault: Option<Fault>) {
     model(fault, |world| {
         world.close(1, 1);
@@ -172,7 +172,7 @@ fn le3_who_waits_for_two_logs_is_woken() {
     });
 }
 
-/// The epoch thread sleeps beside an epoch in flight, while the next one is wanted.
+/// The epoch thread sleeps while an epoch is in flight and the next one is wanted.
 fn epoch_thread_is_woken(fault: Option<Fault>) {
     model(fault, |world| {
         world.close(1, 1);
@@ -206,7 +206,7 @@ fn le4_the_epoch_thread_is_woken_when_nothing_is_in_flight() {
     epoch_thread_is_woken(None);
 }
 
-/// Names a planted bug to a process of its own: loom aborts one whose threads sleep for good.
+/// Passes a planted bug to a process of its own: loom aborts one whose threads sleep for ever.
 const PLANTED: &str = "PANDO_PLANTED_FAULT";
 
 #[test]
