@@ -106,6 +106,8 @@ pub enum CommandError {
     },
     #[error("ERR there are {snapshots_max} snapshots already, as many as are allowed; drop one")]
     TooManySnapshots { snapshots_max: usize },
+    #[error("ERR the memory of very many dropped snapshots is not free yet; try again")]
+    SnapshotsOnTheirWayOut,
     #[error(
         "OOM command not allowed: a held snapshot needs what it would change, and snapshots take \
          all the memory that they may"

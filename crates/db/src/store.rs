@@ -112,12 +112,11 @@ impl Store {
 
 /// Snapshots.
 impl Store {
-    /// See [`Snapshots::freeze`].
+    /// See [`Snapshots::freeze`]. The caller has asked whether there may be one more: only those
+    /// that were dropped can be too many.
     pub(crate) fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, CommandError> {
         let frozen = on!(Store, self, engine => engine.freeze(epoch));
-        frozen.map_err(
-            |SnapshotLimit { snapshots_max }| CommandError::TooManySnapshots { snapshots_max },
-        )
+        frozen.map_err(|SnapshotLimit { .. }| CommandError::SnapshotsOnTheirWayOut)
     }
 
     /// See [`Snapshots::release`].

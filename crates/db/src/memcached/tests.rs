@@ -1,6 +1,7 @@
 //! Commands by their answers, beside RESP's on the same keys.
 
 mod chosen;
+mod snapshots;
 
 use pando_protocol::Decoded;
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb};

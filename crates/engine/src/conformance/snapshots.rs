@@ -145,14 +145,19 @@ impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
         self.dropped.push(old);
     }
 
-    fn maintain(&mut self) {
+    fn maintain(&mut self) -> Result<(), Failure> {
         if self.rng.bool() {
             self.clock.set_horizon(self.clock.tick());
         }
-        self.session.maintain(self.rng.usize(1..200));
+        let steps = self.rng.usize(1..200);
+        let done = self.session.maintain(steps);
         if self.rng.bool() && self.engine.is_unsettled() {
             self.engine.settle();
         }
+        if done > steps {
+            return self.fail(format!("{done} steps of upkeep, {steps} were allowed"));
+        }
+        Ok(())
     }
 
     fn check_key(&mut self) -> Result<(), Failure> {
@@ -252,7 +257,7 @@ impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
             40..60 => self.remove(),
             60..64 => self.freeze(),
             64..67 => self.release(),
-            67..75 => self.maintain(),
+            67..75 => return self.maintain(),
             75 => self.borrow(),
             76 => self.flush(),
             77 => return self.check_all(),

@@ -10,6 +10,8 @@ use pando_protocol::command::{self, CommandId, CommandSpec, Flag};
 use crate::commands::testing::{Shell, seed, words};
 use crate::{Durability, EngineKind, HandLog, Options, limits};
 
+mod bounds;
+
 /// A shell for each engine, which says its name.
 fn shells() -> impl Iterator<Item = Shell> {
     EngineKind::ALL.into_iter().map(|engine| {
