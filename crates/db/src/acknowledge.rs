@@ -13,8 +13,8 @@
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `clock` | whoever ticks | all gates, or `whole` while a command runs under all gates | commits |
-//! | `whole` | commands under all gates, whoever ticks | its mutex | the same |
+//! | `clock` | the ticking thread | all gates, or `whole` while a command runs under all gates | commits |
+//! | `whole` | commands under all gates, the ticking thread | its mutex | the same |
 //! | `straddle` | a command under all gates, at its end | `Release` | clients of `sync`, `Acquire` |
 //!
 //! Invariants:
@@ -57,10 +57,10 @@ use crate::limits;
 pub enum Durability {
     /// At once; what a crash loses is not bounded.
     None,
-    /// At once; a crash loses at most 200 ms of what was answered (AK6).
+    /// At once; a crash loses at most 200 ms of what was acknowledged (AK6).
     #[default]
     Interval,
-    /// When everything that the reply could tell of is on disk.
+    /// When everything that the reply could reveal is on disk.
     Sync,
 }
 
@@ -87,23 +87,23 @@ impl Durability {
     }
 }
 
-/// The clock of epochs and who may move it; see the module's header.
+/// The epoch clock and its driver; see the module's header.
 #[derive(Debug)]
 pub(crate) struct Acknowledgement {
     clock: Arc<EpochClock>,
     log: Option<EpochLog>,
     whole: Mutex<Whole>,
-    /// A tick that was asked of somebody else is done, or the moment to try again has come.
+    /// Signals that a tick requested from another thread is done, or that it is time to retry.
     ticked: Condvar,
     straddle: AtomicU64,
 }
 
-/// What goes on under all gates.
+/// What is in progress under all gates.
 #[derive(Debug, Default)]
 struct Whole {
-    /// A command is running; its group is not ended.
+    /// A command is running; its group has not ended.
     running: bool,
-    /// Whoever holds all gates shall tick before it gives them back.
+    /// The holder of all gates must tick before releasing them.
     tick_wanted: bool,
 }
 
@@ -118,7 +118,7 @@ impl Acknowledgement {
         }
     }
 
-    /// What makes epochs durable, if anything does.
+    /// Makes epochs durable, if anything does.
     pub(crate) fn log(&self) -> Option<&EpochLog> {
         self.log.as_ref()
     }
@@ -129,7 +129,7 @@ impl Acknowledgement {
         self.log.as_ref().and_then(EpochLog::files)
     }
 
-    /// The last epoch that is on disk with all before it; without a log, the current one.
+    /// The last epoch that is durable with all before it; without a log, the current one.
     #[inline]
     pub(crate) fn durable(&self) -> LogEpoch {
         self.log
@@ -137,15 +137,16 @@ impl Acknowledgement {
             .map_or_else(|| self.clock.current(), EpochLog::durable)
     }
 
-    /// The latest epoch of a group that others may take for older than it is (AK2).
+    /// The latest epoch of a group that may look older than it is (AK2).
     pub(crate) fn straddle(&self) -> LogEpoch {
-        // Acquire pairs with `end_whole`. Who saw what the group wrote has taken a gate after it.
+        // Acquire pairs with `end_whole`. A thread that saw the group's writes has taken a gate
+        // after it.
         LogEpoch(self.straddle.load(Ordering::Acquire))
     }
 
-    /// Ends the current epoch. The caller holds no gate, then or now.
+    /// Ends the current epoch. The caller holds no gate, before or after.
     pub(crate) fn tick(&self, gates: &Gates, now: Milliseconds) -> Sealed<'_> {
-        /// How long to wait when all gates are being taken by somebody who has not begun yet.
+        /// How long to wait when somebody is taking all gates and has not begun yet.
         const PAUSE: Duration = Duration::from_millis(1);
         let patience = Duration::from_millis(limits::TICK_PATIENCE_MS);
         let asked = Instant::now();
@@ -167,8 +168,8 @@ impl Acknowledgement {
             }
             whole = lock(&self.whole);
             if whole.running && asked.elapsed() >= patience {
-                // Beside the command: it cannot end its group while `whole` is locked (AK2), and
-                // no other session is in a turn.
+                // Concurrently with the command: it cannot end its group while `whole` is locked
+                // (AK2), and no other session is in a turn.
                 whole.tick_wanted = false;
                 return self.close(now);
             } else if whole.tick_wanted {
@@ -184,9 +185,9 @@ impl Acknowledgement {
         Sealed::default()
     }
 
-    /// Somebody waits for `epoch`, which the caller may have to write itself, if the disk is quick
-    /// and no gate is held: this thread is then neither blocked by others nor switched to and
-    /// fro. Whether the epoch is on disk; if not, it will be told as `EpochLog::want` says.
+    /// Requests that `epoch` become durable. The caller may have to write it itself, if the disk is
+    /// fast and no gate is held: this thread then neither waits for others nor switches. Returns
+    /// whether the epoch is durable; if not, the caller is notified as `EpochLog::want` describes.
     pub(crate) fn want(&self, epoch: LogEpoch, gates: &Gates, clock: &dyn Clock) -> bool {
         let Some(log) = &self.log else { return true };
         if log.durable() >= epoch {
@@ -211,20 +212,20 @@ impl Acknowledgement {
         log.want(epoch)
     }
 
-    /// Moves the clock and closes the epoch that was current. The caller holds `whole`, and all
-    /// gates or none of the others do.
+    /// Advances the clock and closes the epoch that was current. The caller holds `whole`, and
+    /// either all gates or none of the others do.
     fn close(&self, now: Milliseconds) -> Sealed<'_> {
         let next = self.clock.tick();
         let log = self.log.as_ref();
         log.map_or_else(Sealed::default, |log| log.close_epoch(next.previous(), now))
     }
 
-    /// Ends every epoch that anything was written in, within a command under all gates that has
-    /// written nothing so far; returns the last that has ended.
+    /// Ends every epoch in which anything was written, within a command under all gates that has
+    /// written nothing so far; returns the last one ended.
     pub(crate) fn end_epoch_within(&self, now: Milliseconds) -> LogEpoch {
         let mut whole = lock(&self.whole);
         debug_assert!(whole.running, "a command under all gates");
-        // Loggers write it, as at the end of the command. Keys may borrow from the next ones.
+        // Loggers write it, as at the end of the command. Keys may borrow from the next epochs.
         drop(self.close(now));
         while !self.clock.is_above_all() {
             drop(self.close(now));
@@ -246,16 +247,16 @@ impl Acknowledgement {
         self.files().is_none_or(Log::takes_removals)
     }
 
-    /// A command begins to run under all gates, which the caller holds; what its session has logged
-    /// before is handed over (AK3). Returns the current epoch.
+    /// Begins a command under all gates, which the caller holds; what its session logged before is
+    /// handed over (AK3). Returns the current epoch.
     pub(crate) fn begin_whole(&self) -> LogEpoch {
         let mut whole = lock(&self.whole);
         whole.running = true;
         self.clock.current()
     }
 
-    /// The command that began in epoch `begun` is done: `end_group` makes a group of the epoch that
-    /// it is given of what was logged, and hands it over. The caller holds all gates still.
+    /// Ends the command that began in epoch `begun`: `end_group` gets an epoch, makes a group of it
+    /// from what was logged, and hands it over. The caller still holds all gates.
     pub(crate) fn end_whole(
         &self,
         begun: LogEpoch,
@@ -266,8 +267,8 @@ impl Acknowledgement {
         let epoch = self.clock.current();
         end_group(epoch);
         if epoch != begun {
-            // Release pairs with `straddle`; whoever reads what was written takes a gate first,
-            // which orders it too (AK2).
+            // Release pairs with `straddle`; a reader of the writes first takes a gate, which also
+            // orders it (AK2).
             self.straddle.fetch_max(epoch.0, Ordering::Release);
         }
         whole.running = false;

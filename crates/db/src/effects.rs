@@ -1,39 +1,40 @@
-//! What a run does outside of the engine, until it counts.
+//! Effects of a run outside the engine, held until the run counts.
 //!
-//! On an engine that is [`pando_engine::Transactional`] a request is run until a run of it counts
-//! (`turn/run.rs`). A run that does not count leaves nothing. Each effect takes one of three ways:
+//! On a [`pando_engine::Transactional`] engine a request is run until one of its runs counts
+//! (`turn/run.rs`). A run that does not count leaves nothing. Each effect is handled in one of
+//! three ways:
 //!
-//! | effect | in a run | it counts | it does not |
+//! | effect | in a run | if it counts | if not |
 //! |---|---|---|---|
 //! | values, versions, access marks | the engine's | committed | dropped |
 //! | the session's counters | counted apart | added | dropped |
-//! | log records, by the commit hook | in the group that is being written | a group | cut off |
+//! | log records, by the commit hook | in the group being written | a group | cut off |
 //! | the expiry index | noted ([`Effects::deadlines`]) | reconciled | dropped |
 //! | SCAN cursors | drawn, noted ([`Effects::cursors`]) | given out | dropped |
-//! | random draws | drawn | kept | the generator goes back: the same again |
-//! | numbers of databases (FLUSHALL, SWAPDB) | changed, an image kept | old trees go | put back |
-//! | what others watch there | changed, an image kept | image released | put back |
-//! | the client's settings (SELECT, …), its own watches, its transaction | changed | kept | put back |
+//! | random draws | drawn | kept | the generator is reset: the same again |
+//! | numbers of databases (FLUSHALL, SWAPDB) | changed, an image kept | old trees dropped | restored |
+//! | what others watch there | changed, an image kept | image released | restored |
+//! | the client's settings (SELECT, …), its own watches, its transaction | changed | kept | restored |
 //! | the reply | written | sent | cut off |
 //! | calls of [`crate::Host`]: INFO, MONITOR, SLOWLOG, LATENCY | noted | made | dropped |
-//! | a slice's state | changed | kept | put back |
+//! | a slice's state | changed | kept | restored |
 //!
-//! The numbers of databases change under all gates, which the run holds until it has ended: nobody
-//! sees what is put back.
+//! The numbers of databases change under all gates, which the run holds until it has ended, so
+//! nobody sees what is restored.
 //!
 //! Invariants:
-//! - **RR1 effects-once** What a request does outside of the engine can be seen once, when a run of
-//!   it counts, however often it ran.
-//! - **RR2 same-draws** A repetition draws what the run before it has drawn.
-//! - **RR3 hosts-once** A command of the host's that acts is executed once: by itself it touches no
-//!   key, so its run counts (TX4 untouched-is-done); in an EXEC its reply is kept for repetitions,
-//!   and while the run is blind it is not executed. SNAPSHOT CREATE and DROP, which no EXEC takes,
-//!   are once in the same way.
+//! - **RR1 effects-once** The effects of a request outside the engine become visible once, when one
+//!   of its runs counts, however often it ran.
+//! - **RR2 same-draws** A repetition draws what the previous run drew.
+//! - **RR3 hosts-once** A command of the host that has side effects is executed once. On its own it
+//!   touches no key, so its run counts (TX4 untouched-is-done). In an EXEC its reply is kept for
+//!   repetitions, and it is not executed while the run is blind. SNAPSHOT CREATE and DROP, which
+//!   EXEC does not accept, run once in the same way.
 //!
-//! Deliberately absent: anything of it on engines that are never blind. They have no `Effects`, and
-//! the places that note one ask for it only when they have an effect to note. In an EXEC on an
-//! engine that repeats, the host is told of commands when all have run: it knows their number and
-//! order, not how long each took; its own commands come before them. INFO there counts what was
+//! Deliberately absent: any cost on engines that are never blind. They have no `Effects`, and the
+//! places that note an effect ask for it only when they have one. In an EXEC on an engine that
+//! repeats runs, the host is notified of commands when all have run: it knows their number and
+//! order, not each one's duration; its own commands come before them. INFO there counts what was
 //! before the EXEC.
 
 use std::sync::Arc;
@@ -45,38 +46,38 @@ use crate::mapping::TreesImage;
 use crate::statistics::SessionCounters;
 use crate::watchers::WatchImage;
 
-/// What the run under way has done; see the module's header.
+/// The effects of the current run; see the module's header.
 #[derive(Debug)]
 pub(crate) struct Effects {
-    /// The session's own, which count nothing meanwhile.
+    /// The session's own counters, which count nothing meanwhile.
     pub(crate) counters: Arc<SessionCounters>,
-    /// The generator as it was when the run began.
+    /// The generator's state when the run began.
     pub(crate) random: fastrand::Rng,
-    /// The latest epoch that the command could tell of by then.
+    /// The latest epoch that the command could reveal by then.
     pub(crate) observed: LogEpoch,
     /// Keys whose deadline has changed, with the deadline that was replaced.
     pub(crate) deadlines: Vec<(TreeId, Box<[u8]>, Option<Deadline>)>,
-    /// Cursors to give out.
+    /// Cursors to publish.
     pub(crate) cursors: Vec<(u64, Place)>,
-    /// What changes of the mapping have left to be done or undone.
+    /// Remaining work of mapping changes, to be done or undone.
     pub(crate) mapping: Option<MappingImage>,
 }
 
-/// What stood behind the numbers of databases before the run changed them.
+/// The mapping of database numbers before the run changed it.
 #[derive(Debug)]
 pub(crate) struct MappingImage {
     pub(crate) trees: TreesImage,
     pub(crate) watches: WatchImage,
     /// Trees that the run made.
     pub(crate) made: Vec<TreeId>,
-    /// Trees that no number leads to any more.
+    /// Trees to which no number leads any more.
     pub(crate) left: Vec<TreeId>,
     /// How many changes were recorded.
     pub(crate) recorded: u64,
 }
 
 impl Effects {
-    /// Of a run that begins.
+    /// The effects of a run that begins.
     pub(crate) fn new(
         counters: Arc<SessionCounters>,
         random: fastrand::Rng,
@@ -112,7 +113,7 @@ pub(crate) enum Leftover {
     Slice,
 }
 
-/// Whether this bug is planted: never but in tests.
+/// Whether this bug is planted; never outside tests.
 #[cfg(not(test))]
 pub(crate) const fn leaves(_: Leftover) -> bool {
     false

@@ -1,21 +1,21 @@
-//! CLIENT PAUSE: until when commands are held back, and which.
+//! CLIENT PAUSE: which commands are held back, and until when.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `Pause` | CLIENT PAUSE, whoever meets its end | `Relaxed` | every command |
+//! | `Pause` | CLIENT PAUSE, the thread that finds it over | `Relaxed` | every command |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
 
-/// The microsecond at which a pause ends, times two, plus one if all commands are held back; 0 is
-/// no pause.
+/// The microsecond at which a pause ends, times two, plus one if all commands are held back; 0
+/// means no pause.
 #[derive(Debug, Default)]
 pub(crate) struct Pause(AtomicU64);
 
 impl Pause {
-    /// Holds back all commands, or those that write, until `until_us`. A pause that is longer or
-    /// stricter than this one stays so.
+    /// Holds back all commands, or those that write, until `until_us`. A present pause that is
+    /// longer or stricter stays so.
     pub(crate) fn begin(&self, now_us: u64, until_us: u64, all: bool) {
         let until_us = until_us.min(u64::MAX >> 1);
         let merge = |pause| {
@@ -36,7 +36,7 @@ impl Pause {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Until when a command waits, if it does.
+    /// Until when a command must wait, if at all.
     #[inline]
     pub(crate) fn until(&self, writes: bool, clock: &dyn Clock) -> Option<u64> {
         let pause = self.0.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Pause {
         if clock.now_us() < until_us {
             return (writes || all).then_some(until_us);
         }
-        // Forgotten, so that later commands need not read the clock; a new pause stays.
+        // Cleared, so that later commands need not read the clock; a new pause stays.
         let _ = self
             .0
             .compare_exchange(pause, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Pause {
     }
 }
 
-/// The end of a pause, and whether it is one of all commands.
+/// The end of a pause, and whether it holds back all commands.
 fn split(pause: u64) -> (u64, bool) {
     (pause >> 1, pause & 1 == 1)
 }

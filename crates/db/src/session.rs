@@ -1,4 +1,4 @@
-//! A session: what one thread needs to work on the database.
+//! A session: a thread's handle on the database.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Session {
 }
 
 impl Database {
-    /// Opens a session. The caller has no turn open: opening may wait for a command that holds all
+    /// Opens a session. The caller has no open turn: opening may wait for a command that holds all
     /// gates.
     pub fn session(self: &Arc<Self>) -> Result<Session, SessionLimit> {
         let state = self.open_session()?;
@@ -46,11 +46,11 @@ impl Session {
         self.state.gate
     }
 
-    /// Gives back the memory of what this session has replaced or removed, as far as no reader can
-    /// see it any more, and does up to [`limits::MAINTAIN_STEPS_MAX`] steps of the engine's
-    /// deferred work. Nobody else gives that memory back while the session is open, so whoever
-    /// executes calls this from time to time, and a few times after the last turn. Outside a turn,
-    /// whose pin would hold off most of it.
+    /// Reclaims memory that this session has replaced or removed, as far as no reader can still see
+    /// it, and does up to [`limits::MAINTAIN_STEPS_MAX`] steps of the engine's deferred work.
+    /// Nobody else reclaims that memory while the session is open, so a session that executes
+    /// commands calls this from time to time, and a few times after its last turn. Call it outside
+    /// a turn, whose pin would hold off most of it.
     pub fn tidy(&mut self) {
         let _gate = self.database.gates.enter(self.state.gate);
         self.state.store.maintain(limits::MAINTAIN_STEPS_MAX);

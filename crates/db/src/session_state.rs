@@ -1,4 +1,4 @@
-//! What commands of one session change beside the keyspace.
+//! What commands of one session change besides the keyspace.
 
 use std::sync::Arc;
 
@@ -26,33 +26,33 @@ pub(crate) struct SessionState {
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now_us: u64,
-    /// How the command in work uses values.
+    /// How the current command uses values.
     pub(crate) access: Access,
-    /// How much the command in work may write.
+    /// How much the current command may write.
     pub(crate) fit: Fit,
     pub(crate) evictor: Evictor,
-    /// The snapshots, as it saw them last.
+    /// The snapshots, as last seen.
     pub(crate) snapshots: Seen,
-    /// Whether what commands see is noted, for a client of `sync` (AK4 sync-waits).
+    /// Whether what commands see is recorded, for a client of `sync` (AK4 sync-waits).
     pub(crate) observes: bool,
-    /// The latest epoch that the command in work may tell of; kept only if `observes`.
+    /// The latest epoch that the current command may reveal; kept only if `observes`.
     pub(crate) observed: LogEpoch,
-    /// The latest epoch of a group of the command in work; 0: there was none.
+    /// The latest epoch of a group of the current command; 0: none.
     pub(crate) wrote: LogEpoch,
-    /// Whether that group is not to be acknowledged before it is durable (AK5 interval-waits).
+    /// Whether that group must not be acknowledged before it is durable (AK5 interval-waits).
     pub(crate) beyond_room: bool,
-    /// Of the run under way, on an engine whose runs are repeated (RR1 effects-once).
+    /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).
     pub(crate) effects: Option<Box<Effects>>,
 }
 
 impl SessionState {
-    /// A use of a value by the command in work.
+    /// A use of a value by the current command.
     #[inline]
     pub(crate) fn touch<'d>(&mut self, ages: &'d Ages) -> Touch<'d> {
         self.access.touch(ages, &mut self.random)
     }
 
-    /// Brings the expiry index up to date with a key whose deadline has changed.
+    /// Updates the expiry index for a key whose deadline has changed.
     pub(crate) fn reconcile(
         &mut self,
         expiry: &ExpiryIndex,
@@ -67,8 +67,8 @@ impl SessionState {
         });
     }
 
-    /// What was recorded since the last call is a group of this epoch, recovered whole or not at
-    /// all. Nothing recorded: nothing happens.
+    /// Ends a group of this epoch, recovered whole or not at all, with what was recorded since the
+    /// last call. Does nothing if nothing was recorded.
     #[inline]
     pub(crate) fn end_group(&mut self, epoch: LogEpoch) {
         if let Some(log) = &mut self.log
@@ -86,7 +86,7 @@ impl SessionState {
         self.log.as_ref().is_some_and(LogSession::has_group)
     }
 
-    /// Gives the groups to the log: before the gate goes under which they were made.
+    /// Hands the groups to the log, before the gate under which they were made is released.
     #[inline]
     pub(crate) fn hand_over(&mut self, clock: &dyn Clock) {
         if let Some(log) = &mut self.log {
@@ -99,7 +99,7 @@ impl SessionState {
         }
     }
 
-    /// Waits while the log has too much to write: before a gate is taken.
+    /// Waits while the log has too much to write; called before a gate is taken.
     #[inline]
     pub(crate) fn wait_for_room(&mut self) {
         if let Some(log) = &mut self.log {
@@ -107,7 +107,7 @@ impl SessionState {
         }
     }
 
-    /// Notes that the reply may tell of this epoch (AK4 sync-waits).
+    /// Records that the reply may reveal this epoch (AK4 sync-waits).
     #[inline]
     pub(crate) fn observe(&mut self, epoch: LogEpoch) {
         if self.observes {

@@ -1,5 +1,5 @@
-//! A turn: the time for which a session holds its gate to execute a batch; and the way of a request
-//! from its name to the command.
+//! A turn: the period in which a session holds its gate to execute a batch; and the path of a
+//! request from its name to the command.
 //!
 //! ```text
 //! Turn::begin ── own gate ──► execute ─► execute ─► … ─► drop
@@ -60,11 +60,11 @@ mod run;
 mod snapshots;
 mod usual;
 
-/// What embeds the database: it runs the commands that concern connections and the server, and is
-/// told of every command.
+/// The embedder of the database: runs the commands that concern connections and the server, and is
+/// notified of every command.
 pub trait Host {
-    /// Runs a command that is the host's (CLIENT, CONFIG, INFO, …). The caller has checked arity
-    /// and authentication. `turn` may be used to reach the keyspace.
+    /// Runs a command of the host (CLIENT, CONFIG, INFO, …). The caller has checked arity and
+    /// authentication. `turn` gives access to the keyspace.
     fn execute(
         &mut self,
         turn: &mut Turn<'_>,
@@ -74,13 +74,13 @@ pub trait Host {
         reply: &mut Reply<'_>,
     ) -> Result<Progress, CommandError>;
 
-    /// A command is about to run, those of an EXEC included (MONITOR).
+    /// A command is about to run, including those of an EXEC (MONITOR).
     fn starting(&mut self, client: &Client, spec: &'static CommandSpec, request: Request<'_>);
 
     /// A request was queued by MULTI.
     fn queued(&mut self, client: &Client);
 
-    /// The command has run and written `reply_bytes`; `error` is what it answered if it failed
+    /// The command has run and written `reply_bytes`; `error` is its answer if it failed
     /// (statistics, SLOWLOG).
     fn finished(
         &mut self,
@@ -111,9 +111,9 @@ pub struct Turn<'t> {
     held: Held<'t>,
     /// A command is running under all gates since this epoch.
     whole_since: Option<LogEpoch>,
-    /// The snapshot that the command in work reads; it is there while the gate is held.
+    /// The snapshot that the current command reads; it exists while the gate is held.
     past: Option<Arc<NamedSnapshot>>,
-    /// The places of the requests' first keys among those that were warmed; past the end: none.
+    /// The indexes of the requests' first keys among the warmed ones; past the end: none.
     warmed: [u8; limits::WARM_KEYS_MAX],
 }
 
@@ -141,7 +141,7 @@ impl<'t> Turn<'t> {
         self.session
     }
 
-    /// A database of this session's, as the command in work sees it; `index` is below
+    /// A database of this session, as the current command sees it; `index` is below
     /// [`Database::databases`].
     pub fn keyspace(&mut self, index: usize) -> Keyspace<'_> {
         if matches!(self.held, Held::Nothing) {
@@ -196,7 +196,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// What was written since the last call is a group (T4): the epoch stands still
+    /// Ends a group with what was written since the last call (T4): the epoch does not change
     /// (AK1 one-epoch-per-turn), or the command under all gates is over (AK2 group-of-its-end).
     fn end_group(&mut self) {
         if let Some(begun) = self.whole_since.take() {
@@ -208,7 +208,7 @@ impl<'t> Turn<'t> {
                 session.hand_over(clock);
             });
             if epoch != begun {
-                // What it wrote and read carries the epoch in which it began.
+                // What it wrote and read has the epoch in which it began.
                 self.session.observe(epoch);
             }
         } else if self.session.has_group() {
@@ -231,7 +231,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// A request of `client` has run: its group ends, and the client knows what its reply awaits.
+    /// A request of `client` has run: ends its group and tells the client what its reply awaits.
     #[inline]
     fn finish(&mut self, client: &mut Client) {
         self.end_group();
@@ -243,8 +243,8 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Runs `work` as a request of `client`, for front ends with commands of their own:
-    /// [`Client::awaits`] tells then what the answer has to wait for.
+    /// Runs `work` as a request of `client`, for front ends with their own commands.
+    /// [`Client::awaits`] then says what the reply must wait for.
     pub fn serve<R>(
         &mut self,
         client: &mut Client,
@@ -257,16 +257,16 @@ impl<'t> Turn<'t> {
         result
     }
 
-    /// Fetches into the cache what the requests of a batch will touch: the first key of each, if it
-    /// has one, with its database, their descents interleaved (up to [`limits::WARM_KEYS_MAX`]
-    /// requests). Changes nothing.
+    /// Prefetches what the requests of a batch will touch: the first key of each, if it has one,
+    /// with its database, with interleaved descents (up to [`limits::WARM_KEYS_MAX`] requests).
+    /// Changes nothing.
     pub fn warm<'r>(&mut self, first_keys: impl Iterator<Item = Option<(usize, &'r [u8])>>) {
         let key_bytes_max = pando_engine::limits::KEY_BYTES_MAX;
         let mut first_keys = first_keys.enumerate().filter_map(|(at, first_key)| {
             let (index, key) = first_key?;
             (key.len() <= key_bytes_max).then_some((at, index, key))
         });
-        // One key alone has nothing to be interleaved with, and is the most frequent case.
+        // One key alone has nothing to be interleaved with, and is the most common case.
         let (Some(first), Some(second)) = (first_keys.next(), first_keys.next()) else {
             return;
         };
@@ -284,8 +284,8 @@ impl<'t> Turn<'t> {
         self.session.store.warm(&keys[..count]);
     }
 
-    /// The next request to be executed is the one at `index` of the batch that was warmed: gives
-    /// way to others, and what was found on the way to its key may be used again.
+    /// Announces the request at `index` of the warmed batch as the next one: yields to others, and
+    /// lets the request reuse what was found on the way to its key.
     #[inline]
     pub fn go_to(&mut self, index: usize) {
         self.give_way();
@@ -294,8 +294,8 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Executes one request: authentication, memory, MULTI, gates, command. `resolved` is what
-    /// [`pando_protocol::command::resolve`] said of it.
+    /// Executes one request: authentication, memory, MULTI, gates, command. `resolved` is the
+    /// result of [`pando_protocol::command::resolve`].
     #[inline]
     pub fn execute(
         &mut self,
@@ -396,7 +396,7 @@ impl<'t> Turn<'t> {
             host.queued(client);
             return Ok(Progress::Done);
         }
-        // The time that gates take is the command's own.
+        // Waiting for gates counts as the command's own time.
         host.starting(client, spec, request);
         match spec.gates {
             GateNeed::Own => self.hold_own(),
@@ -406,8 +406,8 @@ impl<'t> Turn<'t> {
         Ok(self.run(client, spec, request, reply, host))
     }
 
-    /// Whether the command may run, or be queued: authentication, MULTI, memory, in Redis' order;
-    /// until when it is put off, if it is.
+    /// Whether the command may run, or be queued: checks authentication, MULTI and memory, in
+    /// Redis' order. Returns until when it is postponed, if it is.
     fn admit(
         &mut self,
         client: &mut Client,
@@ -442,8 +442,8 @@ impl<'t> Turn<'t> {
         Ok(None)
     }
 
-    /// A request is not run: a transaction being queued will not run either, and an EXEC that is
-    /// refused ends it. Returns what is to be answered.
+    /// Refuses a request: a transaction being queued will not run either, and a refused EXEC ends
+    /// it. Returns the reply.
     fn refuse(
         &self,
         client: &mut Client,
@@ -463,7 +463,7 @@ impl<'t> Turn<'t> {
         error
     }
 
-    /// Answers a request that no command could be found for.
+    /// Answers a request for which no command was found.
     fn refuse_unresolved(
         &self,
         client: &mut Client,
@@ -490,7 +490,7 @@ impl<'t> Turn<'t> {
         Progress::Done
     }
 
-    /// Runs one command, of which the host knows, under the gates that it needs; an error becomes
+    /// Runs one command, of which the host is notified, under the gates it needs; an error becomes
     /// its reply.
     fn run(
         &mut self,
@@ -522,7 +522,7 @@ impl<'t> Turn<'t> {
         self.run_in_view(client, spec, request, reply, host)
     }
 
-    /// Runs one command in the view that the turn has.
+    /// Runs one command in the turn's view.
     fn run_in_view(
         &mut self,
         client: &mut Client,
@@ -616,7 +616,8 @@ impl<'t> Turn<'t> {
         Ok(Progress::Done)
     }
 
-    /// Runs the next slice of a long command of `client`; whether its reply is complete now.
+    /// Runs the next slice of a long command of `client`; returns whether its reply is now
+    /// complete.
     pub fn slice(
         &mut self,
         client: &mut Client,
@@ -642,16 +643,16 @@ impl<'t> Turn<'t> {
         done
     }
 
-    /// What a request waits for that is answered when everything written so far is on disk, or
-    /// after so many milliseconds.
+    /// What a request waits for that is answered when everything written so far is durable, or
+    /// after this many milliseconds.
     #[must_use]
     pub fn disk(&self, timeout_ms: Option<u64>) -> Wait {
         let epoch = self.database.epochs.current();
         Wait::Disk { epoch, timeout_ms }
     }
 
-    /// Brings a connection's state back to that of a new one (RESET), transaction and watches
-    /// included; authentication is the host's.
+    /// Resets a connection's state to that of a new one (RESET), including transaction and watches;
+    /// the host handles authentication.
     pub fn reset(&mut self, client: &mut Client) {
         self.database.forget(client);
         client.database = 0;
@@ -664,7 +665,7 @@ impl<'t> Turn<'t> {
         client.uses = None;
     }
 
-    /// What everything written so far waits for is on disk: what WAITAOF answers at once.
+    /// Whether everything written so far is durable: what WAITAOF answers at once.
     #[must_use]
     pub fn is_all_durable(&self) -> bool {
         let acknowledgement = &self.database.acknowledgement;
@@ -673,7 +674,7 @@ impl<'t> Turn<'t> {
     }
 }
 
-/// Whether the command is EXEC, which is all that its transaction is.
+/// Whether the command is EXEC, which its transaction then consists of.
 fn is_exec(spec: &CommandSpec) -> bool {
     matches!(spec.id, CommandId::Connection(ConnectionCommand::Exec))
 }
@@ -685,7 +686,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Database {
-    /// Drops the transaction and the watches of a client that goes away.
+    /// Drops the transaction and the watches of a client that disconnects.
     pub fn forget(&self, client: &mut Client) {
         client.transaction = None;
         client.watches.clear(self);

@@ -5,15 +5,15 @@
 //! while a client watches an absent key. A key that has expired is removed when it is watched, as
 //! the expirer would do, and watched as absent.
 //!
-//! A tombstone belongs to one tree. So FLUSHDB, FLUSHALL and SWAPDB look at all watched keys of
-//! their databases ([`Database::change_trees`]). A key that has changed by then, or that is present
-//! in the old tree or in the new one, breaks its client's transaction; any other is watched anew in
+//! A tombstone belongs to one tree. So FLUSHDB, FLUSHALL and SWAPDB check all watched keys of their
+//! databases ([`Database::change_trees`]). A key that has changed by then, or that is present in
+//! the old tree or in the new one, breaks its client's transaction; any other is watched anew in
 //! the new tree. O(watched keys), under all gates, as in Redis.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
-//! | `Watches::shared` | its client; who changes trees, under all gates | its mutex | the same |
-//! | `Watchers::clients` | a client's first WATCH | its mutex | who changes trees |
+//! | `Watches::shared` | its client; a change of trees, under all gates | its mutex | the same |
+//! | `Watchers::clients` | a client's first WATCH | its mutex | a change of trees |
 //! | `WatchHorizon::state` | WATCH of an absent key; maintenance | its mutex | the same |
 //!
 //! The locks are taken in this order.
@@ -43,7 +43,7 @@ use crate::limits;
 use crate::session_state::SessionState;
 use crate::watchers::{Seen, Watched};
 
-/// Bytes that a watch takes beside its key.
+/// Bytes of a watch besides its key.
 const WATCH_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<Seen>();
 
 /// The keys that one client watches, by database.
@@ -70,8 +70,8 @@ impl Watches {
             && self.bytes + keys * WATCH_BYTES + bytes <= limits::WATCHED_BYTES_MAX
     }
 
-    /// Watches a key; one that is watched already keeps what was seen first. Whether it was not.
-    /// O(1).
+    /// Watches a key; one that is already watched keeps what was seen first. Returns whether it was
+    /// not watched. O(1).
     pub(crate) fn add(
         &mut self,
         database: &Database,
@@ -79,7 +79,7 @@ impl Watches {
         index: usize,
         key: &[u8],
     ) -> bool {
-        // Nothing ever stands at a key that is too long.
+        // A key that is too long never exists.
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return false;
         }
@@ -135,7 +135,7 @@ impl Watches {
 }
 
 impl Database {
-    /// Gives the databases `indexes` other trees, which `change` does. The caller holds all gates.
+    /// Replaces the trees of the databases `indexes` by `change`. The caller holds all gates.
     pub(crate) fn change_trees(
         &self,
         session: &mut SessionState,
@@ -143,7 +143,7 @@ impl Database {
         change: impl FnOnce(),
     ) {
         self.watchers.each(indexes, |index, key, seen| {
-            // A key that is there goes with its tree.
+            // A present key is dropped with its tree.
             matches!(seen, Seen::Live(_)) || seen.has_changed_at(self, session, index, key)
         });
         change();
@@ -155,11 +155,11 @@ impl Database {
     }
 }
 
-/// Looks at a key that is to be watched.
+/// Looks up a key that is to be watched.
 fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8]) -> Seen {
     let tree = database.tree(index);
     let now = session.now_us / 1000;
-    // Registered before the probe: the horizon stands still when the key is looked at (W1).
+    // Registered before the probe: the horizon does not move while the key is looked up (W1).
     let epoch = database.watch_horizon.hold(&database.epochs);
     let mut found = session.store.probe(Key::new(tree, key));
     if is_expired(found, now) && database.takes_writes() {
@@ -182,14 +182,14 @@ fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8
 }
 
 impl Seen {
-    /// Whether `present` is not what was seen.
+    /// Whether `present` differs from what was seen.
     fn has_changed(self, present: Probe, now: Milliseconds, horizon: LogEpoch) -> bool {
         match (self, present) {
             (Self::Live(seen), Probe::Present { version, .. }) => {
                 seen != version || is_expired(present, now)
             }
             (Self::Expired(seen), Probe::Present { version, .. }) => seen != version,
-            // The tombstone of an earlier removal may stand; a newer one may not.
+            // The tombstone of an earlier removal may exist; a newer one may not.
             (Self::Absent { tombstone, .. }, Probe::Removed(version)) => tombstone != Some(version),
             // W1, W2.
             (Self::Absent { epoch, .. }, Probe::Absent) => horizon > epoch,
@@ -212,7 +212,7 @@ impl Seen {
         self.has_changed(present, now, database.epochs.horizon())
     }
 
-    /// Ends what `look` may have held.
+    /// Releases what `look` may have held.
     fn release(self, database: &Database) {
         if let Some(epoch) = self.held() {
             database.watch_horizon.release(epoch);

@@ -1,9 +1,9 @@
-//! What all sessions share of WATCH: who watches which keys, and how far the tombstone horizon may
-//! move. What it means is told in `watch`.
+//! The part of WATCH that all sessions share: who watches which keys, and how far the tombstone
+//! horizon may move. `watch` explains the rest.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
-//! | `Watchers::clients` | a client's first WATCH | its mutex | who changes trees |
+//! | `Watchers::clients` | a client's first WATCH | its mutex | a change of trees |
 //! | `WatchHorizon::state` | WATCH of an absent key; maintenance | its mutex | the same |
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,7 +14,7 @@ use pando_sync::lock;
 
 use crate::limits;
 
-/// What stood at a key when it was watched.
+/// The state of a key when it was watched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
     /// A live value of this version.
@@ -28,22 +28,22 @@ pub(crate) enum Seen {
     },
 }
 
-/// What one client watches, as others see it.
+/// One client's watches, as others see them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) databases: BTreeMap<usize, HashMap<Box<[u8]>, Seen>>,
-    /// A change of trees has met a key that has changed.
+    /// A change of trees found a key that has changed.
     pub(crate) broken: bool,
 }
 
-/// All clients that have ever watched a key and are still there.
+/// All connected clients that have ever watched a key.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     clients: Mutex<Vec<Weak<Mutex<Watched>>>>,
 }
 
 impl Watchers {
-    /// How many clients it remembers, those included that are gone.
+    /// How many clients it remembers, including disconnected ones.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.clients).len()
@@ -53,7 +53,7 @@ impl Watchers {
         let shared = Arc::default();
         let mut clients = lock(&self.clients);
         if clients.len() == clients.capacity() {
-            // Before the list grows: so it holds no more than twice those that were there at once.
+            // Before the list grows: so it holds at most twice as many as were connected at once.
             clients.retain(|client| client.strong_count() > 0);
         }
         clients.push(Arc::downgrade(&shared));
@@ -61,8 +61,8 @@ impl Watchers {
     }
 
     /// Shows the watches of every client on the databases `indexes` to `judge`, which says whether
-    /// the key has changed. All of them, broken or not: the order in which they come differs from
-    /// run to run, and what `judge` does shall not.
+    /// the key has changed. Shows all of them, broken or not: their order differs from run to run,
+    /// and the effect of `judge` must not.
     pub(crate) fn each(
         &self,
         indexes: &[usize],
@@ -81,7 +81,7 @@ impl Watchers {
 }
 
 impl Seen {
-    /// The epoch in which the horizon is held for it, if it is.
+    /// The epoch at which the horizon is held for it, if it is.
     pub(crate) fn held(self) -> Option<LogEpoch> {
         match self {
             Self::Absent { epoch, .. } => Some(epoch),
@@ -97,12 +97,12 @@ impl Watched {
     }
 }
 
-/// What every client watched at a time; it holds the horizon as these watches do.
+/// What every client watched at one time; it holds the horizon as these watches do.
 #[derive(Debug)]
 pub(crate) struct WatchImage(Vec<(Arc<Mutex<Watched>>, Watched)>);
 
 impl Watchers {
-    /// Everything that is watched. The caller holds all gates until the image is put back or
+    /// Everything that is watched. The caller holds all gates until the image is restored or
     /// released.
     pub(crate) fn image(&self, horizon: &WatchHorizon) -> WatchImage {
         let clients = lock(&self.clients);
@@ -116,7 +116,7 @@ impl Watchers {
 }
 
 impl WatchImage {
-    /// Has every client watch what it watched then.
+    /// Restores every client's watches of that time.
     pub(crate) fn put_back(self, horizon: &WatchHorizon) {
         for (client, watched) in self.0 {
             let after = std::mem::replace(&mut *lock(&client), watched);
@@ -124,7 +124,7 @@ impl WatchImage {
         }
     }
 
-    /// What is watched now counts.
+    /// Keeps the present watches.
     pub(crate) fn release(self, horizon: &WatchHorizon) {
         for (_, watched) in self.0 {
             watched.held().for_each(|epoch| horizon.release(epoch));
@@ -142,10 +142,10 @@ pub(crate) struct WatchHorizon {
 struct HorizonState {
     /// How many watches hold each epoch.
     held: BTreeMap<LogEpoch, usize>,
-    /// Epochs from the horizon on, with the round of maintenance in which each was noted and the
-    /// bytes that removals had left behind by then.
+    /// Epochs from the horizon on, with the maintenance round in which each was recorded and the
+    /// bytes that removals had left by then.
     epochs: VecDeque<(LogEpoch, u64, u64)>,
-    /// Rounds of maintenance, by which patience is measured: epochs may be short.
+    /// Maintenance rounds, which measure patience: epochs may be short.
     rounds: u64,
 }
 
@@ -159,19 +159,19 @@ impl WatchHorizon {
     /// Holds the horizon at the current epoch, which it returns.
     pub(crate) fn hold(&self, clock: &EpochClock) -> LogEpoch {
         let mut state = lock(&self.state);
-        // Read inside the lock: `advance` cannot pass this epoch before it is entered.
+        // Read under the lock: `advance` cannot pass this epoch before it is registered.
         let epoch = clock.current();
         *state.held.entry(epoch).or_default() += 1;
         epoch
     }
 
-    /// Holds the horizon once more at an epoch at which it is held. If W2 bounded-patience has
-    /// ended that, the horizon has passed it, and the watch is in doubt whatever is held.
+    /// Holds the horizon again at an epoch at which it is held. If W2 bounded-patience has ended
+    /// that hold, the horizon has passed the epoch, and the watch is in doubt in any case.
     fn hold_at(&self, epoch: LogEpoch) {
         *lock(&self.state).held.entry(epoch).or_default() += 1;
     }
 
-    /// Ends a hold; one that W2 bounded-patience has ended may be gone.
+    /// Ends a hold; W2 bounded-patience may have ended it already.
     pub(crate) fn release(&self, epoch: LogEpoch) {
         let mut state = lock(&self.state);
         if let Some(count) = state.held.get_mut(&epoch) {
@@ -182,9 +182,9 @@ impl WatchHorizon {
         }
     }
 
-    /// Where the horizon may go in this round of maintenance: to the oldest epoch that is held and
-    /// that W2 bounded-patience still allows to be, else to the current one. `buried_bytes` is what
-    /// removals have left behind so far, `most` of which a WATCH may hold back.
+    /// Where the horizon may move in this maintenance round: to the oldest held epoch that
+    /// W2 bounded-patience still allows, else to the current one. `buried_bytes` is what removals
+    /// have left so far; a WATCH may hold back `most` of it.
     pub(crate) fn advance(&self, clock: &EpochClock, buried_bytes: u64, most: u64) -> LogEpoch {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(tick(&clock, &horizon, 0), LogEpoch(5));
     }
 
-    /// W2 bounded-patience, and that a client that never comes back leaves nothing.
+    /// W2 bounded-patience, and that a client that never returns leaves nothing.
     #[test]
     fn the_horizon_leaves_old_watches_behind() {
         let (clock, horizon) = (

@@ -1,4 +1,4 @@
-//! Listing keys, in their order where the engine keeps one.
+//! Listing keys, in key order where the engine keeps one.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -13,7 +13,7 @@ use crate::store::{Listing, OrderedSession, WalkingSession};
 use crate::view::View;
 
 impl Keyspace<'_> {
-    /// The keys of this database, by what its engine can list them with.
+    /// The keys of this database, listed as its engine allows.
     pub fn keys(&mut self) -> Keys<'_> {
         let (view, now) = (self.view, self.now());
         self.observe_all();
@@ -23,7 +23,7 @@ impl Keyspace<'_> {
         }
     }
 
-    /// The keys of this database in their order, or the error that names the engines that keep one.
+    /// The keys of this database in order, or the error that names the ordered engines.
     pub fn ordered_keys(&mut self) -> Result<OrderedKeys<'_>, CommandError> {
         let engine = self.options().engine;
         match self.keys() {
@@ -35,7 +35,7 @@ impl Keyspace<'_> {
         }
     }
 
-    /// A cursor, never 0, from which a scan goes on at `place`.
+    /// A cursor, never 0, from which a scan continues at `place`.
     pub(crate) fn pause_at(&mut self, place: Place) -> u64 {
         let cursor = self.database.cursors.free_number(self.random());
         self.give_out(cursor, place);
@@ -50,7 +50,7 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Shows some key picked at random, expired ones as `None` values, to `read`.
+    /// Shows a random key, expired ones as `None` values, to `read`.
     pub fn sample<R>(
         &mut self,
         read: impl FnOnce(Option<(&[u8], Option<ValueRef<'_>>)>) -> R,
@@ -95,8 +95,8 @@ pub struct WalkingKeys<'k> {
 }
 
 impl Keys<'_> {
-    /// Shows entries from the beginning, whatever that is, until `visit` breaks; expired ones too
-    /// (they are `None`). Counts neither hits nor misses.
+    /// Shows entries from the beginning in the engine's order, until `visit` breaks; expired ones
+    /// too (as `None`). Counts neither hits nor misses.
     pub fn each(&mut self, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>) {
         match self {
             Self::Ordered(keys) => keys.scan_all(Bound::Unbounded, Direction::Forward, visit),
@@ -118,9 +118,9 @@ impl Keys<'_> {
 }
 
 impl OrderedKeys<'_> {
-    /// Shows the entries from `from` on in key order until `visit` breaks, expired ones too, and
-    /// removed ones that are remembered (they are `None`), so that a caller can bound its work by
-    /// entries looked at. Counts neither hits nor misses.
+    /// Shows the entries from `from` on in key order until `visit` breaks, including expired ones
+    /// and removed ones that are still remembered (both as `None`), so a caller can bound its work
+    /// by entries looked at. Counts neither hits nor misses.
     pub fn scan_all(
         &mut self,
         from: Bound<&[u8]>,
@@ -139,8 +139,8 @@ impl OrderedKeys<'_> {
 }
 
 impl WalkingKeys<'_> {
-    /// Shows some entries, expired ones too (they are `None`), and returns the cursor to go on
-    /// from, 0 at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
+    /// Shows some entries, expired ones too (as `None`), and returns the cursor to continue from, 0
+    /// at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
     pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
         let now = self.now;
         let visit = |key: &[u8], value: ValueRef<'_>| {

@@ -4,9 +4,9 @@
 //!
 //! Invariants:
 //! - **K1 expired-hidden** A value whose deadline has passed is shown to no read and to no update's
-//!   closure; an update that keeps such a key removes it instead.
-//! - **K2 one-write-path** Every write goes through [`Keyspace::update`] (the one write path): it
-//!   counts the commit and brings the expiry index up to date before it returns.
+//!   closure. An update that would keep such a key removes it instead.
+//! - **K2 one-write-path** Every write goes through [`Keyspace::update`]: it counts the commit and
+//!   updates the expiry index before it returns.
 
 mod keys;
 mod past;
@@ -30,7 +30,7 @@ use crate::session_state::SessionState;
 use crate::statistics::{MemcachedCounters, SessionCounters, add};
 use crate::view::View;
 
-/// One database, for the time of one command.
+/// One database, for the duration of one command.
 #[derive(Debug)]
 pub struct Keyspace<'t> {
     pub(crate) database: &'t Database,
@@ -48,7 +48,7 @@ pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
 }
 
 impl SessionCounters {
-    /// Whether a value is to be shown (K1); one past its deadline is counted.
+    /// Whether a value may be shown (K1); counts one that is past its deadline.
     #[inline]
     fn shows(&self, value: &ValueRef<'_>, now: Milliseconds) -> bool {
         let expired = is_expired(&value.attributes, now);
@@ -114,7 +114,7 @@ impl<'t> Keyspace<'t> {
         self.session.random.usize(..bound)
     }
 
-    /// Keys in this database, those included that have expired and are not removed yet.
+    /// Keys in this database, including expired ones that are not removed yet.
     #[must_use]
     pub fn len(&self) -> u64 {
         let (database, tree) = (self.database, self.view.tree());
@@ -143,14 +143,13 @@ impl<'t> Keyspace<'t> {
         }
     }
 
-    /// Refuses a value of so many bytes if it can never fit.
+    /// Refuses a value of this many bytes if it can never fit.
     #[inline]
     pub(crate) fn check_fit(&self, bytes: usize) -> Result<(), CommandError> {
         self.session.fit.check(&self.database.memory, 0, bytes)
     }
 
-    /// The same of a value that was so many bytes and becomes so many, for the closure of an
-    /// update.
+    /// The same for a value that changes its size, for the closure of an update.
     pub(crate) fn fit(&self) -> impl Fn(usize, usize) -> Result<(), CommandError> + use<'t> {
         let (fit, database) = (self.session.fit, self.database);
         move |before, after| fit.check(&database.memory, before, after)
@@ -162,7 +161,7 @@ impl<'t> Keyspace<'t> {
         let touch = self.session.touch(&self.database.memory.ages);
         let (result, hit) = self.look(key, |value| {
             let result = read(value);
-            // Afterwards: the reader may ask when the value was used before.
+            // Afterwards: the reader may ask when the value was last used.
             if let Some(value) = &value {
                 touch.note(value);
             }
@@ -172,12 +171,12 @@ impl<'t> Keyspace<'t> {
         result
     }
 
-    /// The command in work leaves access marks as they are, as with CLIENT NO-TOUCH.
+    /// Makes the current command leave access marks unchanged, as with CLIENT NO-TOUCH.
     pub(crate) fn leave_marks(&mut self) {
         self.session.access.quiet = true;
     }
 
-    /// Counts a hit or a miss: what [`Self::read`] does, for an update that also reads.
+    /// Counts a hit or a miss, like [`Self::read`], for an update that also reads.
     #[inline]
     pub fn count_read(&self, hit: bool) {
         let counters = &self.session.counters;
@@ -223,15 +222,15 @@ impl<'t> Keyspace<'t> {
         result
     }
 
-    /// Notes what a reply may tell of a key: the version that stood there, expired or not, or the
-    /// tombstone of what did (AK4 sync-waits).
+    /// Records what a reply may reveal of a key: the version that was there, expired or not, or the
+    /// tombstone of what was (AK4 sync-waits).
     #[cold]
     fn observe_key(&mut self, key: Key<'_>, seen: Option<ValueVersion>) {
         let version = seen.or_else(|| match self.session.store.probe(key) {
             // Something newer than what was missed is at least as late.
             Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
-            // A tombstone goes only when its epoch is on disk; that of a removal by a command under
-            // all gates is older than its group (AK2 group-of-its-end).
+            // A tombstone is purged only when its epoch is durable; that of a removal by a command
+            // under all gates is older than its group (AK2 group-of-its-end).
             Probe::Absent => {
                 let straddle = self.database.acknowledgement.straddle();
                 self.session.observe(straddle);
@@ -245,7 +244,7 @@ impl<'t> Keyspace<'t> {
             .observe(self.database.mapping.changed_in(self.index));
     }
 
-    /// Notes that a reply may tell of anything that was ever written, or that was when a snapshot
+    /// Records that a reply may reveal anything ever written, or anything present when a snapshot
     /// was made (AK4 sync-waits).
     #[inline]
     pub(crate) fn observe_all(&mut self) {
@@ -276,8 +275,8 @@ impl<'t> Keyspace<'t> {
         self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
     }
 
-    /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys in turn (K1), their descents
-    /// interleaved, and counts hits and misses.
+    /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys one after another (K1), with
+    /// interleaved descents, and counts hits and misses.
     pub fn read_many(&mut self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
         if self.session.observes || self.view.moment().is_some() {
             return self.read_many_specially(keys, read);
@@ -309,29 +308,29 @@ impl<'t> Keyspace<'t> {
         &self.session.counters.memcached
     }
 
-    /// How often commands of this session have met a key past its deadline.
+    /// How often commands of this session met a key past its deadline.
     pub(crate) fn expired_met(&self) -> u64 {
         self.session.counters.expired_met.load(Ordering::Relaxed)
     }
 
-    /// Whether writes that need memory are refused; `Turn::room` was asked before.
+    /// Whether writes that need memory are refused, as `Turn::room` found.
     pub(crate) fn refuses_growth(&self) -> bool {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }
 
-    /// What tells when a value was used last: OBJECT IDLETIME, and memcached's `h`, `l` and `la`. A
-    /// closure of [`Self::read`] and of [`Self::update`] is told of the time before its own use.
+    /// When values were last used: for OBJECT IDLETIME, and memcached's `h`, `l` and `la`. In a
+    /// closure of [`Self::read`] or [`Self::update`] it gives the time before that use.
     #[must_use]
     pub fn accesses(&self) -> Accesses<'t> {
         self.database.accesses(self.now())
     }
 
-    /// Whether the key is there; counts a hit or a miss.
+    /// Whether the key exists; counts a hit or a miss.
     pub fn exists(&mut self, key: &[u8]) -> bool {
         self.read(key, |value| value.is_some())
     }
 
-    /// Fetches `keys` into the cache ahead of their use, their descents interleaved.
+    /// Prefetches `keys` with interleaved descents.
     pub fn warm(&mut self, keys: &[&[u8]]) {
         if keys.len() > 1 {
             let view = self.view;
@@ -343,7 +342,7 @@ impl<'t> Keyspace<'t> {
     }
 }
 
-/// The string of a value, or the error of a command that wants one.
+/// The string in a value, or the error of a command that needs one.
 #[inline]
 pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandError> {
     match value.body {
@@ -352,7 +351,7 @@ pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandErr
     }
 }
 
-/// The hash of a value, or the error of a command that wants one.
+/// The hash in a value, or the error of a command that needs one.
 #[inline]
 pub(crate) fn hash_of(value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
     match value.body {

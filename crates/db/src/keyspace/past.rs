@@ -1,8 +1,8 @@
-//! Reading in a snapshot, and what reads at present share with it off the usual path.
+//! Reading in a snapshot, and the uncommon read paths that present reads share with it.
 //!
-//! In a snapshot a read judges deadlines by its time, sets no access mark (the turn sees to that),
-//! finds nothing that is to be removed, and tells of nothing later than its epoch
-//! (AK4 sync-waits).
+//! A read in a snapshot judges deadlines by the snapshot's time, sets no access mark (the turn
+//! ensures that), finds nothing that needs removal, and reveals nothing later than the snapshot's
+//! epoch (AK4 sync-waits).
 
 use pando_engine::{Key, ReadAt, TreeId, ValueRef};
 
@@ -13,7 +13,7 @@ use crate::statistics::add;
 use crate::view::Moment;
 
 impl Keyspace<'_> {
-    /// The same database in a snapshot that is there.
+    /// The same database in an existing snapshot.
     pub(crate) fn in_snapshot(self, snapshot: &NamedSnapshot) -> Self {
         Self {
             view: snapshot.view(self.index),
@@ -21,8 +21,8 @@ impl Keyspace<'_> {
         }
     }
 
-    /// [`Self::look`] in a snapshot, or for a client of `sync`; apart so that others do not pay for
-    /// it.
+    /// [`Self::look`] in a snapshot, or for a client of `sync`; separate so that others do not pay
+    /// for it.
     #[cold]
     pub(super) fn look_specially<R>(
         &mut self,

@@ -18,7 +18,7 @@ enum Committed {
     Removed,
 }
 
-/// What the engine told about the commit of one update.
+/// What the engine reported about the commit of one update.
 #[derive(Default)]
 struct Effects {
     committed: Option<Committed>,
@@ -26,11 +26,11 @@ struct Effects {
     replaced: Option<Deadline>,
     now: Milliseconds,
     expired: bool,
-    /// The access mark of what was removed or has expired.
+    /// The access mark of a value that was removed or has expired.
     old_mark: u8,
 }
 
-/// Notes what an update commits, and writes its log record.
+/// Records what an update commits, and writes its log record.
 struct Hook<'l> {
     effects: Effects,
     recorder: Recorder<'l>,
@@ -84,8 +84,8 @@ impl CommitHook for Hook<'_> {
 }
 
 impl Keyspace<'_> {
-    /// The one write primitive (K1 expired-hidden, K2 one-write-path): `decide` is shown the value
-    /// and says what becomes of it. It is pure and may run more than once. Returns the version
+    /// The one write primitive (K1 expired-hidden, K2 one-write-path): `decide` sees the value and
+    /// decides what happens to it. It is pure and may run more than once. Returns the version
     /// drawn, if anything changed.
     pub fn update<'d>(
         &mut self,
@@ -127,8 +127,8 @@ impl Keyspace<'_> {
         Ok(version)
     }
 
-    /// [`Self::update`] for a closure that can refuse, and that computes a result beside its
-    /// decision; a refusal keeps the key.
+    /// [`Self::update`] for a closure that can refuse, and that returns a result with its decision;
+    /// a refusal keeps the key.
     pub fn try_update<'d, R>(
         &mut self,
         key: &[u8],
@@ -148,7 +148,7 @@ impl Keyspace<'_> {
         result.expect("an update runs its closure")
     }
 
-    /// Removes the key; whether it was there.
+    /// Removes the key; returns whether it existed.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let mut there = false;
         let removed = self.update(key, |old| {
@@ -176,7 +176,7 @@ impl Keyspace<'_> {
         }
     }
 
-    /// What follows a commit: counters and the expiry index.
+    /// Work after a commit: counters and the expiry index.
     #[inline]
     fn settle(&mut self, key: Key<'_>, effects: &Effects) {
         let Some(committed) = effects.committed else {
@@ -198,8 +198,8 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Brings the expiry index up to date, or has the run under way do so when it counts. Out of
-    /// line: most commits change no deadline.
+    /// Updates the expiry index, or leaves it to the current run when that counts. Out of line:
+    /// most commits change no deadline.
     #[inline(never)]
     fn follow_deadline(&mut self, key: Key<'_>, replaced: Option<Deadline>) {
         match &mut self.session.effects {
@@ -210,14 +210,14 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Removes the key if its deadline has passed, the expirer's update (X2 entry-is-hint); whether
-    /// it did.
+    /// The expirer's update: removes the key if its deadline has passed (X2 entry-is-hint); returns
+    /// whether it did.
     pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
         self.remove_if(tree, key, |_| false).expired
     }
 
-    /// Removes the key if its deadline has passed or if it `may_go`, the evictor's update; whether
-    /// it did.
+    /// The evictor's update: removes the key if its deadline has passed or if it `may_go`; returns
+    /// whether it did.
     pub(crate) fn evict(
         &mut self,
         tree: TreeId,
@@ -237,7 +237,7 @@ impl Keyspace<'_> {
         effects.committed.is_some()
     }
 
-    /// Whether what was removed is known not to have been read since it was written.
+    /// Whether the removed value is known not to have been read since it was written.
     fn is_unread(&self, effects: &Effects) -> bool {
         self.session.access.tracking.is_unread(effects.old_mark)
     }

@@ -1,4 +1,4 @@
-//! What a reply waits for on disk, noted with its client when its command is done.
+//! What a reply waits for on disk, recorded with its client when its command is done.
 
 use pando_engine::LogEpoch;
 
@@ -7,7 +7,7 @@ use crate::acknowledge::Durability;
 use crate::client::Client;
 
 impl Turn<'_> {
-    /// The answer tells that something was written (AK5 interval-waits, AK6 late-disk-waits).
+    /// The reply acknowledges a write (AK5 interval-waits, AK6 late-disk-waits).
     #[inline]
     pub(super) fn note_write(&mut self, client: &mut Client) {
         let epoch = std::mem::replace(&mut self.session.wrote, LogEpoch::NONE);
@@ -19,7 +19,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Everything that the answer could tell of is to be on disk (AK4 sync-waits).
+    /// Everything that the reply could reveal must be durable (AK4 sync-waits).
     #[cold]
     pub(super) fn acknowledge(&mut self, client: &mut Client) {
         self.session.observes = false;
@@ -29,9 +29,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes that the reply tells of whole databases: a client of `sync` is answered when
-    /// everything that was written before is on disk (AK4 sync-waits). For front ends with commands
-    /// of their own.
+    /// Records that the reply reveals whole databases: a client of `sync` is answered when
+    /// everything written before is durable (AK4 sync-waits). For front ends with their own
+    /// commands.
     pub fn observe_all(&mut self) {
         let current = self.database.epochs.current();
         self.session.observe(current);

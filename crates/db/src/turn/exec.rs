@@ -1,8 +1,7 @@
 //! EXEC: what MULTI queued, under all gates.
 //!
-//! On an engine whose runs are repeated (`run`) all of it is one run. The queue and the watches are
-//! kept until the run counts; so is what the host is told of the commands (RR1 effects-once,
-//! RR3 hosts-once).
+//! On an engine whose runs are repeated (`run`) the whole EXEC is one run. The queue, the watches
+//! and the host's notifications are kept until the run counts (RR1 effects-once, RR3 hosts-once).
 
 use pando_protocol::Reply;
 use pando_protocol::command::CommandId;
@@ -17,7 +16,7 @@ use crate::progress::{Handled, Progress, Wait};
 use crate::transaction::Answered;
 
 impl Turn<'_> {
-    /// Runs what MULTI queued, under all gates: no other command is seen in between. A transaction
+    /// Runs what MULTI queued, under all gates: no other command runs in between. A transaction
     /// that was refused while it was queued takes no gate.
     pub(super) fn exec(
         &mut self,
@@ -35,7 +34,7 @@ impl Turn<'_> {
         }
         self.hold_all();
         if client.watched_keys() > 0 {
-            // Whether it runs tells of the keys.
+            // Whether it runs depends on the keys, and so reveals them.
             let current = self.database.epochs.current();
             self.session.observe(current);
         }
@@ -96,7 +95,7 @@ impl Turn<'_> {
         progress
     }
 
-    /// Runs a command of the queue in the run of its EXEC.
+    /// Runs a queued command in the run of its EXEC.
     fn run_in_run(
         &mut self,
         client: &mut Client,
@@ -131,8 +130,8 @@ impl Turn<'_> {
         progress
     }
 
-    /// The same of a command of the host's (RR3 hosts-once). One that was blind has looked at the
-    /// keyspace, and so has no effect beside its reply.
+    /// The same for a command of the host (RR3 hosts-once). A blind one has looked at the keyspace,
+    /// and so has no effect besides its reply.
     fn run_hosted(
         &mut self,
         client: &mut Client,
@@ -183,7 +182,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What EXEC did counts.
+    /// Publishes the effects of an EXEC that counts.
     pub(super) fn end_exec(&mut self, client: &mut Client, mut exec: Exec, host: &mut impl Host) {
         let database = client.database;
         for note in std::mem::take(&mut exec.notes) {
@@ -195,7 +194,7 @@ impl Turn<'_> {
     }
 }
 
-/// Tells the host of a command that has run.
+/// Notifies the host of a command that has run.
 fn tell(client: &mut Client, exec: &mut Exec, note: &Note, host: &mut impl Host) {
     let queued = &exec.transaction.requests()[note.index];
     let (spec, request) = (queued.spec, queued.request.as_request());

@@ -1,14 +1,14 @@
-//! What becomes of snapshots, and of writes that need an image for one, when memory is short.
+//! What happens to snapshots, and to writes that need an image for one, when memory is short.
 //!
-//! | what is short | goes, or is refused |
+//! | what is short | what is dropped or refused |
 //! |---|---|
 //! | the memory that images may take | the oldest snapshot that is not held |
 //! | the same, all being held | writes that need an image: [`CommandError::SnapshotsFull`] |
 //! | memory as a whole | the oldest snapshot that is not held, before any key |
 //!
-//! A write needs an image if it replaces or removes a value that the newest snapshot shows. It is
-//! asked before it begins, so that one to several keys is done whole or not at all. A value that
-//! needs none then needs none later either: what replaces it is younger than the snapshot.
+//! A write needs an image if it replaces or removes a value that the newest snapshot shows. This is
+//! checked before it begins, so a write to several keys is done whole or not at all. A value that
+//! needs none then needs none later either: its replacement is newer than the snapshot.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use crate::snapshots::NamedSnapshot;
 use crate::view::View;
 
 impl Turn<'_> {
-    /// Refuses a write that may need an image, there being no room for one. What MULTI queues is
-    /// asked when EXEC comes, all together.
+    /// Refuses a write that may need an image when there is no memory for one. What MULTI queues is
+    /// checked together when EXEC comes.
     #[cold]
     pub(super) fn check_images(
         &mut self,
@@ -69,7 +69,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The same of one request that writes in these databases.
+    /// The same for one request that writes in these databases.
     fn check_image(
         &mut self,
         mut indexes: Range<usize>,
@@ -78,7 +78,7 @@ impl Turn<'_> {
     ) -> Result<(), CommandError> {
         use KeyspaceCommand as K;
         match spec.id {
-            // Its keys are not known before it has gone through them.
+            // Its keys are unknown before it has gone through them.
             CommandId::Keyspace(K::Ordered(OrderedCommand::Krangedel)) => {
                 return Err(CommandError::SnapshotsFull);
             }
@@ -97,7 +97,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The same of one key.
+    /// The same for one key.
     pub(crate) fn check_image_of(&mut self, index: usize, key: &[u8]) -> Result<(), CommandError> {
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return Ok(());
@@ -111,19 +111,19 @@ impl Turn<'_> {
         }
     }
 
-    /// Drops the oldest snapshot that is not held, if memory is short; whether it did.
+    /// Drops the oldest snapshot that is not held, if memory is short; returns whether it did.
     pub(crate) fn give_up_snapshot(&mut self) -> bool {
         let is_short = self.database.is_short() || self.database.is_out_of_memory();
         is_short && self.drop_if(|database| database.snapshots.oldest_loose())
     }
 
-    /// Drops a snapshot whose time is over, or one because of the memory that images take; whether
-    /// it did.
+    /// Drops a snapshot that has expired, or one because of the memory that images take; returns
+    /// whether it did.
     pub(crate) fn drop_overdue_snapshot(&mut self) -> bool {
         self.drop_if(Database::overdue_snapshot)
     }
 
-    /// Drops the snapshot that `choose` finds, asked once more under all gates.
+    /// Drops the snapshot that `choose` finds, chosen again under all gates.
     fn drop_if(&mut self, choose: impl Fn(&Database) -> Option<Arc<NamedSnapshot>>) -> bool {
         let database = self.database;
         if choose(database).is_none() {
@@ -138,7 +138,7 @@ impl Turn<'_> {
         chosen.is_some()
     }
 
-    /// Unlinks what the engine has merged, while nobody is at work.
+    /// Unlinks what the engine has merged, while no session is in a turn.
     pub(crate) fn settle_snapshots(&mut self) -> bool {
         let is_unsettled = self.database.store.is_unsettled();
         if is_unsettled {

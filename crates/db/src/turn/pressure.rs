@@ -1,19 +1,20 @@
-//! What becomes of writes while a stalled reader holds back memory that was replaced or removed.
+//! What happens to writes while a stalled reader keeps replaced or removed memory from being
+//! reclaimed.
 //!
 //! | the engine's [`Pressure`] | a turn that begins | a write |
 //! |---|---|---|
 //! | `None` | pins | runs |
-//! | `Slow`, from half of the bound | collects, then pins | is put off once, by [`SLOW_WRITE_US`] |
+//! | `Slow`, from half of the bound | collects, then pins | is postponed once, by [`SLOW_WRITE_US`] |
 //! | `Refuse`, from the bound | likewise | fails: [`CommandError::RetiredMemory`] |
 //!
-//! A write that is put off is executed again later, like one that CLIENT PAUSE has caught, so that
-//! nobody sleeps and reads go on. Commands that only remove keys are neither slowed nor refused:
-//! what they retire was there before, and whoever is short of memory wants it gone.
+//! A postponed write is executed later, like one caught by CLIENT PAUSE, so nobody sleeps and reads
+//! continue. Commands that only remove keys are neither slowed nor refused: what they retire was
+//! there before, and a client that is short of memory wants it freed.
 //!
-//! The commands of an EXEC are asked nothing, and what each of them retires comes back before the
-//! next ones have run ([`Turn::renew_pin`]): a long queue does not go beyond the bound by itself.
+//! The commands of an EXEC are not checked. What each of them retires is reclaimed before the next
+//! ones have run ([`Turn::renew_pin`]), so a long queue alone does not exceed the bound.
 //!
-//! Deliberately absent: the search for the reader that stalls.
+//! Deliberately absent: finding the reader that stalls.
 
 use pando_engine::{Point, Pressure};
 use pando_protocol::command::{CommandSpec, Flag, Rule};
@@ -24,8 +25,8 @@ use crate::error::CommandError;
 use crate::limits::SLOW_WRITE_US;
 
 impl Turn<'_> {
-    /// Gives replaced memory back if the engine asks for it. To be called without a pin, which
-    /// would hold off most of it.
+    /// Reclaims replaced memory if the engine asks for it. To be called without a pin, which would
+    /// hold off most of it.
     #[inline]
     pub(super) fn collect(&mut self) {
         if self.database.store.pressure() != Pressure::None {
@@ -33,9 +34,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Pins anew before a command of an EXEC that writes: the end of a pin gives back what was
-    /// replaced, once it is worth the work. Nobody else who passes a gate is pinned, and nothing of
-    /// one queued command is kept for the next but replies.
+    /// Pins anew before a command of an EXEC that writes: the end of a pin reclaims what was
+    /// replaced, once it is worth the work. Nobody else who passes a gate is pinned, and nothing
+    /// but replies is kept from one queued command to the next.
     pub(super) fn renew_pin(&mut self, spec: &CommandSpec) {
         if spec.flags.has(Flag::Write) {
             self.session.store.unpin();
@@ -43,7 +44,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the engine's memory means for a write: until when it is put off, if it is.
+    /// What the engine's memory pressure means for a write: until when it is postponed, if it is.
     #[inline]
     pub(super) fn hold_back(
         &self,
@@ -53,7 +54,7 @@ impl Turn<'_> {
         self.hold_back_unless(client, spec.rules.has(Rule::OnlyRemoves))
     }
 
-    /// [`Self::hold_back`] for commands that are not RESP's.
+    /// [`Self::hold_back`] for commands other than RESP's.
     #[inline]
     pub(crate) fn hold_back_unless(
         &self,

@@ -1,13 +1,13 @@
-//! Room for a command that needs memory.
+//! Memory for a command that needs some.
 //!
 //! | memory | a command that needs some |
 //! |---|---|
-//! | there is room, or eviction has made some | runs |
-//! | what was evicted is on its way back | is put off by [`ROOM_WAIT_US`], for [`ROOM_WAIT_MAX_US`] at most |
+//! | there is some, or eviction has freed some | runs |
+//! | evicted memory is about to be reclaimed | is postponed by [`ROOM_WAIT_US`], for [`ROOM_WAIT_MAX_US`] at most |
 //! | no key can be evicted, or the wait was too long | fails |
 //!
-//! What was evicted comes back when pins end and epochs pass, which takes longer than to evict as
-//! much again: without the wait, writers of small values would be refused until it has.
+//! Evicted memory is reclaimed when pins end and epochs pass, which takes longer than evicting as
+//! much again. Without the wait, writers of small values would be refused until then.
 
 use pando_engine::Point;
 
@@ -28,9 +28,9 @@ pub(crate) enum Room {
 }
 
 impl Turn<'_> {
-    /// Whether a command of the client that needs memory may run: there is room, or keys could be
-    /// evicted to make some. Bounded work (EV1 bounded-eviction); between its rounds the turn lets
-    /// go of its gate and pin, so that what was evicted comes back.
+    /// Whether a command of the client that needs memory may run: there is some, or keys could be
+    /// evicted to free some. Bounded work (EV1 bounded-eviction); between its rounds the turn
+    /// releases its gate and pin, so that evicted memory is reclaimed.
     #[inline]
     pub(crate) fn room(&mut self, client: &mut Client) -> Room {
         if self.database.has_room() {
@@ -40,7 +40,7 @@ impl Turn<'_> {
         self.make_room(client)
     }
 
-    /// Counts a refusal if it is one of a write.
+    /// Counts a refused write.
     pub(crate) fn note_refusal(&self, error: &CommandError) {
         let counters = &self.session.counters;
         match error {
@@ -69,7 +69,7 @@ impl Turn<'_> {
     fn try_evicting(&mut self) -> Room {
         let database = self.database;
         if !database.evicts() {
-            // What snapshots keep goes before anybody is refused.
+            // What snapshots keep is dropped before anybody is refused.
             while database.is_out_of_memory() && self.give_up_snapshot() {
                 self.collect_between();
             }
@@ -77,7 +77,7 @@ impl Turn<'_> {
             return if out { Room::Refused } else { Room::Granted };
         }
         for _ in 0..limits::EVICT_ROUNDS_MAX {
-            // An evicted key would only go on as an image.
+            // An evicted key would only live on as an image.
             let evicted = if self.give_up_snapshot() {
                 Evicted::default()
             } else {
@@ -95,7 +95,7 @@ impl Turn<'_> {
                 break;
             }
             if evicted.keys == 0 {
-                // Others may hold back what is on its way: they are pinned for a batch at most.
+                // Others may delay its reclamation: they are pinned for a batch at most.
                 std::thread::yield_now();
             }
         }
@@ -107,7 +107,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Lets the gate and the pin go and does deferred work, so that memory comes back.
+    /// Releases the gate and the pin and does deferred work, so that memory is reclaimed.
     fn collect_between(&mut self) {
         self.let_go();
         let _gate = self.database.gates.enter(self.session.gate);

@@ -11,10 +11,10 @@
 //!             └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What a run does outside of the engine, and what becomes of it, stands in `effects`
-//! (RR1 effects-once). What precedes a run is no part of it: admission, eviction to make room,
-//! MULTI's queue. After [`limits::CONFLICTS_MAX`] conflicts a command takes all gates, so that no
-//! other one comes in between.
+//! `effects` lists what a run does outside the engine, and how it is handled (RR1 effects-once).
+//! What precedes a run is not part of it: admission, eviction, MULTI's queue. After
+//! [`limits::CONFLICTS_MAX`] conflicts a command takes all gates, so that no other one comes in
+//! between.
 
 use pando_engine::{Key, Outcome, Transactional};
 use pando_protocol::command::CommandSpec;
@@ -30,7 +30,7 @@ use crate::progress::{Progress, Slices, Wait};
 use crate::remapping;
 
 impl Turn<'_> {
-    /// Runs a command, or has it wait for what is not here.
+    /// Runs a command, or makes it wait for absent data.
     #[cold]
     pub(super) fn run_until_it_counts(
         &mut self,
@@ -62,8 +62,8 @@ impl Turn<'_> {
         answer(client, spec, request, Ran { start, result }, reply, host)
     }
 
-    /// Attempts something until a run of it counts; `None` if it has to wait for what is not here,
-    /// the client being as it was before. On an engine that is never blind that is one attempt.
+    /// Attempts something until a run of it counts; `None` if it must wait for absent data, with
+    /// the client as it was before. On an engine that is never blind that is one attempt.
     #[inline]
     pub(crate) fn until_it_counts<R>(
         &mut self,
@@ -96,7 +96,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The next slice of a command: whether it was the last one. One that does not count is
+    /// The next slice of a command; returns whether it was the last one. One that does not count is
     /// repeated in the next turn.
     pub(super) fn step(
         &mut self,
@@ -121,7 +121,7 @@ impl Turn<'_> {
         counts && done
     }
 
-    /// Whether the run under way will not count, as far as is known.
+    /// Whether the current run will not count, as far as is known.
     pub(super) fn is_blind(&mut self) -> bool {
         let store = self.session.store.transactional();
         store.is_some_and(|store| store.is_blind())
@@ -138,7 +138,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends the run and takes its effects, or drops them.
+    /// Ends the run and applies its effects, or drops them.
     fn end_run(&mut self) -> Outcome {
         let store = self.session.store.transactional();
         let outcome = store.map_or(Outcome::Done, Transactional::end_run);

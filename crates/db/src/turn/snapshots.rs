@@ -3,11 +3,11 @@
 //! | what a client sends | reads |
 //! |---|---|
 //! | a command, after SNAPSHOT USE NONE or nothing | the present |
-//! | a command, after SNAPSHOT USE name | that snapshot; an error if it has gone |
+//! | a command, after SNAPSHOT USE name | that snapshot; an error if it was dropped |
 //! | SNAPSHOT READ name command | that snapshot, in the client's database |
 //!
-//! What writes is refused for a client that uses a snapshot, when it is queued by MULTI too. What
-//! concerns connections and the server is run as ever. A WATCH in a snapshot needs no note: nothing
+//! Writes are refused for a client that uses a snapshot, also when MULTI queues them. Commands that
+//! concern connections and the server run as usual. A WATCH in a snapshot needs no record: nothing
 //! there can change.
 
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Turn<'_> {
         self.run_in_past(client, spec, request, reply, host)
     }
 
-    /// Runs a command in the snapshot `past`, which is there.
+    /// Runs a command in the existing snapshot `past`.
     fn run_in_past(
         &mut self,
         client: &mut Client,
@@ -211,7 +211,7 @@ impl Turn<'_> {
         handled
     }
 
-    /// Refuses the next slice of a command whose snapshot has gone (NS2 asked-every-turn).
+    /// Refuses the next slice of a command whose snapshot was dropped (NS2 asked-every-turn).
     pub(super) fn check_moment(&mut self, slices: &Slices) -> Result<(), CommandError> {
         if let Some(moment) = slices.moment {
             self.session.access.quiet = true;
@@ -223,8 +223,8 @@ impl Turn<'_> {
     }
 }
 
-/// Refuses what a client that uses a snapshot cannot run, and a SNAPSHOT READ of what is no read:
-/// asked when a request comes, and not again when EXEC runs it.
+/// Refuses what a client that uses a snapshot cannot run, and a SNAPSHOT READ of a command that is
+/// not a read. Checked when a request comes, and not again when EXEC runs it.
 pub(super) fn check_view(
     client: &Client,
     spec: &CommandSpec,

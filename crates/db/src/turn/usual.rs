@@ -1,13 +1,12 @@
-//! The short way of most requests: a command on the keyspace of an authenticated client, outside of
+//! The fast path of most requests: a command on the keyspace, of an authenticated client, outside
 //! transactions, that nothing refuses or holds back and that runs under the own gate.
 //!
-//! Each question here is one that the long way (`Turn::dispatch`) asks too, in Redis' order and
-//! with an answer for every case; here any unusual answer sends the request there, and nothing has
-//! happened yet. So the two never disagree, and most requests are asked a few loads and compares.
+//! Each check here is also made on the slow path (`Turn::dispatch`), in Redis' order and with an
+//! answer for every case. Here any unusual answer sends the request there before anything has
+//! happened. So the two never disagree, and most requests cost a few loads and compares.
 //!
 //! Deliberately absent: refusals, transactions, all gates, clients of `sync`, engines whose runs
-//! are repeated. A write of an
-//! `interval` client may still have to wait (AK5 interval-waits).
+//! are repeated. A write of an `interval` client may still have to wait (AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
@@ -23,7 +22,7 @@ use crate::progress::Handled;
 use crate::progress::{Progress, Wait};
 
 impl Turn<'_> {
-    /// The command, if its request may go the short way.
+    /// The command, if its request may take the fast path.
     #[inline]
     pub(super) fn usual(&self, client: &Client, spec: &CommandSpec) -> Option<KeyspaceCommand> {
         let CommandId::Keyspace(command) = spec.id else {
@@ -44,7 +43,7 @@ impl Turn<'_> {
         is_usual.then_some(command)
     }
 
-    /// Whether nothing is wrong with writes: the log is open, no reader stalls.
+    /// Whether nothing stops writes: the log is open, no reader stalls.
     #[inline]
     fn takes_write(&self, client: &Client) -> bool {
         !client.delayed
@@ -53,7 +52,7 @@ impl Turn<'_> {
             && !self.database.snapshots.is_full()
     }
 
-    /// Runs a request whose command [`Self::usual`] has named.
+    /// Runs a request whose command [`Self::usual`] has returned.
     #[inline]
     pub(super) fn run_usual(
         &mut self,
@@ -90,13 +89,13 @@ impl Turn<'_> {
     }
 }
 
-/// What came of a run, and where its reply begins.
+/// The outcome of a run, and where its reply begins.
 pub(super) struct Ran {
     pub(super) start: usize,
     pub(super) result: Handled,
 }
 
-/// What follows the run of a command: the reply to an error, and the host's notes.
+/// What follows the run of a command: the reply to an error, and the host's notification.
 #[inline(never)]
 pub(super) fn answer(
     client: &Client,
@@ -127,7 +126,7 @@ pub(super) fn write_error(start: usize, reply: &mut Reply<'_>, result: &Handled)
     }
 }
 
-/// Whether what the command reads does not count as used.
+/// Whether reads of the command do not count as uses.
 pub(super) fn is_quiet(client: &Client, spec: &CommandSpec) -> bool {
     spec.rules.has(Rule::Quiet) || client.no_touch && !spec.rules.has(Rule::CountsUse)
 }
