@@ -15,4 +15,5 @@ mod malformed;
 mod memcached;
 mod process;
 mod requests;
+mod snapshots;
 mod waiting;
