@@ -85,3 +85,11 @@ pub enum PoolError {
         epoch: LogEpoch,
     },
 }
+
+/// The pool has no room for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pool is full: there is no room for {bytes} bytes")]
+pub struct Full {
+    /// What was asked for.
+    pub bytes: u64,
+}

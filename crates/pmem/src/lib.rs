@@ -19,6 +19,7 @@
 //!
 //! Deliberately absent: trees, values, versions of keys. What the bytes mean is the engine's.
 
+mod allocator;
 mod contract;
 mod error;
 pub mod limits;
@@ -27,8 +28,9 @@ mod pool;
 mod region;
 mod simulated;
 
+pub use allocator::{Allocator, BlockState};
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES};
-pub use error::PoolError;
+pub use error::{Full, PoolError};
 pub use offset::Offset;
 pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

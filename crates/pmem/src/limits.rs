@@ -22,3 +22,17 @@ pub const EPOCHS_MARKED: u64 = 4096;
 
 /// Words that the engine may use as it likes.
 pub const ROOTS: u64 = 64;
+
+/// Bytes of a chunk, as pools are made: a thousandth of them describes it.
+pub const CHUNK_BYTES: u32 = 64 * 1024;
+
+/// The smallest chunk, for tests.
+pub const CHUNK_BYTES_MIN: u32 = 1024;
+
+/// The largest chunk: its smallest blocks are numbered in 16 bits.
+pub const CHUNK_BYTES_MAX: u32 = 1024 * 1024;
+
+const _: () = assert!(
+    CHUNK_BYTES_MAX / 32 < 1 << 16,
+    "blocks are numbered in 16 bits"
+);

@@ -40,8 +40,8 @@ pub use self::header::{FORMAT, VoidRange};
 use self::header::{Header, SLOT_BYTES};
 use self::voids::{Voids, joined};
 use crate::limits::{
-    EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX, POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS,
-    VOID_RANGES_MAX,
+    CHUNK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX,
+    POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS, VOID_RANGES_MAX,
 };
 use crate::{LINE_BYTES, Mark, Offset, Pmem, PoolError, WORD_BYTES};
 
@@ -67,6 +67,17 @@ pub struct Shape {
     pub node_bytes: u32,
     /// Bytes of a chunk, the unit in which blocks of one size are made.
     pub chunk_bytes: u32,
+}
+
+impl Shape {
+    /// The usual chunks, and nodes of so many bytes.
+    #[must_use]
+    pub const fn with_nodes(node_bytes: u32) -> Self {
+        Self {
+            node_bytes,
+            chunk_bytes: CHUNK_BYTES,
+        }
+    }
 }
 
 /// A pool in some memory.
@@ -108,6 +119,12 @@ impl<M: Pmem> Pool<M> {
     /// Makes a pool of zeroed memory, or of what a creation left that did not end.
     pub fn create(memory: M, shape: Shape) -> Result<Self, PoolError> {
         check_size(memory.bytes())?;
+        let chunks = CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX;
+        assert!(
+            shape.chunk_bytes.is_power_of_two() && chunks.contains(&shape.chunk_bytes),
+            "chunks of {} bytes",
+            shape.chunk_bytes
+        );
         for at in [COMMITTED_AT, MARK_AT] {
             memory.store(at, sealed(LogEpoch::NONE));
         }
@@ -322,13 +339,13 @@ impl<M: Pmem> Pool<M> {
 }
 
 /// An epoch with its checksum.
-fn sealed(epoch: LogEpoch) -> u64 {
+pub(crate) fn sealed(epoch: LogEpoch) -> u64 {
     let check = crc32c::crc32c(&epoch.0.to_le_bytes());
     epoch.0 | u64::from(check) << EPOCH_BITS
 }
 
 /// The epoch of a word, if its checksum is right.
-fn unsealed(word: u64) -> Option<LogEpoch> {
+pub(crate) fn unsealed(word: u64) -> Option<LogEpoch> {
     let epoch = LogEpoch(word & ((1 << EPOCH_BITS) - 1));
     (sealed(epoch) == word).then_some(epoch)
 }

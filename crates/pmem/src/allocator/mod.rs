@@ -1,0 +1,412 @@
+//! Blocks of a pool: taken and freed by epochs, so that no crash leaks one or hands it out twice.
+//!
+//! The paper leaves its allocator out. Here each block has a record of two words, the epochs in
+//! which it was taken and freed last. Recovery is what the records mean under the pool's void
+//! epochs; it does nothing, and looks at a chunk when somebody wants room of it.
+//!
+//! Room is given out in chunks. A chunk is a slab, with a table of records and blocks of one size,
+//! or part of a span, which is one large block. `chunk.rs` has the formats.
+//!
+//! - **PA1 judged-by-epochs** A block is taken if the epoch that took it is not void and none that
+//!   freed it since is. To take or free it is one store of one word, and to lose the epoch undoes
+//!   it. A record lies in one line, so that a taking is durable before the freeing after it
+//!   (PM1 any-order). Nothing orders it and what the block holds.
+//! - **PA2 settled-first** Whatever judges a block or chunk is flushed by [`Allocator::settle`],
+//!   by the thread that then commits, whoever stored it.
+//! - **PA3 horizon** A block is handed out again only when the epoch that freed it is at most the
+//!   horizon: committed, not to be rolled back, and nobody reads at an older one. A lost epoch can
+//!   then take nothing that an epoch which counts still refers to.
+//! - **PA4 clean-tables** What a block held once is never read as a record: before a chunk is used
+//!   again, its table is zero and its descriptor says that it is empty, both durable; before the
+//!   bytes of a span are stored, the descriptors of its chunks are. Chunks that were never used are
+//!   zero, because their number is durable before anything is stored in one.
+//!
+//! | state | lock, in the order in which they are taken |
+//! |---|---|
+//! | free blocks of the chunk in hand, chunks worth a look | a mutex per size |
+//! | chunks not looked at yet, empty ones, freed spans | `supply` |
+//! | lines to flush | `dirty` |
+//!
+//! A mutex of a size is only tried while another one is held.
+//!
+//! Cost: no fence, and one line at [`Allocator::settle`] for each line of records that changed, of
+//! which neighbours share one (four records). A chunk costs one fence, of 64 KiB as pools are made.
+
+mod chunk;
+mod classes;
+mod clean;
+mod supply;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pando_sync::{LogEpoch, lock};
+
+pub use self::chunk::BlockState;
+use self::chunk::{Record, Use, descriptor_at};
+use self::classes::{Classes, Slab};
+use self::supply::Supply;
+use crate::limits::POOL_UNIT_BYTES;
+use crate::pool::DESCRIPTORS_AT;
+use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError};
+
+const SETTLE_FLUSH: Mark = Mark("allocator: flush of records");
+
+/// Chunks that are looked at for a block before a fresh one is taken.
+const CANDIDATES_TRIED: usize = 4;
+
+/// The blocks of one size.
+#[derive(Debug, Default)]
+struct Slabs {
+    /// The chunk whose free blocks are in hand.
+    chunk: u64,
+    /// These, by index; each is nobody's and the horizon has passed it.
+    free: Vec<u16>,
+    /// Chunks with free blocks, and the horizon from which on it pays to look at them.
+    candidates: VecDeque<(u64, LogEpoch)>,
+    /// The horizon and the number of frees at which every chunk was looked at in vain.
+    exhausted: Option<(u64, u64)>,
+}
+
+/// Gives the blocks of a pool out and takes them back.
+pub struct Allocator<M> {
+    pool: Arc<Pool<M>>,
+    classes: Classes,
+    chunk_bytes: u64,
+    first_chunk: Offset,
+    slabs: Box<[Mutex<Slabs>]>,
+    supply: Mutex<Supply>,
+    /// Lines whose change is not flushed yet, by number.
+    dirty: Mutex<Vec<u64>>,
+    /// Per chunk: blocks freed since it was last looked at.
+    freed: Box<[AtomicU32]>,
+    frees: AtomicU64,
+    horizon: AtomicU64,
+}
+
+impl<M: Pmem> fmt::Debug for Allocator<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Allocator")
+            .field("chunks", &self.freed.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Pmem> Allocator<M> {
+    /// The allocator of a pool. It must be the only one.
+    pub fn new(pool: Arc<Pool<M>>) -> Result<Self, PoolError> {
+        let chunk_bytes = u64::from(pool.shape().chunk_bytes);
+        let room = pool.memory().bytes() - DESCRIPTORS_AT.get() - POOL_UNIT_BYTES;
+        let chunks = room / (chunk_bytes + chunk::DESCRIPTOR_BYTES);
+        let first_chunk = descriptor_at(chunks)
+            .get()
+            .next_multiple_of(POOL_UNIT_BYTES);
+        let used = supply::chunks_used(&pool)?;
+        let classes = Classes::new(chunk_bytes);
+        Ok(Self {
+            slabs: (0..classes.count()).map(|_| Mutex::default()).collect(),
+            supply: Mutex::new(Supply::new(used, chunks, classes.count())),
+            dirty: Mutex::default(),
+            freed: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            frees: AtomicU64::new(0),
+            horizon: AtomicU64::new(0),
+            first_chunk: Offset::new(first_chunk),
+            chunk_bytes,
+            classes,
+            pool,
+        })
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool<M>> {
+        &self.pool
+    }
+
+    /// Takes a block of at least so many bytes, at the beginning of a line if they are whole lines.
+    /// It holds anything.
+    pub fn allocate(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+        debug_assert!(epoch > self.horizon(), "epoch {epoch} is not open");
+        let Some(class) = self.classes.of(bytes) else {
+            return self.allocate_span(bytes, epoch);
+        };
+        let mut slabs = lock(&self.slabs[class]);
+        loop {
+            if let Some(index) = slabs.free.pop() {
+                let (record, block) = self.block(slabs.chunk, class, u64::from(index));
+                record.take(&self.pool, epoch);
+                self.soil(record);
+                return Ok(block);
+            }
+            if !self.refill(&mut slabs, class) {
+                return Err(Full { bytes });
+            }
+        }
+    }
+
+    /// Frees a block, in the epoch that makes it unreachable.
+    ///
+    /// # Panics
+    /// When no block that is taken begins there.
+    pub fn free(&self, at: Offset, epoch: LogEpoch) {
+        let chunk = self.chunk_of(at);
+        let (record, of_slab) = self.record_at(chunk, at);
+        let state = record.judge(&self.pool);
+        assert_eq!(
+            state,
+            BlockState::Taken,
+            "block {at} is freed in epoch {epoch}"
+        );
+        record.free(&self.pool, epoch);
+        self.soil(record);
+        self.frees.fetch_add(1, Ordering::Relaxed);
+        match of_slab {
+            None => lock(&self.supply).free_span(chunk, epoch),
+            Some((class, slab)) => {
+                // Relaxed: a hint; the records decide.
+                let freed = self.freed[chunk as usize].fetch_add(1, Ordering::Relaxed) + 1;
+                if freed == worth_a_look(slab) {
+                    lock(&self.slabs[class])
+                        .candidates
+                        .push_back((chunk, epoch));
+                }
+            }
+        }
+    }
+
+    /// What has become of the block that begins there, and its bytes.
+    pub fn state(&self, at: Offset) -> (BlockState, u64) {
+        let chunk = self.chunk_of(at);
+        let (record, of_slab) = self.record_at(chunk, at);
+        let bytes = match of_slab {
+            Some((_, slab)) => slab.block_bytes,
+            None => match self.use_of(chunk) {
+                Use::Span(chunks) => chunks * self.chunk_bytes,
+                _ => unreachable!("{at} begins a span"),
+            },
+        };
+        (record.judge(&self.pool), bytes)
+    }
+
+    /// Sends what changed of records and chunks on its way to memory. Called before every commit,
+    /// by the thread that commits (PA2).
+    pub fn settle(&self) {
+        let mut lines = mem::take(&mut *lock(&self.dirty));
+        lines.sort_unstable();
+        lines.dedup();
+        for line in lines {
+            self.pool.memory().mark(SETTLE_FLUSH);
+            let at = Offset::new(line * LINE_BYTES);
+            self.pool.memory().flush(at, LINE_BYTES as usize);
+        }
+    }
+
+    /// Lets blocks go that were freed in this epoch or before it (PA3).
+    pub fn set_horizon(&self, horizon: LogEpoch) {
+        // Release: pairs with the load in `horizon`. Whoever takes a block that was let go sees
+        // that nobody reads it any more.
+        self.horizon.fetch_max(horizon.0, Ordering::Release);
+    }
+
+    fn horizon(&self) -> LogEpoch {
+        LogEpoch(self.horizon.load(Ordering::Acquire))
+    }
+
+    /// Notes that a record's line has to be flushed.
+    fn soil(&self, record: Record) {
+        self.soil_line(record.0);
+    }
+
+    fn soil_line(&self, at: Offset) {
+        let line = at.get() / LINE_BYTES;
+        let mut dirty = lock(&self.dirty);
+        if dirty.last() == Some(&line) {
+            return;
+        }
+        if dirty.len() == dirty.capacity() {
+            // There are no more different ones than lines of records.
+            dirty.sort_unstable();
+            dirty.dedup();
+        }
+        dirty.push(line);
+    }
+
+    /// Gets free blocks into an empty hand; whether there are any.
+    fn refill(&self, slabs: &mut Slabs, class: usize) -> bool {
+        if self.look_at_candidates(slabs, class, CANDIDATES_TRIED) {
+            return true;
+        }
+        let mut supply = lock(&self.supply);
+        supply.visit(self, supply::VISITED_AT_ONCE);
+        if self.look_at_found(slabs, &mut supply, class) {
+            return true;
+        }
+        if let Some(chunk) = supply.take_chunk(self) {
+            self.make_slab(slabs, class, chunk);
+            return true;
+        }
+        // There is no room left but in pieces.
+        supply.visit(self, usize::MAX);
+        if self.look_at_found(slabs, &mut supply, class) {
+            return true;
+        }
+        let tried = (self.horizon().0, self.frees.load(Ordering::Relaxed));
+        if slabs.exhausted == Some(tried) {
+            return false;
+        }
+        if self.look_everywhere(slabs, class) {
+            return true;
+        }
+        self.empty_slabs(slabs, class, &mut supply);
+        if let Some(chunk) = supply.take_chunk(self) {
+            self.make_slab(slabs, class, chunk);
+            return true;
+        }
+        slabs.exhausted = Some(tried);
+        false
+    }
+
+    fn look_at_candidates(&self, slabs: &mut Slabs, class: usize, at_most: usize) -> bool {
+        for _ in 0..slabs.candidates.len().min(at_most) {
+            let Some((chunk, from)) = slabs.candidates.pop_front() else {
+                break;
+            };
+            if from > self.horizon() {
+                slabs.candidates.push_back((chunk, from));
+            } else if self.look_at(slabs, class, chunk) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Looks at the chunks of this class that a visit has found.
+    fn look_at_found(&self, slabs: &mut Slabs, supply: &mut Supply, class: usize) -> bool {
+        while let Some(chunk) = supply.found[class].pop() {
+            if self.look_at(slabs, class, chunk) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Looks at every chunk of a class of which anything was freed.
+    fn look_everywhere(&self, slabs: &mut Slabs, class: usize) -> bool {
+        let bytes = self.classes.bytes(class);
+        (0..self.freed.len() as u64).any(|chunk| {
+            self.freed[chunk as usize].load(Ordering::Relaxed) > 0
+                && self.use_of(chunk) == Use::Slab(bytes)
+                && self.look_at(slabs, class, chunk)
+        })
+    }
+
+    /// Takes the free blocks of a chunk in hand; whether it has any.
+    fn look_at(&self, slabs: &mut Slabs, class: usize, chunk: u64) -> bool {
+        debug_assert!(slabs.free.is_empty(), "blocks in hand would be forgotten");
+        let slab = self.slab(class);
+        // Before the look: what is freed during it is counted anew.
+        self.freed[chunk as usize].store(0, Ordering::Relaxed);
+        let horizon = self.horizon();
+        let (mut waiting, mut last) = (0, LogEpoch::NONE);
+        for index in (0..slab.blocks).rev() {
+            let (record, _) = self.block(chunk, class, index);
+            match record.judge(&self.pool) {
+                BlockState::Free => slabs.free.push(index as u16),
+                BlockState::Freed(epoch) if epoch <= horizon => slabs.free.push(index as u16),
+                BlockState::Freed(epoch) => {
+                    waiting += 1;
+                    last = last.max(epoch);
+                }
+                BlockState::Taken | BlockState::Damaged => {}
+            }
+        }
+        slabs.chunk = chunk;
+        if waiting > 0 {
+            let before = self.freed[chunk as usize].fetch_add(waiting, Ordering::Relaxed);
+            // What was freed during the look may have made it worth one already.
+            if before < worth_a_look(slab) && before + waiting >= worth_a_look(slab) {
+                slabs.candidates.push_back((chunk, last));
+            }
+        }
+        !slabs.free.is_empty()
+    }
+
+    /// Makes a slab of an empty chunk, with all of its blocks in hand.
+    fn make_slab(&self, slabs: &mut Slabs, class: usize, chunk: u64) {
+        let slab = self.slab(class);
+        self.describe(chunk, Use::Slab(slab.block_bytes));
+        self.freed[chunk as usize].store(0, Ordering::Relaxed);
+        slabs.chunk = chunk;
+        slabs.free.extend((0..slab.blocks as u16).rev());
+    }
+
+    /// Says what a chunk is used for.
+    fn describe(&self, chunk: u64, used_for: Use) {
+        let at = descriptor_at(chunk);
+        self.pool.memory().store(at, used_for.encode());
+        self.soil_line(at);
+    }
+
+    fn use_of(&self, chunk: u64) -> Use {
+        Use::decode(self.pool.memory().load(descriptor_at(chunk)))
+    }
+
+    fn slab(&self, class: usize) -> Slab {
+        self.classes.slab(class)
+    }
+
+    fn chunk_at(&self, chunk: u64) -> Offset {
+        self.first_chunk.plus(chunk * self.chunk_bytes)
+    }
+
+    fn chunk_of(&self, at: Offset) -> u64 {
+        let chunk = at.get().checked_sub(self.first_chunk.get());
+        let chunk = chunk.map(|bytes| bytes / self.chunk_bytes);
+        chunk
+            .filter(|chunk| *chunk < self.freed.len() as u64)
+            .unwrap_or_else(|| panic!("no block begins at {at}"))
+    }
+
+    /// The record and position of a slab's block.
+    fn block(&self, chunk: u64, class: usize, index: u64) -> (Record, Offset) {
+        let slab = self.slab(class);
+        let start = self.chunk_at(chunk);
+        let block = start.plus(slab.blocks_at + index * slab.block_bytes);
+        (Record::of_block(start, index), block)
+    }
+
+    /// The record of the block that begins there, and the slab it lies in, if it is no span.
+    fn record_at(&self, chunk: u64, at: Offset) -> (Record, Option<(usize, Slab)>) {
+        let within = at.get() - self.chunk_at(chunk).get();
+        match self.use_of(chunk) {
+            Use::Slab(bytes) => {
+                let class = self.classes.exactly(bytes).expect("a size of blocks");
+                let slab = self.slab(class);
+                let from_first = within.checked_sub(slab.blocks_at);
+                let from_first = from_first.filter(|bytes| bytes.is_multiple_of(slab.block_bytes));
+                let index = from_first.map(|bytes| bytes / slab.block_bytes);
+                let index = index.filter(|index| *index < slab.blocks);
+                let index = index.unwrap_or_else(|| panic!("no block begins at {at}"));
+                let record = Record::of_block(self.chunk_at(chunk), index);
+                (record, Some((class, slab)))
+            }
+            Use::Span(_) if within == 0 => (Record::of_span(chunk), None),
+            _ => panic!("no block begins at {at}"),
+        }
+    }
+
+    /// Another size, unless somebody works on it: two of them are never waited for.
+    fn try_class(&self, class: usize) -> Option<MutexGuard<'_, Slabs>> {
+        self.slabs[class].try_lock().ok()
+    }
+}
+
+/// How many freed blocks make it pay to look through a chunk's records.
+fn worth_a_look(slab: Slab) -> u32 {
+    (slab.blocks as u32 / 8).max(1)
+}

@@ -1,0 +1,264 @@
+//! Chunks: where they come from, and spans of them.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use pando_sync::{LogEpoch, lock};
+
+use super::chunk::{BlockState, Record, Use, descriptor_at};
+use super::{Allocator, Slabs};
+use crate::pool::{CHUNKS_AT, sealed, unsealed};
+use crate::{Full, Mark, Offset, Pmem, Pool, PoolError, WORD_BYTES};
+
+const COUNT_FLUSH: Mark = Mark("allocator: flush of the number of chunks");
+const COUNT_FENCE: Mark = Mark("allocator: fence after the number of chunks");
+const EMPTY_FLUSH: Mark = Mark("allocator: flush of an emptied descriptor");
+const TABLE_FLUSH: Mark = Mark("allocator: flush of a zeroed table");
+const TABLE_FENCE: Mark = Mark("allocator: fence after a zeroed table");
+const SPAN_FLUSH: Mark = Mark("allocator: flush of a span's descriptors");
+const SPAN_FENCE: Mark = Mark("allocator: fence after a span's descriptors");
+
+/// Chunks that are looked at for one that is taken, after an opening.
+pub(super) const VISITED_AT_ONCE: usize = 4;
+
+/// What there is of chunks.
+#[derive(Debug)]
+pub(super) struct Supply {
+    /// Chunks in use, or used once: those below this number.
+    used: u64,
+    chunks: u64,
+    /// Chunks in use at the opening, or before a rollback, that nobody has looked at since.
+    unvisited: Range<u64>,
+    /// Chunks that hold nothing. Their descriptors may still say what they were.
+    empty: BTreeSet<u64>,
+    /// Slabs that a visit has found, by class.
+    pub(super) found: Vec<Vec<u64>>,
+    /// Spans that were freed, and when.
+    freed_spans: Vec<(LogEpoch, u64)>,
+}
+
+/// The number of chunks in use, as the pool has it.
+pub(super) fn chunks_used<M: Pmem>(pool: &Pool<M>) -> Result<u64, PoolError> {
+    match pool.memory().load(CHUNKS_AT) {
+        0 => Ok(0),
+        word => unsealed(word)
+            .map(|chunks| chunks.0)
+            .ok_or(PoolError::Damaged {
+                at: CHUNKS_AT,
+                what: "the number of chunks",
+            }),
+    }
+}
+
+impl Supply {
+    pub(super) fn new(used: u64, chunks: u64, classes: usize) -> Self {
+        Self {
+            used,
+            chunks,
+            unvisited: 0..used,
+            empty: BTreeSet::new(),
+            found: vec![Vec::new(); classes],
+            freed_spans: Vec::new(),
+        }
+    }
+
+    /// Forgets all that was found out.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.used, self.chunks, self.found.len());
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(super) fn free_span(&mut self, chunk: u64, epoch: LogEpoch) {
+        self.freed_spans.push((epoch, chunk));
+    }
+
+    /// Looks at some of the chunks that nobody has looked at.
+    pub(super) fn visit<M: Pmem>(&mut self, allocator: &Allocator<M>, at_most: usize) {
+        for _ in 0..at_most {
+            let Some(chunk) = self.unvisited.next() else {
+                break;
+            };
+            match allocator.use_of(chunk) {
+                Use::Empty => {
+                    self.empty.insert(chunk);
+                }
+                Use::Slab(bytes) => {
+                    if let Some(class) = allocator.classes.exactly(bytes) {
+                        self.found[class].push(chunk);
+                    }
+                }
+                Use::Span(chunks) => {
+                    let rest = chunk + chunks..self.unvisited.end;
+                    self.unvisited.start = rest.start.min(rest.end);
+                    match Record::of_span(chunk).judge(&allocator.pool) {
+                        BlockState::Free => self.freed_spans.push((LogEpoch::NONE, chunk)),
+                        BlockState::Freed(epoch) => self.freed_spans.push((epoch, chunk)),
+                        BlockState::Taken | BlockState::Damaged => {}
+                    }
+                }
+                // What it holds is not known, so nobody gets it.
+                Use::Damaged => {}
+            }
+        }
+    }
+
+    /// Takes a chunk that holds nothing, with a table of zeroes (PA4 clean-tables).
+    pub(super) fn take_chunk<M: Pmem>(&mut self, allocator: &Allocator<M>) -> Option<u64> {
+        if self.empty.is_empty() {
+            self.dissolve_spans(allocator);
+        }
+        let Some(chunk) = self.empty.pop_first() else {
+            return self.extend(allocator, 1);
+        };
+        let memory = allocator.pool.memory();
+        // What it was must not be read into the bytes of its next blocks.
+        if allocator.use_of(chunk) != Use::Empty {
+            memory.store(descriptor_at(chunk), Use::Empty.encode());
+            memory.mark(EMPTY_FLUSH);
+            memory.flush(descriptor_at(chunk), WORD_BYTES as usize);
+        }
+        // The table of the smallest blocks is the largest.
+        let (at, bytes) = (allocator.chunk_at(chunk), allocator.slab(0).blocks_at);
+        for word in (0..bytes).step_by(WORD_BYTES as usize) {
+            memory.store(at.plus(word), 0);
+        }
+        memory.mark(TABLE_FLUSH);
+        memory.flush(at, bytes as usize);
+        memory.mark(TABLE_FENCE);
+        memory.fence();
+        Some(chunk)
+    }
+
+    /// Takes chunks that were never used.
+    fn extend<M: Pmem>(&mut self, allocator: &Allocator<M>, chunks: u64) -> Option<u64> {
+        if chunks > self.chunks - self.used {
+            return None;
+        }
+        let first = self.used;
+        self.used += chunks;
+        let memory = allocator.pool.memory();
+        memory.store(CHUNKS_AT, sealed(LogEpoch(self.used)));
+        memory.mark(COUNT_FLUSH);
+        memory.flush(CHUNKS_AT, WORD_BYTES as usize);
+        memory.mark(COUNT_FENCE);
+        memory.fence();
+        Some(first)
+    }
+
+    /// Makes empty chunks of the spans that the horizon has passed.
+    fn dissolve_spans<M: Pmem>(&mut self, allocator: &Allocator<M>) {
+        let horizon = allocator.horizon();
+        let spans = mem::take(&mut self.freed_spans).into_iter();
+        let (gone, waiting) = spans.partition(|(epoch, _)| *epoch <= horizon);
+        self.freed_spans = waiting;
+        for (_, chunk) in Vec::from_iter::<Vec<(LogEpoch, u64)>>(gone) {
+            if let Use::Span(chunks) = allocator.use_of(chunk) {
+                // Before its chunks are used by themselves; flushed with the epoch that uses them.
+                allocator.describe(chunk, Use::Empty);
+                self.empty.extend(chunk..chunk + chunks);
+            }
+        }
+    }
+
+    /// Takes neighbours among the empty chunks, or fresh ones.
+    fn take_span<M: Pmem>(&mut self, allocator: &Allocator<M>, chunks: u64) -> Option<u64> {
+        let mut run = 0..0;
+        for chunk in &self.empty {
+            if *chunk != run.end {
+                run = *chunk..*chunk;
+            }
+            run.end += 1;
+            if run.end - run.start == chunks {
+                break;
+            }
+        }
+        if run.end - run.start < chunks {
+            return self.extend(allocator, chunks);
+        }
+        self.empty.retain(|chunk| !run.contains(chunk));
+        Some(run.start)
+    }
+}
+
+impl<M: Pmem> Allocator<M> {
+    pub(super) fn allocate_span(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+        let chunks = bytes.div_ceil(self.chunk_bytes);
+        let mut supply = lock(&self.supply);
+        supply.visit(self, VISITED_AT_ONCE);
+        let mut taken = supply.take_span(self, chunks);
+        if taken.is_none() {
+            supply.visit(self, usize::MAX);
+            supply.dissolve_spans(self);
+            taken = supply.take_span(self, chunks);
+        }
+        if taken.is_none() {
+            for class in 0..self.classes.count() {
+                if let Some(mut slabs) = self.try_class(class) {
+                    self.empty_class(&mut slabs, class, &mut supply);
+                }
+            }
+            taken = supply.take_span(self, chunks);
+        }
+        let first = taken.ok_or(Full { bytes })?;
+        self.describe_span(first, chunks, epoch);
+        Ok(self.chunk_at(first))
+    }
+
+    /// Durable before the span's bytes are stored (PA4 clean-tables).
+    fn describe_span(&self, first: u64, chunks: u64, epoch: LogEpoch) {
+        let memory = self.pool.memory();
+        for chunk in first + 1..first + chunks {
+            memory.store(descriptor_at(chunk), Use::Empty.encode());
+        }
+        Record::of_span(first).take(&self.pool, epoch);
+        memory.store(descriptor_at(first), Use::Span(chunks).encode());
+        let bytes = descriptor_at(first + chunks).get() - descriptor_at(first).get();
+        memory.mark(SPAN_FLUSH);
+        memory.flush(descriptor_at(first), bytes as usize);
+        memory.mark(SPAN_FENCE);
+        memory.fence();
+    }
+
+    /// Makes empty chunks of the slabs of other sizes in which nothing is taken.
+    pub(super) fn empty_slabs(&self, own: &mut Slabs, class: usize, supply: &mut Supply) {
+        self.empty_class(own, class, supply);
+        for other in (0..self.classes.count()).filter(|other| *other != class) {
+            if let Some(mut slabs) = self.try_class(other) {
+                self.empty_class(&mut slabs, other, supply);
+            }
+        }
+    }
+
+    fn empty_class(&self, slabs: &mut Slabs, class: usize, supply: &mut Supply) {
+        let used_for = Use::Slab(self.classes.bytes(class));
+        let horizon = self.horizon();
+        for chunk in 0..supply.used() {
+            let is_empty = || {
+                (0..self.slab(class).blocks).all(|index| {
+                    match self.block(chunk, class, index).0.judge(&self.pool) {
+                        BlockState::Free => true,
+                        BlockState::Freed(epoch) => epoch <= horizon,
+                        BlockState::Taken | BlockState::Damaged => false,
+                    }
+                })
+            };
+            if self.use_of(chunk) != used_for || supply.empty.contains(&chunk) || !is_empty() {
+                continue;
+            }
+            if slabs.chunk == chunk {
+                slabs.free.clear();
+            }
+            slabs
+                .candidates
+                .retain(|(candidate, _)| *candidate != chunk);
+            supply.found[class].retain(|found| *found != chunk);
+            self.freed[chunk as usize].store(0, Ordering::Relaxed);
+            supply.empty.insert(chunk);
+        }
+    }
+}
