@@ -21,7 +21,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Waits for up to `limit`; whether the thread shall end.
+    /// Waits for up to `limit`; returns whether the thread must end.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let requested = lock(&self.requested);
         let waited = self
@@ -32,7 +32,7 @@ impl Stop {
 }
 
 impl Background {
-    /// Starts a thread; what it runs ends when its [`Stop`] says so.
+    /// Starts a thread; its work ends when its [`Stop`] says so.
     pub(crate) fn spawn(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What the database knows of one connection.
+//! The database's state of one connection.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Client {
     pub(crate) awaits: LogEpoch,
     /// See [`Self::unacknowledged`].
     pub(crate) unacknowledged: LogEpoch,
-    /// The request to come was delayed already (see `turn::pressure`).
+    /// The next request was already delayed (see `turn::pressure`).
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
     pub(crate) waits_since_us: u64,
@@ -42,13 +42,13 @@ pub struct Client {
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Watches,
-    /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have gone.
+    /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have been dropped.
     pub(crate) uses: Option<Arc<NamedSnapshot>>,
-    /// Of the run under way.
+    /// Of the current run.
     pub(crate) undo: Option<Box<Undo>>,
 }
 
-/// What the run under way has changed of a client beside its settings (RR1 effects-once).
+/// What the current run has changed of a client besides its settings (RR1 effects-once).
 #[derive(Debug)]
 pub(crate) enum Undo {
     /// EXEC has taken the transaction and the watches.
@@ -57,16 +57,16 @@ pub(crate) enum Undo {
     Watched { index: usize, keys: Vec<Box<[u8]>> },
 }
 
-/// An EXEC at work.
+/// An EXEC in progress.
 #[derive(Debug)]
 pub(crate) struct Exec {
     pub(crate) transaction: Transaction,
     pub(crate) watches: Watches,
-    /// What the host is to be told when the run counts.
+    /// Notifications for the host when the run counts.
     pub(crate) notes: Vec<Note>,
 }
 
-/// A command of the queue that has run.
+/// A queued command that has run.
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) index: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Note {
 }
 
 impl Client {
-    /// Its settings, to be put back.
+    /// Its settings, to be restored.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             database: self.database,
@@ -128,16 +128,16 @@ impl Client {
         }
     }
 
-    /// The epoch that must be on disk before the reply to its last request is sent, and every later
-    /// one; none when there was nothing to wait for yet. It never goes back.
+    /// The epoch that must be durable before the reply to its last request, or any later one, is
+    /// sent; none when there was nothing to wait for yet. Never decreases.
     #[must_use]
     #[inline]
     pub fn awaits(&self) -> LogEpoch {
         self.awaits
     }
 
-    /// The last epoch that it has written in since [`Self::acknowledged`], none if it has not. A
-    /// reply that tells of it is sent when [`crate::Database::may_acknowledge`] says so.
+    /// The last epoch in which it has written since [`Self::acknowledged`], none if it has not. A
+    /// reply that reveals it is sent when [`crate::Database::may_acknowledge`] allows it.
     #[must_use]
     #[inline]
     pub fn unacknowledged(&self) -> LogEpoch {
@@ -162,7 +162,7 @@ impl Client {
         self.watches.len()
     }
 
-    /// Heap bytes that a transaction and watches hold.
+    /// Heap bytes of its transaction and watches.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::heap_bytes) + self.watches.heap_bytes()

@@ -6,12 +6,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Milliseconds since the Unix epoch.
 pub type Milliseconds = u64;
 
-/// Where the database takes the time from; a turn reads it once.
+/// The database's source of time; a turn reads it once.
 pub trait Clock: Send + Sync {
     /// Microseconds since the Unix epoch.
     fn now_us(&self) -> u64;
 
-    /// Microseconds since some moment, by a clock that nobody sets; by default [`Self::now_us`].
+    /// Microseconds since some moment, by a monotonic clock; by default [`Self::now_us`].
     fn monotonic_us(&self) -> u64 {
         self.now_us()
     }

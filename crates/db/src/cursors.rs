@@ -1,19 +1,19 @@
-//! Cursors of SCAN and HSCAN on ordered engines: random numbers that name where a scan goes on.
+//! Cursors of SCAN and HSCAN on ordered engines: random numbers that name where a scan continues.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
-//! | `table` | scans that pause, through any session | its mutex | scans that go on |
+//! | `table` | scans that pause, through any session | its mutex | scans that continue |
 //!
-//! A cursor belongs to the database, not to a connection: it may be used from any connection, more
-//! than once, until [`limits::CURSORS_MAX`] later ones (or [`limits::CURSOR_BYTES_MAX`] of their
-//! keys) have been given out. One that is not known, or was given out for another view or hash, is
-//! refused: answering as if the scan were complete would hide keys.
+//! A cursor belongs to the database, not to a connection. Any connection may use it, more than
+//! once, until [`limits::CURSORS_MAX`] later ones (or [`limits::CURSOR_BYTES_MAX`] of their keys)
+//! have been given out. An unknown one, or one of another view or hash, is refused: answering as if
+//! the scan were complete would hide keys.
 //!
 //! Invariants:
 //! - **CU1** `order` holds exactly the numbers of `places`, oldest first, and `bytes` the sum of
 //!   their sizes.
-//! - **CU2** A place is the last entry that was looked at. A scan goes on behind it whether it is
-//!   still there or not, so what is present throughout is met.
+//! - **CU2** A place is the last entry looked at. A scan continues after it whether it still exists
+//!   or not, so it shows everything that is present throughout.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ use crate::view::View;
 /// Cursors have this many bits: some clients keep them in a double.
 const CURSOR_BITS: u32 = 53;
 
-/// Where a scan goes on.
+/// Where a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Behind a key.
@@ -63,8 +63,8 @@ pub(crate) struct Cursors {
     table: Mutex<Table>,
 }
 
-/// The number that a client gave as a cursor. As in Redis, whatever `strtoul` takes is a number,
-/// nothing at all being 0.
+/// The number that a client gave as a cursor. As in Redis, whatever `strtoul` accepts is a number;
+/// an empty one is 0.
 pub(crate) fn parse(argument: &[u8]) -> Result<u64, CommandError> {
     let (negative, digits) = match argument {
         [] => return Ok(0),
@@ -82,7 +82,7 @@ pub(crate) fn parse(argument: &[u8]) -> Result<u64, CommandError> {
 }
 
 impl Cursors {
-    /// A cursor that is not given out, never 0, drawn from `random`.
+    /// An unused cursor, never 0, drawn from `random`.
     pub(crate) fn free_number(&self, random: u64) -> u64 {
         let mut random = fastrand::Rng::with_seed(random);
         let table = lock(&self.table);
@@ -94,13 +94,13 @@ impl Cursors {
         }
     }
 
-    /// From now on a scan goes on at `place` from `cursor`, a free number. Should somebody have
-    /// drawn the same meanwhile, as one in 2^53 does, the last place counts.
+    /// From now on `cursor`, an unused number, continues a scan at `place`. If somebody has drawn
+    /// the same meanwhile, as one in 2^53 does, the last place counts.
     pub(crate) fn give_out(&self, cursor: u64, place: Place) {
         lock(&self.table).insert(cursor, place);
     }
 
-    /// The key behind which a scan of `view` goes on at `cursor`.
+    /// The key after which a scan of `view` continues at `cursor`.
     pub(crate) fn key_of(&self, cursor: u64, view: View) -> Result<Box<[u8]>, CommandError> {
         match lock(&self.table).places.get(&cursor) {
             Some(Place::Key { view: of, key }) if *of == view => Ok(key.clone()),
@@ -108,7 +108,7 @@ impl Cursors {
         }
     }
 
-    /// The field behind which a scan of the hash at `key` goes on at `cursor`.
+    /// The field after which a scan of the hash at `key` continues at `cursor`.
     pub(crate) fn field_of(
         &self,
         cursor: u64,
@@ -126,7 +126,7 @@ impl Cursors {
     }
 }
 
-/// Why a scan of `view` does not go on at this place.
+/// Why a scan of `view` does not continue at this place.
 fn refuse(place: Option<&Place>, view: View) -> CommandError {
     match place {
         Some(Place::Key { view: of, .. } | Place::Field { view: of, .. })

@@ -1,6 +1,6 @@
-//! What OBJECT ENCODING says of a value, and what a writer must remember so that it can.
+//! What OBJECT ENCODING reports of a value, and what a writer must record for it.
 //!
-//! Redis names the form in which it holds a value. Mostly the form follows from the content; where
+//! Redis names the form in which it holds a value. Usually the form follows from the content. Where
 //! it follows from the value's history (Redis never converts one back), the writer sets
 //! [`Attributes::encoding`] to one of these:
 //!
@@ -11,15 +11,15 @@
 //! | 2 | `HASHTABLE` | a hash that has outgrown a listpack, for the rest of its life | `hashtable` |
 //! | 3 | `TEXT` | INCRBYFLOAT | `embstr` or `raw`, never `int` |
 //!
-//! Two bits beside the number are memcached's, of strings only; a RESP command that writes a string
-//! clears them, one that changes only its expiry keeps them:
+//! Two more bits are memcached's, of strings only. A RESP command that writes a string clears them;
+//! one that changes only its expiry keeps them:
 //!
 //! | bit | name | says |
 //! |---|---|---|
 //! | 6 | `STALE` | `md I` has marked the item stale |
 //! | 7 | `CLAIMED` | some client was told to renew the item (`W`) |
 //!
-//! The bytes are kept with the value wherever it is stored: numbers are never given a new meaning.
+//! The bytes are stored with the value everywhere, so numbers never get a new meaning.
 //!
 //! [`Attributes::encoding`]: pando_engine::Attributes::encoding
 
@@ -61,7 +61,7 @@ pub(crate) fn is_long(field: &[u8], value_bytes: usize) -> bool {
     field.len() > LISTPACK_ITEM_BYTES_MAX || value_bytes > LISTPACK_ITEM_BYTES_MAX
 }
 
-/// The word with which OBJECT ENCODING answers.
+/// The answer of OBJECT ENCODING.
 pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
     let encoding = value.attributes.encoding & !STATE;
     match value.body {

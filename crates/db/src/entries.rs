@@ -8,8 +8,8 @@
 //! | n | the key, a string |
 //! | n | the value, deadline and memcached's attributes included (see `durable::value`) |
 //!
-//! A portion is what one turn takes of a database. Where it ends is a [`Place`], which is all that
-//! the next one needs.
+//! A portion is what one turn takes from a database. It ends at a [`Place`], which is all that the
+//! next one needs.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -30,24 +30,24 @@ pub(crate) const FORMAT: u32 = 1;
 /// Bytes of values after which a portion ends.
 pub(crate) const PORTION_BYTES: usize = 256 * 1024;
 
-/// Longest entry that is loaded: what a hash may hold has no bound, memory has.
+/// Longest entry that is loaded: a hash has no size limit, but memory has.
 const ENTRY_BYTES_MAX: u64 = 64 << 30;
 
 const LENGTH_BYTES: usize = 8;
 
-/// Where a database is gone on with.
+/// Where to continue in a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In key order, behind this key.
+    /// In key order, after this key.
     Behind(Vec<u8>),
-    /// At this cursor of the engine's; 0 is the beginning, whatever the engine.
+    /// At this cursor of the engine; 0 is the beginning on any engine.
     Cursor(u64),
 }
 
 impl Place {
     pub(crate) const START: Self = Self::Cursor(0);
 
-    /// Reads what [`Self::text`] wrote for an engine with key order, or one without.
+    /// Parses [`Self::text`] of an ordered or unordered engine.
     pub(crate) fn parse(text: &[u8], is_ordered: bool) -> Result<Self, CommandError> {
         match (text, is_ordered) {
             (b"0", _) => Ok(Self::START),
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// A key and its value, taken out of the database.
+/// A key and its value, read from the database.
 #[derive(Debug)]
 pub(crate) struct Taken {
     key: Vec<u8>,
@@ -86,7 +86,7 @@ impl Taken {
     }
 }
 
-/// What one turn takes.
+/// The limits of one turn's portion.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     entries: Vec<Taken>,
@@ -105,8 +105,8 @@ impl IntoIterator for Portion {
 }
 
 impl Portion {
-    /// Takes what has not expired, from a place on; returns where to go on, if there is more.
-    /// Large values are handed over, not copied.
+    /// Takes entries that have not expired, from a place on; returns where to continue, if there is
+    /// more. Large values are handed over, not copied.
     pub(crate) fn take(keyspace: &mut Keyspace<'_>, from: &Place) -> (Self, Option<Place>) {
         let mut portion = Self::default();
         let next = match keyspace.keys() {
@@ -170,7 +170,7 @@ impl Portion {
     }
 }
 
-/// An entry that was read and not yet built.
+/// A parsed entry that is not built yet.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) database: u64,
@@ -180,7 +180,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) bytes: usize,
 }
 
-/// The first entry of `bytes`, if it is whole.
+/// The first entry of `bytes`, if it is complete.
 pub(crate) fn first(bytes: &[u8]) -> Result<Option<Entry<'_>>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);

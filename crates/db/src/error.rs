@@ -1,4 +1,4 @@
-//! What can be wrong with a command, in Redis' words.
+//! Errors of commands, in Redis' words.
 
 use thiserror::Error;
 
@@ -227,14 +227,14 @@ pub enum CommandError {
     FieldCount,
 }
 
-/// An error's text without the code that says nothing.
+/// An error's text without the generic code.
 fn without_err(error: &CommandError) -> String {
     let text = error.to_string();
     text.strip_prefix("ERR ").unwrap_or(&text).to_owned()
 }
 
 impl CommandError {
-    /// The error as a client reads it: what it repeats of a request, byte for byte.
+    /// The error as a client reads it: parts of a request are repeated byte for byte.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         match self {

@@ -1,5 +1,5 @@
-//! The expiry index: which keys have a deadline, by deadline, so that the expirer finds the due
-//! ones without looking at the others.
+//! The expiry index: keys ordered by deadline, so that the expirer finds due ones without looking
+//! at the others.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -7,20 +7,20 @@
 //! | `dropped` | FLUSHDB, FLUSHALL; maintenance | its mutex | maintenance |
 //!
 //! A commit hook may not touch the index (it runs under a node's lock), so the session *reconciles*
-//! afterwards: under the shard's mutex it removes the entry of the deadline that it replaced, reads
-//! the key's present deadline from the engine, and enters that one.
+//! afterwards: under the shard's mutex it removes the entry of the deadline it replaced, reads the
+//! key's present deadline from the engine, and enters that one.
 //!
 //! Invariants:
 //! - **X1 one-entry** When no commit awaits reconciliation, a key has exactly one entry if its
-//!   value has a deadline, and none otherwise. Reason: an entry is only made for the deadline that
-//!   the key has while the mutex is held; whoever replaces that deadline commits later, hence
-//!   reconciles later, and removes it.
+//!   value has a deadline, and none otherwise. Reason: an entry is made only for the deadline that
+//!   the key has while the mutex is held. A session that replaces that deadline commits later,
+//!   hence reconciles later, and removes it.
 //! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key only in an `update` that
 //!   sees the deadline passed.
 //!
-//! Cost: O(log entries of a shard) per change of a deadline, and about 45 bytes per short key that
-//! has one (nodes of a B-tree are not full); keys without deadlines pay nothing. A tree is dropped
-//! in O(shards), under all gates, and its entries are freed later, under none.
+//! Cost: O(log entries of a shard) per change of a deadline, and about 45 bytes per short key with
+//! one (nodes of a B-tree are not full); keys without deadlines cost nothing. A tree is dropped in
+//! O(shards), under all gates; its entries are freed later, under none.
 
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::hash::{BuildHasher, RandomState};
@@ -35,10 +35,10 @@ use crate::clock::Milliseconds;
 
 const SHARDS: usize = 64;
 
-/// Shards in which the nearest deadline is looked for.
+/// Shards in which the nearest deadline is searched.
 const SHARDS_ASKED: usize = 8;
 
-/// Where a sweep through the index goes on.
+/// Where a sweep of the index continues.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryHand {
     shard: usize,
@@ -55,7 +55,7 @@ impl ExpiryHand {
     }
 }
 
-/// A key in the index: in line up to 16 bytes, so that most entries need no block of their own.
+/// A key in the index: inline up to 16 bytes, so that most entries need no block of their own.
 pub(crate) type EntryKey = SmallVec<[u8; 16]>;
 
 type Entry = (Deadline, EntryKey);
@@ -119,7 +119,7 @@ impl ExpiryIndex {
         lock(&self.shards[index])
     }
 
-    /// Entries in the index. O(shards), so that no change of a deadline writes what all share.
+    /// Entries in the index. O(shards), so that no change of a deadline writes a shared count.
     pub(crate) fn len(&self) -> u64 {
         let entries = |index| {
             let shard = self.shard(index);
@@ -142,8 +142,8 @@ impl ExpiryIndex {
         (count, mean.saturating_sub(now))
     }
 
-    /// Brings the key's entry up to date after a commit that replaced deadline `replaced`;
-    /// `present` reads the key's deadline from the engine (X1).
+    /// Updates the key's entry after a commit that replaced deadline `replaced`; `present` reads
+    /// the key's deadline from the engine (X1).
     pub(crate) fn reconcile(
         &self,
         key: Key<'_>,
@@ -167,7 +167,7 @@ impl ExpiryIndex {
     }
 
     /// Takes up to `limit` entries that are due at `now`, of all trees, beginning with shard
-    /// `cursor`, which moves on. The caller updates each key, whose commit reconciles.
+    /// `cursor`, which advances. The caller updates each key; that commit reconciles.
     pub(crate) fn take_due(
         &self,
         now: Milliseconds,
@@ -193,8 +193,8 @@ impl ExpiryIndex {
         due
     }
 
-    /// The next entries of all trees, up to `limit`, going on where `hand` stands and at the first
-    /// one again after the last. O(shards), and O(log entries) for each tree.
+    /// The next entries of all trees, up to `limit`, continuing at `hand` and wrapping around.
+    /// O(shards), and O(log entries) per tree.
     pub(crate) fn sweep(
         &self,
         hand: &mut ExpiryHand,
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(index.tree_summary(TREE, 2), (100, 3));
         index.drop_tree(TREE);
         assert_eq!((index.len(), due(&index, 9)), (0, 0));
-        // Nothing is freed under the gates that a flush holds; later bounded portions are.
+        // Nothing is freed under the gates that a flush holds; bounded portions are freed later.
         let mut portions = Vec::new();
         while let freed @ 1.. = index.free_dropped(30) {
             portions.push(freed);

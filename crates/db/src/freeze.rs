@@ -1,8 +1,8 @@
 //! Making snapshots and dropping them, under all gates.
 //!
-//! A snapshot ends the log epoch, so that everything that was acknowledged or committed before it
-//! carries an epoch up to its own, and everything after a later one. All gates are held, so that no
-//! command is half in it.
+//! A snapshot ends the log epoch: everything acknowledged or committed before it has its epoch or
+//! an earlier one, everything after it a later one. All gates are held, so no command is half in
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::session_state::SessionState;
 use crate::snapshots::{Frozen, NamedSnapshot};
 use crate::view::Moment;
 
-/// How many snapshots there are, and what is kept for them.
+/// The number of snapshots, and what is kept for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotFigures {
     /// Snapshots.
     pub snapshots: usize,
-    /// Those among them that go only when they are dropped, or in their time.
+    /// Of these, those that are dropped only on request or when they expire.
     pub held: usize,
     /// Values that were replaced or removed and are kept for them.
     pub images: u64,
-    /// About the bytes that these take.
+    /// About the bytes of these values.
     pub image_bytes: u64,
     /// The age of the oldest one in milliseconds, 0 if there is none.
     pub oldest_ms: Milliseconds,
 }
 
-/// What SNAPSHOT CREATE asks for.
+/// The arguments of SNAPSHOT CREATE.
 #[derive(Debug)]
 pub(crate) struct Wanted<'r> {
     pub(crate) name: &'r [u8],
@@ -42,8 +42,8 @@ pub(crate) struct Wanted<'r> {
 }
 
 impl Database {
-    /// Makes a snapshot. The caller holds all gates, and nothing that its session has logged is
-    /// not handed over (AK3 handed-over).
+    /// Makes a snapshot. The caller holds all gates, and its session has handed over everything it
+    /// logged (AK3 handed-over).
     pub(crate) fn freeze(
         &self,
         session: &SessionState,
@@ -70,18 +70,18 @@ impl Database {
         }))
     }
 
-    /// Sets how many snapshots there may be at a time; up to [`limits::SNAPSHOTS_MAX`].
+    /// Sets the limit of snapshots; up to [`limits::SNAPSHOTS_MAX`].
     pub fn set_snapshots_max(&self, snapshots_max: usize) {
         let most = snapshots_max.min(limits::SNAPSHOTS_MAX);
         self.snapshots.count_max.store(most, Ordering::Relaxed);
     }
 
-    /// Sets how many bytes the values may take that are kept for snapshots only; 0 is no bound.
+    /// Sets the limit of bytes of values kept only for snapshots; 0 is no limit.
     pub fn set_snapshot_bytes_max(&self, bytes_max: usize) {
         self.snapshots.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// How many snapshots there are, and what is kept for them. O(snapshots · trees).
+    /// The number of snapshots, and what is kept for them. O(snapshots · trees).
     #[must_use]
     pub fn snapshot_figures(&self) -> SnapshotFigures {
         let list = self.snapshots.list();
@@ -110,8 +110,8 @@ impl Database {
         })
     }
 
-    /// The snapshot that is to go now, if one is: its time is over, or the images take more than
-    /// they may and it is the oldest one that is not held. Notes whether none can go.
+    /// The snapshot to drop now, if any: one that has expired, or the oldest that is not held if
+    /// the images take more than they may. Records whether none can be dropped.
     pub(crate) fn overdue_snapshot(&self) -> Option<Arc<NamedSnapshot>> {
         let now = self.options.clock.now_us() / 1000;
         let list = self.snapshots.list();
@@ -129,7 +129,7 @@ impl Database {
         oldest
     }
 
-    /// Drops a snapshot that is there; its memory comes back by and by. The caller holds all gates.
+    /// Drops an existing snapshot; its memory is reclaimed gradually. The caller holds all gates.
     pub(crate) fn drop_snapshot(&self, snapshot: &NamedSnapshot) {
         self.snapshots.remove(snapshot.moment);
         self.store.release(snapshot.moment.snapshot);

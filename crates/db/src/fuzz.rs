@@ -1,7 +1,7 @@
-//! Entry points of fuzzers: each takes any bytes and panics only on a fault of ours.
+//! Entry points of fuzzers: each takes any bytes and panics only if our code is wrong.
 //!
-//! `cargo fuzz` calls them on demand (see `fuzz/` at the root of the repository), a seeded loop in
-//! `cargo test` always. Compiled for these two only.
+//! `cargo fuzz` calls them on demand (see `fuzz/` at the root of the repository); a seeded loop in
+//! `cargo test` always does. Compiled for these two only.
 
 use pando_engine::BodyRef;
 
@@ -15,8 +15,8 @@ const BOUNDS: Bounds = Bounds {
     total_bytes_max: 1 << 20,
 };
 
-/// Takes `input` for the payload of a RESTORE, as it is and with a footer that makes it count.
-/// What is accepted must come back whole from our own DUMP of it.
+/// Decodes `input` as the payload of a RESTORE, as it is and with a valid footer. Our own DUMP must
+/// return an accepted value whole.
 pub fn restore(input: &[u8]) {
     check_payload(input);
     let mut sealed = input.to_vec();
@@ -24,8 +24,8 @@ pub fn restore(input: &[u8]) {
     check_payload(&sealed);
 }
 
-/// Takes `input` for a dump file of Redis, as it is and as the records of a file that counts. What
-/// it costs is bounded by what there is.
+/// Reads `input` as a dump file of Redis, as it is and as the records of a valid file. The cost is
+/// bounded by the input.
 pub fn dump_file(input: &[u8]) {
     read_file(input);
     read_file(&file_of(input));
@@ -39,7 +39,7 @@ fn file_of(records: &[u8]) -> Vec<u8> {
     file
 }
 
-/// How many entries a file has and of what it was passed over; `None` for one that is refused.
+/// How many entries a file has and how many of them were skipped; `None` for one that is refused.
 fn read_file(mut input: &[u8]) -> Option<(usize, Vec<&'static str>)> {
     let bytes = input.len();
     let mut file = DumpFile::open(b"", &mut input, BOUNDS).ok()?;
@@ -56,13 +56,13 @@ fn read_file(mut input: &[u8]) -> Option<(usize, Vec<&'static str>)> {
     }
 }
 
-/// Takes `input` for log records: each is built and applied, or refused.
+/// Parses `input` as log records: each is built and applied, or refused.
 pub fn records(input: &[u8]) {
     crate::durable::record::fuzz(input);
 }
 
-/// Takes `input` for the entries that KDUMP returns, and for its cursor. Entries that are counted
-/// can be taken apart and built, or refused, one after the other.
+/// Parses `input` as the entries that KDUMP returns, and as its cursor. Every counted entry can be
+/// parsed and built, or refused.
 pub fn entries(input: &[u8]) {
     for is_ordered in [false, true] {
         if let Ok(place) = Place::parse(input, is_ordered) {
@@ -126,7 +126,7 @@ mod tests {
         b"\x10\x12\x12\0\0\0\x04\0\x81a\x02\x01\x01\x81b\x02\xdf\xff\x02\xff",
     ];
 
-    /// Shows these inputs to a target, each with a few bytes changed, added or cut off.
+    /// Passes these inputs to a target, each with a few bytes changed, added or cut off.
     fn damaged(inputs: &[&[u8]], target: fn(&[u8])) {
         let seed = crate::commands::testing::seed();
         let mut random = fastrand::Rng::with_seed(seed);

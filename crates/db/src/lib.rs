@@ -1,9 +1,10 @@
 //! The keyspace and every command on it, over any engine.
 //!
-//! A request's path: the server's worker opens a [`Turn`] on its [`Session`] (gate and pin taken
-//! once for a batch), [`Turn::warm`]s the keys of the batch, and [`Turn::execute`]s the requests in
-//! arrival order. `execute` looks after arity, authentication, MULTI queues and gates; the command
-//! itself works on a [`Keyspace`], whose `read` and `update` are the only ways to the engine.
+//! A request's path: the server's worker opens a [`Turn`] on its [`Session`] (gate and pin are
+//! taken once per batch), [`Turn::warm`]s the keys of the batch, and [`Turn::execute`]s the
+//! requests in arrival order. `execute` handles arity, authentication, MULTI queues and gates. The
+//! command itself works on a [`Keyspace`], whose `read` and `update` are the only ways to the
+//! engine.
 //!
 //! Deliberately absent: sockets, event loops and anything that waits. Commands about the server
 //! (CLIENT, CONFIG, INFO, …) belong to the [`Host`] that embeds the database.

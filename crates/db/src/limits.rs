@@ -1,9 +1,9 @@
 //! Bounds of the keyspace, with the relations between them.
 
-/// Most databases (SELECT) that a configuration may ask for.
+/// Most databases (SELECT) that a configuration may have.
 pub const DATABASES_MAX: usize = 1024;
 
-/// Most snapshots at a time that a configuration may ask for, and its default.
+/// Most snapshots at a time that a configuration may have, and the default.
 pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 
 /// Longest name of a snapshot, in bytes.
@@ -18,8 +18,8 @@ pub const WARM_KEYS_MAX: usize = 128;
 /// Microseconds by which each write is delayed while replaced memory is above half of its bound.
 pub const SLOW_WRITE_US: u64 = 1000;
 
-/// Microseconds after which a batch lets its gates go between two requests if others wait for them.
-/// Short batches run through: they are not worth two switches between threads.
+/// Microseconds after which a batch releases its gates between two requests if others wait for
+/// them. Short batches run through: they are not worth two thread switches.
 pub const HOLD_US_MAX: u64 = 500;
 
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
@@ -28,13 +28,13 @@ pub const SLICE_ENTRIES_MAX: usize = 4096;
 /// Bytes that one slice of BITCOUNT or BITPOS looks at before it lets others run.
 pub const SLICE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Resume points of SCAN kept at a time; the oldest are forgotten first.
+/// Resume points of SCAN kept at a time; the oldest are dropped first.
 pub const CURSORS_MAX: usize = 16 * 1024;
 
 /// Bytes of the keys and fields that these resume points name.
 pub const CURSOR_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes that the strings of one RESTORE payload may unfold to, all together.
+/// Most bytes that the strings of one RESTORE payload may unfold to, in total.
 pub const RESTORED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Default of `item_bytes_max`: most data of a memcached item, in bytes.
@@ -43,14 +43,14 @@ pub const ITEM_BYTES_MAX: usize = 1024 * 1024;
 /// Default of `reply_bytes_max`: bytes after which a range reply ends with a resume point.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Longest string of a reply to KDUMP, in bytes; longer entries come in several.
+/// Longest string of a reply to KDUMP, in bytes; longer entries come in several strings.
 pub const DUMP_PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of the longest reply to HRANDFIELD with a negative count, which may ask for any number of
+/// Most bytes of a reply to HRANDFIELD with a negative count, which may ask for any number of
 /// fields whatever the size of the hash.
 pub const RANDOM_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Least `retired_bytes_max`: what a few ordinary requests replace must not stop writes.
+/// Smallest `retired_bytes_max`: what a few ordinary requests replace must not stop writes.
 pub const RETIRED_BYTES_MAX_LEAST: usize = 64 * 1024;
 
 /// Default LIMIT of KRANGE and KPREFIX, in items.
@@ -69,11 +69,11 @@ pub const WATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Milliseconds between rounds of maintenance, each of which begins a log epoch.
 pub const EPOCH_INTERVAL_MS: u64 = 50;
 
-/// Milliseconds between log epochs while something is written and nobody waits for the disk. What
-/// mode `interval` promises leaves room for a slow disk.
+/// Milliseconds between log epochs while something is written and nobody waits for the disk. This
+/// leaves a slow disk part of the time that mode `interval` promises.
 pub const LOG_INTERVAL_MS: u64 = 25;
 
-/// Milliseconds without a write after which the log notes that its last epoch is durable.
+/// Milliseconds without a write after which the log records that its last epoch is durable.
 pub const LOG_REST_MS: u64 = 500;
 
 /// Milliseconds that the end of an epoch waits for a command that holds all gates.
@@ -82,19 +82,19 @@ pub const TICK_PATIENCE_MS: u64 = 20;
 /// Bytes of a segment of the log, unless the configuration says otherwise.
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Segments of one log that a volume holds, at least: on a small one they are smaller.
+/// Fewest segments of one log on a volume: on a small one they are smaller.
 pub const SEGMENTS_PER_VOLUME: u64 = 64;
 
-/// The smallest to which they are made for that, in bytes, and what they are multiples of.
+/// The smallest such segment, in bytes; their sizes are multiples of it.
 pub const SEGMENT_BYTES_SMALLEST: u64 = 256 * 1024;
 /// See [`SEGMENT_BYTES_SMALLEST`].
 pub const SEGMENT_UNIT_BYTES: u64 = 64 * 1024;
 
-/// Bytes handed over to the log and not yet written at which turns wait, likewise.
+/// Bytes handed over to the log and not yet written at which turns wait, unless configured.
 pub const PENDING_LOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long a checkpoint that is written waits for its last epoch when the log is full, in
-/// milliseconds: the log asks for room several times in it.
+/// How long a written checkpoint waits for its last epoch when the log is full, in milliseconds:
+/// long enough for the log to ask for space several times.
 pub const SETTLE_PATIENCE_MS: u64 = 500;
 
 /// Checkpoints that are kept, the newest included.
@@ -105,16 +105,16 @@ pub const CHECKPOINT_RANGE_KEYS: u64 = 64 * 1024;
 /// See [`CHECKPOINT_RANGE_KEYS`].
 pub const CHECKPOINT_RANGES_MAX: usize = 256;
 
-/// Bytes that a thread of a checkpoint writes to one directory before it goes on in the next. Tests
-/// have few data.
+/// Bytes that a thread of a checkpoint writes to one directory before it continues in the next.
+/// Tests have little data.
 pub const CHECKPOINT_PIECE_BYTES: u64 = if cfg!(test) {
     1024
 } else {
     pando_durability::limits::CHECKPOINT_PIECE_BYTES
 };
 
-/// Percent of its time in which a thread of a checkpoint works while requests are served, unless it
-/// is told otherwise.
+/// Default percentage of its time in which a thread of a checkpoint works while requests are
+/// served.
 pub const CHECKPOINT_SHARE_PERCENT: u32 = 50;
 
 /// Shortest rest of a checkpoint that is worth a sleep, in microseconds.
@@ -123,7 +123,7 @@ pub const CHECKPOINT_REST_US_MIN: u64 = 500;
 /// Longest pause that a checkpoint makes at a time to keep its pace, in milliseconds.
 pub const CHECKPOINT_PACE_MS_MAX: u64 = 200;
 
-/// Bytes of the log that recovery reads at a time before it puts them back, for each thread. Tests
+/// Bytes of the log that recovery reads at a time before restoring them, for each thread. Tests
 /// have short logs.
 pub const REPLAY_WAVE_BYTES: usize = if cfg!(test) { 4096 } else { 8 * 1024 * 1024 };
 
@@ -131,34 +131,34 @@ pub const REPLAY_WAVE_BYTES: usize = if cfg!(test) { 4096 } else { 8 * 1024 * 10
 pub const REPLAY_PIECE_BYTES: usize = if cfg!(test) { 1024 } else { 512 * 1024 };
 
 /// Partitions of a wave's keys, for each thread: more than one, so that no thread is left with a
-/// large one in the end.
+/// large one at the end.
 pub(crate) const REPLAY_PARTITIONS: usize = 4;
 
-/// Records whose keys are brought into the cache together before they are put back.
+/// Records whose keys are prefetched together before they are restored.
 pub(crate) const REPLAY_WARM_RECORDS: usize = 64;
 
-/// How long a WATCH on an absent key holds tombstones back, in milliseconds. A transaction that
-/// comes later is refused when it cannot be told whether the key was there in between.
+/// How long a WATCH on an absent key holds tombstones back, in milliseconds. A later transaction is
+/// refused if it cannot be told whether the key existed in between.
 pub const WATCH_AGE_MAX_MS: u64 = 60_000;
 
 /// Bytes of tombstones, of any keys, that such a WATCH holds back: each counts as its key and what
-/// the engine remembers beside it.
+/// the engine remembers besides it.
 pub const WATCH_BURIED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// About what a removed key leaves behind beside itself.
+/// About what a removed key leaves behind besides its own bytes.
 pub(crate) const TOMBSTONE_BYTES: usize = 64;
 
 /// Rounds of maintenance in [`WATCH_AGE_MAX_MS`].
 pub(crate) const WATCH_AGE_MAX_ROUNDS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_MS;
 
-/// Keys that the expirer removes before it passes its gate on.
+/// Keys that the expirer removes before it releases its gate.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 
-/// Keys that one call evicts before the gate is passed on.
+/// Keys that one call evicts before the gate is released.
 pub const EVICT_KEYS_MAX: usize = 64;
 
-/// Keys that a command's call evicts wherever they lie while memory is short only because free
-/// blocks lie here and there: about what the command itself takes.
+/// Keys that a command's call evicts wherever they are while memory is short only because of
+/// scattered free blocks: about what the command itself takes.
 pub(crate) const EVICT_SCATTERED_KEYS_MAX: usize = 1;
 
 /// Keys that such a call looks at.
@@ -170,11 +170,11 @@ pub(crate) const EVICT_WINDOW: usize = 32;
 /// Keys that such a call passes in search of memory that is being emptied.
 pub(crate) const EMPTY_STEPS_MAX: usize = 1024;
 
-/// Calls that one command makes before it is put off or refused.
+/// Calls that one command makes before it is postponed or refused.
 pub const EVICT_ROUNDS_MAX: usize = 16;
 
-/// Microseconds by which a command is put off while what was evicted is on its way back, and after
-/// which it is put off no more.
+/// Microseconds by which a command is postponed while evicted memory is being reclaimed, and after
+/// which it is no longer postponed.
 pub(crate) const ROOM_WAIT_US: u64 = 1000;
 /// See [`ROOM_WAIT_US`].
 pub(crate) const ROOM_WAIT_MAX_US: u64 = 1_000_000;
@@ -184,22 +184,22 @@ pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;
 /// See [`EVICT_HEADROOM_SHARE`].
 pub(crate) const EVICT_HEADROOM_MAX: usize = 16 * 1024 * 1024;
 
-/// The share of the limit by which the memory in use may exceed it, while what was evicted is on
-/// its way back.
+/// The share of the limit by which the memory in use may exceed it while evicted memory is being
+/// reclaimed.
 pub(crate) const EVICT_EXCESS_SHARE: usize = 32;
 
-/// The share of the limit that no value can have: what the process needs without any key, and what
-/// a value takes beside its bytes.
+/// The share of the limit that no value can take: what the process needs without any key, and a
+/// value's overhead.
 pub(crate) const UNFIT_SHARE: usize = 4;
 
 /// What may always be written, however low the limit is.
 pub(crate) const FIT_BYTES_MAX_LEAST: usize = 128 * 1024;
 
-/// The share of what requests may hold that is left when one alone holds all it may: one read, and
-/// what is remembered of its arguments.
+/// The share of the requests' memory that remains when one request alone holds all it may: one
+/// read, and the record of its arguments.
 pub(crate) const REQUEST_SLACK_SHARE: usize = 8;
 
-/// Steps of engine maintenance before the gate is passed on.
+/// Steps of engine maintenance before the gate is released.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
 
 /// Entries of dropped trees that the expiry index frees at a time.
@@ -208,9 +208,9 @@ pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 /// Keys that a list of memcached's items looks at.
 pub(crate) const MEMCACHED_LIST_STEPS_MAX: usize = 100_000;
 
-// Places among the warmed keys fit a byte, one of whose values is none.
+// Indexes of warmed keys fit a byte, one of whose values means none.
 const _: () = assert!(WARM_KEYS_MAX < u8::MAX as usize);
-// A WATCH has some rounds at least, so that the horizon's steps do not break it.
+// A WATCH lasts some rounds at least, so that the horizon's steps do not break it.
 const _: () = assert!(WATCH_AGE_MAX_ROUNDS > 10);
 // An item is a string.
 const _: () = assert!(

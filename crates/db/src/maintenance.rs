@@ -1,9 +1,9 @@
 //! The background threads: maintenance (the tombstone horizon, expiry, deferred engine work), and
 //! with a log the epoch thread.
 //!
-//! It works through a session of its own, so it passes a gate like everybody: a command that holds
-//! all gates never meets half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
-//! `limits::MAINTAIN_STEPS_MAX`) and the gate is passed on between slices.
+//! Maintenance works through its own session, so it takes a gate like everybody: a command that
+//! holds all gates never sees half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
+//! `limits::MAINTAIN_STEPS_MAX`) and the gate is released between slices.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) fn start(
     session: SessionState,
 ) -> std::io::Result<Background> {
     let log = database.acknowledgement.log().cloned();
-    // A `Session` would keep the database alive: the thread owns the session's state only.
+    // A `Session` would keep the database alive: the thread owns only the session's state.
     let database = Arc::downgrade(database);
     let mut threads = Background::default();
     if let Some(log) = log {
@@ -39,7 +39,7 @@ pub(crate) fn start(
 /// Ends epochs: when somebody waits for the disk, and from time to time when something was written.
 fn end_epochs(database: &Weak<Database>, log: &EpochLog, stop: &Stop) {
     let interval = Duration::from_millis(limits::LOG_INTERVAL_MS);
-    // Workers end epochs, too: what tells of writes is what is durable.
+    // Workers end epochs, too: durability, not this thread's ticks, shows writes.
     let (mut durable, mut since) = (log.durable(), Instant::now());
     loop {
         let due = log.wait_until_due(interval);
@@ -77,7 +77,8 @@ fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
             database.tick();
         }
         let more = slice(&database, &mut session, &mut cursor);
-        // A backlog is memory: it is worked off as fast as writers make it, gates passed between.
+        // A backlog is memory: it is processed as fast as writers produce it, with gates released
+        // in between.
         wait = if more { Duration::ZERO } else { interval };
     }
     if let Some(database) = database.upgrade() {
@@ -85,20 +86,21 @@ fn run(database: &Weak<Database>, mut session: SessionState, stop: &Stop) {
     }
 }
 
-/// A tick and a round of slices through the caller's session; whether there is more to do at once.
+/// A tick and a round of slices through the caller's session; returns whether there is more to do
+/// at once.
 pub(crate) fn round(database: &Database, session: &mut SessionState) -> bool {
     database.tick();
     let mut cursor = session.random.usize(..);
     slice(database, session, &mut cursor)
 }
 
-/// One round of bounded slices; whether there is more to do at once.
+/// One round of bounded slices; returns whether there is more to do at once.
 fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) -> bool {
     const SLICES: usize = 16;
-    // It is a write: it waits as the others do.
+    // It is a write: it waits like the others.
     if database.takes_writes() && database.take_due_flush() {
         let mut turn = Turn::begin(database, session);
-        // Whoever refuses the write of a flush refuses all writes: there is nobody to tell.
+        // If the write of a flush is refused, all writes are: there is nobody to tell.
         let _ = turn.flush(0);
     }
     let mut turn = Turn::begin(database, session);
@@ -120,9 +122,9 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
     true
 }
 
-/// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; how many entries it took.
+/// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; returns how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
-    // What has expired stays hidden while there is no room for its image.
+    // Expired keys stay hidden while there is no memory for their images.
     if database.snapshots.is_full() || !database.active_expire() || !database.takes_writes() {
         return 0;
     }
@@ -138,8 +140,8 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
     due.len()
 }
 
-/// Removes keys if memory is short, so that a lower limit is reached without writers; how many, and
-/// how many it has passed to that end.
+/// Removes keys if memory is short, so that a lower limit is reached without writers; returns how
+/// many, and how many it has passed for that.
 fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
     if !database.is_short() {
         return 0;
@@ -152,7 +154,7 @@ fn evict_keys(database: &Database, session: &mut SessionState) -> usize {
 }
 
 impl Database {
-    /// A round's beginning: without a log an epoch, and tombstones go that nobody needs any more.
+    /// Begins a round: without a log an epoch, and purges tombstones that nobody needs any more.
     fn tick(&self) {
         if !self.is_durable() {
             self.end_epoch();
@@ -164,7 +166,7 @@ impl Database {
         let buried_bytes = self.statistics().buried_bytes;
         let most = self.watch_buried_bytes_max();
         let horizon = self.watch_horizon.advance(&self.epochs, buried_bytes, most);
-        // A crash may undo a removal that is not on disk: a client of `sync` that misses the key
+        // A crash may undo a removal that is not durable: a client of `sync` that misses the key
         // must find the tombstone, to know what to wait for (AK4 sync-waits).
         let durable = self.durable().next();
         self.epochs.set_horizon(horizon.min(durable));
@@ -188,7 +190,7 @@ mod tests {
     use crate::Options;
     use crate::commands::testing::Shell;
 
-    /// A shell whose maintenance is the test's.
+    /// A shell whose maintenance the test runs.
     fn shell() -> Shell {
         let shell = Shell::new();
         shell.database.close();

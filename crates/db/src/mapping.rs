@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_engine::{LogEpoch, TreeId};
 
-/// What stands behind each database number (B1 mapping-stands-still).
+/// The tree behind each database number (B1 mapping-stands-still).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     slots: Box<[Slot]>,
@@ -24,7 +24,7 @@ struct Slot {
     changed_in: AtomicU64,
 }
 
-/// The trees of all databases at a time, with the epochs in which they came there.
+/// The trees of all databases at one time, with the epochs in which they got there.
 #[derive(Debug)]
 pub(crate) struct TreesImage(Box<[(TreeId, LogEpoch)]>);
 
@@ -57,13 +57,13 @@ impl Mapping {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// The epoch in which database `index` was given its tree, 0 if that was at the start
+    /// The epoch in which database `index` got its tree, 0 if at the start
     /// (B1 mapping-stands-still): what is seen in it is undone if a crash loses that epoch.
     pub(crate) fn changed_in(&self, index: usize) -> LogEpoch {
         LogEpoch(self.slots[index].changed_in.load(Ordering::Relaxed))
     }
 
-    /// What stands behind the numbers, to be put back.
+    /// The present mapping, to be restored.
     pub(crate) fn image(&self) -> TreesImage {
         let numbers = 0..self.len();
         TreesImage(
@@ -73,15 +73,15 @@ impl Mapping {
         )
     }
 
-    /// Puts back what stood there. The caller holds all gates (B1 mapping-stands-still).
+    /// Restores the mapping. The caller holds all gates (B1 mapping-stands-still).
     pub(crate) fn put_back(&self, image: &TreesImage) {
         for (index, (tree, changed_in)) in image.0.iter().enumerate() {
             self.set(index, *tree, *changed_in);
         }
     }
 
-    /// Gives database `index` another tree, in this epoch; returns the one that it had. The caller
-    /// holds all gates (B1 mapping-stands-still).
+    /// Gives database `index` another tree, in this epoch; returns the former one. The caller holds
+    /// all gates (B1 mapping-stands-still).
     pub(crate) fn set(&self, index: usize, tree: TreeId, epoch: LogEpoch) -> TreeId {
         let slot = &self.slots[index];
         slot.changed_in.store(epoch.0, Ordering::Relaxed);

@@ -23,12 +23,12 @@ pub enum OpenError {
     Option {
         /// The option's name.
         option: &'static str,
-        /// What was given.
+        /// The given value.
         got: usize,
-        /// The range.
+        /// The valid range.
         expected: &'static str,
     },
-    /// What is on disk cannot be recovered.
+    /// The data on disk cannot be recovered.
     #[error(transparent)]
     Recovery(#[from] Box<RecoveryError>),
     /// The background thread could not be started.
@@ -39,7 +39,7 @@ pub enum OpenError {
     Session(#[from] SessionLimit),
 }
 
-/// Refuses options that are out of their range.
+/// Refuses options outside their range.
 fn check_options(options: &Options) -> Result<(), OpenError> {
     check(
         "databases",
@@ -78,7 +78,7 @@ impl Database {
     /// Opens an empty database and starts its maintenance thread, which ticks the log epoch, purges
     /// tombstones and removes expired keys until [`Self::close`].
     ///
-    /// One that is kept on disk ([`Options::durability`]) is recovered first.
+    /// A database on disk ([`Options::durability`]) is recovered first.
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
         match options.durability.clone() {
             None => Self::open_empty(options, None),
@@ -90,7 +90,7 @@ impl Database {
         }
     }
 
-    /// Opens an empty database whose epochs are durable when a test says so.
+    /// Opens an empty database whose epochs become durable when a test says so.
     #[cfg(any(test, feature = "hand-log"))]
     pub fn open_by_hand(options: Options, log: Arc<HandLog>) -> Result<Arc<Self>, OpenError> {
         Self::open_empty(options, Some(EpochLog::ByHand(log)))
@@ -184,7 +184,7 @@ mod tests {
         );
     }
 
-    /// B2 own-gate, and that a session which ends leaves its counts.
+    /// B2 own-gate, and that a closed session leaves its counts.
     #[test]
     fn sessions_are_bounded_and_come_back() {
         let database = open(|options| options.sessions_max = 3).expect("the options are valid");

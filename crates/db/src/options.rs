@@ -1,4 +1,4 @@
-//! What a database is opened with.
+//! The options of a database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether the engine keeps keys in order: KRANGE and its like need one that does.
+    /// Whether the engine keeps keys in order, which KRANGE, KPREFIX, KCOUNT and KRANGEDEL need.
     #[must_use]
     pub const fn is_ordered(self) -> bool {
         match self {
@@ -56,10 +56,10 @@ impl EngineKind {
     }
 }
 
-/// Tells how many bytes of memory the process has allocated.
+/// Reports how many bytes of memory the process has allocated.
 pub type MemoryMeter = fn() -> usize;
 
-/// Settings of a database; each field says its default, range and meaning.
+/// Settings of a database; each field states its default, range and meaning.
 #[derive(Clone)]
 pub struct Options {
     /// The engine; default `masstree`.
@@ -77,21 +77,21 @@ pub struct Options {
     pub item_bytes_max: usize,
     /// Bytes after which a range reply ends with a resume point; default 16 MiB.
     pub reply_bytes_max: usize,
-    /// Bytes that were replaced or removed and that readers still hold back, at which writes are
-    /// refused (from half of it they are slowed); at least 64 KiB, default 256 MiB. Not of the
-    /// reference engine.
+    /// Bytes that were replaced or removed and that readers keep from being reclaimed, at which
+    /// writes are refused (from half of it they are slowed); at least 64 KiB, default 256 MiB. Does
+    /// not apply to the reference engine.
     pub retired_bytes_max: usize,
-    /// Where the time comes from; default the machine's clock.
+    /// The source of time; default the machine's clock.
     pub clock: Arc<dyn Clock>,
-    /// What `max_memory` is compared with; default a meter that says 0.
+    /// What `max_memory` is compared with; default a meter that reads 0.
     pub memory: MemoryMeter,
-    /// Where the database is kept; default nowhere: it is in memory only.
+    /// Where the database is stored; default nowhere: in memory only.
     pub durability: Option<DurabilityOptions>,
     /// Seed of RANDOMKEY, HRANDFIELD, scan cursors and cas tokens; default random. Two openings of
-    /// one database that are to refuse each other's cas tokens need different ones.
+    /// one database need different seeds to refuse each other's cas tokens.
     pub seed: u64,
-    /// With a seed, the reference engine meets what is not here, and conflicts, at random, and
-    /// commands are repeated: a canary for tests. Default none.
+    /// With a seed, the reference engine hits absences and conflicts at random, and commands are
+    /// repeated: a canary for tests. Default none.
     pub absences: Option<u64>,
 }
 

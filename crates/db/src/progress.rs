@@ -1,20 +1,19 @@
-//! How far a request has come, and what it waits for: one type from the handler, or the host, to
-//! the connection that resumes it.
+//! The progress of a request, and what it waits for: one type from the handler, or the host, to the
+//! connection that resumes it.
 //!
-//! | [`Wait`] for | what is left to do when it has come |
+//! | [`Wait`] for | what remains when it is over |
 //! |---|---|
 //! | `Time` | the reply: `+OK` |
 //! | `Disk` | the reply: which disks have everything |
-//! | `Host` | the reply, which is the host's to write |
+//! | `Host` | the reply, which the host writes |
 //! | `Others` | the next slice, in a later turn |
 //! | `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
 //!
-//! Whatever is waited for, no gate and no pin is held meanwhile, and nothing else of this client is
-//! executed. A new kind of wait (a key, a remote answer) is a variant here. The compiler names
-//! where a front end begins a wait; where it ends one (`Worker::resume` of the server) needs an
-//! arm, too.
+//! During any wait, no gate and no pin is held, and nothing else of this client is executed. A new
+//! kind of wait (a key, a remote answer) is a variant here. The compiler names where a front end
+//! begins a wait; where it ends one (`Worker::resume` of the server) needs an arm, too.
 //!
-//! Deliberately absent: who wakes whom; that is the front end's.
+//! Deliberately absent: who wakes whom; that is the front end's concern.
 
 use pando_engine::LogEpoch;
 use pando_protocol::Reply;
@@ -23,14 +22,14 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::view::Moment;
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug)]
 pub enum Progress {
     /// The reply is written.
     Done,
-    /// The reply is written; the connection is to be closed after it was sent.
+    /// The reply is written; the connection is closed after it was sent.
     Close,
-    /// It goes on when this has come.
+    /// It continues when this is over.
     Waits(Wait),
 }
 
@@ -40,33 +39,32 @@ pub(crate) type Handled = Result<Progress, CommandError>;
 /// What a request waits for; see the module's header.
 #[derive(Debug)]
 pub enum Wait {
-    /// So many milliseconds (DEBUG SLEEP).
+    /// This many milliseconds (DEBUG SLEEP).
     Time {
         /// How long.
         milliseconds: u64,
     },
-    /// Everything up to `epoch` on disk: the reply is an array of 1 and 0. When so many
-    /// milliseconds have passed, it is one of 0 and 0 (WAITAOF).
+    /// Everything up to `epoch` on disk: the reply is an array of 1 and 0, or of 0 and 0 when this
+    /// many milliseconds have passed (WAITAOF).
     Disk {
         /// What [`crate::Database::durable`] must be.
         epoch: LogEpoch,
         /// How long at most; `None` is for ever.
         timeout_ms: Option<u64>,
     },
-    /// What this number stands for to the host (SAVE).
+    /// The host's meaning of this number (SAVE).
     Host(u64),
-    /// That other requests have had their turn: the command goes on in slices
-    /// ([`crate::Turn::slice`]).
+    /// Other requests' turn: the command continues in slices ([`crate::Turn::slice`]).
     Others(Slices),
-    /// Leave to run: nothing was done, and it is asked again at this time (CLIENT PAUSE, memory).
+    /// Permission to run: nothing was done, and it tries again at this time (CLIENT PAUSE, memory).
     Leave {
         /// In microseconds since the Unix epoch.
         until_us: u64,
     },
-    /// The client, which must take some of the reply: as much is written as there was room for.
+    /// The client, which must take some of the reply: as much is written as fits.
     Reader,
-    /// What the engine did not have here and fetches: nothing was done (RR1 effects-once). Nobody
-    /// tells when it has come: whoever is woken too early waits once more.
+    /// Data that the engine did not have and is fetching: nothing was done (RR1 effects-once).
+    /// Nobody signals its arrival: a request that is woken too early waits once more.
     Away,
 }
 
@@ -76,8 +74,8 @@ pub trait Slice: Send + std::fmt::Debug {
     /// command is over. Nothing is written to `reply` before that.
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool;
 
-    /// The same work as it stands now, to go on from if the next slice is in a run that does not
-    /// count. O(what it has found), and asked only where runs are repeated.
+    /// The present state of the work, to continue from if the next slice is in a run that does not
+    /// count. O(what it has found), and called only where runs are repeated.
     fn again(&self) -> Box<dyn Slice>;
 }
 
@@ -85,7 +83,7 @@ pub trait Slice: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Slices {
     pub(crate) work: Box<dyn Slice>,
-    /// What the slices so far may tell of (AK4 sync-waits).
+    /// The latest epoch that the slices so far may reveal (AK4 sync-waits).
     pub(crate) observed: LogEpoch,
     /// Its client wants no reply to it.
     pub(crate) silent: bool,
@@ -94,8 +92,8 @@ pub struct Slices {
 }
 
 impl Wait {
-    /// Whether the request is executed again: what it has done so far is nothing, or kept by its
-    /// client.
+    /// Whether the request is executed again: it has done nothing so far, or its client keeps what
+    /// it did.
     #[must_use]
     pub fn runs_again(&self) -> bool {
         match self {
@@ -106,7 +104,7 @@ impl Wait {
 }
 
 impl Progress {
-    /// It goes on in slices.
+    /// It continues in slices.
     pub(crate) fn in_slices(work: impl Slice + 'static) -> Self {
         Self::Waits(Wait::Others(Slices {
             work: Box::new(work),
@@ -116,12 +114,12 @@ impl Progress {
         }))
     }
 
-    /// It is asked again at this time.
+    /// It tries again at this time.
     pub(crate) fn put_off(until_us: u64) -> Self {
         Self::Waits(Wait::Leave { until_us })
     }
 
-    /// Until when it is put off, if it is.
+    /// Until when it is postponed, if it is.
     #[must_use]
     pub fn put_off_until(&self) -> Option<u64> {
         match self {

@@ -1,7 +1,7 @@
-//! SWAPDB, FLUSHDB and FLUSHALL: databases are given other trees (`mapping` holds which).
+//! SWAPDB, FLUSHDB and FLUSHALL: databases get other trees (`mapping` holds them).
 //!
-//! The old tree of a database that is emptied is freed in the background, or when the last snapshot
-//! that shows it goes.
+//! The old tree of an emptied database is freed in the background, or when the last snapshot that
+//! shows it is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize
 }
 
 /// Empties database `index` by giving it a new tree. An empty one stays as it is: tree numbers are
-/// not used twice. The caller holds all gates (B1 mapping-stands-still).
+/// not reused. The caller holds all gates (B1 mapping-stands-still).
 pub(crate) fn replace(database: &Database, session: &mut SessionState, index: usize) {
     let store = &database.store;
     let old = database.tree(index);
@@ -50,7 +50,7 @@ pub(crate) fn replace(database: &Database, session: &mut SessionState, index: us
     record(database, session);
 }
 
-/// Forgets a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).
+/// Drops a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).
 pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
     if !database.snapshots.show(tree) {
         database.store.drop_tree(tree);
@@ -58,7 +58,7 @@ pub(crate) fn drop_tree(database: &Database, tree: TreeId) {
     database.expiry.drop_tree(tree);
 }
 
-/// Notes what the run under way, if there is one, is about to change for the first time
+/// Records what the current run, if there is one, is about to change for the first time
 /// (RR1 effects-once).
 fn keep_image(database: &Database, session: &mut SessionState) {
     if let Some(run) = &mut session.effects {
@@ -72,8 +72,8 @@ fn keep_image(database: &Database, session: &mut SessionState) {
     }
 }
 
-/// Puts back what stood behind the numbers: the run that has changed them does not count. The
-/// caller holds all gates (B1 mapping-stands-still).
+/// Restores the mapping: the run that changed it does not count. The caller holds all gates
+/// (B1 mapping-stands-still).
 pub(crate) fn put_back(database: &Database, image: MappingImage) {
     if !leaves(Leftover::Mapping) {
         database.mapping.put_back(&image.trees);
@@ -91,7 +91,7 @@ pub(crate) fn put_back(database: &Database, image: MappingImage) {
     }
 }
 
-/// How many changes were recorded, on a database that is kept on disk.
+/// How many changes were recorded, for a database on disk.
 fn recorded(database: &Database) -> Option<&AtomicU64> {
     let durable = database.durable.as_ref();
     durable.map(|durable| &durable.mapping_changes)

@@ -1,4 +1,4 @@
-//! What commands change of a client by plain assignment, together.
+//! Client settings that commands change by plain assignment, together.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum ReplyMode {
     Skip,
 }
 
-/// A client's settings at a time, to be put back when a run does not count.
+/// A client's settings at one time, to be restored when a run does not count.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) database: usize,

@@ -1,29 +1,31 @@
 //! Snapshots by their names: the moments at which all databases can be read.
 //!
-//! The engine keeps what a snapshot shows of a tree. What is here is which tree each database had,
-//! and how many keys it showed: SWAPDB, FLUSHDB and FLUSHALL change the mapping and leave a
-//! snapshot its own.
+//! The engine keeps what a snapshot shows of a tree. This module records which tree each database
+//! had, and how many keys it showed: SWAPDB, FLUSHDB and FLUSHALL change the mapping and leave a
+//! snapshot's own untouched.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `list` | who makes and drops snapshots | all gates, and its mutex | the same; a session that has an older list |
+//! | `list` | makers and droppers of snapshots | all gates, and its mutex | the same; a session with an older list |
 //! | `changes`, `loose` | the same | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //! | `count_max`, `bytes_max` | CONFIG SET | `Relaxed` | SNAPSHOT CREATE, maintenance |
 //! | `is_full` | maintenance | `Relaxed` | writes |
 //!
-//! A session keeps the list that it saw last ([`Seen`]), so that reading in a snapshot writes no
-//! shared memory.
+//! A session keeps the list that it last saw ([`Seen`]), so reading in a snapshot writes no shared
+//! memory.
 //!
 //! Invariants:
-//! - **NS1 list-stands-still** The list changes only under all gates, so that a snapshot that is
-//!   found under a gate is there until the gate goes. The gates' mutexes order `changes`.
-//! - **NS2 asked-every-turn** Whatever outlives a turn names a snapshot by its moment and asks in
-//!   every turn whether it is there before it reads: what has gone is an error, never other data.
+//! - **NS1 list-stands-still** The list changes only under all gates, so a snapshot found under a
+//!   gate exists until the gate is released. The gates' mutexes order `changes`.
+//! - **NS2 asked-every-turn** Whatever outlives a turn names a snapshot by its moment and checks in
+//!   every turn, before it reads, whether it still exists: a dropped one is an error, never other
+//!   data.
 //! - **NS3 trees-stay** A tree that a snapshot shows is dropped when neither a database nor another
 //!   snapshot has it any more.
 //!
-//! What the engine keeps for snapshots is bounded by `bytes_max`. Past it the oldest one goes that
-//! is not held. Where all are held, `is_full` says so, and what would need an image is refused.
+//! What the engine keeps for snapshots is bounded by `bytes_max`. Above it the oldest snapshot that
+//! is not held is dropped. If all are held, `is_full` is set, and writes that need an image are
+//! refused.
 //!
 //! Deliberately absent: making and dropping them (`freeze`).
 
@@ -42,7 +44,7 @@ use crate::view::{Moment, View};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frozen {
     pub(crate) tree: TreeId,
-    /// Its keys, those included that had expired and were not removed yet.
+    /// Its keys, including those that had expired and were not removed yet.
     pub(crate) keys: u64,
 }
 
@@ -51,9 +53,9 @@ pub(crate) struct Frozen {
 pub(crate) struct NamedSnapshot {
     pub(crate) name: Box<[u8]>,
     pub(crate) moment: Moment,
-    /// When it goes by itself.
+    /// When it is dropped automatically.
     pub(crate) until: Option<Milliseconds>,
-    /// It goes only when it is dropped.
+    /// It is dropped only on request.
     pub(crate) is_held: bool,
     pub(crate) databases: Box<[Frozen]>,
 }
@@ -64,7 +66,7 @@ impl NamedSnapshot {
         View::past(self.databases[index].tree, self.moment)
     }
 
-    /// The log epoch that everything in it belongs to, or an earlier one.
+    /// The log epoch up to which its content was written.
     pub(crate) fn epoch(&self) -> LogEpoch {
         self.moment.snapshot.epoch()
     }
@@ -104,7 +106,7 @@ impl Default for Snapshots {
     }
 }
 
-/// The list as a session saw it last.
+/// The list as a session last saw it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     list: List,
@@ -112,7 +114,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The list as it is. The caller holds a gate (NS1 list-stands-still).
+    /// The present list. The caller holds a gate (NS1 list-stands-still).
     fn list(&mut self, snapshots: &Snapshots) -> &[Arc<NamedSnapshot>] {
         let changes = snapshots.changes.load(Ordering::Relaxed);
         if changes != self.changes {
@@ -133,8 +135,8 @@ impl Seen {
         found.ok_or(CommandError::NoSnapshot)
     }
 
-    /// The snapshot of this moment, or an error if it has gone (NS2 asked-every-turn). The caller
-    /// holds a gate (NS1 list-stands-still).
+    /// The snapshot of this moment, or an error if it was dropped (NS2 asked-every-turn). The
+    /// caller holds a gate (NS1 list-stands-still).
     pub(crate) fn at(
         &mut self,
         snapshots: &Snapshots,
@@ -147,7 +149,7 @@ impl Seen {
 }
 
 impl Snapshots {
-    /// All of them, oldest first. Under a gate it stands still (NS1 list-stands-still).
+    /// All of them, oldest first. Under a gate the list does not change (NS1 list-stands-still).
     pub(crate) fn list(&self) -> List {
         Arc::clone(&lock(&self.list))
     }
@@ -183,7 +185,7 @@ impl Snapshots {
         added
     }
 
-    /// Takes one out. The caller holds all gates (NS1 list-stands-still).
+    /// Removes one. The caller holds all gates (NS1 list-stands-still).
     pub(crate) fn remove(&self, moment: Moment) {
         let list = self.list();
         let others = list.iter().filter(|snapshot| snapshot.moment != moment);
@@ -206,7 +208,7 @@ impl Snapshots {
         list.iter().find(|snapshot| !snapshot.is_held).cloned()
     }
 
-    /// Whether their images take all that they may, and none can go.
+    /// Whether their images take all that they may, and none can be dropped.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
@@ -232,7 +234,7 @@ impl Snapshots {
             .collect()
     }
 
-    /// Keys of a tree in a snapshot that is there.
+    /// Keys of a tree in an existing snapshot.
     pub(crate) fn keys(&self, tree: TreeId, moment: Moment) -> u64 {
         let list = self.list();
         let mut frozen = list

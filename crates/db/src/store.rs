@@ -23,8 +23,8 @@ pub(crate) enum Store {
     Reference(Arc<ReferenceEngine>),
 }
 
-/// A session of the store's engine, in line: one per thread, and an operation shall not follow a
-/// pointer to it.
+/// A session of the store's engine, inline: there is one per thread, and an operation must not
+/// follow a pointer to it.
 #[derive(Debug)]
 pub(crate) enum StoreSession {
     Masstree(<Masstree as Engine>::Session),
@@ -32,7 +32,7 @@ pub(crate) enum StoreSession {
     Reference(<ReferenceEngine as Engine>::Session),
 }
 
-/// Runs the same expression on whichever engine it is.
+/// Runs the same expression on any engine.
 macro_rules! on {
     ($kind:ident, $value:expr, $engine:ident => $run:expr) => {
         match $value {
@@ -91,7 +91,7 @@ impl Store {
         on!(Store, self, engine => engine.reclaimable_bytes())
     }
 
-    /// See [`Emptying::idle_bytes`]; none where memory is not the engine's own.
+    /// See [`Emptying::idle_bytes`]; none if memory is not the engine's own.
     pub(crate) fn idle_bytes(&self) -> usize {
         match self {
             Self::Masstree(engine) => engine.idle_bytes(),
@@ -257,22 +257,22 @@ impl Point for StoreSession {
     }
 }
 
-/// A session by what it can list its keys with: capabilities are types, so that a command cannot
-/// scan where there is no order.
+/// A session by its way of listing keys: capabilities are types, so a command cannot scan without
+/// key order.
 #[derive(Debug)]
 pub(crate) enum Listing<'s> {
     Ordered(OrderedSession<'s>),
     Walking(WalkingSession<'s>),
 }
 
-/// A session of an engine that keeps keys in order.
+/// A session of an ordered engine.
 #[derive(Debug)]
 pub(crate) enum OrderedSession<'s> {
     Masstree(&'s mut <Masstree as Engine>::Session),
     Reference(&'s mut <ReferenceEngine as Engine>::Session),
 }
 
-/// A session of an engine that does not.
+/// A session of an unordered engine.
 #[derive(Debug)]
 pub(crate) struct WalkingSession<'s>(&'s mut <Mercury as Engine>::Session);
 
@@ -283,7 +283,7 @@ pub(crate) enum EmptyingSession<'s> {
     Mercury(&'s mut <Mercury as Engine>::Session),
 }
 
-/// As `on`, for a session of an engine whose memory can be emptied.
+/// Like `on`, for a session of an engine whose memory can be emptied.
 macro_rules! on_emptying {
     ($value:expr, $session:ident => $run:expr) => {
         match $value {
@@ -322,7 +322,7 @@ impl EmptyingSession<'_> {
 }
 
 impl StoreSession {
-    /// Whether what is done on it are runs, which may have to be repeated.
+    /// Whether its work is done in runs, which may have to be repeated.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         match self {
@@ -339,7 +339,7 @@ impl StoreSession {
         }
     }
 
-    /// Keys in a tree, with what the run under way has written.
+    /// Keys in a tree, including writes of the current run.
     pub(crate) fn len(&self, store: &Store, tree: TreeId) -> u64 {
         match self {
             Self::Masstree(_) | Self::Mercury(_) => store.len(tree),
@@ -347,7 +347,7 @@ impl StoreSession {
         }
     }
 
-    /// Keys that cut a tree of an ordered engine into parts; see [`Ordered::boundaries`].
+    /// Keys that divide a tree of an ordered engine into parts; see [`Ordered::boundaries`].
     pub(crate) fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         match self {
             Self::Masstree(session) => session.boundaries(tree, parts),

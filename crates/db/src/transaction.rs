@@ -16,7 +16,7 @@ use crate::settings::Settings;
 pub(crate) struct Queued {
     pub(crate) spec: &'static CommandSpec,
     pub(crate) request: RequestBuffer,
-    /// What it has answered, if it is not to be executed again (RR3 hosts-once).
+    /// Its reply, if it must not be executed again (RR3 hosts-once).
     pub(crate) answered: Option<Answered>,
 }
 
@@ -55,7 +55,7 @@ impl Transaction {
         request: Request<'_>,
         request_bytes_max: usize,
     ) -> Result<(), CommandError> {
-        // Asked before the request is copied: it may be large.
+        // Checked before the request is copied: it may be large.
         if self.bytes.saturating_add(request.bytes()) > request_bytes_max {
             self.refused = true;
             return Err(CommandError::OutOfMemory);
@@ -78,7 +78,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Notes that a request was refused: EXEC will abort.
+    /// Records that a request was refused: EXEC will abort.
     pub(crate) fn refuse(&mut self) {
         self.refused = true;
     }

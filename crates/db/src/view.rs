@@ -1,18 +1,18 @@
-//! A view: what a command reads, and whatever outlives its turn.
+//! A view: what a command, and anything that outlives its turn, reads.
 //!
-//! A slice of a long command carries the view it began with and goes on in its tree, whatever the
+//! A slice of a long command carries the view it began with and continues in its tree, whatever the
 //! database number means by then. A SCAN cursor remembers its view and is refused in any other; a
-//! cas token is drawn from the view's tree. Writers and upkeep (expiry, eviction, checkpoints) work
-//! on trees, at present.
+//! cas token is drawn from the view's tree. Writers and background work (expiry, eviction,
+//! checkpoints) operate on present trees.
 //!
-//! A view of a snapshot may outlive it. Whoever goes on with one in a later turn asks first whether
-//! the snapshot is still there (NS2 asked-every-turn of `snapshots`).
+//! A view of a snapshot may outlive it. Code that continues with one in a later turn first checks
+//! whether the snapshot still exists (NS2 asked-every-turn of `snapshots`).
 
 use pando_engine::{Key, Snapshot, TreeId};
 
 use crate::clock::Milliseconds;
 
-/// The moment of a snapshot. No two snapshots of a database have the same.
+/// The moment of a snapshot, unique within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Moment {
     pub(crate) snapshot: Snapshot,
@@ -20,7 +20,7 @@ pub(crate) struct Moment {
     pub(crate) time: Milliseconds,
 }
 
-/// One tree, at present or at a moment that has passed.
+/// One tree, at present or at a past moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     tree: TreeId,

@@ -9,17 +9,17 @@ use crate::durable::testing::{self, Fault};
 use crate::epoch_log::EpochLog;
 
 impl Database {
-    /// The last log epoch that is on disk with all before it, [`Client::awaits`](crate::Client)
-    /// being compared with it; everything is, as it were, without a log.
+    /// The last log epoch that is durable with all before it, to compare with
+    /// [`Client::awaits`](crate::Client). Without a log, everything counts as durable.
     #[must_use]
     #[inline]
     pub fn durable(&self) -> LogEpoch {
         self.acknowledgement.durable()
     }
 
-    /// Whether a reply may be sent now that tells a client of `interval` that something was written
-    /// in `epoch` ([`Client::unacknowledged`](crate::Client::unacknowledged)): it is on disk, or
-    /// nothing is missing there that anybody could have been told of long ago
+    /// Whether a reply that tells a client of `interval` about a write in `epoch`
+    /// ([`Client::unacknowledged`](crate::Client::unacknowledged)) may be sent now: the epoch is
+    /// durable, or no write that could have been acknowledged long ago is missing on disk
     /// (AK6 late-disk-waits). If not, the reply waits for the epoch, as if the client awaited it.
     #[must_use]
     pub fn may_acknowledge(&self, epoch: LogEpoch) -> bool {
@@ -33,22 +33,22 @@ impl Database {
         !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch
     }
 
-    /// Somebody waits until `epoch` is on disk; whether it is. The caller holds no turn. Does not
-    /// wait, unless the disk has lately been so quick that this thread does best to write what is
+    /// Registers a wish for `epoch` to be durable; returns whether it is. The caller holds no turn.
+    /// Does not wait, unless the disk has lately been so fast that this thread should write what is
     /// missing ([`pando_durability::limits::QUICK_WRITE_US_MAX`]).
     pub fn want_durable(&self, epoch: LogEpoch) -> bool {
         let clock = &*self.options.clock;
         self.acknowledgement.want(epoch, &self.gates, clock)
     }
 
-    /// What a write to the log, with its sync, has lately taken, in nanoseconds; 0 without a log.
+    /// The recent duration of a write to the log, with its sync, in nanoseconds; 0 without a log.
     #[must_use]
     pub fn write_ns(&self) -> u64 {
         self.acknowledgement.log().map_or(0, EpochLog::write_ns)
     }
 
     /// Registers `wake`, which is called with [`Self::durable`] after a wanted epoch became durable
-    /// and when the log's state changes. It does not wait. To be registered before anybody waits.
+    /// and when the log's state changes. It must not wait. To be registered before anybody waits.
     pub fn on_durable(&self, wake: impl Fn(LogEpoch) + Send + Sync + 'static) {
         if let Some(log) = self.acknowledgement.log() {
             log.on_durable(Box::new(wake));
@@ -67,7 +67,7 @@ impl Database {
         self.acknowledgement.files().map(Log::statistics)
     }
 
-    /// What went wrong with the log and was survived since the last call, for an operator.
+    /// Failures of the log that were survived since the last call, for an operator.
     #[must_use]
     pub fn take_log_notes(&self) -> Vec<String> {
         let log = self.acknowledgement.files();
@@ -80,7 +80,7 @@ impl Database {
         self.acknowledgement.log().is_some()
     }
 
-    /// Ends the log epoch, and writes what it has in the log.
+    /// Ends the log epoch, and writes its part of the log.
     pub(crate) fn end_epoch(&self) {
         let now = self.options.clock.now_us() / 1000;
         self.acknowledgement.tick(&self.gates, now).flush();

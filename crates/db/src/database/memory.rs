@@ -1,4 +1,4 @@
-//! The limit of memory as the database's users see it, and whether anything may be evicted.
+//! The memory limit as the database's users see it, and whether anything may be evicted.
 
 use super::Database;
 use crate::clock::Milliseconds;
@@ -23,7 +23,7 @@ impl Database {
         self.memory.policy()
     }
 
-    /// Sets [`Self::eviction_policy`]. Marks of another meaning take some time to adjust.
+    /// Sets [`Self::eviction_policy`]. Marks of another meaning take some time to adapt.
     pub fn set_eviction_policy(&self, policy: EvictionPolicy) {
         self.memory.set_policy(policy);
     }
@@ -35,20 +35,20 @@ impl Database {
         self.memory.is_exceeded()
     }
 
-    /// Notes that requests which are under way take `more` bytes of memory than before, and returns
-    /// what they take. What is given back was taken (RQ1 charged-is-held).
+    /// Records that requests in progress take `more` bytes of memory than before, and returns their
+    /// total. Only charged bytes are released (RQ1 charged-is-held).
     pub fn charge_requests(&self, more: isize) -> usize {
         self.memory.requests.charge(more)
     }
 
-    /// Bytes that requests which are under way take.
+    /// Bytes of requests in progress.
     #[must_use]
     pub fn requests_bytes(&self) -> usize {
         self.memory.requests.bytes()
     }
 
-    /// The bound of [`Self::requests_bytes`]: what is held beyond it is no reason to evict keys. 0
-    /// is none.
+    /// The bound of [`Self::requests_bytes`]: bytes beyond it are no reason to evict keys. 0 is
+    /// none.
     #[must_use]
     pub fn requests_bytes_max(&self) -> usize {
         self.memory.requests.bytes_max()
@@ -66,23 +66,23 @@ impl Database {
         self.memory.request_bytes_max()
     }
 
-    /// What tells when values were used last.
+    /// Tells when values were last used.
     pub(crate) fn accesses(&self, now_ms: Milliseconds) -> Accesses<'_> {
         self.memory.accesses(now_ms)
     }
 
-    /// Lets marks go down as time passes, once an epoch.
+    /// Lowers marks as time passes, once per epoch.
     pub(crate) fn allow_decay(&self, now_ms: Milliseconds) {
         self.memory.pace.tick(self.keys(), now_ms);
     }
 
-    /// The bytes that eviction keeps the memory in use below; `None` when nothing is evicted
+    /// The bytes below which eviction keeps the memory in use; `None` when nothing is evicted
     /// (EV3 no-eviction-unlogged).
     fn eviction_line(&self) -> Option<usize> {
         self.memory.line().filter(|_| self.takes_writes())
     }
 
-    /// Whether a command that needs memory may run without more ado.
+    /// Whether a command that needs memory may run at once.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.memory.bytes_max() == 0 || self.is_below_line()
@@ -105,24 +105,24 @@ impl Database {
         self.excess_beside(0) > 0
     }
 
-    /// Whether keys are to be evicted even if all memory could be used that is free here and there.
+    /// Whether keys are to be evicted even if all scattered free memory could be used.
     pub(crate) fn is_full(&self) -> bool {
         self.excess_beside(self.store.idle_bytes()) > 0
     }
 
-    /// Bytes that are to be evicted, `idle_bytes` being none of them.
+    /// Bytes to evict, not counting `idle_bytes`.
     fn excess_beside(&self, idle_bytes: usize) -> usize {
         let Some(line) = self.eviction_line() else {
             return 0;
         };
-        // In this order: what comes back in between counts as evicted, not as in use.
+        // In this order: what is reclaimed in between counts as evicted, not as in use.
         let reclaimable = self.store.reclaimable_bytes();
         let used = self.memory.in_use();
         used.saturating_sub(reclaimable + idle_bytes)
             .saturating_sub(line)
     }
 
-    /// Whether writes that need memory are refused, what can be evicted having been.
+    /// Whether writes that need memory are refused, after everything evictable was evicted.
     pub(crate) fn refuses_writes(&self) -> bool {
         if self.evicts() {
             self.memory.is_beyond_ceiling()
@@ -131,13 +131,13 @@ impl Database {
         }
     }
 
-    /// Keeps the reserve and the ceiling up to date, once an epoch.
+    /// Updates the reserve and the ceiling, once per epoch.
     pub(crate) fn adjust_eviction(&self) {
         let reclaimable = self.evicts().then(|| self.store.reclaimable_bytes());
         self.memory.adjust(reclaimable);
     }
 
-    /// Bytes of tombstones that WATCH may hold back: less when there is a bound of memory.
+    /// Bytes of tombstones that WATCH may hold back: less when there is a memory limit.
     pub(crate) fn watch_buried_bytes_max(&self) -> u64 {
         let most = match (self.eviction_line(), self.max_memory()) {
             (Some(line), _) => line / 128,

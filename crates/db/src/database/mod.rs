@@ -1,5 +1,5 @@
-//! The database: an engine, the mapping of database numbers to trees, gates, and what all sessions
-//! share beside them.
+//! The database: an engine, the mapping of database numbers to trees, gates, and other state that
+//! all sessions share.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -7,12 +7,12 @@
 //! | `active_expire` | DEBUG | `Relaxed` | the expirer |
 //! | `flush_at_ms` | `flush_all`, the maintenance thread | `Relaxed` | the maintenance thread |
 //!
-//! The other fields keep their own tables. What works on the keys stands above this module, from
-//! `keyspace` on; what is here needs no key.
+//! The other fields document their own state. Work on keys is above this module, from `keyspace`
+//! on; nothing here needs a key.
 //!
 //! Invariants:
-//! - **B1 mapping-stands-still** The mapping changes only under all gates, so it stands still for
-//!   whoever holds one.
+//! - **B1 mapping-stands-still** The mapping changes only under all gates, so it does not change
+//!   while a gate is held.
 //! - **B2 own-gate** A session's gate index is its own from opening to drop.
 
 mod log;
@@ -41,7 +41,7 @@ use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
 use crate::watchers::{WatchHorizon, Watchers};
 
-/// What a database is made of.
+/// The parts of a database.
 pub(crate) struct Parts {
     pub(crate) epochs: Arc<EpochClock>,
     pub(crate) store: Store,
@@ -62,7 +62,7 @@ pub struct Database {
     pub(crate) snapshots: Snapshots,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
-    /// What a database on disk has beside its log.
+    /// The state of a database on disk besides its log.
     pub(crate) durable: Option<Durable>,
     pub(crate) cursors: Cursors,
     pub(crate) memory: MemoryLimit,
@@ -79,7 +79,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Makes a database of its parts; its background threads are [`Self::run_in_background`]'s.
+    /// Makes a database of its parts; [`Self::run_in_background`] starts its background threads.
     pub(crate) fn assemble(options: Options, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             gates: Gates::new(options.sessions_max),
@@ -105,21 +105,22 @@ impl Database {
         })
     }
 
-    /// Has these threads end with [`Self::close`], or with the database.
+    /// Makes these threads end with [`Self::close`], or with the database.
     pub(crate) fn run_in_background(&self, threads: Background) {
         *lock(&self.background) = threads;
     }
 
-    /// Stops the background threads and waits for their end; the caller has no turn open, since
-    /// they may be waiting for a gate. Sessions go on working; their owners call
-    /// [`Session::maintain`](crate::Session::maintain) from time to time. What is written to a
-    /// database on disk is not made durable any more before [`Self::close_log`].
+    /// Stops the background threads and waits for their end; the caller has no open turn, since
+    /// they may be waiting for a gate. Sessions continue to work; their owners call
+    /// [`Session::maintain`](crate::Session::maintain) from time to time. On disk, later writes
+    /// become durable only at [`Self::close_log`].
     pub fn close(&self) {
         let threads = std::mem::take(&mut *lock(&self.background));
         drop(threads);
     }
 
-    /// What a session owns, without a share of the database. [`Self::close_session`] takes it back.
+    /// A session's own state, without a share of the database. [`Self::close_session`] takes it
+    /// back.
     pub(crate) fn open_session(&self) -> Result<SessionState, SessionLimit> {
         let store = self.store.session()?;
         let limit = SessionLimit {
@@ -150,7 +151,7 @@ impl Database {
         })
     }
 
-    /// Takes back the gate of a session that ends, and keeps what it has counted (B2).
+    /// Takes back the gate of a closed session, and keeps its counts (B2).
     pub(crate) fn close_session(&self, session: &SessionState) {
         self.counters.close(&session.counters);
         lock(&self.free_gates).push(session.gate);
@@ -173,7 +174,7 @@ impl Database {
         self.mapping.get(index)
     }
 
-    /// The trees of all databases, those included that the configuration does not show (B1).
+    /// The trees of all databases, including those beyond the configured number (B1).
     pub(crate) fn mapping(&self) -> Vec<TreeId> {
         let hidden = self
             .durable
@@ -203,13 +204,13 @@ impl Database {
         self.expiry.len()
     }
 
-    /// Counters of all sessions, those that have ended included.
+    /// Counters of all sessions, including closed ones.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.counters.statistics()
     }
 
-    /// A count that goes up whenever keys are read or written. O(sessions).
+    /// A count that rises whenever keys are read or written. O(sessions).
     pub(crate) fn served(&self) -> u64 {
         let Statistics {
             keyspace_hits,
@@ -220,19 +221,19 @@ impl Database {
         keyspace_hits + keyspace_misses + commits
     }
 
-    /// What memcached commands have done since the start, or since [`Self::reset_memcached`].
+    /// Counts of memcached commands since the start, or since [`Self::reset_memcached`].
     #[must_use]
     pub fn memcached_figures(&self) -> MemcachedFigures {
         self.counters.memcached()
     }
 
-    /// Counts memcached commands from 0 again (`stats reset`).
+    /// Resets the counts of memcached commands (`stats reset`).
     pub fn reset_memcached(&self) {
         self.counters.reset_memcached();
     }
 
-    /// Empties database 0 at a time in milliseconds since the Unix epoch (`flush_all`), instead of
-    /// at the time that was said before; 0 is never.
+    /// Empties database 0 at a time in milliseconds since the Unix epoch (`flush_all`), replacing
+    /// an earlier request; 0 is never.
     pub(crate) fn flush_at(&self, milliseconds: u64) {
         self.flush_at_ms.store(milliseconds, Ordering::Relaxed);
     }
@@ -242,7 +243,7 @@ impl Database {
         self.opened_ms
     }
 
-    /// Whether it is time for that; then it is not any more.
+    /// Whether it is time for that; clears the request if so.
     pub(crate) fn take_due_flush(&self) -> bool {
         let at_ms = self.flush_at_ms.load(Ordering::Relaxed);
         at_ms != 0
@@ -253,7 +254,7 @@ impl Database {
                 .is_ok()
     }
 
-    /// Reports the engine's figures.
+    /// Reports the engine's metrics.
     pub fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         self.store.gauges(report);
     }
@@ -269,8 +270,8 @@ impl Database {
         self.active_expire.store(active, Ordering::Relaxed);
     }
 
-    /// Holds commands back until `until_us` on the database's clock: all of them, or those that
-    /// write (CLIENT PAUSE). A pause that is longer or stricter than this one stays so.
+    /// Holds back commands until `until_us` on the database's clock: all of them, or those that
+    /// write (CLIENT PAUSE). A present pause that is longer or stricter stays so.
     pub fn pause(&self, until_us: u64, all: bool) {
         self.pause.begin(self.options.clock.now_us(), until_us, all);
     }
@@ -280,15 +281,14 @@ impl Database {
         self.pause.end();
     }
 
-    /// Until when a command waits, in microseconds, if it does.
+    /// Until when a command must wait, in microseconds, if at all.
     #[must_use]
     #[inline]
     pub fn paused_until(&self, writes: bool) -> Option<u64> {
         self.pause.until(writes, &*self.options.clock)
     }
 
-    /// Whether what nobody has asked for may be written: no pause forbids writes, and the log takes
-    /// them.
+    /// Whether writes without a client may run: no pause forbids writes, and the log takes them.
     pub(crate) fn takes_writes(&self) -> bool {
         self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 5 | `REDIS` |
 //! | 4 | version, in decimal digits: 1 to 12 |
-//! | n | records, each after a byte that says what it is |
+//! | n | records, each after a byte that gives its kind |
 //! | 8 | from version 5 on, CRC-64 of all bytes before it, little-endian; 0: was not computed |
 //!
 //! | byte | record |
@@ -20,10 +20,10 @@
 //! | 255 | the end of the records |
 //! | other | a key, a string, and its value of this kind |
 //!
-//! A value of a kind that we have is taken byte by byte as it stands, then decoded as the payload
-//! of a RESTORE is; one of another kind is passed over, for which its structure has to be known.
+//! A value of a supported kind is kept byte by byte, then decoded like the payload of a RESTORE.
+//! One of another kind is skipped, which requires knowing its structure.
 //!
-//! Memory is bounded by the largest value that is taken: a length is believed only as far as there
+//! Memory is bounded by the largest value that is kept: a length is trusted only as far as there
 //! are bytes.
 
 use std::io::{self, ErrorKind, Read};
@@ -34,7 +34,7 @@ use thiserror::Error;
 use super::rdb::{LENGTH_32, LENGTH_64, Reader};
 use super::{Bounds, CHECKSUM, Decoded, PayloadError, decode_value, kind, type_name};
 
-/// What a file begins with.
+/// The start of a file.
 pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
 
 /// The newest version that is read: that of Redis 7.4 and 8.
@@ -43,10 +43,10 @@ const VERSION_MAX: u32 = 12;
 /// The first version that ends with a checksum.
 const VERSION_WITH_CHECKSUM: u32 = 5;
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Most bytes of a value as it stands in the file.
+/// Most bytes of a value in its form in the file.
 const VALUE_BYTES_MAX: u64 = 64 << 30;
 
 mod record {
@@ -75,47 +75,47 @@ pub enum FileError {
         VERSION_MAX
     )]
     Version {
-        /// What stands there.
+        /// What is there instead.
         got: String,
     },
-    /// Cut, changed, or of a kind that is not known.
+    /// Truncated, damaged, or of an unknown kind.
     #[error("the dump file of Redis is damaged at byte {offset}: {what}")]
     Damaged {
-        /// Where.
+        /// The offset.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// A kind of record or value that is not known, so that it cannot be passed over.
+    /// An unknown kind of record or value, which cannot be skipped.
     #[error(
         "the dump file of Redis has a record of kind {kind} at byte {offset}, which is unknown"
     )]
     Unknown {
         /// The byte.
         kind: u8,
-        /// Where.
+        /// The offset.
         offset: u64,
     },
-    /// A value that cannot be taken.
+    /// A value that cannot be loaded.
     #[error("the value of {key:?}, before byte {offset} of the dump file, {reason}")]
     Value {
         /// Its key, as text.
         key: String,
-        /// Where it ends.
+        /// The offset of its end.
         offset: u64,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is found next.
+/// What comes next.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A key with a value.
     Entry(Entry),
-    /// Something of a type that is not there, by its name.
+    /// Something of an unsupported type, by its name.
     Passed(&'static str),
-    /// The end, behind which the checksum was right.
+    /// The end, after which the checksum was right.
     End,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Entry {
     /// In milliseconds since the Unix epoch.
     pub(crate) deadline_ms: Option<i64>,
     pub(crate) value: Decoded,
-    /// Bytes of the value as it stands in the file.
+    /// Bytes of the value in its form in the file.
     pub(crate) bytes: usize,
 }
 
@@ -139,14 +139,14 @@ pub(crate) struct DumpFile<'r> {
     version: u32,
     bounds: Bounds,
     database: u64,
-    /// Bytes as they stand in the file, while `takes`.
+    /// Bytes as they are in the file, while `takes` is set.
     taken: Vec<u8>,
     takes: bool,
     chunk: Vec<u8>,
 }
 
 impl<'r> DumpFile<'r> {
-    /// Begins to read; `magic` was read of it before.
+    /// Begins to read, after `magic` was read.
     pub(crate) fn open(
         magic: &[u8],
         input: &'r mut dyn Read,
@@ -178,7 +178,7 @@ impl<'r> DumpFile<'r> {
         Ok(file)
     }
 
-    /// The next key, or what else has to be told of.
+    /// The next key, or another item to report.
     pub(crate) fn next(&mut self) -> Result<Found, FileError> {
         let mut deadline_ms = None;
         loop {
@@ -255,7 +255,7 @@ impl<'r> DumpFile<'r> {
         self.takes = true;
     }
 
-    /// A value of a kind that is taken.
+    /// A value of a supported kind.
     fn value(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
             kind::HASH => {
@@ -335,8 +335,8 @@ impl<'r> DumpFile<'r> {
     fn stream(&mut self, kind: u8) -> Result<(), FileError> {
         let blocks = self.length()?;
         self.strings(self.times(blocks, 2)?)?;
-        // How many entries, and the last one's number; later, the first, the last deleted, and how
-        // many were ever added.
+        // How many entries, and the last one's number; in later versions the first, the last
+        // deleted, and how many were ever added.
         self.lengths(if kind == 15 { 3 } else { 8 })?;
         for _ in 0..self.length()? {
             self.string()?;
@@ -401,7 +401,7 @@ impl<'r> DumpFile<'r> {
         })
     }
 
-    /// A string in any form, as it stands.
+    /// A string in any form, as it is.
     fn string(&mut self) -> Result<(), FileError> {
         let offset = self.offset;
         let first = self.byte()?;
@@ -433,7 +433,7 @@ impl<'r> DumpFile<'r> {
         Ok(bytes)
     }
 
-    /// Reads so many bytes, and keeps them if they are taken.
+    /// Reads this many bytes, and keeps them if they are wanted.
     fn pass(&mut self, mut bytes: u64) -> Result<(), FileError> {
         if self.takes && bytes > VALUE_BYTES_MAX.saturating_sub(self.taken.len() as u64) {
             return Err(damaged(self.offset, "a value is out of all proportion"));
@@ -459,7 +459,7 @@ impl<'r> DumpFile<'r> {
     }
 }
 
-/// Whether a value of this kind is taken.
+/// Whether a value of this kind is supported.
 fn is_taken(kind: u8) -> bool {
     matches!(
         kind,

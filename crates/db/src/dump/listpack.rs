@@ -7,8 +7,8 @@
 //! | 6 | n | the elements |
 //! | n + 6 | 1 | 255 |
 //!
-//! An element is its head, its data, and the bytes of both as a number that is read from its end
-//! (7 bits a byte, high part first, the high bit set in all but the first byte). The head:
+//! An element is its head, its data, and the number of bytes of both, to be read from its end (7
+//! bits a byte, high part first, the high bit set in all but the first byte). The head:
 //!
 //! | bits | element |
 //! |---|---|
@@ -124,7 +124,7 @@ impl Writer {
     }
 }
 
-/// Bytes that the length of an element of `bytes` bytes takes behind it.
+/// Bytes that the trailing length of an element of `bytes` bytes takes.
 fn back_length_bytes(bytes: usize) -> usize {
     match bytes {
         0..=0x7F => 1,
@@ -135,7 +135,7 @@ fn back_length_bytes(bytes: usize) -> usize {
     }
 }
 
-/// The number that stands behind an element, of `groups` bytes.
+/// The trailing number of an element, of `groups` bytes.
 fn read_back_length(bytes: &[u8]) -> usize {
     bytes
         .iter()
@@ -224,7 +224,7 @@ fn integer(data: &[u8], bytes: usize) -> Option<(Element<'_>, usize)> {
 /// The signed little-endian integer in `data`, of 1 to 8 bytes.
 pub(super) fn signed(data: &[u8]) -> i64 {
     let mut bytes = [0; 8];
-    // Into the high bytes, so that the shift back brings the sign along.
+    // Into the high bytes, so that the shift back extends the sign.
     bytes[8 - data.len()..].copy_from_slice(data);
     i64::from_le_bytes(bytes) >> (64 - 8 * data.len())
 }

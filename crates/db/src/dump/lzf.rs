@@ -7,8 +7,8 @@
 //! | below 32 | `c + 1` literal bytes follow |
 //! | other | copy of `l + 2` bytes that begin `d + 1` bytes back; `l` is the high 3 bits of `c`, and if these are 7, the next byte is added; `d` is the low 5 bits of `c` and the next byte, high part first |
 //!
-//! A copy may overlap what it writes. Our compressor remembers for each hash of three bytes where
-//! it saw them last, and takes the first match that it finds.
+//! A copy may overlap its output. Our compressor remembers for each hash of three bytes where it
+//! last saw them, and takes the first match that it finds.
 
 /// Bits of a distance.
 const DISTANCE_BITS: u32 = 13;
@@ -19,7 +19,7 @@ const DISTANCE_MAX: usize = 1 << DISTANCE_BITS;
 /// Shortest copy that saves a byte.
 const COPY_BYTES_MIN: usize = 3;
 
-/// Copies of this length and more have a byte of their own for it.
+/// Copies of this length and more use an extra byte for it.
 const LONG_COPY_BYTES_MIN: usize = 7 + 2;
 
 /// Longest copy.
@@ -28,7 +28,7 @@ const COPY_BYTES_MAX: usize = LONG_COPY_BYTES_MIN + u8::MAX as usize;
 /// Longest run of literals.
 const LITERAL_BYTES_MAX: usize = 32;
 
-/// Output bytes per input byte at most: the longest copy takes three.
+/// Most output bytes per input byte: the longest copy takes three.
 const EXPANSION_MAX: usize = COPY_BYTES_MAX / 3;
 
 /// Table of positions: bits of its size, for short and for long strings.
@@ -101,9 +101,10 @@ fn write_copy(output: &mut Vec<u8>, distance: usize, length: usize) {
     output.push(low);
 }
 
-/// The `length` bytes of which `input` is the compressed form; `None` if it is not. O(length).
+/// Decompresses `input` to `length` bytes; `None` if it is not the compressed form of so many.
+/// O(length).
 pub(super) fn decompress(input: &[u8], length: usize) -> Option<Vec<u8>> {
-    // A length that the input cannot reach is refused before memory is asked for.
+    // A length that the input cannot reach is refused before memory is allocated.
     if length > input.len().saturating_mul(EXPANSION_MAX) {
         return None;
     }

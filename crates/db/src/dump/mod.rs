@@ -9,19 +9,18 @@
 //! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
 //!
 //! A string is a length and its bytes, or one of four encoded forms ([`rdb`]). A hash of kind 4 is
-//! a count and as many names and values, each a string; the other kinds are one string that holds
-//! the whole hash in a packed form. We write what Redis 7.0 writes: kinds 0, 4 and 16, version 10.
-//! We read every kind of hash up to that version. Files of such values are read by [`file`], later
-//! kinds included.
+//! a count and that many names and values, each a string; the other kinds are one string with the
+//! whole hash in a packed form. We write what Redis 7.0 writes: kinds 0, 4 and 16, version 10. We
+//! read every kind of hash up to that version. [`file`] reads files of such values, including later
+//! kinds.
 //!
 //! Invariants:
 //! - **DU1 payload-bounded** No payload makes [`decode`] panic, allocate more than a small multiple
-//!   of the payload before its contents are seen to be there, or produce more than its bounds
-//!   allow.
-//! - **DU2** What `decode` accepts holds every promise of the format that it relies on: lengths
-//!   inside the payload, links between packed entries, no field twice.
+//!   of the payload before it has seen the content, or produce more than its bounds allow.
+//! - **DU2** A payload that `decode` accepts keeps every promise of the format on which it relies:
+//!   lengths inside the payload, links between packed entries, no duplicate field.
 //!
-//! Deliberately absent: kinds of lists, sets, sorted sets, streams and modules (a clear refusal).
+//! Deliberately absent: lists, sets, sorted sets, streams and modules (refused clearly).
 
 pub(crate) mod file;
 mod listpack;
@@ -56,7 +55,7 @@ mod kind {
     pub(super) const HASH_ZIPMAP: u8 = 9;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const HASH_LISTPACK: u8 = 16;
-    /// Hashes some of whose fields may have deadlines, from version 12 on.
+    /// Hashes whose fields may have deadlines, from version 12 on.
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
 }
@@ -64,17 +63,16 @@ mod kind {
 /// Why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum PayloadError {
-    /// Too short, of a later version, or damaged on its way.
+    /// Too short, of a later version, or damaged in transit.
     #[error("version or checksum are wrong")]
     Footer,
-    /// The checksum is right but the value is not one.
+    /// The checksum is right but the value is invalid.
     #[error("malformed at byte {offset}")]
     Malformed {
-        /// Where, counted from the beginning of the payload or of the string that holds a packed
-        /// hash.
+        /// The offset, from the start of the payload or of the string with a packed hash.
         offset: usize,
     },
-    /// A value of a type that is not built.
+    /// A value of an unsupported type.
     #[error("holds a {type_name}")]
     Unsupported {
         /// The type's name.
@@ -90,7 +88,7 @@ pub(crate) enum PayloadError {
     },
 }
 
-/// What a payload may unfold to.
+/// Limits on what a payload may unfold to.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::struct_field_names,
@@ -201,7 +199,7 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
 }
 
 impl Decoded {
-    /// What the value remembers of its history: Redis reads a hash into a table when it is large.
+    /// What the value records of its history: Redis reads a large hash into a table.
     pub(crate) fn encoding(&self) -> u8 {
         let BodyRef::Hash(hash) = self.body.as_ref() else {
             return encoding::DERIVED;
@@ -245,8 +243,7 @@ fn table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, Paylo
     hash.finish(reader.offset())
 }
 
-/// A hash of kind 24: 8 bytes, a count, and for each field its deadline (0: it has none), name and
-/// value.
+/// A hash of kind 24: 8 bytes, a count, and for each field its deadline (0: none), name and value.
 fn timed_table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
     reader.skip(DEADLINE_BYTES)?;
     let mut hash = HashBuilder::new(bounds);
@@ -294,7 +291,7 @@ const TIMED_FIELDS: PayloadError = PayloadError::Unsupported {
     type_name: "hash whose fields expire",
 };
 
-/// A hash packed into one string, whose strings `elements` shows in turn: name, value, name, …
+/// A hash packed into one string, whose strings `elements` shows one by one: name, value, name, …
 fn packed(
     reader: &mut Reader<'_>,
     bounds: Bounds,
@@ -322,10 +319,10 @@ fn packed(
     }
 }
 
-/// What a reader of packed strings returns.
+/// The result of a reader of packed strings.
 type Elements = Result<(), PayloadError>;
 
-/// A hash being read; refuses what no hash holds (DU2).
+/// A hash being read; refuses what no valid hash contains (DU2).
 struct HashBuilder {
     draft: HashDraft<'static>,
     bounds: Bounds,

@@ -1,6 +1,6 @@
 //! Lengths and strings of the RDB format.
 //!
-//! The two high bits of the first byte say what follows:
+//! The two high bits of the first byte determine what follows:
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -101,7 +101,7 @@ pub(super) struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// Reads `payload`, whose strings may have `total_bytes_max` bytes together.
+    /// Reads `payload`, whose strings may have `total_bytes_max` bytes in total.
     pub(super) fn new(payload: &'p [u8], total_bytes_max: usize) -> Self {
         Self {
             payload,
@@ -137,7 +137,7 @@ impl<'p> Reader<'p> {
         Ok(taken.try_into().expect("as many bytes as asked for"))
     }
 
-    /// Passes over so many bytes.
+    /// Skips this many bytes.
     pub(super) fn skip(&mut self, bytes: u64) -> Result<(), PayloadError> {
         self.take(bytes).map(drop)
     }
@@ -169,7 +169,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// A string, borrowed from the payload where it stands there as it is.
+    /// A string, borrowed from the payload if it is there unencoded.
     pub(super) fn string(&mut self) -> Result<Cow<'p, [u8]>, PayloadError> {
         let string = match self.announced()? {
             Announced::Length(length) => Cow::Borrowed(self.take(length)?),
@@ -187,7 +187,7 @@ impl<'p> Reader<'p> {
         let compressed_length = self.length()?;
         let length = usize::try_from(self.length()?).map_err(|_| self.malformed())?;
         let compressed = self.take(compressed_length)?;
-        // Counted before memory is asked for (DU1 payload-bounded).
+        // Counted before memory is allocated (DU1 payload-bounded).
         self.count(length)?;
         lzf::decompress(compressed, length)
             .map(Cow::Owned)

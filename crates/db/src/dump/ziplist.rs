@@ -67,8 +67,8 @@ pub(super) fn elements(block: &[u8], visit: &mut dyn FnMut(&[u8]) -> Elements) -
     }
 }
 
-/// The entry at the beginning of `block`: what it says of the previous one's length, its element,
-/// its own length.
+/// The entry at the beginning of `block`: its record of the previous one's length, its element, its
+/// own length.
 fn entry(block: &[u8]) -> Option<(usize, Element<'_>, usize)> {
     let (previous, link) = match *block.first()? {
         LONG_PREVIOUS => (u32::from_le_bytes(*block[1..].first_chunk()?) as usize, 5),

@@ -1,4 +1,4 @@
-//! Numbers and byte strings as records and checkpoints hold them, and a reader without trust.
+//! Numbers and byte strings as records and checkpoints store them, and a reader of untrusted bytes.
 //!
 //! A number is written in groups of seven bits, low ones first, each but the last with its top bit
 //! set; a byte string is its length, so written, and its bytes. Fixed numbers are little-endian.
@@ -19,7 +19,7 @@ pub(crate) const fn malformed<T>(what: &'static str) -> Result<T, Malformed> {
     Err(Malformed { what })
 }
 
-/// Where encoded bytes go.
+/// A sink for encoded bytes.
 pub(crate) trait Sink {
     /// Takes the next bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -27,7 +27,7 @@ pub(crate) trait Sink {
     /// Takes a number.
     #[inline]
     fn number(&mut self, number: u64) {
-        // Lengths of short strings, numbers of trees: most of them.
+        // Most are lengths of short strings and numbers of trees.
         if number < 0x80 {
             self.put(&[number as u8]);
         } else {
@@ -66,7 +66,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Bytes that are being read.
+/// Bytes being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
@@ -139,7 +139,7 @@ impl<'a> Input<'a> {
         self.take(length)
     }
 
-    /// What was read since `before`, an earlier state of this input.
+    /// The bytes read since `before`, an earlier state of this input.
     pub(crate) fn since(self, before: Self) -> &'a [u8] {
         &before.0[..before.0.len() - self.0.len()]
     }

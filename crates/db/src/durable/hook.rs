@@ -1,9 +1,8 @@
-//! What a commit writes into its session's log.
+//! What a commit writes to its session's log.
 //!
-//! A small value is encoded under the engine's lock, into room that was made before. Of a large one
-//! the hook keeps what is needed to tell what has changed, O(1), and the record is encoded when the
-//! lock is gone: versions say the order in which it counts, and the group that it belongs to ends
-//! later.
+//! A small value is encoded under the engine's lock, into space reserved beforehand. Of a large one
+//! the hook keeps what is needed to find the changes, O(1), and the record is encoded after the
+//! lock is released: versions give its order, and its group ends later.
 
 use pando_durability::log::LogSession;
 use pando_engine::{Key, NewValue, TreeId, ValueRef, ValueVersion};
@@ -28,7 +27,7 @@ pub(crate) struct Recorder<'l> {
 }
 
 impl<'l> Recorder<'l> {
-    /// Before the update: without a log, nothing is done.
+    /// Before the update: does nothing without a log.
     #[inline]
     pub(crate) fn new(mut log: Option<&'l mut LogSession>) -> Self {
         if let Some(log) = &mut log {

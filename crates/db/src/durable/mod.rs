@@ -1,14 +1,14 @@
-//! What a database that is kept on disk carries along, and what a commit leaves in the log.
+//! The on-disk side of a database, and what a commit leaves in the log.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `options` | where and how a database is kept |
-//! | `bytes` | numbers and byte strings, and a reader that trusts nothing |
+//! | `options` | where and how a database is stored |
+//! | `bytes` | numbers and byte strings, and a reader of untrusted ones |
 //! | `value` | values and changes of values |
 //! | `record` | log records |
-//! | `hook` | what a commit writes into its session's log |
+//! | `hook` | what a commit writes to its session's log |
 //!
-//! Deliberately absent: whatever opens, checkpoints or recovers a database (`persistence`).
+//! Deliberately absent: opening, checkpoints and recovery of a database (`persistence`).
 
 pub(crate) mod bytes;
 pub(crate) mod hook;
@@ -33,13 +33,13 @@ pub use options::{DurabilityOptions, OnProgress, RecoveryProgress, Stage};
 
 use crate::clock::Milliseconds;
 
-/// What opening has found and done.
+/// What opening found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
     /// The start epoch of the checkpoint that was used.
     pub checkpoint: Option<LogEpoch>,
-    /// When that was complete, in milliseconds since the Unix epoch.
+    /// When it was completed, in milliseconds since the Unix epoch.
     pub checkpoint_wall_ms: Option<u64>,
     /// Entries loaded from it.
     pub loaded: u64,
@@ -53,22 +53,22 @@ pub struct Recovery {
     pub cutoff: LogEpoch,
     /// Epochs of the torn tail, which do not count.
     pub torn: Vec<LogEpoch>,
-    /// Microseconds that loading and replaying took.
+    /// Microseconds for loading and replaying.
     pub load_us: u64,
     /// See `load_us`.
     pub replay_us: u64,
-    /// What was wrong and could be got round.
+    /// Problems that could be worked around.
     pub notes: Vec<String>,
 }
 
 /// A checkpoint that was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
-    /// What was written before this epoch is in it.
+    /// Writes before this epoch are in it.
     pub start: LogEpoch,
-    /// Nothing written after this epoch is in it.
+    /// Writes after this epoch are not in it.
     pub end: LogEpoch,
-    /// When it was complete, in milliseconds since the Unix epoch.
+    /// When it was completed, in milliseconds since the Unix epoch.
     pub wall_ms: Milliseconds,
     /// Keys.
     pub entries: u64,
@@ -76,11 +76,11 @@ pub struct CheckpointReport {
     pub bytes: u64,
     /// How long it took, in microseconds.
     pub took_us: u64,
-    /// Log segments that became free.
+    /// Log segments freed by it.
     pub recycled: usize,
 }
 
-/// The part of a database that is about its files.
+/// The part of a database that concerns its files.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) options: DurabilityOptions,
@@ -92,17 +92,17 @@ pub(crate) struct Durable {
     pub(crate) mapping_changes: AtomicU64,
     /// Trees of databases beyond the configured number, kept for a later configuration.
     pub(crate) hidden_trees: Vec<TreeId>,
-    /// The start epochs of the checkpoints that are kept, newest first; held while one is taken.
+    /// The start epochs of the checkpoints that are kept, newest first; locked while one is taken.
     pub(crate) checkpoints: Mutex<Vec<LogEpoch>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) last: Mutex<Option<CheckpointReport>>,
     pub(crate) recovery: Recovery,
     pub(crate) changed: Arc<Changed>,
-    /// Given back when the log is closed.
+    /// Released when the log is closed.
     pub(crate) locks: Mutex<Vec<DirectoryLock>>,
 }
 
-/// Tells threads that the log has become durable, or its state has changed.
+/// Signals that the log has become durable, or its state has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     times: Mutex<u64>,

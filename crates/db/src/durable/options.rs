@@ -1,4 +1,4 @@
-//! Where and how a database is kept on disk, and what opening one tells of its progress.
+//! Where and how a database is stored on disk, and the progress of opening one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use pando_durability::disk::{Disk, RealDisk};
 
 use crate::limits;
 
-/// What opening a database is doing.
+/// The stages of opening a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Reading the log to find up to where it counts.
@@ -19,10 +19,10 @@ pub enum Stage {
     Replay,
 }
 
-/// How far it is, in bytes of files.
+/// Progress, in bytes of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryProgress {
-    /// What is being done.
+    /// The current stage.
     pub stage: Stage,
     /// Bytes of this stage that are done.
     pub done: u64,
@@ -30,24 +30,24 @@ pub struct RecoveryProgress {
     pub total: u64,
 }
 
-/// Is told of progress, from several threads.
+/// Receives progress, from several threads.
 pub type OnProgress = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
 
-/// How a database is kept on disk; each field says its default.
+/// How a database is stored on disk; each field states its default.
 #[derive(Clone)]
 pub struct DurabilityOptions {
-    /// Where files are; default the operating system's.
+    /// The file system; default the operating system's.
     pub disk: Arc<dyn Disk>,
-    /// Where checkpoints and the log are, unless they have directories of their own, and always the
-    /// manifests of the former; made if need be.
+    /// Where checkpoints and the log are, unless they have their own directories, and always the
+    /// manifests of the checkpoints; created if needed.
     pub data_directory: PathBuf,
     /// Where the log is; default none: in the data directory.
     pub log_directories: Vec<PathBuf>,
     /// Where the parts of checkpoints are, spread evenly; default none: in the data directory.
     pub checkpoint_directories: Vec<PathBuf>,
-    /// How many logs there are, each with a thread that writes it; default 1.
+    /// Number of logs, each with a thread that writes it; default 1.
     pub logs: usize,
-    /// Bytes of a segment of the log, at most: fewer on a small volume; default 64 MiB.
+    /// Most bytes of a log segment: fewer on a small volume; default 64 MiB.
     pub segment_bytes: u64,
     /// Bytes handed over to the log and not yet written at which turns wait; default 64 MiB.
     pub pending_bytes_max: usize,
@@ -55,10 +55,10 @@ pub struct DurabilityOptions {
     pub threads: bool,
     /// Threads that load and replay; default the machine's.
     pub recovery_threads: usize,
-    /// Whether the files are only read: the database that is opened is not kept, and a volume that
-    /// cannot be written will do; default false.
+    /// Whether the files are only read: the opened database is not stored, and a read-only volume
+    /// will do; default false.
     pub read_only: bool,
-    /// Is told how opening goes on; default nobody.
+    /// Receives the progress of opening; default nobody.
     pub progress: Option<OnProgress>,
 }
 

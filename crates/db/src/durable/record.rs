@@ -11,16 +11,15 @@
 //! | number | how often the mapping has changed | | | | x |
 //! | numbers | how many databases, then the tree of each | | | | x |
 //!
-//! Records follow each other without a mark; the log's groups say where they begin and end, and its
-//! checksums that they are what was written. A change names its predecessor and applies to nothing
-//! else.
+//! Records follow each other without a mark. The log's groups give their boundaries, and its
+//! checksums guard their bytes. A change names its predecessor and applies to nothing else.
 //!
 //! Invariants:
-//! - **DR1 cost-of-change** A record's cost is that of what changed, O(changed · log size), for
+//! - **DR1 cost-of-change** A record's cost is that of the change, O(changed · log size), for
 //!   values that share nodes with their predecessor; small values are written whole unless that is
-//!   dear.
-//! - **DR2 change-rebuilds** A value made from its predecessor and a change equals the value that
-//!   was committed.
+//!   expensive.
+//! - **DR2 change-rebuilds** A value rebuilt from its predecessor and a change equals the committed
+//!   value.
 
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};
@@ -34,16 +33,16 @@ const CHANGE: u8 = 2;
 const REMOVE: u8 = 3;
 const MAPPING: u8 = 4;
 
-/// Small values below this many bytes are written whole without a look at what changed.
+/// Small values below this many bytes are written whole without searching for changes.
 const WHOLE_BYTES_MAX: usize = 256;
 
-/// Most bytes that the record of a small value takes, both attempts at it included.
+/// Most bytes that the record of a small value takes, including both attempts at it.
 pub(crate) const SMALL_RECORD_BYTES_MAX: usize = KEY_BYTES_MAX
     + 2 * pando_engine::limits::COLUMN_FLAT_BYTES_MAX
     + 4 * pando_engine::limits::PACKED_ROW_BYTES_MAX
     + 1024;
 
-/// A record that was parsed.
+/// A parsed record.
 #[derive(Clone, Debug)]
 pub(crate) enum Record<'a> {
     /// The key has this value.
@@ -56,16 +55,16 @@ pub(crate) enum Record<'a> {
     },
     /// The key was removed.
     Remove(Written<'a>),
-    /// Database numbers lead to these trees.
+    /// Database numbers map to these trees.
     Mapping {
-        /// Grows with every change of the mapping.
+        /// Rises with every change of the mapping.
         changes: u64,
         trees: Vec<TreeId>,
     },
 }
 
 impl<'a> Record<'a> {
-    /// What was written, unless that is the mapping.
+    /// What was written, unless it is the mapping.
     pub(crate) fn written(&self) -> Option<Written<'a>> {
         match *self {
             Self::Put(written, _) | Self::Change { written, .. } | Self::Remove(written) => {
@@ -133,7 +132,7 @@ pub(crate) fn put_write(
     value::put_value(out, new);
 }
 
-/// Whether what has changed may be less than the value: so much can be told without a look at it.
+/// Whether the changes may be smaller than the value, as far as is known without comparing.
 #[inline]
 fn may_be_change(old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     match (old.body, new.body) {
@@ -148,7 +147,7 @@ fn may_be_change(old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     }
 }
 
-/// Writes the record of a change, unless that is not worth it: then nothing.
+/// Writes the record of a change, unless that does not pay: then nothing.
 fn try_put_change(out: &mut Vec<u8>, key: Key<'_>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     let start = out.len();
     put_head(out, CHANGE, key, new.version);
@@ -161,7 +160,7 @@ fn try_put_change(out: &mut Vec<u8>, key: Key<'_>, old: ValueRef<'_>, new: Value
     worth_it
 }
 
-/// Writes what has changed between two versions, unless that is not worth it.
+/// Writes the changes between two versions, unless that does not pay.
 fn put_change(out: &mut Vec<u8>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     match (old.body, new.body) {
         (BodyRef::String(was), BodyRef::String(now)) => {
@@ -279,8 +278,8 @@ pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
     })
 }
 
-/// What any bytes may do to a reader of records: nothing but an error. Attributes that it has read
-/// are written again as they were.
+/// Checks that any bytes cause a reader of records nothing worse than an error, and that attributes
+/// it has read are written again unchanged.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     use pando_engine::{Attributes, Body, NewValue};
@@ -296,7 +295,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                     Ok(Record::Put(_, read)) => assert_eq!(read.attributes, view.attributes),
                     other => panic!("{other:?}"),
                 }
-                // Lengths are bounded, but a hole of 512 MiB in each of many is not worth a run.
+                // Lengths are bounded, but many holes of 512 MiB each are not worth a run.
                 if !matches!(view.content, value::Content::Pieces(1_000_000.., _)) {
                     let _ = view.build();
                 }

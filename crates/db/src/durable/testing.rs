@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// What is broken.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing.
@@ -17,9 +17,9 @@ pub(crate) enum Fault {
     RemovalForgotten,
     /// Changes of the mapping of databases leave no record.
     MappingForgotten,
-    /// A change is applied to whatever stands there.
+    /// A change is applied to whatever value is there.
     PredecessorUnchecked,
-    /// A checkpoint says that it began two epochs later.
+    /// A checkpoint claims to have begun two epochs later.
     CheckpointStartsLate,
     /// A checkpoint counts before its last epoch is durable.
     CheckpointNotAwaited,
@@ -27,19 +27,19 @@ pub(crate) enum Fault {
     PartsUnsynced,
     /// A checkpoint counts although the log is full and something was written while it was taken.
     CheckpointHeldStill,
-    /// A checkpoint that counts without the log does not say what it holds.
+    /// A checkpoint that counts without the log does not state what it holds.
     StillnessForgotten,
-    /// The log leaves checkpoints no room.
+    /// The log leaves checkpoints no space.
     RoomTaken,
-    /// Recovery asks the checkpoint that it uses, and no other one, what was durable.
+    /// Recovery asks only the checkpoint that it uses what was durable.
     NewerManifestForgotten,
-    /// A change of a key that is not there is refused, though the checkpoint is fuzzy.
+    /// A change of an absent key is refused, though the checkpoint is fuzzy.
     OrphansRefused,
-    /// Replay puts the newest records of a wave back first.
+    /// Replay restores the newest records of a wave first.
     WaveBackwards,
-    /// Nobody knows how old a write is that is not on disk.
+    /// The age of a write that is not durable is unknown.
     AgeForgotten,
-    /// Only what is on its way to the disk counts as old, not what waits for the epoch's end.
+    /// Only writes in flight count as old, not those that wait for the epoch's end.
     OpenEpochsYoung,
 }
 

@@ -1,4 +1,4 @@
-//! Values as records, checkpoints and dumps hold them.
+//! Values as records, checkpoints and dumps store them.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -12,15 +12,15 @@
 //!
 //! The body of a string is its bytes, length first; *listed* (large ones), its length and its
 //! *pieces*, so that holes cost nothing. The body of a hash is its packed row (see the engine
-//! crate's `row`), length first; *listed*, its *fields* in order. A change is listed always.
+//! crate's `row`), length first; *listed*, its *fields* in order. A change is always listed.
 //!
-//! Pieces, in order: length (not 0), bytes of zeros or of what was there before since the last
-//! piece, the bytes; a 0 ends them. Fields, in order: 1 and name and value; 2, name, length and
-//! pieces of a large value; 3 and name of a field that goes (in a change only); a 0 ends them.
+//! Pieces, in order: length (not 0), bytes of zeros or of unchanged content since the last piece,
+//! the bytes; a 0 ends them. Fields, in order: 1 and name and value; 2, name, length and pieces of
+//! a large value; 3 and name of a removed field (in a change only); a 0 ends them.
 //!
 //! Invariant:
-//! - **DV1** What was parsed is safe to build: lengths are within the engine's bounds, pieces
-//!   within their string, names in strict order.
+//! - **DV1** A parsed value is safe to build: lengths are within the engine's bounds, pieces within
+//!   their string, names in strict order.
 
 use std::num::NonZero;
 
@@ -65,7 +65,7 @@ pub(crate) enum Content<'a> {
     Packed(&'a [u8]),
     /// Fields, parsed.
     Fields(Input<'a>),
-    /// In a change: as it was.
+    /// In a change: unchanged.
     Same(TypeTag),
 }
 
@@ -158,7 +158,7 @@ pub(super) fn put_pieces(
     out.number(0);
 }
 
-/// Writes one field of a list; `None` is one that goes.
+/// Writes one field of a list; `None` is a removed one.
 pub(super) fn put_field(out: &mut impl Sink, field: &[u8], value: Option<StringRef<'_>>) {
     match value {
         None => {
@@ -287,7 +287,7 @@ fn take_fields<'a>(input: &mut Input<'a>, change: bool) -> Result<Content<'a>, M
 
 const PARSED: &str = "it was parsed (DV1)";
 
-/// Puts parsed pieces into a column.
+/// Writes parsed pieces into a column.
 fn fill(mut column: Chunked, length: usize, mut pieces: Input<'_>) -> Chunked {
     let mut position = 0;
     while let bytes @ 1.. = pieces.length(length).expect(PARSED) {
@@ -295,7 +295,7 @@ fn fill(mut column: Chunked, length: usize, mut pieces: Input<'_>) -> Chunked {
         column = column.with_write(position, pieces.take(bytes).expect(PARSED));
         position += bytes;
     }
-    // What follows the last piece is zeros, or as it was.
+    // After the last piece the content is zeros, or unchanged.
     column.with_write(length.max(column.len()), &[])
 }
 
@@ -308,7 +308,7 @@ fn large(length: usize, pieces: Input<'_>) -> StringBody<'static> {
     }
 }
 
-/// Makes parsed changes in a draft.
+/// Applies parsed changes to a draft.
 fn change_fields<'o>(mut draft: HashDraft<'o>, mut fields: Input<'_>) -> HashDraft<'o> {
     loop {
         let kind = fields.byte().expect(PARSED);
@@ -349,7 +349,7 @@ impl<'a> ValueView<'a> {
         Ok(NewValue::new(body).with(self.attributes))
     }
 
-    /// Builds what this change makes of `old`.
+    /// Builds the result of this change to `old`.
     pub(crate) fn apply(self, old: ValueRef<'_>) -> Result<NewValue<'static>, Malformed> {
         let other_type = "a change is of another type than the value";
         let body = match (self.content, old.body) {

@@ -29,9 +29,9 @@ impl fmt::Debug for HandLog {
     }
 }
 
-/// What a test says and asks.
+/// A test's controls.
 impl HandLog {
-    /// What was closed is on disk now; whoever waits is told.
+    /// Makes closed epochs durable; waiters are woken.
     pub fn sync(&self) {
         let closed = self.closed();
         self.durable.store(closed.0, Ordering::SeqCst);
@@ -40,7 +40,7 @@ impl HandLog {
         }
     }
 
-    /// Whatever is to come is on disk, too.
+    /// Makes all future epochs durable, too.
     pub fn sync_for_ever(&self) {
         self.durable.store(u64::MAX >> 1, Ordering::SeqCst);
     }
@@ -50,38 +50,38 @@ impl HandLog {
         LogEpoch(self.closed.load(Ordering::SeqCst))
     }
 
-    /// The last epoch that somebody waits for, or has waited for.
+    /// The last epoch that somebody has waited for.
     pub fn wanted(&self) -> LogEpoch {
         LogEpoch(self.wanted.load(Ordering::SeqCst))
     }
 
-    /// The same; from now on nobody has waited.
+    /// The same; resets it.
     pub fn take_wanted(&self) -> LogEpoch {
         LogEpoch(self.wanted.swap(0, Ordering::SeqCst))
     }
 
-    /// Whoever waits writes: closed epochs are on disk at once.
+    /// Waiters write: closed epochs are durable at once.
     pub fn set_quick(&self) {
         self.quick.store(true, Ordering::SeqCst);
     }
 
-    /// A write takes so long.
+    /// Sets the duration of a write.
     pub fn set_write_ns(&self, write_ns: u64) {
         self.write_ns.store(write_ns, Ordering::SeqCst);
     }
 
-    /// There is always something that was handed over, so that epochs end.
+    /// Makes epochs always have something handed over, so that they end.
     pub fn set_open_writes(&self) {
         self.open_writes.store(true, Ordering::SeqCst);
     }
 
-    /// Whoever next asks how long a write takes does this before it is told.
+    /// Runs this before the next caller learns how long a write takes.
     pub fn on_write_ns(&self, act: impl FnOnce() + Send + 'static) {
         *lock(&self.on_write_ns) = Some(Box::new(act));
     }
 }
 
-/// What the database asks.
+/// The database's side.
 impl HandLog {
     pub(super) fn close_epoch(&self, epoch: LogEpoch) {
         let before = self.closed.swap(epoch.0, Ordering::SeqCst);

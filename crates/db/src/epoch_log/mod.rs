@@ -1,8 +1,8 @@
-//! Who makes closed epochs durable: one of a few kinds, known here.
+//! Makes closed epochs durable: one of a few kinds, known here.
 //!
-//! A kind says when an epoch is durable and wakes whoever waits for it. What only a log of files
-//! has (a state, figures, notes for an operator) is asked of [`EpochLog::files`]; of another kind
-//! writes are always taken, and never late.
+//! A kind says when an epoch is durable and wakes those who wait for it. [`EpochLog::files`] gives
+//! access to what only a log of files has (a state, statistics, notes for an operator). Another
+//! kind always takes writes, and they are never late.
 
 #[cfg(any(test, feature = "hand-log"))]
 mod by_hand;
@@ -28,7 +28,7 @@ pub(crate) enum EpochLog {
     ByHand(Arc<HandLog>),
 }
 
-/// A closed epoch that is on its way to the disk: dropped, others write it.
+/// A closed epoch about to be written: if dropped, others write it.
 #[derive(Debug, Default)]
 pub(crate) struct Sealed<'l>(Option<SealedEpoch<'l>>);
 
@@ -42,7 +42,7 @@ impl Sealed<'_> {
 }
 
 impl EpochLog {
-    /// The log of files, if epochs become durable by one.
+    /// The log of files, if it makes epochs durable.
     #[inline]
     pub(crate) fn files(&self) -> Option<&Log> {
         match self {
@@ -52,8 +52,8 @@ impl EpochLog {
         }
     }
 
-    /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed
-    /// over. Called in the order of epochs; does not wait.
+    /// Nothing more belongs to `epoch` or an earlier one, and everything that does was handed over.
+    /// Called in epoch order; does not wait.
     pub(crate) fn close_epoch(&self, epoch: LogEpoch, now: Milliseconds) -> Sealed<'_> {
         match self {
             Self::Files(log) => Sealed(Some(log.seal(epoch, now))),
@@ -65,7 +65,7 @@ impl EpochLog {
         }
     }
 
-    /// The last epoch that is on disk, with all before it.
+    /// The last epoch that is durable with all before it.
     #[inline]
     pub(crate) fn durable(&self) -> LogEpoch {
         match self {
@@ -75,7 +75,7 @@ impl EpochLog {
         }
     }
 
-    /// Somebody waits until `epoch` is on disk; whether it is. Does not wait.
+    /// Registers a wish for `epoch` to be durable; returns whether it is. Does not wait.
     pub(crate) fn want(&self, epoch: LogEpoch) -> bool {
         match self {
             Self::Files(log) => log.want(epoch),
@@ -106,7 +106,7 @@ impl EpochLog {
         }
     }
 
-    /// Whether whoever waits for an epoch does best to end and write it himself.
+    /// Whether a thread that waits for an epoch should end and write it itself.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
             Self::Files(log) => log.is_quick(),
@@ -115,7 +115,7 @@ impl EpochLog {
         }
     }
 
-    /// What a write has lately taken, in nanoseconds; 0: none was made.
+    /// The recent duration of a write, in nanoseconds; 0: none was made.
     pub(crate) fn write_ns(&self) -> u64 {
         match self {
             Self::Files(log) => log.write_ns(),

@@ -1,10 +1,10 @@
-//! Emptying memory: values that lie in it are moved.
+//! Emptying memory: moving the values in it.
 //!
-//! Where sizes of values change, blocks of the old sizes become free here and there, and their
-//! memory serves no other size before its neighbours are free too. So engines choose parts of their
-//! memory that are to be emptied, and a hand passes all values once and moves those that lie there
-//! to free blocks of their size elsewhere. None is evicted for where it lies: only short values lie
-//! in such memory, and those that are used most would go with the others.
+//! When sizes of values change, scattered blocks of the old sizes become free, and their memory
+//! serves no other size before its neighbours are free too. So engines choose parts of their memory
+//! to empty. A hand passes all values once and moves those in such parts to free blocks of their
+//! size elsewhere. None is evicted because of where it is: only short values are in such memory,
+//! and the most used ones would be evicted with the others.
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -17,9 +17,9 @@ use crate::limits;
 use crate::memory::Emptier;
 use crate::session_state::SessionState;
 
-/// All trees that hold values: those of the databases, then those that only snapshots show and what
-/// the engine keeps for these. Where a snapshot is made or dropped meanwhile, a tree may be passed
-/// twice or not at all, which does no harm.
+/// All trees that hold values: those of the databases, then those that only snapshots show and
+/// those the engine keeps for snapshots. If a snapshot is made or dropped meanwhile, a tree may be
+/// passed twice or not at all, which does no harm.
 fn trees(database: &Database) -> Vec<TreeId> {
     let mut trees: Vec<_> = database.mapping.iter().collect();
     for tree in database.snapshots.trees() {
@@ -48,7 +48,7 @@ pub(crate) fn empty(database: &Database, session: &mut SessionState, short: bool
     let Some(mut store) = session.store.emptying() else {
         return 0;
     };
-    // Another session does it.
+    // Another session is doing it.
     let Ok(mut emptier) = database.memory.emptier.try_lock() else {
         return 0;
     };

@@ -1,28 +1,28 @@
-//! Eviction: which keys go when memory is short, and how much is done about it at a time.
+//! Eviction: which keys are evicted when memory is short, and how much at a time.
 //!
-//! There is no list of keys by use. Each value has an access mark (`memory/access.rs`), and each
-//! session a *hand* that sweeps through the keys, lowers marks and takes keys whose mark is low
-//! (`memory/lru_lfu.rs`). The `volatile` policies sweep through the expiry index instead, so that
-//! their work does not grow with the keys that never expire; `volatile-ttl` takes the first
-//! entries of some of the index's shards. A key is removed by an update that looks at it once
-//! more, through the one write path (K2 one-write-path), under the session's own gate.
+//! There is no list of keys by use. Each value has an access mark (`memory/access.rs`). Each
+//! session has a *hand* that sweeps the keys, lowers marks and takes keys whose mark is low
+//! (`memory/lru_lfu.rs`). The `volatile` policies sweep the expiry index instead, so their work
+//! does not grow with keys that never expire; `volatile-ttl` takes the first entries of some of the
+//! index's shards. A key is removed by an update that checks it again, through the one write path
+//! (K2 one-write-path), under the session's own gate.
 //!
-//! **How much.** What is evicted comes back when pins end and tombstones go, so it does not show in
-//! the memory in use at once. Keys are evicted as long as the memory in use, without what is on its
-//! way back, lies above the *line*: the limit, less some headroom and what is on its way back
-//! usually (the reserve). So the memory in use stays below the limit itself.
+//! **How much.** Evicted memory is reclaimed when pins end and tombstones are purged, so the memory
+//! in use does not shrink at once. Keys are evicted while the memory in use, without what is about
+//! to be reclaimed, is above the *line*: the limit, less some headroom and the usual amount about
+//! to be reclaimed (the reserve). So the memory in use stays below the limit itself.
 //!
-//! Free blocks here and there count as in use beyond an allowance (`pando_memory::pool`), and to
-//! evict any key makes one more of them. So where only they are in the way, memory is emptied, and
-//! a command evicts no more than about what it takes itself.
+//! Scattered free blocks count as in use beyond an allowance (`pando_memory::pool`), and evicting
+//! any key adds one. So where only they are in the way, memory is emptied, and a command evicts no
+//! more than about what it takes itself.
 //!
 //! Invariants:
 //! - **EV1 bounded-eviction** One call of [`evict`] removes at most `limits::EVICT_KEYS_MAX` keys,
 //!   looks at `limits::EVICT_STEPS_MAX` and passes `limits::EMPTY_STEPS_MAX` more, or a few more
-//!   than these; a command makes at most `limits::EVICT_ROUNDS_MAX` calls, its gate passed on
+//!   than these. A command makes at most `limits::EVICT_ROUNDS_MAX` calls and releases its gate in
 //!   between.
-//! - **EV2 policy-at-removal** A key is evicted only if the policy may take it when it is removed:
-//!   with a deadline under a `volatile` policy, and not used since its mark was read.
+//! - **EV2 policy-at-removal** A key is evicted only if the policy allows it at its removal: with a
+//!   deadline under a `volatile` policy, and not used since its mark was read.
 //! - **EV3 no-eviction-unlogged** Nothing is evicted while writes are paused, or while the log
 //!   takes none.
 
@@ -40,18 +40,18 @@ use crate::limits;
 use crate::memory::{EvictionPolicy, Evictor, Judge, Verdict, Victim};
 use crate::session_state::SessionState;
 
-/// What a call of [`evict`] has done.
+/// What a call of [`evict`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evicted {
     /// Keys removed.
     pub(crate) keys: usize,
-    /// Values passed, or more, in search of memory that is being emptied.
+    /// Values passed in search of memory that is being emptied, or more.
     pub(crate) emptying_steps: usize,
     /// Memory is short and the policy finds no key to remove.
     pub(crate) exhausted: bool,
 }
 
-/// Evicts up to `limits::EVICT_KEYS_MAX` keys, as long as memory is short, for a command that needs
+/// Evicts up to `limits::EVICT_KEYS_MAX` keys, while memory is short, for a command that needs
 /// some. The caller holds a gate (EV1).
 pub(crate) fn evict(database: &Database, session: &mut SessionState) -> Evicted {
     evict_up_to(database, session, limits::EVICT_SCATTERED_KEYS_MAX)
@@ -62,7 +62,7 @@ pub(crate) fn evict_ahead(database: &Database, session: &mut SessionState) -> Ev
     evict_up_to(database, session, 0)
 }
 
-/// `scattered_max`: keys that go wherever they lie although memory is not full.
+/// `scattered_max`: keys to evict wherever they are although memory is not full.
 fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: usize) -> Evicted {
     let policy = database.eviction_policy();
     let mut evictor = std::mem::take(&mut session.evictor);
@@ -99,7 +99,7 @@ pub(crate) fn tidy(database: &Database, session: &mut SessionState) -> usize {
 }
 
 impl Victim {
-    /// Removes the key if it may still go (EV2); whether it did.
+    /// Removes the key if it may still be evicted (EV2); returns whether it did.
     fn evict(
         &self,
         database: &Database,
@@ -117,7 +117,7 @@ impl Victim {
 }
 
 impl Evictor {
-    /// One that begins somewhere, so that the hands of many sessions are spread.
+    /// A hand that begins somewhere, so that the hands of many sessions are spread.
     fn somewhere(policy: EvictionPolicy, database: &Database, session: &mut SessionState) -> Self {
         let mut evictor = Self {
             policy,
@@ -129,7 +129,7 @@ impl Evictor {
         evictor
     }
 
-    /// Lets the hand go on at some key of all.
+    /// Moves the hand to a random key of the tree.
     fn jump(&mut self, database: &Database, session: &mut SessionState) {
         let len = |index: usize| database.store.len(database.tree(index));
         let mut rank = session.random.u64(..database.keys().max(1));
@@ -183,8 +183,8 @@ impl Evictor {
         Some(database.tree(index))
     }
 
-    /// Lets the hand pass over keys until it finds some that were not used; the least used one that
-    /// it met if the steps end before.
+    /// Passes keys until it finds some that were not used; the least used one it met if the steps
+    /// end first.
     fn sweep_keys(&mut self, database: &Database, session: &mut SessionState, steps: &mut usize) {
         let (now, tracking) = (session.now_us / 1000, self.policy.tracking());
         let mut coldest = Coldest::default();
@@ -225,7 +225,7 @@ impl Evictor {
         }
     }
 
-    /// The same among the keys that have a deadline.
+    /// The same among keys with a deadline.
     fn sweep_expiring(
         &mut self,
         database: &Database,
@@ -299,7 +299,7 @@ impl Victim {
         }
     }
 
-    /// One that goes because of its deadline, however often it is used.
+    /// A key that is evicted because of its deadline, however often it is used.
     fn expiring((tree, deadline, key): (TreeId, Deadline, EntryKey)) -> Self {
         Self {
             tree,

@@ -1,4 +1,4 @@
-//! What access marks mean: how lately a value was used, or how often.
+//! What access marks mean: how recently a value was used, or how often.
 //!
 //! | tracking | first written | used |
 //! |---|---|---|
@@ -6,11 +6,11 @@
 //! | `Often` (LFU) | [`OFTEN_FIRST`] | one more, the less likely the higher |
 //!
 //! A mark of `Lately` is a number in base [`CLASSES`]: the recency, which the hand lowers, above
-//! the class, which is only told to those who ask.
+//! the class, which is only reported.
 //!
 //! `Often` counts the logarithm of the uses as Redis does: from [`OFTEN_FIRST`] on, one use in
-//! `10·(mark - 5) + 1` counts. What the hand does with marks is `lru_lfu`'s: marks decay at the
-//! pace at which the memory is turned over, and without pressure not at all.
+//! `10·(mark - 5) + 1` counts. The hand's rules are `lru_lfu`'s: marks decay at the pace at which
+//! the memory is turned over, and without pressure not at all.
 
 use pando_engine::mark::MARK_MAX;
 use pando_engine::{Decision, LogEpoch, ValueRef};
@@ -25,17 +25,17 @@ pub(super) const CLASSES: u8 = CLASS_MAX + 1;
 
 const _: () = assert!((LATELY + 1) * CLASSES - 1 <= MARK_MAX);
 
-/// The class that a mark of [`Tracking::Lately`] tells.
+/// The class in a mark of [`Tracking::Lately`].
 pub(super) fn class_of_mark(mark: u8) -> u8 {
     mark % CLASSES
 }
 
-/// Whether a mark of [`Tracking::Often`] tells of a use after the first.
+/// Whether a mark of [`Tracking::Often`] shows a use after the first.
 pub(super) fn is_read_often(mark: u8) -> bool {
     mark > OFTEN_FIRST
 }
 
-/// The mark of a value whose uses begin to be counted.
+/// The initial mark of a value whose uses are counted.
 pub(super) const OFTEN_FIRST: u8 = 5;
 
 /// How much rarer each step of the counter is.
@@ -55,13 +55,13 @@ pub(crate) enum Tracking {
 
 impl Tracking {
     /// Whether a value of this mark is known not to have been read since it was written. Counters
-    /// of [`Self::Often`] do not tell: they go down again, and stay where a value is replaced.
+    /// of [`Self::Often`] do not tell: they decay, and are kept when a value is replaced.
     pub(crate) fn is_unread(self, mark: u8) -> bool {
         self == Self::Lately && class_of_mark(mark) == 0
     }
 }
 
-/// How the command in work uses values.
+/// How the current command uses values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Access {
     pub(crate) tracking: Tracking,
@@ -74,7 +74,7 @@ pub(crate) struct Access {
 pub(crate) struct Touch<'d> {
     access: Access,
     ages: &'d Ages,
-    /// Decides whether a counter goes up: drawn before, since an update may run twice.
+    /// Decides whether a counter rises: drawn before, since an update may run twice.
     draw: u32,
 }
 
@@ -103,7 +103,7 @@ impl Touch<'_> {
         }
     }
 
-    /// The mark of a value of this mark and epoch that is used now.
+    /// The mark of a value of this mark and epoch when it is used now.
     pub(super) fn used(self, mark: u8, written: LogEpoch) -> u8 {
         match self.access.tracking {
             Tracking::Nothing => mark,
@@ -116,7 +116,7 @@ impl Touch<'_> {
         }
     }
 
-    /// Gives a value that is about to be written its mark; `old` is the value that it replaces.
+    /// Sets the mark of a value about to be written; `old` is the value that it replaces.
     #[inline]
     pub(crate) fn decided<'d>(
         self,
@@ -153,7 +153,7 @@ impl Touch<'_> {
         }
     }
 
-    /// The mark on a value that is written now: ages begin anew.
+    /// The mark of a value written now: ages begin anew.
     fn unread(self, mark: u8) -> u8 {
         match self.access.tracking {
             Tracking::Lately => mark - class_of_mark(mark),

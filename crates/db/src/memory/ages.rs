@@ -1,11 +1,11 @@
-//! How long ago values were written, and read last.
+//! How long ago values were written, and last read.
 //!
-//! A value tells its log epoch, and epochs pass at no fixed pace. So the times at which epochs were
-//! seen to begin are remembered, the further apart the older they are: [`TIMES_MAX`] of them tell
-//! the age of any value to within a few hundredths. What was written before the start counts as
-//! written then.
+//! A value stores its log epoch, and epochs pass at no fixed pace. So the times at which epochs
+//! were seen to begin are remembered, at distances that grow with their age: [`TIMES_MAX`] of them
+//! give the age of any value to within a few hundredths. Anything written before the start counts
+//! as written at the start.
 //!
-//! Under an LRU policy a value's access mark also tells the *class* of its age at its last read:
+//! Under an LRU policy a value's access mark also stores the *class* of its age at its last read:
 //!
 //! | class | age at the last read |
 //! |---|---|
@@ -14,16 +14,16 @@
 //! | k | 2^(k-2) to 2^(k-1) seconds |
 //! | [`CLASS_MAX`] | 2^(k-2) seconds (three days) or more |
 //!
-//! So the time since the last read is known as a lower bound: less than what it is by half the age
-//! that the value had when it was read, at most, and exact for what was never read. A mark changes
-//! at most [`CLASS_MAX`] times by this in the life of a value, however often it is read.
+//! So the time since the last read is known as a lower bound, which is too low by at most half the
+//! age that the value had when it was read, and exact for a value never read. For this a mark
+//! changes at most [`CLASS_MAX`] times in the life of a value, however often it is read.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
 //! | `bounds` | maintenance ([`Ages::tick`]) | `Relaxed` | reads, under an LRU policy |
-//! | `times` | the same | a mutex | who asks about a value |
+//! | `times` | the same | a mutex | queries about a value |
 //!
-//! `Relaxed` is enough: a bound that is late by a tick makes a value seem younger by that.
+//! `Relaxed` is enough: a bound that is late by a tick makes a value seem younger by that much.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    /// Notes the time of the current epoch.
+    /// Records the time of the current epoch.
     pub(crate) fn tick(&self, current: LogEpoch, now_ms: Milliseconds) {
         let mut times = lock(&self.times);
         if times.last().is_none_or(|last| last.epoch < current.0) {
@@ -79,7 +79,7 @@ impl Ages {
         }
     }
 
-    /// The class of a value's age now, not 0; `known` is one that it has reached.
+    /// The class of a value's present age, not 0; `known` is one that it has reached.
     #[inline]
     pub(super) fn class(&self, written: LogEpoch, known: u8) -> u8 {
         let known = known.clamp(1, CLASS_MAX);
@@ -116,14 +116,14 @@ fn thin(times: &mut Vec<Begun>, now_ms: Milliseconds) {
 /// When a value was used last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAccess {
-    /// Seconds since it was read, or written if that is later: never more than they are. Policies
-    /// other than LRU do not note reads; then it is the seconds since it was written.
+    /// Seconds since it was read, or written if that is later: never more than the true number.
+    /// Policies other than LRU do not note reads; then it is the seconds since it was written.
     pub idle_seconds: u64,
     /// Whether it is known to have been read since it was written.
     pub is_read: bool,
 }
 
-/// What tells the [`LastAccess`] of values, for the time of one command.
+/// Determines the [`LastAccess`] of values, for the duration of one command.
 #[derive(Clone, Copy, Debug)]
 pub struct Accesses<'d> {
     pub(super) ages: &'d Ages,
@@ -132,7 +132,7 @@ pub struct Accesses<'d> {
 }
 
 impl Accesses<'_> {
-    /// When a value was used last; what reads it now has not been noted before the reader returns.
+    /// When a value was last used; the current read is noted only after the reader returns.
     #[must_use]
     pub fn of(&self, value: &ValueRef<'_>) -> LastAccess {
         let since_write_ms = self.ages.since_ms(value.version.epoch(), self.now_ms);
@@ -157,7 +157,7 @@ impl Accesses<'_> {
 mod tests {
     use super::*;
 
-    /// Ages over many orders of magnitude stay within a few hundredths, from above never.
+    /// Ages over many orders of magnitude are off by a few hundredths at most, and never too high.
     #[test]
     fn ages_are_known_to_within_a_few_hundredths() {
         let (ages, mut random) = (Ages::default(), fastrand::Rng::with_seed(5));
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(ages.since_ms(LogEpoch(0), now_ms), now_ms - 7_000_000);
     }
 
-    /// The class of an age, whatever class is known already.
+    /// The class of an age, whatever class is already known.
     #[test]
     fn classes_follow_the_logarithm_of_the_age() {
         let ages = Ages::default();

@@ -1,9 +1,9 @@
-//! How fast marks of [`super::Tracking::Often`] go down: no faster than one step a minute.
+//! How fast marks of [`super::Tracking::Often`] decay: no faster than one step a minute.
 //!
-//! Hands lower marks as memory is turned over (`lru_lfu`), so that a cache forgets at the pace at
-//! which it works and not at all while nothing is evicted. Where it is turned over in seconds, as
-//! by a flood of keys that come once, that would forget what is used every few seconds. So each
-//! step down takes a *decay*, and in a minute there are as many decays as keys: on average a mark
+//! Hands lower marks as memory is turned over (`lru_lfu`), so a cache forgets at the pace at which
+//! it works and not at all while nothing is evicted. Where it is turned over in seconds, as by a
+//! flood of keys used only once, that would forget what is used every few seconds. So each step
+//! down takes a *decay*, and each minute grants as many decays as there are keys: on average a mark
 //! goes down by one step, as Redis' counters do.
 //!
 //! | field | writer | ordering | reader |
@@ -11,27 +11,27 @@
 //! | `left` | maintenance adds, hands take | `Relaxed` | hands |
 //! | `ticked_ms` | maintenance | `Relaxed` | the same |
 //!
-//! `Relaxed` is enough: nothing is read because of a count. Two sessions that do the work of
-//! maintenance at once may allow the same time twice.
+//! `Relaxed` is enough: nothing is read because of a count. Two sessions that do maintenance at
+//! once may grant the same time twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Milliseconds;
 
-/// The time in which there are as many decays as keys.
+/// The time that grants as many decays as there are keys.
 const DECAY_MS: u64 = 60_000;
 
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(crate) struct DecayPace {
-    /// Decays that are left, each [`DECAY_MS`].
+    /// Decays that are left, each worth [`DECAY_MS`].
     left: AtomicU64,
     ticked_ms: AtomicU64,
 }
 
 impl DecayPace {
-    /// Adds the decays of the time that has passed, of so many keys. No more are kept than of a
-    /// minute, so that a rest is not made up for.
+    /// Adds the decays of the time that has passed, for this many keys. At most a minute's worth is
+    /// kept, so an idle period is not made up for.
     pub(crate) fn tick(&self, keys: u64, now_ms: Milliseconds) {
         let before = self.ticked_ms.swap(now_ms, Ordering::Relaxed);
         let passed_ms = now_ms.saturating_sub(before).min(DECAY_MS);
@@ -82,7 +82,7 @@ mod tests {
             pace.tick(7, 1_000_000 + tick * 50);
         }
         assert_eq!(taken(&pace), 7);
-        // A long rest is one minute, and keys that are gone take theirs along.
+        // A long idle period counts as one minute, and removed keys take their decays along.
         pace.tick(100, 9_000_000);
         pace.tick(30, 9_000_000);
         assert_eq!(taken(&pace), 30);

@@ -1,4 +1,4 @@
-//! Where the hands stand that sweep through the keys when memory is short.
+//! The positions of the hands that sweep the keys when memory is short.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::EvictionPolicy;
 use super::lru_lfu::Judge;
 use crate::expiry::ExpiryHand;
 
-/// A key that may be evicted, if it still is what it was.
+/// A key that may be evicted, if it is unchanged.
 #[derive(Debug)]
 pub(crate) struct Victim {
     pub(crate) tree: TreeId,
@@ -19,7 +19,7 @@ pub(crate) struct Victim {
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// What one session remembers of its evictions; `eviction` works on it.
+/// The eviction state of one session; `eviction` works on it.
 #[derive(Debug, Default)]
 pub(crate) struct Evictor {
     /// The database that the hand is in.
@@ -32,12 +32,12 @@ pub(crate) struct Evictor {
     pub(crate) policy: EvictionPolicy,
 }
 
-/// How far the hand has come that empties memory; `eviction` works on it.
+/// The position of the hand that empties memory; `eviction` works on it.
 #[derive(Debug, Default)]
 pub(crate) struct Emptier {
     /// Memory is being emptied, as far as this hand knows.
     pub(crate) active: bool,
-    /// The place of the tree that the hand is in, among all that hold values.
+    /// The index of the tree that the hand is in, among all that hold values.
     pub(crate) index: usize,
     pub(crate) hand: Hand,
 }

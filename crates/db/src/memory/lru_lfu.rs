@@ -1,20 +1,19 @@
-//! The rules of LRU, LFU and random eviction: what the hand does with the marks that it passes.
+//! The rules of LRU, LFU and random eviction: what the hand does with the marks it passes.
 //!
 //! `Lately`, LRU: a clock. The hand lowers each mark's recency and takes the keys where it is 0.
 //!
 //! `Nothing`, random: chance. The hand takes one key in [`CHANCE_VISITS`].
 //!
 //! `Often`, LFU: the hand takes the keys whose mark is at most a *threshold*, and lowers one mark
-//! in [`DECAY_VISITS`] of the others if its [`DecayPace`] allows: by one, and by a part of what it
-//! counts, so that what was used very often once does not stay for as much longer. The threshold
-//! follows what the hand meets: it rises when the hand has passed [`RISE_VISITS`] keys and taken
-//! none, and falls when more than one in [`FALL_SHARE`] was taken, so that the keys that are taken
-//! are the least used ones of many. It falls to [`OFTEN_FIRST`] and no further: below it the hand
-//! would pass keys that were never used again and lower the marks of those that were, in search of
-//! keys that are no worse.
+//! in [`DECAY_VISITS`] of the others if its [`DecayPace`] allows: by one, plus a part of its count,
+//! so that what was once used very often does not stay much longer. The threshold follows what the
+//! hand finds. It rises when the hand has passed [`RISE_VISITS`] keys and taken none, and falls
+//! when it took more than one in [`FALL_SHARE`], so that the keys taken are the least used ones of
+//! many. It does not fall below [`OFTEN_FIRST`]: there the hand would pass keys that were never
+//! used again and lower the marks of those that were, in search of keys that are no worse.
 //!
-//! Keys that stand side by side in a tree are often alike. So that a run of them that are all used
-//! often does not raise the threshold, the hand goes on elsewhere after [`PLACE_VISITS`] in vain.
+//! Adjacent keys in a tree are often alike. So that a run of frequently used keys does not raise
+//! the threshold, the hand continues elsewhere after [`PLACE_VISITS`] in vain.
 
 use pando_engine::mark::MARK_MAX;
 
@@ -30,10 +29,10 @@ const DECAY_VISITS: u32 = 8;
 const DECAY_SHARE: u8 = 4;
 const CHANCE_VISITS: u32 = 8;
 
-/// What becomes of a key that the hand passes.
+/// What happens to a key that the hand passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may go.
+    /// It may be evicted.
     Take,
     /// It stays, with this mark.
     Pass(u8),
@@ -46,9 +45,9 @@ pub(crate) struct Judge {
     threshold: u8,
     /// Visits since a key was taken or the threshold rose.
     passed: u32,
-    /// The same since the hand came here.
+    /// Visits since the hand came here.
     passed_here: u32,
-    /// Visits, and keys taken among them, since the threshold was looked at.
+    /// Visits, and keys taken among them, since the threshold was last adjusted.
     visits: u32,
     taken: u32,
 }
@@ -71,7 +70,7 @@ impl Judge {
         }
     }
 
-    /// Whether the hand is to go on elsewhere.
+    /// Whether the hand should continue elsewhere.
     pub(crate) fn wants_another_place(&mut self) -> bool {
         let wants = self.passed_here >= PLACE_VISITS;
         self.passed_here = if wants { 0 } else { self.passed_here };
@@ -139,8 +138,8 @@ mod tests {
         assert!(cold > 1_000 && hot * 100 < cold, "{cold} cold, {hot} hot");
     }
 
-    /// Below what a new key has, there is nothing to look for: keys that were never used again go
-    /// at the first visit, and others pay for the search at most once in so many.
+    /// Below a new key's mark there is nothing to look for: keys that were never used again are
+    /// evicted at the first visit, and others pay for the search at most once in this many visits.
     #[test]
     fn the_threshold_stays_at_what_new_keys_have() {
         let (mut judge, pace) = (Judge::default(), DecayPace::of_decays(u64::from(u32::MAX)));
@@ -164,7 +163,7 @@ mod tests {
         assert!(lowered <= 100, "{lowered} of 200");
     }
 
-    /// A counter goes down faster the higher it is.
+    /// A counter decays faster the higher it is.
     #[test]
     fn what_was_used_very_often_is_forgotten_too() {
         let decays = |mut mark: u8| {
@@ -239,8 +238,8 @@ mod tests {
         hits * 1000 / (reads / 2)
     }
 
-    /// The most popular keys would make 722 of a thousand hits. Both policies come near, chance
-    /// does not, and one that takes the most used keys is found out.
+    /// The most popular keys would make 722 of a thousand hits. Both policies come close, chance
+    /// does not, and a policy that takes the most used keys is detected.
     #[test]
     fn policies_keep_the_popular_keys() {
         let policy = |tracking| {

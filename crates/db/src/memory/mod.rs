@@ -1,4 +1,4 @@
-//! The limit of memory: what counts, which keys may go, how their use is marked.
+//! The memory limit: what counts, which keys may be evicted, how their use is marked.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | `MemoryLimit::emptier` | see `eviction/emptying.rs` | a mutex | the same |
 //! | `Evictor` | its session | none needed | the same |
 //!
-//! Deliberately absent: keys. What chooses and removes them is `eviction`.
+//! Deliberately absent: keys. `eviction` chooses and removes them.
 
 mod access;
 mod ages;
@@ -37,16 +37,16 @@ use crate::clock::Milliseconds;
 use crate::limits;
 use crate::options::MemoryMeter;
 
-/// What all sessions share of the limit.
+/// The state of the limit that all sessions share.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     meter: MemoryMeter,
     /// 0 is no limit.
     bytes_max: AtomicUsize,
     policy: AtomicU8,
-    /// Bytes that are on their way back usually.
+    /// The usual amount of bytes about to be reclaimed.
     reserve: AtomicUsize,
-    /// Where writes are refused while the memory in use comes down to a lower limit.
+    /// Where writes are refused while the memory in use shrinks to a lower limit.
     ceiling: AtomicUsize,
     pub(crate) ages: Ages,
     pub(crate) pace: DecayPace,
@@ -93,18 +93,18 @@ impl MemoryLimit {
         self.approach();
     }
 
-    /// A lower limit than the memory in use is reached step by step, writes going on meanwhile.
+    /// A lower limit than the memory in use is reached step by step, while writes continue.
     fn approach(&self) {
         self.ceiling.store(self.allocated(), Ordering::Relaxed);
     }
 
-    /// What the meter says.
+    /// The meter's reading.
     #[inline]
     pub(crate) fn allocated(&self) -> usize {
         (self.meter)()
     }
 
-    /// The memory in use, without what requests that are under way hold beyond their bound.
+    /// The memory in use, without what requests in progress hold beyond their bound.
     pub(crate) fn in_use(&self) -> usize {
         self.allocated()
             .saturating_sub(self.requests.excess_bytes())
@@ -116,20 +116,21 @@ impl MemoryLimit {
         bytes_max > 0 && self.in_use() > bytes_max
     }
 
-    /// Whether the memory in use comes near the limit.
+    /// Whether the memory in use is close to the limit.
     pub(crate) fn is_near(&self) -> bool {
         let bytes_max = self.bytes_max();
         self.in_use() > bytes_max - bytes_max / limits::EVICT_EXCESS_SHARE
     }
 
-    /// Whether writes that need memory are refused, eviction having done what it can.
+    /// Whether writes that need memory are refused, after eviction has done what it can.
     pub(crate) fn is_beyond_ceiling(&self) -> bool {
         let bytes_max = self.bytes_max();
         let ceiling = self.ceiling.load(Ordering::Relaxed).max(bytes_max);
         self.in_use() > ceiling + bytes_max / limits::EVICT_EXCESS_SHARE
     }
 
-    /// The bytes that eviction keeps the memory in use below; `None` when the policy takes none.
+    /// The bytes below which eviction keeps the memory in use; `None` when the policy evicts
+    /// nothing.
     pub(crate) fn line(&self) -> Option<usize> {
         let bytes_max = self.bytes_max();
         if bytes_max == 0 || self.policy() == EvictionPolicy::NoEviction {
@@ -145,8 +146,8 @@ impl MemoryLimit {
         self.allocated() <= line || self.in_use() <= line
     }
 
-    /// Keeps the reserve and the ceiling up to date, once an epoch, so many bytes being on their
-    /// way back; `None`: nothing is evicted.
+    /// Updates the reserve and the ceiling, once per epoch, given how many bytes are about to be
+    /// reclaimed; `None`: nothing is evicted.
     pub(crate) fn adjust(&self, reclaimable_bytes: Option<usize>) {
         let Some(now) = reclaimable_bytes else {
             self.reserve.store(0, Ordering::Relaxed);
@@ -158,7 +159,7 @@ impl MemoryLimit {
         self.ceiling.fetch_min(self.allocated(), Ordering::Relaxed);
     }
 
-    /// What tells when values were used last.
+    /// Tells when values were last used.
     pub(crate) fn accesses(&self, now_ms: Milliseconds) -> Accesses<'_> {
         Accesses {
             ages: &self.ages,
@@ -177,8 +178,8 @@ impl MemoryLimit {
         own.min(self.fit_bytes_max())
     }
 
-    /// Bytes that values can have together, at most, to fit beside what the process needs without
-    /// any key.
+    /// Most bytes that values can have in total to fit beside what the process needs without any
+    /// key.
     pub(crate) fn fit_bytes_max(&self) -> usize {
         match self.bytes_max() {
             0 => usize::MAX,

@@ -1,21 +1,21 @@
-//! Which keys go when memory is short.
+//! Which keys are evicted when memory is short.
 
 use super::access::Tracking;
 
-/// Which keys are removed when memory is short.
+/// Which keys are evicted when memory is short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EvictionPolicy {
     /// None: writes are refused.
     #[default]
     NoEviction,
-    /// Those that were not used lately.
+    /// Those that were not used recently.
     AllKeysLru,
     /// Those that are not used often.
     AllKeysLfu,
     /// Any.
     AllKeysRandom,
-    /// Those with a deadline that were not used lately.
+    /// Those with a deadline that were not used recently.
     VolatileLru,
     /// Those with a deadline that are not used often.
     VolatileLfu,
@@ -59,7 +59,7 @@ impl EvictionPolicy {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Whether it is known under this policy if a value was read since it was written.
+    /// Whether this policy knows if a value was read since it was written.
     #[must_use]
     pub fn knows_unread(self) -> bool {
         self.tracking() == Tracking::Lately

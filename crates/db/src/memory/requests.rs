@@ -1,13 +1,13 @@
-//! Memory of requests that are under way, and what can never fit.
+//! Memory of requests in progress, and values that can never fit.
 //!
-//! A request takes memory before it runs: what has come of it, and what MULTI has queued. The host
-//! charges that ([`Requests::charge`]); it counts as memory in use, but only up to a bound
-//! of its own. What lies beyond the bound is no reason to evict keys or to refuse writes: the host
+//! A request takes memory before it runs: what has arrived of it, and what MULTI has queued. The
+//! host charges that ([`Requests::charge`]). It counts as memory in use, but only up to a bound of
+//! its own. Anything beyond the bound is no reason to evict keys or to refuse writes: the host
 //! closes connections for it.
 //!
-//! A request that can never run is refused before any key goes for it: one longer than the bound by
-//! whoever reads it ([`MemoryLimit::request_bytes_max`]), a value that is too long for the limit
-//! beside what the process needs without keys by the command that would write it ([`Fit`]).
+//! A request that can never run is refused before any key is evicted for it. The reader refuses one
+//! longer than the bound ([`MemoryLimit::request_bytes_max`]). The command refuses to write a value
+//! that does not fit under the limit beside what the process needs without keys ([`Fit`]).
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
@@ -15,10 +15,9 @@
 //! | `Requests::bytes_max` | CONFIG SET | `Relaxed` | the same, the host |
 //!
 //! Invariants:
-//! - **RQ1 charged-is-held** `held_bytes` is the sum of what the host has charged and not given
-//!   back.
-//! - **RQ2 one-request-fits** A request alone never goes beyond the bound: its own is a share of
-//!   it.
+//! - **RQ1 charged-is-held** `held_bytes` is the sum of what the host has charged and not released.
+//! - **RQ2 one-request-fits** One request alone never exceeds the bound: its own limit is a share
+//!   of it.
 //!
 //! Deliberately absent: connections.
 
@@ -37,8 +36,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Notes that requests which are under way take `more` bytes of memory than before, and returns
-    /// what they take. What is given back was taken (RQ1).
+    /// Records that requests in progress take `more` bytes of memory than before, and returns their
+    /// total. Only charged bytes are released (RQ1).
     pub(crate) fn charge(&self, more: isize) -> usize {
         let before = self
             .held_bytes
@@ -46,7 +45,7 @@ impl Requests {
         before.wrapping_add_signed(more)
     }
 
-    /// Bytes that requests which are under way take.
+    /// Bytes of requests in progress.
     pub(crate) fn bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
@@ -77,10 +76,10 @@ impl Requests {
 /// Whether a command may write as much as it is about to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fit {
-    /// Bytes up to which nothing is asked.
+    /// Bytes below which nothing is checked.
     unasked_bytes: usize,
-    /// The memory in use when the transaction began that the command is one of: nothing is evicted
-    /// while it runs, so what it writes has to fit as a whole.
+    /// The memory in use when the command's transaction began: nothing is evicted while it runs, so
+    /// its writes must fit as a whole.
     used_before: Option<usize>,
 }
 

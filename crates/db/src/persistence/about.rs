@@ -1,4 +1,4 @@
-//! What a checkpoint's manifest says beside its chunks.
+//! A checkpoint manifest's data besides its chunks.
 //!
 //! | bytes | field |
 //! |---|---|

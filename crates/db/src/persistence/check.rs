@@ -1,4 +1,4 @@
-//! Looking at the files of a database offline: what is there, and whether it is whole.
+//! Inspecting the files of a database offline: what exists, and whether it is whole.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ use crate::durable::options::DurabilityOptions;
 use crate::durable::{record, value};
 use pando_engine::LogEpoch;
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Sentences, one for each thing that was looked at.
+    /// Sentences, one for each thing inspected.
     pub findings: Vec<String>,
-    /// Whether a server would start from these files without a loss.
+    /// Whether a server would start from these files without loss.
     pub sound: bool,
 }
 
@@ -37,8 +37,8 @@ impl CheckReport {
     }
 }
 
-/// Refuses a data directory that shows nothing of a database: no identity, no checkpoint, no log.
-/// For whoever only reads: [`crate::Database::open`] would begin one there.
+/// Refuses a data directory without any sign of a database: no identity, no checkpoint, no log. For
+/// callers that only read: [`crate::Database::open`] would begin one there.
 pub fn expect_database(options: &DurabilityOptions) -> Result<(), RecoveryError> {
     let path = options.data_directory.clone();
     let names = match options.disk.list(&path) {
@@ -124,7 +124,7 @@ pub fn check(options: &DurabilityOptions) -> Result<CheckReport, RecoveryError> 
     Ok(report)
 }
 
-/// What recovery would put the log upon.
+/// What recovery would apply the log to.
 struct Basis {
     /// The start of the newest whole checkpoint.
     from: Option<LogEpoch>,
@@ -134,8 +134,8 @@ struct Basis {
     any: bool,
 }
 
-/// The directories beside the data directory that may hold files of this kind, and that a server
-/// has been in. `locked` were taken before.
+/// The directories besides the data directory that may hold files of this kind and that a server
+/// has used. `locked` were locked before.
 fn directories(
     kept: Kept,
     options: &DurabilityOptions,
@@ -188,8 +188,8 @@ fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// What checkpoints have left that did not come to their end: a start removes it, if there is
-/// anything else to start from.
+/// The files of unfinished checkpoints: a start removes them, if there is anything else to start
+/// from.
 fn check_unfinished(
     options: &DurabilityOptions,
     files: &checkpoint::Directories,
@@ -220,14 +220,14 @@ fn say_segments(scan: &LogScan, report: &mut CheckReport) {
             segment.last_epoch
         );
         for damage in &segment.damage {
-            // A gap may be a torn tail: whether it matters, the cut says.
+            // A gap may be a torn tail: the cut says whether it matters.
             let _ = write!(line, ", a gap at offset {}", damage.offset);
         }
         report.say(line);
     }
 }
 
-/// Reads every record that counts; how many there are.
+/// Reads every record that counts; returns how many there are.
 fn check_records(cut: &LogCut, report: &mut CheckReport) -> Result<u64, LogError> {
     let mut records = 0;
     for mut log in cut.logs() {

@@ -4,33 +4,32 @@
 //! begin (all gates: start epoch, mapping) ─► scan (threads, slices) ─► settle (all gates: end
 //!   epoch; it is closed and durable) ─► manifest ─► older checkpoints and log segments go
 //! ```
-//! The trees are cut into chunks along their own shape; threads take the next chunk when they are
+//! The trees are cut into chunks along their own shape; a thread takes the next chunk when it is
 //! done with one. An engine without key order is one chunk per tree, walked by its cursor. A slice
-//! of a scan is a turn of its own, bounded in entries and bytes; it fills a block buffer, which is
-//! written when the turn is over. A large value is handed over to the writer by its root, O(1), and
-//! written piece by piece outside the turn. Where there are several directories, each thread
-//! spreads what it writes over all of them ([`checkpoint::PartsWriter`]).
+//! of a scan is a turn of its own, bounded in entries and bytes. It fills a block buffer, which is
+//! written after the turn. A large value is handed over to the writer by its root, O(1), and
+//! written piece by piece outside the turn. If there are several directories, each thread spreads
+//! its writes over all of them ([`checkpoint::PartsWriter`]).
 //!
 //! Between slices a thread rests as its pace asks ([`super::pace`]). A chunk that grows while it is
 //! scanned is not cut again: memory is bounded by the buffer and a slice, whatever its length. So
-//! that it does not grow for ever ahead of a thread that rests, rests end when more entries than
-//! there were at the beginning have been written.
+//! that it does not grow for ever ahead of a resting thread, rests end when more entries have been
+//! written than existed at the beginning.
 //!
 //! Invariants:
-//! - **CW1** Everything that was written in epochs below the start epoch is in the trees when the
-//!   scan begins; the mapping is that of this moment.
+//! - **CW1** Everything written in epochs below the start epoch is in the trees when the scan
+//!   begins; the mapping is that of this moment.
 //! - **CW2 end-after-scan** The end epoch is taken under all gates after the scan, so no group of a
-//!   later epoch is in the checkpoint, and it is durable in the log before the manifest counts; but
-//!   for a log that is full and has no segment, when nothing was written from the start epoch on.
-//!   Such a checkpoint is the picture of one moment, at the end of an epoch, and needs nothing of
-//!   the log; it says that all that is in it was durable, so that none falls back behind it
-//!   unnoticed.
-//! - **CW3 log-kept-for-oldest** Log segments go only below the start of the oldest checkpoint that
-//!   stays: the older of two, or the only one, where the volume has no room for both and the log
-//!   ([`super::room`]).
-//! - **CW4** No disk is waited for in a turn.
+//!   later epoch is in the checkpoint, and it is durable in the log before the manifest counts. The
+//!   exception is a full log without a segment, when nothing was written from the start epoch on.
+//!   Such a checkpoint shows one moment, the end of an epoch, and needs nothing from the log. It
+//!   states that all its content was durable, so that no later start falls behind it unnoticed.
+//! - **CW3 log-kept-for-oldest** Log segments are removed only below the start of the oldest
+//!   checkpoint that stays: the older of two, or the only one, where the volume has no space for
+//!   both and the log ([`super::room`]).
+//! - **CW4** No turn waits for a disk.
 //!
-//! Deliberately absent: a picture of one moment. Recovery replays the log over the checkpoint.
+//! Deliberately absent: an image of one moment. Recovery replays the log over the checkpoint.
 
 use std::ops::Bound;
 use std::ops::ControlFlow;
@@ -58,14 +57,14 @@ use crate::session_state::SessionState;
 use crate::store::{Listing, StoreSession};
 use crate::turn::Turn;
 
-/// How a checkpoint is taken; each field says its default.
+/// How a checkpoint is taken; each field states its default.
 #[derive(Clone)]
 pub struct CheckpointOptions {
     /// Threads that scan and write; default 1.
     pub threads: usize,
     /// How fast it goes while requests are served.
     pub pace: Pace,
-    /// Is told how many entries have been written, and of about how many; default nobody.
+    /// Receives how many entries have been written, and of about how many; default nobody.
     pub progress: Option<Arc<dyn Fn(u64, u64) + Send + Sync>>,
 }
 
@@ -130,15 +129,16 @@ struct Work<'a> {
     /// Bytes that all threads have written.
     flushed: AtomicU64,
     total: u64,
-    /// One of the threads has failed, or all are to stop.
+    /// One of the threads has failed, or all must stop.
     stop: AtomicBool,
     began: Instant,
     written: Written,
 }
 
 impl Database {
-    /// Writes all trees to a checkpoint while the database is being served, and lets older ones and
-    /// log segments go that are not needed any more. Waits for disks; the caller has no turn open.
+    /// Writes all trees to a checkpoint while the database is being served, and removes older
+    /// checkpoints and log segments that are no longer needed. Waits for disks; the caller has no
+    /// open turn.
     pub fn checkpoint(
         &self,
         options: &CheckpointOptions,
@@ -149,8 +149,8 @@ impl Database {
         };
         let taken = self.take_checkpoint(durable, options, &mut kept);
         if taken.is_err() {
-            // A disk that was too full for it has the room again. What cannot be removed goes with
-            // the next one that is taken, or at the next start.
+            // A disk that was too full for it gets the space back. What cannot be removed is
+            // removed with the next checkpoint, or at the next start.
             let _ = checkpoint::remove_unfinished(&*durable.options.disk, &durable.files);
         }
         durable.log.spend_on_checkpoint(0);
@@ -228,17 +228,17 @@ impl Database {
             .and_then(|durable| *lock(&durable.last))
     }
 
-    /// Asks a checkpoint that is being taken to be given up, and every later one: the database is
-    /// about to be closed.
+    /// Makes a checkpoint in progress, and every later one, give up: the database is about to be
+    /// closed.
     pub fn stop_checkpoint(&self) {
         if let Some(durable) = &self.durable {
             durable.stopping.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Has something in the log before the first part of the first checkpoint, so that no crash
-    /// leaves parts alone (RC6 parts-stay); unless it is full, when a checkpoint is what makes
-    /// room.
+    /// Makes sure that the log has something before the first part of the first checkpoint, so that
+    /// no crash leaves parts alone (RC6 parts-stay); unless it is full, when a checkpoint frees its
+    /// space.
     fn begin_log(&self, durable: &Durable) -> Result<(), CheckpointFailure> {
         let log = &durable.log;
         if log.statistics().segments > 0 {
@@ -354,10 +354,10 @@ impl Database {
         while log.durable() < end {
             match log.state() {
                 LogState::Failed { reason } => return Err(LogError::Failed(reason).into()),
-                // A checkpoint is what makes room: it must not be given up while it can succeed.
+                // Only a checkpoint frees space: it must not be given up while it can succeed.
                 LogState::Full { .. } if still && !log.has_reserve() => return Ok((end, newest)),
                 LogState::Full { reason } if !log.has_reserve() => {
-                    // All parts are written: what was kept for more of them is the log's.
+                    // All parts are written: the space reserved for more of them is the log's.
                     log.spend_on_checkpoint(u64::MAX);
                     let since = left_alone.get_or_insert_with(Instant::now);
                     let patience = Duration::from_millis(limits::SETTLE_PATIENCE_MS);
@@ -370,12 +370,12 @@ impl Database {
                 _ => durable.wait_for_durable(Duration::from_millis(20)),
             }
         }
-        // Durable, and not empty: later than the end perhaps, which does no harm.
+        // Durable, and not empty: perhaps later than the end, which does no harm.
         Ok((end, log.durable_written()))
     }
 }
 
-/// Lets go of what the two newest checkpoints do not need (CW3); returns how many segments.
+/// Removes what the two newest checkpoints do not need (CW3); returns how many segments.
 fn retire(
     durable: &Durable,
     manifest: &Manifest,
@@ -385,7 +385,7 @@ fn retire(
     kept.truncate(limits::CHECKPOINTS_KEPT);
     checkpoint::remove_others(&*durable.options.disk, &durable.files, kept)?;
     let mut recycled = 0;
-    // Of fewer, the log alone stands in for the older one.
+    // With fewer, only the log can replace the older one.
     if let Some(&oldest) = kept.get(limits::CHECKPOINTS_KEPT - 1) {
         recycled = durable.log.recycle_below(oldest)?;
     }
@@ -480,7 +480,7 @@ impl Work<'_> {
         }
     }
 
-    /// So many bytes more need not be kept free.
+    /// This many bytes no longer need to be kept free.
     fn spend(&self, bytes: u64) {
         if bytes > 0 {
             let flushed = self.flushed.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -495,13 +495,13 @@ impl Work<'_> {
         }
     }
 
-    /// Rests after a slice that began at `began` and wrote so many bytes. No turn is open.
+    /// Rests after a slice that began at `began` and wrote this many bytes. No turn is open.
     fn rest(&self, duty: &mut Duty, began: Instant, bytes: u64) {
         if !self.durable.log.is_open() {
             // Writers wait for its end.
             return;
         }
-        // What came since the beginning is not waited for.
+        // Entries added since the beginning are not waited for.
         let outgrown = self.entries.load(Ordering::Relaxed) > self.total;
         if duty.rests() && !outgrown {
             let rest = duty.worked(began.elapsed(), self.database.served());
@@ -519,11 +519,11 @@ impl Work<'_> {
     }
 }
 
-/// Where a range is gone on with.
+/// Where a range continues.
 enum Position {
-    /// An engine with order: at this key or behind it.
+    /// An ordered engine: at this key or after it.
     Key(Bound<Vec<u8>>),
-    /// One without: at this cursor.
+    /// An unordered one: at this cursor.
     Cursor(u64),
 }
 
@@ -533,13 +533,13 @@ impl Position {
     }
 }
 
-/// What one turn of a scan takes.
+/// The limits of one turn of a scan.
 struct Slice<'s> {
     to: Option<&'s [u8]>,
     writer: &'s mut PartWriter,
     scratch: Vec<u8>,
-    /// Entries taken, and steps beside them: what is passed over and empty buckets cost something
-    /// too.
+    /// Entries taken, plus steps for entries passed over and empty buckets, which also cost
+    /// something.
     entries: u64,
     steps: u64,
     tree: TreeId,
@@ -559,7 +559,7 @@ impl<'s> Slice<'s> {
         }
     }
 
-    /// Takes entries from `position` on; returns where to go on, unless the range has ended.
+    /// Takes entries from `position` on; returns where to continue, unless the range has ended.
     fn take(&mut self, store: &mut StoreSession, position: &Position) -> Option<Position> {
         let tree = self.tree;
         match store.listing() {

@@ -1,4 +1,4 @@
-//! The identity of a database: a random number in a file of its own, and in all others.
+//! The identity of a database: a random number in its own file, and in all others.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | 32 | the number in hexadecimal digits |
 //! | 1 | a line feed |
 //!
-//! A file that is missing is made anew from the newest checkpoint's manifest, if there is one.
+//! A missing file is restored from the newest checkpoint's manifest, if there is one.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<u128>, Fa
     number.map(Some).ok_or(Failure::Damaged(path))
 }
 
-/// Writes the identity: durable, and under its name, when this returns.
+/// Writes the identity; on return it is durable under its name.
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, identity: u128) -> Result<(), Failure> {
     let path = directory.join(NAME);
     let unfinished = directory.join("identity.new");

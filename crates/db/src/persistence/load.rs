@@ -1,8 +1,8 @@
-//! Entries of a checkpoint on their way into an engine.
+//! Loading the entries of a checkpoint into an engine.
 //!
-//! Those of a sorted chunk are gathered, a block of the file at a time, and handed over as a run,
-//! of which an engine in key order builds whole nodes. Those of a walk, which may show a key twice,
-//! are put one by one.
+//! Entries of a sorted chunk are gathered, one block of the file at a time, and handed over as a
+//! run, from which an ordered engine builds whole nodes. Those of a walk, which may show a key
+//! twice, are inserted one by one.
 
 use pando_durability::checkpoint::Entry;
 use pando_engine::{Key, NewValue, Restored, TreeId, ValueVersion};
@@ -47,7 +47,7 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         if entry.ends_block && self.ends.is_empty() {
-            // Alone in its block, because it is large, perhaps: not copied.
+            // Alone in its block, perhaps because it is large: not copied.
             let (version, value) = parse(entry.value)?;
             let (key, value) = (entry.key, value);
             let mut run = vec![Restored {
@@ -90,7 +90,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Gives the memory of replaced values back.
+    /// Reclaims the memory of replaced values.
     pub(super) fn tidy(&mut self) {
         self.restorer.tidy();
     }
@@ -121,7 +121,7 @@ mod tests {
     use crate::expiry::ExpiryIndex;
     use crate::store::Store;
 
-    /// What is on disk breaks no tree, whatever its checksums say.
+    /// Nothing on disk breaks a tree, whatever its checksums say.
     #[test]
     fn runs_that_do_not_ascend_are_refused() {
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(9)));

@@ -1,17 +1,17 @@
-//! Opening a database on disk, checkpoints, recovery, and files that leave it.
+//! Opening a database on disk, checkpoints, recovery, and export.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `identity` | which database the files belong to |
-//! | `places` | where logs and parts of checkpoints have been |
-//! | `about` | what a checkpoint says of itself |
+//! | `places` | former places of logs and parts of checkpoints |
+//! | `about` | a checkpoint's data about itself |
 //! | `checkpoint` | taking a checkpoint while the database is being served |
 //! | `pace` | how fast it goes |
-//! | `recover` | from what is found on disk to a database |
+//! | `recover` | from the files on disk to a database |
 //! | `load` | a checkpoint's entries into an engine |
 //! | `replay` | the log on top of a checkpoint |
 //! | `room` | small volumes |
-//! | `check` | looking at files offline |
+//! | `check` | inspecting files offline |
 //! | `stream` | the portable stream of dump and load |
 //! | `redis_file` | loading a dump file of Redis |
 
@@ -53,17 +53,17 @@ use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook};
 use crate::epoch_log::EpochLog;
 use crate::options::Options;
 
-/// A clock that is never behind what was found on disk. While it is ahead of the machine's it goes
-/// on from there, a little slower, so that deadlines pass and the two meet some day.
+/// A clock that is never behind the newest time on disk. While it is ahead of the machine's clock
+/// it continues from there, a little slower, so that deadlines pass and the two meet eventually.
 struct FlooredClock {
     clock: Arc<dyn Clock>,
     floor_us: u64,
-    /// When the floor was found, by the clock that nobody sets.
+    /// When the floor was found, by a monotonic clock.
     found_us: u64,
 }
 
 impl FlooredClock {
-    /// One part in so many is how much slower it goes.
+    /// It is slower by one part in this many.
     const SLOWNESS: u64 = 16;
 }
 
@@ -80,7 +80,7 @@ impl Clock for FlooredClock {
     }
 }
 
-/// Opens the log behind what was found of it.
+/// Opens the log after what was found of it.
 fn open_log(
     found: &recover::Recovered,
     durability: &DurabilityOptions,
@@ -105,7 +105,7 @@ fn open_log(
     })
 }
 
-/// Recovers a database that is kept on disk, and opens its log to go on writing.
+/// Recovers a database on disk, and opens its log for writing.
 pub(crate) fn open(
     mut options: Options,
     durability: DurabilityOptions,
@@ -135,7 +135,7 @@ pub(crate) fn open(
     let changed = Arc::new(Changed::default());
     let wakes = Arc::clone(&changed);
     log.on_durable(Box::new(move |_| wakes.tell()));
-    // Whatever the mapping is now, the log says it: a later start may know another number of
+    // Whatever the mapping is now, the log says it: a later start may have another number of
     // databases (RC5 start-writes-nothing).
     if found.mapping_grown {
         let mut session = log.session(0);
@@ -176,7 +176,7 @@ impl Database {
         self.durable.as_ref().map(|durable| &durable.log)
     }
 
-    /// How long ago the oldest write came that is not on disk yet, in microseconds; 0: all are.
+    /// The age of the oldest write that is not durable yet, in microseconds; 0: all are.
     #[must_use]
     pub fn oldest_write_age_us(&self) -> u64 {
         let oldest_us = self.log().and_then(|log| log.oldest_write_us());
@@ -186,8 +186,8 @@ impl Database {
         })
     }
 
-    /// The directories that the database is kept in, each once, with the room of their volumes
-    /// where the disk tells it; none of a database that is kept in memory only.
+    /// The directories of the database, each once, with the space of their volumes where the disk
+    /// can tell; none if it is in memory only.
     #[must_use]
     pub fn directories(&self) -> Vec<(PathBuf, Option<Room>)> {
         let Some(durable) = &self.durable else {
@@ -212,15 +212,15 @@ impl Database {
         durable.map_or(0, |durable| durable.files.parts.len())
     }
 
-    /// What opening has found on disk and done.
+    /// What opening found on disk and did.
     #[must_use]
     pub fn recovery(&self) -> Option<&Recovery> {
         self.durable.as_ref().map(|durable| &durable.recovery)
     }
 
-    /// Ends the current epoch and makes everything durable that was written; nothing is written
-    /// afterwards, and others may take the directories. To be called after [`Self::close`], with no
-    /// turn open and no checkpoint being taken.
+    /// Ends the current epoch and makes everything written durable. Nothing is written afterwards,
+    /// and others may use the directories. To be called after [`Self::close`], with no open turn
+    /// and no checkpoint in progress.
     pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
         let Some(durable) = &self.durable else {
             return Ok(());

@@ -1,18 +1,18 @@
-//! How fast a checkpoint goes, so that those who are served meanwhile notice little of it.
+//! How fast a checkpoint runs, so that clients notice little of it.
 //!
 //! A thread of a checkpoint takes memory bandwidth, cache and, where cores are few, time from the
-//! threads that serve; what it takes grows with the part of the time in which it works. So it works
-//! in a duty cycle: after each slice it rests in proportion to what the slice took. While nothing
-//! is served it does not rest, so that the cycle follows the load by itself: the fewer requests
-//! there are, the more slices find that none has come. The duration of a checkpoint is bounded by
-//! that of one without rests, divided by the share.
+//! threads that serve, in proportion to the share of time in which it works. So it works in a duty
+//! cycle: after each slice it rests in proportion to the slice's duration. While nothing is served
+//! it does not rest. So the cycle follows the load by itself: the fewer requests there are, the
+//! more slices find that none has come. The duration of a checkpoint is at most that of one without
+//! rests, divided by the share.
 //!
-//! A bound of bytes per second, for all threads together, may come on top of that.
+//! A bound of bytes per second, for all threads together, may apply as well.
 //!
-//! A lower priority for its threads would be no substitute: a slice holds a gate, for which the end
-//! of an epoch, EXEC and MSET wait, and a thread that seldom runs would hold it for long.
+//! A lower thread priority would be no substitute: a slice holds a gate, for which the end of an
+//! epoch, EXEC and MSET wait, and a thread that seldom runs would hold it for long.
 //!
-//! Deliberately absent: clocks and sleeping. What is here counts, the caller waits.
+//! Deliberately absent: clocks and sleeping. This module counts; the caller waits.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use pando_sync::lock;
 
 use crate::limits;
 
-/// How fast a checkpoint goes.
+/// How fast a checkpoint runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Percent of its time in which each thread works while requests are served, 1 to 100; default
@@ -53,7 +53,7 @@ impl Pace {
 pub(super) struct Written(Mutex<u64>);
 
 impl Written {
-    /// Counts `bytes` more; how long to wait if the checkpoint began `elapsed` ago.
+    /// Counts `bytes` more; returns how long to wait if the checkpoint began `elapsed` ago.
     pub(super) fn add(&self, pace: Pace, bytes: u64, elapsed: Duration) -> Duration {
         let Some(rate) = pace.bytes_per_second else {
             return Duration::ZERO;
@@ -66,17 +66,17 @@ impl Written {
     }
 }
 
-/// What one thread of a checkpoint owes to those who are served.
+/// The rest that one thread of a checkpoint owes.
 #[derive(Debug)]
 pub(super) struct Duty {
     pace: Pace,
     owed: Duration,
-    /// What had been served in all when it was last looked.
+    /// The total served at the last check.
     served: u64,
 }
 
 impl Duty {
-    /// `served` is the count of all that was served so far.
+    /// `served` is the count of everything served so far.
     pub(super) fn new(pace: Pace, served: u64) -> Self {
         let share_percent = pace.share_percent.clamp(1, 100);
         Self {
@@ -94,8 +94,8 @@ impl Duty {
         self.pace.share_percent < 100
     }
 
-    /// The thread has worked for so long, and `served` is the count of all that was served since
-    /// the start: for how long to rest now. The least rest is worth a sleep.
+    /// Records that the thread has worked for this long, with `served` the count of everything
+    /// served since the start; returns how long to rest now. The shortest rest is worth a sleep.
     pub(super) fn worked(&mut self, took: Duration, served: u64) -> Duration {
         let idle = std::mem::replace(&mut self.served, served) == served;
         if idle {
@@ -104,7 +104,7 @@ impl Duty {
         }
         let share = self.pace.share_percent;
         let longest = Duration::from_millis(limits::CHECKPOINT_PACE_MS_MAX);
-        // A slice that was held up, by a disk perhaps, has not worked all the time.
+        // A slice that was delayed, perhaps by a disk, has not worked all the time.
         self.owed = (self.owed + took * (100 - share) / share).min(longest);
         if self.owed < Duration::from_micros(limits::CHECKPOINT_REST_US_MIN) {
             return Duration::ZERO;
@@ -112,7 +112,7 @@ impl Duty {
         self.owed
     }
 
-    /// The rest is over; what it was too long counts for the next one.
+    /// Ends a rest; its excess counts for the next one.
     pub(super) fn rested(&mut self, took: Duration) {
         self.owed = self.owed.saturating_sub(took);
     }
@@ -126,8 +126,8 @@ mod tests {
         Duration::from_micros(us)
     }
 
-    /// Percent of the time that is work, on a clock of its own: slices of `slice_us`, sleeps that
-    /// last `late_us` longer than they should, `served` requests per slice.
+    /// The percentage of working time, on a simulated clock: slices of `slice_us`, sleeps that last
+    /// `late_us` too long, `served` requests per slice.
     fn share(share_percent: u32, slice_us: u64, late_us: u64, served: u64) -> u64 {
         let pace = Pace {
             share_percent,
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(share(1, 800, 0, 0), 100);
         let mut duty = Duty::new(Pace::default(), 0);
         assert!(duty.worked(micros(9_000), 5) > Duration::ZERO);
-        // What was owed is forgiven when there is nobody to whom it is owed.
+        // The debt is forgiven when nobody is served.
         assert_eq!(duty.worked(micros(9_000), 5), Duration::ZERO);
         assert_eq!(duty.worked(micros(100), 6), Duration::ZERO);
     }

@@ -1,11 +1,11 @@
-//! Where logs and parts of checkpoints have been: the directories beside the data directory, one a
-//! line, in a file of the latter for each of both. They are looked for there although the
-//! configuration names it no more.
+//! Former places of logs and parts of checkpoints: the directories besides the data directory, one
+//! per line, in a file of the data directory for each kind. They are searched even when the
+//! configuration no longer names them.
 //!
-//! A directory that is noted and shows nothing of a server is refused: its disk may not be mounted,
-//! and what is nowhere says itself nothing of what it lacks. One that the configuration names no
-//! more is forgotten once none of these files is there; one that was moved, when another one that
-//! the configuration names has such files and was not noted.
+//! A recorded directory without any sign of a server is refused: its disk may not be mounted, and
+//! missing files cannot report what they lack. A directory that the configuration no longer names
+//! is forgotten once it has none of these files. A moved one is forgotten when another configured
+//! directory has such files and was not recorded.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) enum Kept {
 const BYTES_MAX: u64 = 1024 * 1024;
 
 impl Kept {
-    /// What a person calls it.
+    /// Its name for people.
     pub(super) fn what(self) -> &'static str {
         match self {
             Self::Log => "a log",
@@ -63,7 +63,7 @@ impl Kept {
         }
     }
 
-    /// The directories that the configuration names for it, beside the data directory, each once.
+    /// The directories that the configuration names for it, besides the data directory, each once.
     pub(super) fn configured(self, options: &DurabilityOptions) -> Vec<PathBuf> {
         let mut places = vec![absolute(&options.data_directory)];
         let named = match self {
@@ -79,8 +79,8 @@ impl Kept {
     }
 }
 
-/// The noted directories that show files of a server, and those that do not and were not moved to
-/// one of those that are `configured`.
+/// The recorded directories with files of a server, and those without that were not moved to one of
+/// those that are `configured`.
 pub(super) fn sort(
     kept: Kept,
     disk: &dyn Disk,
@@ -107,12 +107,12 @@ pub(super) fn sort(
     Ok((there, missing))
 }
 
-/// The path in the one form in which paths are noted and compared.
+/// The canonical form in which paths are recorded and compared.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Where the files of checkpoints are, if these directories are `known` beside the data directory.
+/// Where the files of checkpoints are, if these directories are `known` besides the data directory.
 pub(super) fn checkpoint_files(options: &DurabilityOptions, known: Vec<PathBuf>) -> Directories {
     let data = absolute(&options.data_directory);
     let mut parts = Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn checkpoint_files(options: &DurabilityOptions, known: Vec<PathBuf>)
     }
 }
 
-/// The directories that are noted; none if there is no file.
+/// The recorded directories; none if there is no file.
 pub(super) fn read(kept: Kept, disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
     let file = match disk.open(&kept.path(data), Access::Read) {
         Ok(file) => file,
@@ -153,8 +153,8 @@ pub(super) fn read(kept: Kept, disk: &dyn Disk, data: &Path) -> io::Result<Vec<P
     Ok(text.lines().map(PathBuf::from).collect())
 }
 
-/// Notes directories: durable when this returns. Names that are no text or hold a line feed are
-/// left out.
+/// Records directories; durable on return. Names that are not text or contain a line feed are left
+/// out.
 pub(super) fn write(
     kept: Kept,
     disk: &dyn Disk,

@@ -1,49 +1,48 @@
-//! Recovery: the newest checkpoint that is whole, and the log on top of it, before anybody is
-//! served.
+//! Recovery: the newest whole checkpoint, and the log on top of it, before anybody is served.
 //!
 //! | found on disk | what is done |
 //! |---|---|
-//! | nothing | an empty database begins |
-//! | a directory that another server holds | refused |
-//! | no `identity.pando` beside checkpoints | it is made anew from the newest manifest |
+//! | nothing | an empty database |
+//! | a directory locked by another server | refused |
+//! | no `identity.pando` beside checkpoints | restored from the newest manifest |
 //! | a damaged `identity.pando` | refused, with the file |
 //! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
 //! | an older checkpoint too | kept, for the next case |
 //! | a damaged checkpoint | noted; the older one is used, up to the end of the newer one at least |
-//! | a file of a checkpoint that cannot be read | as if it were damaged |
-//! | another file or directory that cannot be read | refused, with its path; a free file is passed over |
-//! | a checkpoint whose end the log does not reach | refused: what it says was durable went |
+//! | an unreadable file of a checkpoint | treated as damaged |
+//! | another unreadable file or directory | refused, with its path; a free file is skipped |
+//! | a checkpoint whose end the log does not reach | refused: data it says was durable is gone |
 //! | a checkpoint, and no segment of a log anywhere | the checkpoint alone, and noted (RC4); manifests forget what the log had |
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
 //! | part files without a manifest, an unfinished manifest | removed once all is recovered, and noted if that fails |
-//! | these, and neither a manifest nor a log | refused, with the files (RC6) |
+//! | these, with neither a manifest nor a log | refused, with the files (RC6) |
 //! | files of a newer or older format | refused, with the file and both formats |
 //! | files of another database, or a directory of its checkpoints | refused, with the path |
-//! | damage of what was durable in the log | refused, with file and offset (see the log's `scan`) |
+//! | damage to durable data in the log | refused, with file and offset (see the log's `scan`) |
 //! | a torn tail of the log | cut off: nothing of it was acknowledged as durable |
-//! | a record that cannot be read, a change without predecessor | refused, with file and offset |
-//! | a directory of logs or parts that the configuration names no more | looked at ([`super::places`]) |
-//! | a directory where such were, without any file of a server | refused: is its disk mounted? |
-//! | a part in another directory than that to which it was written | found, if that is known |
+//! | an unreadable record, a change without predecessor | refused, with file and offset |
+//! | a directory of logs or parts that the configuration no longer names | searched ([`super::places`]) |
+//! | such a directory without any file of a server | refused: is its disk mounted? |
+//! | a part in another directory than that to which it was written | found, if that directory is known |
 //! | a log or directory more or fewer than configured | read; new ones are used from now on |
 //! | records of databases beyond the configured number | kept, not shown |
-//! | a clock that is behind the newest time on disk | deadlines are judged by the latter |
+//! | a clock behind the newest time on disk | deadlines are judged by the latter |
 //!
 //! Invariants:
-//! - **RC1 epochs-above-disk** Epochs begin above everything that was seen on disk, what does not
-//!   count included.
+//! - **RC1 epochs-above-disk** Epochs begin above everything seen on disk, including what does not
+//!   count.
 //! - **RC2** A checkpoint that turns out to be damaged leaves nothing behind: the next attempt
 //!   begins with an empty engine.
-//! - **RC3** Nothing is shown before all is done.
-//! - **RC4 no-empty-beginning** Where there was a checkpoint, no empty database begins: without a
-//!   log, the newest whole checkpoint is all there is, for whoever follows the advice to remove a
-//!   damaged log; without either, recovery refuses.
-//! - **RC5 start-writes-nothing** A start writes nothing that it has found on disk, so that a
-//!   client of `sync` waits for no epoch in which nothing has changed, however full the disk is.
-//! - **RC6 parts-stay** No part of a checkpoint goes before recovery has succeeded without it: who
-//!   has lost manifests or the log finds it when he brings them back. A crash leaves no part alone:
-//!   before the first checkpoint, something is in the log.
+//! - **RC3** Nothing is visible before all is done.
+//! - **RC4 no-empty-beginning** Where there was a checkpoint, no empty database begins. Without a
+//!   log, the newest whole checkpoint is everything there is, for an operator who followed the
+//!   advice to remove a damaged log. Without either, recovery refuses.
+//! - **RC5 start-writes-nothing** A start writes nothing that it has found on disk, so a client of
+//!   `sync` waits for no epoch in which nothing has changed, however full the disk is.
+//! - **RC6 parts-stay** No part of a checkpoint is removed before recovery has succeeded without
+//!   it: an operator who has lost manifests or the log still finds it after bringing them back. A
+//!   crash leaves no part alone: before the first checkpoint, something is in the log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,24 +70,24 @@ use crate::store::Store;
 /// Why a database on disk cannot be opened.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
-    /// A directory is somebody else's, or cannot be locked.
+    /// A directory is in use, or cannot be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The disk refused.
+    /// The disk reported an error.
     #[error("{}: {error}", path.display())]
     Disk {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The disk's error.
         error: std::io::Error,
     },
-    /// There is no database to look at.
+    /// There is no database to inspect.
     #[error("{}: there is no database here", path.display())]
     NoDatabase {
         /// The data directory.
         path: PathBuf,
     },
-    /// Nothing is left in a directory that had a log, or parts of checkpoints.
+    /// A directory that had a log, or parts of checkpoints, is empty.
     #[error(
         "{}: {what} of this database was kept here, and nothing of it is here now. Is its disk \
          mounted? To go on without what it held, remove the line of this directory from {}",
@@ -103,7 +102,7 @@ pub enum RecoveryError {
         /// The file that names it.
         noted: PathBuf,
     },
-    /// There were checkpoints, and neither one of them nor the log can be used.
+    /// There were checkpoints, and neither they nor the log can be used.
     #[error(
         "{}: no checkpoint can be used, and the log does not begin at the beginning{}. Restore the \
          directory from a copy, or begin in an empty one",
@@ -116,7 +115,7 @@ pub enum RecoveryError {
         /// Why checkpoints were not used.
         notes: Vec<String>,
     },
-    /// Files of checkpoints are all that is left.
+    /// Only files of checkpoints are left.
     #[error(
         "{}: neither a manifest nor a log is left, and without them nothing can be read of {}. \
          Bring the manifests (checkpoint-*.manifest) and the log back from a copy, or say with \
@@ -140,7 +139,7 @@ pub enum RecoveryError {
         /// The file.
         path: PathBuf,
     },
-    /// A checkpoint is of another database.
+    /// A checkpoint belongs to another database.
     #[error("{}: the checkpoint of epoch {start} belongs to another database", path.display())]
     Foreign {
         /// The directory.
@@ -148,7 +147,7 @@ pub enum RecoveryError {
         /// Which checkpoint.
         start: LogEpoch,
     },
-    /// A directory of checkpoints is another database's.
+    /// A directory of checkpoints belongs to another database.
     #[error(
         "{}: another database keeps its checkpoints here: give each a --checkpoint-dir of its own. \
          If it is this one, and its identity was lost, copy identity.pando from here to the data \
@@ -179,7 +178,7 @@ pub enum RecoveryError {
     Record {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset.
         offset: u64,
         /// The group's epoch.
         epoch: LogEpoch,
@@ -224,20 +223,20 @@ fn named(directory: &Path, files: &[PathBuf]) -> String {
     names.join(", ") + &more
 }
 
-/// A database as it was found, to be served.
+/// A database as found, ready to be served.
 pub(crate) struct Recovered {
     pub(crate) epochs: Arc<EpochClock>,
     pub(crate) store: Store,
     pub(crate) expiry: ExpiryIndex,
     pub(crate) trees: Vec<TreeId>,
     pub(crate) changes: u64,
-    /// Whether databases were added to the mapping, which the log does not know yet.
+    /// Whether databases were added to the mapping that the log does not know yet.
     pub(crate) mapping_grown: bool,
     pub(crate) identity: u128,
     pub(crate) cut: LogCut,
     /// The clock is not behind this.
     pub(crate) wall_ms: u64,
-    /// The checkpoints that may be needed again, newest first.
+    /// The checkpoints that may still be needed, newest first.
     pub(crate) checkpoints: Vec<LogEpoch>,
     pub(crate) locks: Vec<DirectoryLock>,
     /// Where these are.
@@ -249,10 +248,10 @@ pub(crate) struct Recovered {
 struct OnDisk {
     /// The checkpoints whose manifests can be read, newest first.
     checkpoints: Vec<(Manifest, About)>,
-    /// Whether there are manifests, those that cannot be read included.
+    /// Whether there are manifests, including unreadable ones.
     any_checkpoint: bool,
     scan: LogScan,
-    /// Whatever checkpoint is used, what any of them knows to have been durable has to be there.
+    /// Whatever checkpoint is used, everything that any of them knows was durable must exist.
     written: LogEpoch,
     /// Nothing on disk is of a later epoch.
     newest: LogEpoch,
@@ -310,10 +309,10 @@ impl OnDisk {
         self.scan.segments().is_empty()
     }
 
-    /// What of the log belongs on top of a checkpoint, or of none.
+    /// The part of the log that belongs on top of a checkpoint, or of none.
     fn cut(&self, checkpoint: Option<&Manifest>) -> Result<LogCut, LogError> {
         match checkpoint {
-            // A new log begins, behind this checkpoint and no older one (RC4).
+            // A new log begins after this checkpoint and no older one (RC4).
             Some(manifest) if self.has_no_log() => {
                 self.scan.cut(manifest.start, manifest.start.previous())
             }
@@ -334,7 +333,7 @@ impl OnDisk {
         loop {
             let manifest = attempts.next().expect("the last attempt returns");
             let start = manifest.as_ref().map(|(manifest, _)| manifest.start);
-            // An older checkpoint needs all that this one needs of the log, and more.
+            // An older checkpoint needs everything that this one needs of the log, and more.
             let cut = self.cut(manifest.as_ref().map(|(manifest, _)| manifest));
             let cut = cut.map_err(|error| log_error(error, &recovery.notes))?;
             if start.is_none() && self.any_checkpoint && cut.epochs().is_empty() {
@@ -413,7 +412,7 @@ pub(crate) fn recover(
     let used = on_disk.load(options, durability, &files, &mut recovery)?;
     recovery.cutoff = used.cut.cutoff();
     recovery.torn = used.cut.torn().iter().map(|torn| torn.epoch).collect();
-    // One that could not be used is no help later, and goes.
+    // One that could not be used will not help later either, and is removed.
     let starts = on_disk
         .checkpoints
         .iter()
@@ -451,9 +450,9 @@ pub(crate) fn recover(
     })
 }
 
-/// There is no log behind the checkpoint that is used: what any of them knows to have been durable
-/// since it began is given up, before a new log begins that cannot have it. A crash at any time
-/// leaves what this start has found, or a log that is whole.
+/// The checkpoint used has no log after it. What any checkpoint knows to have been durable since it
+/// began is given up, before a new log begins that cannot have it. A crash at any time leaves what
+/// this start has found, or a whole log.
 fn forget_log(
     durability: &DurabilityOptions,
     all: Vec<(Manifest, About)>,
@@ -469,18 +468,18 @@ fn forget_log(
     Ok(())
 }
 
-/// What was taken for this process.
+/// What was locked for this process.
 struct Prepared {
     locks: Vec<DirectoryLock>,
     /// The directories that may hold parts of the log: where it is written now, where it was, and
     /// the data directory.
     searched: Vec<PathBuf>,
     files: checkpoint::Directories,
-    /// What is to be noted, once it is known that no directory is another database's.
+    /// What to record, once no directory is known to belong to another database.
     to_note: Vec<(Kept, Vec<PathBuf>)>,
 }
 
-/// Makes the directories, and takes them for this process.
+/// Creates the directories, and locks them for this process.
 fn prepare_directories(durability: &DurabilityOptions) -> Result<Prepared, RecoveryError> {
     let mut taking = Taking {
         durability,
@@ -501,7 +500,7 @@ fn prepare_directories(durability: &DurabilityOptions) -> Result<Prepared, Recov
     })
 }
 
-/// Directories that are taken, each once.
+/// Locked directories, each once.
 struct Taking<'a> {
     durability: &'a DurabilityOptions,
     locks: Vec<DirectoryLock>,
@@ -525,8 +524,8 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Takes the directories beside the data directory that may have files of this kind, and notes
-    /// them.
+    /// Locks the directories besides the data directory that may have files of this kind, and
+    /// records them.
     fn places(&mut self, kept: Kept) -> Result<Vec<PathBuf>, RecoveryError> {
         let durability = self.durability;
         let (disk, data) = (&*durability.disk, &durability.data_directory);
@@ -541,12 +540,13 @@ impl Taking<'_> {
         }
         let mut now = Vec::new();
         for path in configured {
-            // One that a server would begin to use has nothing to be read.
+            // One that a server would begin to use has nothing to read.
             if durability.read_only && !disk::was_used(disk, &path).map_err(failed(&path))? {
                 continue;
             }
             self.take(&path)?;
-            // The lock's name is durable before the directory is noted: it is what is looked for.
+            // The lock's name is durable before the directory is recorded: it is what is looked
+            // for.
             if !before.contains(&path) && !durability.read_only {
                 disk.sync_directory(&path).map_err(failed(&path))?;
             }
@@ -568,7 +568,7 @@ impl Taking<'_> {
     }
 }
 
-/// Has the data directory name the others.
+/// Makes the data directory name the others.
 fn note_directories(
     durability: &DurabilityOptions,
     to_note: &[(Kept, Vec<PathBuf>)],
@@ -606,15 +606,14 @@ pub(super) fn found_checkpoints(
     Ok(found)
 }
 
-/// Refuses files of checkpoints, of which there is no manifest, if nothing is in the log either
-/// (RC6).
+/// Refuses files of checkpoints without a manifest if nothing is in the log either (RC6).
 pub(super) fn refuse_parts_alone(
     disk: &dyn Disk,
     directories: &checkpoint::Directories,
     scan: &LogScan,
 ) -> Result<(), RecoveryError> {
     let files = checkpoint::unfinished(disk, directories)?;
-    // A log that cannot be used is refused itself.
+    // An unusable log is refused on its own.
     let log_is_empty = scan
         .cut(LogEpoch::NONE, LogEpoch::NONE)
         .is_ok_and(|cut| cut.epochs().is_empty());
@@ -627,7 +626,7 @@ pub(super) fn refuse_parts_alone(
     })
 }
 
-/// The identity, which all checkpoints have to have.
+/// The identity, which all checkpoints must have.
 fn establish_identity(
     durability: &DurabilityOptions,
     found: &[(Manifest, About)],
@@ -653,8 +652,8 @@ fn establish_identity(
     Ok(identity)
 }
 
-/// Refuses directories of parts that another database has than that of this identity, if there is
-/// one: no database removes what is another's.
+/// Refuses directories of parts that belong to a database other than this identity, if there is
+/// one: no database removes another's files.
 pub(super) fn refuse_foreign(
     disk: &dyn Disk,
     files: &checkpoint::Directories,
@@ -668,7 +667,7 @@ pub(super) fn refuse_foreign(
     })
 }
 
-/// Has the directories of parts say whose they are, before the first part is there.
+/// Makes the directories of parts name their database, before the first part exists.
 fn mark_directories(
     durability: &DurabilityOptions,
     files: &checkpoint::Directories,
@@ -683,7 +682,7 @@ fn mark_directories(
     Ok(())
 }
 
-/// One attempt to bring a database up, in an engine of its own.
+/// One attempt to bring up a database, in its own engine.
 struct Attempt<'a> {
     store: Store,
     expiry: ExpiryIndex,
@@ -727,7 +726,7 @@ impl Attempt<'_> {
         Ok(trees)
     }
 
-    /// Loads a checkpoint, its chunks spread over threads that take another when they are done.
+    /// Loads a checkpoint; its chunks are spread over threads that take another when they are done.
     fn load(&self, manifest: &Manifest) -> Result<(), RecoveryError> {
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
         let threads = self.durability.recovery_threads;

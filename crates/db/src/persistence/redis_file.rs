@@ -1,7 +1,7 @@
 //! Loading a dump file of Redis ([`crate::dump::file`]) into the database.
 //!
-//! Keys are written in batches, a turn each, as those of our own dump are. What Redis has and we
-//! have not is passed over and counted by its name; so are keys whose time is over.
+//! Keys are written in batches, a turn each, like those of our own dump. Types that we do not
+//! support are skipped and counted by name, as are expired keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,9 +25,9 @@ const BATCH_BYTES: usize = 256 * 1024;
 pub struct Loaded {
     /// Keys.
     pub keys: u64,
-    /// Keys that were left out because their time was over.
+    /// Keys that were left out because they had expired.
     pub expired: u64,
-    /// What was left out because its type is not there, by the type's name.
+    /// What was left out because its type is not supported, by the type's name.
     pub passed: BTreeMap<&'static str, u64>,
 }
 
@@ -53,7 +53,7 @@ struct Batch {
 }
 
 impl Session {
-    /// As [`Self::load`], of a dump file of Redis, of which `magic` was read.
+    /// Like [`Self::load`], for a dump file of Redis after its `magic` was read.
     pub(super) fn load_redis_file(
         &mut self,
         magic: &[u8],

@@ -1,23 +1,21 @@
-//! Replaying the log: wave by wave in the order of epochs, each key's records in the order of
-//! versions.
+//! Replaying the log: wave by wave in epoch order, each key's records in version order.
 //!
 //! A wave is a range of epochs (the log's [`pando_durability::log::WaveSize`]). All threads read
-//! its pieces, whatever log they are of, and sort the records by the hash of their keys into
-//! partitions. When all are read, all threads put partitions back, each in the order of versions.
-//! So all records of a key meet in one partition, no thread waits for another but at the end of
-//! either step, and a wave is all that has to be held in memory.
+//! its pieces, whatever log they belong to, and sort the records by the hash of their keys into
+//! partitions. When all are read, all threads restore partitions, each in version order. So all
+//! records of a key meet in one partition, no thread waits for another except at the end of either
+//! step, and only one wave has to be held in memory.
 //!
-//! A checkpoint is a fuzzy picture: it may hold a key as it was at any moment from its start to its
-//! end. So up to the end's epoch, a record that is not newer than what stands there is passed over,
-//! and a change of a key that is not there is passed over too, if a removal or a whole value of the
-//! key follows by then: the key was removed before the checkpoint came by. Behind the end, a change
-//! that finds no predecessor is corruption.
+//! A checkpoint is fuzzy: it may hold a key as it was at any moment from its start to its end. So
+//! up to the end's epoch, a record that is not newer than the present state is skipped. A change of
+//! an absent key is skipped too, if a removal or a whole value of the key follows by then: the key
+//! was removed before the checkpoint reached it. After the end, a change without its predecessor is
+//! corruption.
 //!
-//! Invariants:
-//! - **RP1** Records of one key are put back in the order of their versions.
+//! - **RP1** Records of one key are restored in version order.
 //! - **RP2** A change is applied to the version that it names, and to nothing else.
-//! - **RP3** A tree that has left the mapping is dropped after all records before it were put back;
-//!   its number does not come again.
+//! - **RP3** A tree that has left the mapping is dropped after all records before that were
+//!   restored; its number does not come again.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -43,7 +41,7 @@ use crate::store::{Store, StoreSession};
 
 const NO_PREDECESSOR: &str = "the value that a change belongs to is not there";
 
-/// The mapping of database numbers while it is recovered, and the trees that have left it.
+/// The mapping of database numbers during recovery, and the trees that have left it.
 #[derive(Debug, Default)]
 pub(super) struct Trees {
     mapped: Vec<TreeId>,
@@ -69,8 +67,8 @@ impl Trees {
         left
     }
 
-    /// Takes note of the mappings and trees of a wave; returns the trees that have left the
-    /// mapping, whose records count no more when this wave is put back (RP3).
+    /// Records the mappings and trees of a wave; returns the trees that have left the mapping,
+    /// whose records no longer count when this wave is restored (RP3).
     fn meet(&mut self, store: &Store, wave: &mut Wave) -> Vec<TreeId> {
         let mut mappings = Vec::new();
         for piece in &mut wave.pieces {
@@ -88,14 +86,14 @@ impl Trees {
         left
     }
 
-    /// Makes a tree that was not met before.
+    /// Creates a tree that was not met before.
     fn know(&mut self, store: &Store, tree: TreeId) {
         if self.known.insert(tree) {
             store.restore_tree(tree);
         }
     }
 
-    /// Drops what no database leads to, and makes trees for databases that have none.
+    /// Drops trees that no database has, and creates trees for databases that have none.
     pub(super) fn settle(&mut self, store: &Store, expiry: &ExpiryIndex, databases: usize) {
         for tree in &self.known {
             if !self.mapped.contains(tree) && !self.dropped.contains(tree) {
@@ -110,14 +108,14 @@ impl Trees {
         }
     }
 
-    /// The trees by database number, how often the mapping has changed, and whether it has become
-    /// another one than that on disk.
+    /// The trees by database number, how often the mapping has changed, and whether it differs from
+    /// that on disk.
     pub(super) fn into_parts(self) -> (Vec<TreeId>, u64, bool) {
         (self.mapped, self.changes, self.grown)
     }
 }
 
-/// Puts values back and keeps the expiry index.
+/// Restores values and maintains the expiry index.
 pub(super) struct Restorer<'a> {
     session: StoreSession,
     expiry: &'a ExpiryIndex,
@@ -129,7 +127,7 @@ impl<'a> Restorer<'a> {
         Ok(Self { session, expiry })
     }
 
-    /// Puts values of one tree back whose keys ascend and were not there before.
+    /// Restores values of one tree, with ascending keys that did not exist before.
     pub(super) fn load(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
         let mut deadlines = Vec::new();
         for restored in &*run {
@@ -143,7 +141,7 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    /// Puts back what is newer than what stands at the key.
+    /// Restores what is newer than the key's present state.
     pub(super) fn put(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>) {
         let replaced = match self.session.probe(key) {
             Probe::Present { deadline, .. } => deadline,
@@ -156,7 +154,7 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    /// Gives the memory of replaced values back.
+    /// Reclaims the memory of replaced values.
     pub(super) fn tidy(&mut self) {
         self.session.maintain(0);
     }
@@ -174,7 +172,7 @@ struct Worker<'a> {
 type Orphans = HashMap<(TreeId, Box<[u8]>), Origin>;
 
 impl Worker<'_> {
-    /// Puts back what a record says (RP2).
+    /// Restores a record (RP2).
     fn apply(
         &mut self,
         record: &Record<'_>,
@@ -223,7 +221,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Changes what stands at a key.
+    /// Changes a key's value.
     fn change(&mut self, written: Written<'_>, change: ValueView<'_>) -> Result<(), Malformed> {
         let new = self.restorer.session.get(written.key, |old| match old {
             Some(old) => change.apply(old),
@@ -233,14 +231,14 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts a partition of a wave back.
+    /// Restores a partition of a wave.
     fn put_back(&mut self, wave: &Wave, partition: &mut Partition) -> Result<(), RecoveryError> {
         let mut items: Vec<(u32, Item)> = Vec::new();
         for (index, piece) in wave.pieces.iter().enumerate() {
             let list = piece.lists[partition.index].iter();
             items.extend(list.map(|item| (index as u32, *item)));
         }
-        // RP1, since waves come in the order of epochs.
+        // RP1, since waves come in epoch order.
         items.sort_unstable_by_key(|(_, item)| item.version);
         #[cfg(test)]
         if self.fault == crate::durable::testing::Fault::WaveBackwards {
@@ -304,7 +302,7 @@ struct Piece {
     origins: Vec<Origin>,
     /// A list of records for each partition.
     lists: Vec<Vec<Item>>,
-    /// The trees that records are of.
+    /// The trees of the records.
     trees: HashSet<TreeId>,
     mappings: Vec<(u64, Vec<TreeId>)>,
 }
@@ -314,7 +312,7 @@ struct Wave {
     pieces: Vec<Piece>,
 }
 
-/// What stays of a partition from wave to wave.
+/// Buffers of a partition, reused from wave to wave.
 struct Partition {
     index: usize,
     orphans: Orphans,
@@ -398,7 +396,7 @@ fn refused(origin: &Origin, error: Malformed) -> RecoveryError {
     }
 }
 
-/// Runs `work` on all of `states` at once, each in a thread of its own.
+/// Runs `work` on all of `states` concurrently, each on its own thread.
 fn at_once<S: Send, T: Send>(
     states: &mut [S],
     work: impl Fn(&mut S) -> Result<T, RecoveryError> + Sync,

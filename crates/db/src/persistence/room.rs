@@ -1,12 +1,11 @@
-//! Small volumes: how the log and the checkpoints get along with the room that there is.
+//! Small volumes: how the log and the checkpoints share their space.
 //!
-//! Segments are a small part of a volume each, so that those in use and ahead take little of it.
-//! The log leaves the next checkpoint its room (LR1 checkpoint-room). Once it has taken half of
-//! what remains, a checkpoint is due, which is then taken without rests; and as long as it has, no
-//! more than one checkpoint stays. So the volume has to hold two checkpoints, the old one and the
-//! new, and a few segments.
+//! Segments are a small part of a volume, so those in use and ahead take little of it. The log
+//! reserves space for the next checkpoint (LR1 checkpoint-room). Once it has taken half of what
+//! remains, a checkpoint is due and is taken without rests; as long as it has, only one checkpoint
+//! is kept. So the volume must hold two checkpoints, the old one and the new, and a few segments.
 //!
-//! Deliberately absent: when a checkpoint is taken. Whoever takes them asks
+//! Deliberately absent: when a checkpoint is taken. The caller that takes them asks
 //! [`Database::log_room`].
 
 use pando_durability::checkpoint;
@@ -36,14 +35,14 @@ impl DurabilityOptions {
 }
 
 impl Durable {
-    /// Whether the log has taken half of its room, or has none.
+    /// Whether the log has taken half of its space, or has none.
     pub(super) fn is_short(&self) -> bool {
         let full = matches!(self.log.state(), LogState::Full { .. });
         full || self.log.room().is_some_and(|room| room.is_short())
     }
 
-    /// If room is short that the log and the checkpoints share, lets go of all checkpoints but the
-    /// newest, and of the log before it (CW3 log-kept-for-oldest); returns how many segments.
+    /// If the space shared by the log and the checkpoints is short, removes all checkpoints but the
+    /// newest, and the log before it (CW3 log-kept-for-oldest); returns how many segments.
     pub(super) fn make_room(&self, kept: &mut Vec<LogEpoch>) -> Result<usize, CheckpointFailure> {
         if !self.log.shares_volume() || !self.is_short() {
             return Ok(0);
@@ -59,7 +58,7 @@ impl Durable {
 }
 
 impl Database {
-    /// The room of the volume on which the log has least left, where the disk can tell.
+    /// The space of the volume on which the log has least left, where the disk can tell.
     #[must_use]
     pub fn log_room(&self) -> Option<LogRoom> {
         self.log().and_then(|log| log.room())

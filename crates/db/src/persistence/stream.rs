@@ -9,11 +9,11 @@
 //! | 4 | CRC-32C of the next field |
 //! | 8 | how many entries there are |
 //!
-//! The payloads together are the entries (see `entries`). Where blocks end says nothing about
+//! The payloads together are the entries (see `entries`). Block boundaries say nothing about
 //! entries. A dump without its end is refused when it is loaded.
 //!
-//! [`Session::dump`] makes no picture of one moment: writes that come meanwhile may be in it or
-//! not, key by key. What KDUMP returns in a snapshot is one.
+//! [`Session::dump`] does not show one moment: concurrent writes may be in it or not, key by key.
+//! What KDUMP returns in a snapshot does.
 
 use std::io::{self, Read, Write};
 
@@ -34,48 +34,48 @@ const BLOCK_BYTES: usize = PORTION_BYTES;
 /// Why a stream cannot be written or read.
 #[derive(Debug, Error)]
 pub enum StreamError {
-    /// What is read or written failed.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is no dump.
+    /// It is not a dump.
     #[error("the input is not a dump of Pando, nor of Redis")]
     Foreign,
-    /// It is of another version of the format.
+    /// It has another format version.
     #[error("the dump has format {got}, this version reads {expected}")]
     Format {
         /// Its format.
         got: u32,
-        /// Ours.
+        /// The supported format.
         expected: u32,
     },
-    /// What a server has sent is of another version of the format.
+    /// Data from a server has another format version.
     #[error("the server sends entries of format {got}, this version knows {expected}")]
     SentFormat {
         /// Its format.
         got: i64,
-        /// Ours.
+        /// The supported format.
         expected: u32,
     },
-    /// What a server has sent could not be loaded.
+    /// Data from a server could not be loaded.
     #[error("the server has sent an entry that cannot be loaded: {0}")]
     Sent(#[from] Malformed),
-    /// It is damaged or cut.
+    /// It is damaged or truncated.
     #[error("the dump is damaged in the block at byte {offset}: {what}")]
     Damaged {
-        /// Where.
+        /// The offset.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// A database of the dump is not there.
+    /// A database of the dump does not exist.
     #[error("the dump has a key of database {database}; --databases is {databases}")]
     Database {
         /// Its number.
         database: u64,
-        /// How many there are.
+        /// The number of databases.
         databases: usize,
     },
-    /// The log takes no writes, so that what would be loaded could not be kept.
+    /// The log takes no writes, so loaded data could not be kept.
     #[error("the log cannot be written, so that nothing more is loaded: {0}")]
     Log(String),
     /// The dump file of Redis is not read to its end.
@@ -86,7 +86,7 @@ pub enum StreamError {
     Refused(#[from] CommandError),
 }
 
-/// Writes a dump: entries come whole and in any portions, blocks are cut from them.
+/// Writes a dump: whole entries arrive in portions of any size, and blocks are cut from them.
 #[derive(Debug)]
 pub struct DumpWriter<W> {
     out: W,
@@ -112,7 +112,7 @@ impl<W: Write> DumpWriter<W> {
         self.entries
     }
 
-    /// Writes entries that another server has sent (KDUMP), after a look at each of them.
+    /// Writes entries that another server has sent (KDUMP), after checking each of them.
     pub fn write_sent(&mut self, format: i64, entries: &[u8]) -> Result<(), StreamError> {
         if format != i64::from(FORMAT) {
             return Err(StreamError::SentFormat {
@@ -186,8 +186,8 @@ impl Session {
         Ok(writer.finish()?)
     }
 
-    /// Writes every key of a dump into the database, in place of what is there: one of
-    /// [`Self::dump`], or a dump file of Redis. What was loaded before an error stays.
+    /// Writes every key of a dump, of [`Self::dump`] or a dump file of Redis, into the database,
+    /// replacing present values. What was loaded before an error stays.
     pub fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, StreamError> {
         let mut magic = Vec::new();
         Read::take(&mut *input, 8).read_to_end(&mut magic)?;
@@ -244,7 +244,7 @@ impl Session {
         }
     }
 
-    /// Writes the whole entries of `pending` and takes them out of it.
+    /// Writes the complete entries of `pending` and removes them from it.
     fn load_entries(&mut self, pending: &mut Vec<u8>, offset: u64) -> Result<u64, StreamError> {
         let (mut at, mut entries) = (0, 0);
         let damaged = |what| StreamError::Damaged { offset, what };
@@ -266,7 +266,7 @@ impl Session {
                     databases,
                 });
             };
-            // Built once here to know that it can be, and again by each run of the closure.
+            // Built once here to check it, and again by each run of the closure.
             view.build().map_err(|error| damaged(error.what))?;
             turn.keyspace(index).update(key, |_| match view.build() {
                 Ok(value) => Decision::Write(value),

@@ -1,4 +1,4 @@
-//! Counters of a session, on cache lines of their own, summed by whoever asks.
+//! Counters of a session, on its own cache lines, summed on request.
 
 mod memcached;
 
@@ -10,8 +10,8 @@ use pando_sync::lock;
 pub use memcached::MemcachedFigures;
 pub(crate) use memcached::{Figure, MemcachedCounters};
 
-/// What one session has done; written by that session only, `Relaxed` since each counter stands
-/// for itself.
+/// What one session has done; written by that session only. `Relaxed`, since the counters are
+/// independent of each other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct SessionCounters {
@@ -26,7 +26,7 @@ pub(crate) struct SessionCounters {
     pub(crate) evicted_unread: AtomicU64,
     pub(crate) evicted_expiring: AtomicU64,
     pub(crate) commits: AtomicU64,
-    /// Writes refused before they ran, by what there was no room in.
+    /// Writes refused before they ran, by what was short.
     pub(crate) refused_for_memory: AtomicU64,
     pub(crate) refused_for_readers: AtomicU64,
     pub(crate) refused_for_log: AtomicU64,
@@ -75,24 +75,24 @@ pub struct Statistics {
     pub keyspace_misses: u64,
     /// Keys removed because their deadline had passed.
     pub expired_keys: u64,
-    /// Keys removed to make room.
+    /// Keys evicted.
     pub evicted_keys: u64,
     /// Of the expired ones, those that were not read since they were written. Counted under LRU
     /// policies only, as is the next.
     pub expired_unread_keys: u64,
-    /// The same of the evicted ones.
+    /// The same for the evicted ones.
     pub evicted_unread_keys: u64,
     /// Of the evicted ones, those that had a deadline.
     pub evicted_expiring_keys: u64,
     /// Writes and removals committed.
     pub commits: u64,
-    /// Writes refused because there was no room below the limit of memory.
+    /// Writes refused because of the memory limit.
     pub refused_for_memory: u64,
-    /// Writes refused because a stalled reader held back memory that was replaced.
+    /// Writes refused because a stalled reader kept replaced memory from being reclaimed.
     pub refused_for_readers: u64,
-    /// Writes refused because the log had no room.
+    /// Writes refused because the log had no space.
     pub refused_for_log: u64,
-    /// About what the removals among them have left behind, in bytes: keys, and some for each.
+    /// About what the removals among them left behind, in bytes: keys, plus some for each.
     pub buried_bytes: u64,
 }
 
@@ -156,19 +156,19 @@ impl Statistics {
     }
 }
 
-/// The counters of all sessions, those that have ended included.
+/// The counters of all sessions, including closed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sums: Mutex<Sums>,
 }
 
-/// Counters of the open sessions, and the sums of those that have ended.
+/// Counters of the open sessions, and the sums of the closed ones.
 #[derive(Debug, Default)]
 struct Sums {
     open: Vec<Arc<SessionCounters>>,
     ended: Statistics,
     ended_memcached: MemcachedFigures,
-    /// What stood there when `stats reset` was asked for.
+    /// The counts when `stats reset` was requested.
     memcached_base: MemcachedFigures,
 }
 
@@ -190,7 +190,7 @@ impl Counters {
         counters
     }
 
-    /// Keeps what a session has counted that ends.
+    /// Keeps the counts of a session being closed.
     pub(crate) fn close(&self, session: &Arc<SessionCounters>) {
         let mut sums = lock(&self.sums);
         sums.ended = Statistics::sum([&**session].into_iter()).plus(sums.ended);
@@ -204,13 +204,13 @@ impl Counters {
         Statistics::sum(sums.open.iter().map(Arc::as_ref)).plus(sums.ended)
     }
 
-    /// What memcached commands have done since the start, or since [`Self::reset_memcached`].
+    /// Counts of memcached commands since the start, or since [`Self::reset_memcached`].
     pub(crate) fn memcached(&self) -> MemcachedFigures {
         let sums = lock(&self.sums);
         sums.memcached().since(&sums.memcached_base)
     }
 
-    /// Counts memcached commands from 0 again.
+    /// Resets the counts of memcached commands.
     pub(crate) fn reset_memcached(&self) {
         let mut sums = lock(&self.sums);
         sums.memcached_base = sums.memcached();
