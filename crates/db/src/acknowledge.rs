@@ -197,7 +197,7 @@ impl Acknowledgement {
             if let Some(all) = gates.try_enter_all_free() {
                 let mut whole = lock(&self.whole);
                 let asked = std::mem::take(&mut whole.tick_wanted);
-                let sealed = self.close(clock.now_us() / 1000);
+                let sealed = self.close(clock.now().milliseconds());
                 drop(whole);
                 drop(all);
                 if asked {

@@ -1,5 +1,6 @@
 //! The database's state of one connection.
 
+use crate::clock::Microseconds;
 use std::sync::Arc;
 
 use pando_engine::LogEpoch;
@@ -37,7 +38,7 @@ pub struct Client {
     /// The next request was already delayed (see `turn::pressure`).
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
-    pub(crate) waits_since_us: u64,
+    pub(crate) waits_since: Option<Microseconds>,
     /// Keys of a memcached request that were answered before its output was full.
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
@@ -119,7 +120,7 @@ impl Client {
             awaits: LogEpoch::NONE,
             unacknowledged: LogEpoch::NONE,
             delayed: false,
-            waits_since_us: 0,
+            waits_since: None,
             answered_keys: 0,
             transaction: None,
             watches: Watches::default(),

@@ -3,17 +3,16 @@
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since the Unix epoch.
-pub type Milliseconds = u64;
+pub use pando_sync::{Microseconds, Milliseconds};
 
 /// The database's source of time; a turn reads it once.
 pub trait Clock: Send + Sync {
-    /// Microseconds since the Unix epoch.
-    fn now_us(&self) -> u64;
+    /// Since the Unix epoch.
+    fn now(&self) -> Microseconds;
 
     /// Microseconds since some moment, by a monotonic clock; by default [`Self::now_us`].
-    fn monotonic_us(&self) -> u64 {
-        self.now_us()
+    fn monotonic(&self) -> Microseconds {
+        self.now()
     }
 }
 
@@ -22,15 +21,16 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now_us(&self) -> u64 {
+    fn now(&self) -> Microseconds {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        since.as_micros() as u64
+        Microseconds(since.as_micros() as u64)
     }
 
-    fn monotonic_us(&self) -> u64 {
+    fn monotonic(&self) -> Microseconds {
         static BEGUN: OnceLock<Instant> = OnceLock::new();
-        BEGUN.get_or_init(Instant::now).elapsed().as_micros() as u64
+        let elapsed = BEGUN.get_or_init(Instant::now).elapsed();
+        Microseconds(elapsed.as_micros() as u64)
     }
 }

@@ -86,7 +86,7 @@ impl Entries {
 
     /// Takes the first entry if it is due.
     fn take_due(&mut self, now: Milliseconds) -> Option<Entry> {
-        if self.by_deadline.first()?.0.0 > now {
+        if !self.by_deadline.first()?.0.has_passed(now) {
             return None;
         }
         let entry = self.by_deadline.pop_first()?;
@@ -139,7 +139,7 @@ impl ExpiryIndex {
             }
         }
         let mean = sum.checked_div(u128::from(count)).unwrap_or(0) as u64;
-        (count, mean.saturating_sub(now))
+        (count, mean.saturating_sub(now.0))
     }
 
     /// Updates the key's entry after a commit that replaced deadline `replaced`; `present` reads
@@ -281,7 +281,7 @@ mod tests {
     const TREE: TreeId = TreeId(7);
 
     fn due(index: &ExpiryIndex, now: u64) -> usize {
-        index.take_due(now, &mut 0, 100).len()
+        index.take_due(Milliseconds(now), &mut 0, 100).len()
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
             let key = key.to_be_bytes();
             index.reconcile(Key::new(TREE, &key), None, || Some(Deadline(5)));
         }
-        assert_eq!(index.tree_summary(TREE, 2), (100, 3));
+        assert_eq!(index.tree_summary(TREE, Milliseconds(2)), (100, 3));
         index.drop_tree(TREE);
         assert_eq!((index.len(), due(&index, 9)), (0, 0));
         // Nothing is freed under the gates that a flush holds; bounded portions are freed later.
@@ -332,14 +332,14 @@ mod tests {
         let key = |key: &'static [u8]| Key::new(TREE, key);
         index.reconcile(key(b"a"), None, || Some(Deadline(u64::MAX)));
         index.reconcile(key(b"b"), None, || Some(Deadline(u64::MAX)));
-        assert_eq!(index.tree_summary(TREE, 0), (2, u64::MAX));
+        assert_eq!(index.tree_summary(TREE, Milliseconds(0)), (2, u64::MAX));
         index.reconcile(key(b"a"), Some(Deadline(u64::MAX)), || Some(Deadline(10)));
         index.reconcile(key(b"b"), Some(Deadline(u64::MAX)), || Some(Deadline(30)));
-        assert_eq!(index.tree_summary(TREE, 5), (2, 15));
+        assert_eq!(index.tree_summary(TREE, Milliseconds(5)), (2, 15));
         assert_eq!(due(&index, 10), 1);
-        assert_eq!(index.tree_summary(TREE, 15), (1, 15));
+        assert_eq!(index.tree_summary(TREE, Milliseconds(15)), (1, 15));
         index.reconcile(key(b"b"), Some(Deadline(30)), || None);
-        assert_eq!(index.tree_summary(TREE, 15), (0, 0));
+        assert_eq!(index.tree_summary(TREE, Milliseconds(15)), (0, 0));
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         }
         let (mut cursor, mut taken) = (0, 0);
         loop {
-            let portion = index.take_due(5, &mut cursor, 7).len();
+            let portion = index.take_due(Milliseconds(5), &mut cursor, 7).len();
             assert!(portion <= 7);
             taken += portion;
             if portion == 0 {

@@ -30,14 +30,14 @@ pub struct SnapshotFigures {
     /// About the bytes of these values.
     pub image_bytes: u64,
     /// The age of the oldest one in milliseconds, 0 if there is none.
-    pub oldest_ms: Milliseconds,
+    pub oldest: Milliseconds,
 }
 
 /// The arguments of SNAPSHOT CREATE.
 #[derive(Debug)]
 pub(crate) struct Wanted<'r> {
     pub(crate) name: &'r [u8],
-    pub(crate) lives_ms: Option<Milliseconds>,
+    pub(crate) lives: Option<Milliseconds>,
     pub(crate) is_held: bool,
 }
 
@@ -54,7 +54,7 @@ impl Database {
         if self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
         }
-        let time = session.now_us / 1000;
+        let time = session.now.milliseconds();
         let epoch = self.acknowledgement.end_epoch_within(time);
         let snapshot = self.store.freeze(epoch)?;
         let frozen = |tree: TreeId| Frozen {
@@ -64,7 +64,7 @@ impl Database {
         Ok(self.snapshots.add(NamedSnapshot {
             name: wanted.name.into(),
             moment: Moment { snapshot, time },
-            until: wanted.lives_ms.map(|lives| time.saturating_add(lives)),
+            until: wanted.lives.map(|lives| time.saturating_add(lives)),
             is_held: wanted.is_held,
             databases: self.mapping.iter().map(frozen).collect(),
         }))
@@ -85,16 +85,16 @@ impl Database {
     #[must_use]
     pub fn snapshot_figures(&self) -> SnapshotFigures {
         let list = self.snapshots.list();
-        let now = self.options.clock.now_us() / 1000;
+        let now = self.options.clock.now().milliseconds();
         let Images { count, bytes } = self.images();
         SnapshotFigures {
             snapshots: list.len(),
             held: list.iter().filter(|snapshot| snapshot.is_held).count(),
             images: count,
             image_bytes: bytes,
-            oldest_ms: list
-                .first()
-                .map_or(0, |oldest| now.saturating_sub(oldest.moment.time)),
+            oldest: list.first().map_or(Milliseconds(0), |oldest| {
+                now.saturating_sub(oldest.moment.time)
+            }),
         }
     }
 
@@ -113,7 +113,7 @@ impl Database {
     /// The snapshot to drop now, if any: one that has expired, or the oldest that is not held if
     /// the images take more than they may. Records whether none can be dropped.
     pub(crate) fn overdue_snapshot(&self) -> Option<Arc<NamedSnapshot>> {
-        let now = self.options.clock.now_us() / 1000;
+        let now = self.options.clock.now().milliseconds();
         let list = self.snapshots.list();
         let is_over = |until: Milliseconds| until <= now;
         let mut over = list

@@ -57,7 +57,7 @@ mod watchers;
 
 pub use acknowledge::Durability;
 pub use client::{Client, ReplyMode};
-pub use clock::{Clock, Milliseconds, SystemClock};
+pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
 pub use commands::memory_usage;
 pub use database::Database;
 pub use dump::file::FileError;

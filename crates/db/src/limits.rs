@@ -1,5 +1,7 @@
 //! Bounds of the keyspace, with the relations between them.
 
+use crate::clock::Microseconds;
+
 /// Most databases (SELECT) that a configuration may have.
 pub const DATABASES_MAX: usize = 1024;
 
@@ -16,11 +18,11 @@ pub(crate) const CONFLICTS_MAX: u32 = 8;
 pub const WARM_KEYS_MAX: usize = 128;
 
 /// Microseconds by which each write is delayed while replaced memory is above half of its bound.
-pub const SLOW_WRITE_US: u64 = 1000;
+pub const SLOW_WRITE: Microseconds = Microseconds(1000);
 
 /// Microseconds after which a batch releases its gates between two requests if others wait for
 /// them. Short batches run through: they are not worth two thread switches.
-pub const HOLD_US_MAX: u64 = 500;
+pub const HOLD_MAX: Microseconds = Microseconds(500);
 
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
 pub const SLICE_ENTRIES_MAX: usize = 4096;
@@ -175,9 +177,9 @@ pub const EVICT_ROUNDS_MAX: usize = 16;
 
 /// Microseconds by which a command is postponed while evicted memory is being reclaimed, and after
 /// which it is no longer postponed.
-pub(crate) const ROOM_WAIT_US: u64 = 1000;
-/// See [`ROOM_WAIT_US`].
-pub(crate) const ROOM_WAIT_MAX_US: u64 = 1_000_000;
+pub(crate) const ROOM_WAIT: Microseconds = Microseconds(1000);
+/// See [`ROOM_WAIT`].
+pub(crate) const ROOM_WAIT_MAX: Microseconds = Microseconds(1_000_000);
 
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;

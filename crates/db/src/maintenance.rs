@@ -160,7 +160,7 @@ impl Database {
             self.end_epoch();
         }
         self.adjust_eviction();
-        let now = self.options.clock.now_us() / 1000;
+        let now = self.options.clock.now().milliseconds();
         self.memory.ages.tick(self.epochs.current(), now);
         self.allow_decay(now);
         let buried_bytes = self.statistics().buried_bytes;

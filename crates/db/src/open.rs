@@ -143,6 +143,7 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Microseconds;
     use crate::commands::testing::Shell;
 
     fn open(change: impl FnOnce(&mut Options)) -> Result<Arc<Database>, OpenError> {
@@ -218,8 +219,8 @@ mod tests {
     fn a_pause_grows_and_ends() {
         let shell = Shell::new();
         let database = &shell.database;
-        let now_us = database.options.clock.now_us();
-        let until = |milliseconds: u64| now_us + milliseconds * 1000;
+        let now_us = database.options.clock.now();
+        let until = |milliseconds: u64| now_us + Microseconds(milliseconds * 1000);
         database.pause(until(10), true);
         database.pause(until(20), false);
         assert_eq!(database.paused_until(false), Some(until(20)));
@@ -231,8 +232,11 @@ mod tests {
         database.pause(until(30), false);
         assert_eq!(database.paused_until(false), None);
         assert_eq!(database.paused_until(true), Some(until(30)));
-        database.pause(u64::MAX, false);
-        assert_eq!(database.paused_until(true), Some(u64::MAX >> 1));
+        database.pause(Microseconds::MAX, false);
+        assert_eq!(
+            database.paused_until(true),
+            Some(Microseconds(u64::MAX >> 1))
+        );
         database.unpause();
         assert_eq!(database.paused_until(true), None);
     }
@@ -242,13 +246,13 @@ mod tests {
     fn concurrent_pauses_merge() {
         let shell = Shell::new();
         let database = &shell.database;
-        let until_us = database.options.clock.now_us() + 1000;
+        let until = database.options.clock.now() + Microseconds(1000);
         for _ in 0..200 {
             std::thread::scope(|scope| {
-                scope.spawn(|| database.pause(until_us, true));
-                scope.spawn(|| database.pause(until_us + 1, false));
+                scope.spawn(|| database.pause(until, true));
+                scope.spawn(|| database.pause(until + Microseconds(1), false));
             });
-            assert_eq!(database.paused_until(false), Some(until_us + 1));
+            assert_eq!(database.paused_until(false), Some(until + Microseconds(1)));
             database.unpause();
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Microseconds};
 
 /// The microsecond at which a pause ends, times two, plus one if all commands are held back; 0
 /// means no pause.
@@ -14,16 +14,16 @@ use crate::clock::Clock;
 pub(crate) struct Pause(AtomicU64);
 
 impl Pause {
-    /// Holds back all commands, or those that write, until `until_us`. A present pause that is
+    /// Holds back all commands, or those that write, until `until`. A present pause that is
     /// longer or stricter stays so.
-    pub(crate) fn begin(&self, now_us: u64, until_us: u64, all: bool) {
-        let until_us = until_us.min(u64::MAX >> 1);
+    pub(crate) fn begin(&self, now: Microseconds, until: Microseconds, all: bool) {
+        let until = until.min(Microseconds(u64::MAX >> 1));
         let merge = |pause| {
-            let (old_until_us, old_all) = match split(pause) {
-                (old_until_us, old_all) if old_until_us > now_us => (old_until_us, old_all),
-                _ => (0, false),
+            let (old_until, old_all) = match split(pause) {
+                (old_until, old_all) if old_until > now => (old_until, old_all),
+                _ => (Microseconds::ZERO, false),
             };
-            Some(until_us.max(old_until_us) << 1 | u64::from(all || old_all))
+            Some(until.max(old_until).0 << 1 | u64::from(all || old_all))
         };
         // It cannot fail: every pause merges.
         let _ = self
@@ -38,7 +38,7 @@ impl Pause {
 
     /// Until when a command must wait, if at all.
     #[inline]
-    pub(crate) fn until(&self, writes: bool, clock: &dyn Clock) -> Option<u64> {
+    pub(crate) fn until(&self, writes: bool, clock: &dyn Clock) -> Option<Microseconds> {
         let pause = self.0.load(Ordering::Relaxed);
         if pause == 0 {
             return None;
@@ -47,10 +47,10 @@ impl Pause {
     }
 
     #[cold]
-    fn check(&self, pause: u64, writes: bool, clock: &dyn Clock) -> Option<u64> {
-        let (until_us, all) = split(pause);
-        if clock.now_us() < until_us {
-            return (writes || all).then_some(until_us);
+    fn check(&self, pause: u64, writes: bool, clock: &dyn Clock) -> Option<Microseconds> {
+        let (until, all) = split(pause);
+        if clock.now() < until {
+            return (writes || all).then_some(until);
         }
         // Cleared, so that later commands need not read the clock; a new pause stays.
         let _ = self
@@ -61,6 +61,6 @@ impl Pause {
 }
 
 /// The end of a pause, and whether it holds back all commands.
-fn split(pause: u64) -> (u64, bool) {
-    (pause >> 1, pause & 1 == 1)
+fn split(pause: u64) -> (Microseconds, bool) {
+    (Microseconds(pause >> 1), pause & 1 == 1)
 }

@@ -15,6 +15,7 @@
 //!
 //! Deliberately absent: who wakes whom; that is the front end's concern.
 
+use crate::clock::{Microseconds, Milliseconds};
 use pando_engine::LogEpoch;
 use pando_protocol::Reply;
 
@@ -50,7 +51,7 @@ pub enum Wait {
         /// What [`crate::Database::durable`] must be.
         epoch: LogEpoch,
         /// How long at most; `None` is for ever.
-        timeout_ms: Option<u64>,
+        timeout: Option<Milliseconds>,
     },
     /// The host's meaning of this number (SAVE).
     Host(u64),
@@ -59,7 +60,7 @@ pub enum Wait {
     /// Permission to run: nothing was done, and it tries again at this time (CLIENT PAUSE, memory).
     Leave {
         /// In microseconds since the Unix epoch.
-        until_us: u64,
+        until: Microseconds,
     },
     /// The client, which must take some of the reply: as much is written as fits.
     Reader,
@@ -115,15 +116,15 @@ impl Progress {
     }
 
     /// It tries again at this time.
-    pub(crate) fn put_off(until_us: u64) -> Self {
-        Self::Waits(Wait::Leave { until_us })
+    pub(crate) fn put_off(until: Microseconds) -> Self {
+        Self::Waits(Wait::Leave { until })
     }
 
     /// Until when it is postponed, if it is.
     #[must_use]
-    pub fn put_off_until(&self) -> Option<u64> {
+    pub fn put_off_until(&self) -> Option<Microseconds> {
         match self {
-            Self::Waits(Wait::Leave { until_us }) => Some(*until_us),
+            Self::Waits(Wait::Leave { until }) => Some(*until),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_durability::log::LogSession;
 use pando_engine::{Deadline, Key, LogEpoch, Point};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Microseconds};
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
 use crate::effects::Effects;
@@ -25,7 +25,7 @@ pub(crate) struct SessionState {
     pub(crate) counters: Arc<SessionCounters>,
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
-    pub(crate) now_us: u64,
+    pub(crate) now: Microseconds,
     /// How the current command uses values.
     pub(crate) access: Access,
     /// How much the current command may write.
@@ -94,7 +94,7 @@ impl SessionState {
             if testing::is(Fault::AgeForgotten) {
                 return log.hand_over();
             }
-            log.note_write(|| clock.monotonic_us());
+            log.note_write(|| clock.monotonic());
             log.hand_over();
         }
     }

@@ -23,6 +23,7 @@
 //! - **T4 one-group** Everything one command writes is one group of the log. The group ends with
 //!   the command (`finish`), under the gates the command ran under (AK2 group-of-its-end).
 
+use crate::clock::{Microseconds, Milliseconds};
 use std::sync::Arc;
 
 use pando_engine::{LogEpoch, Point};
@@ -156,7 +157,7 @@ impl<'t> Turn<'t> {
 
     /// Reads the clock again; a turn does so whenever it takes a gate (T3).
     pub fn refresh_clock(&mut self) {
-        self.session.now_us = self.database.options.clock.now_us();
+        self.session.now = self.database.options.clock.now();
     }
 
     fn let_go(&mut self) {
@@ -200,7 +201,7 @@ impl<'t> Turn<'t> {
     /// (AK1 one-epoch-per-turn), or the command under all gates is over (AK2 group-of-its-end).
     fn end_group(&mut self) {
         if let Some(begun) = self.whole_since.take() {
-            let now = self.session.now_us / 1000;
+            let now = self.session.now.milliseconds();
             let acknowledgement = &self.database.acknowledgement;
             let (session, clock) = (&mut *self.session, &*self.database.options.clock);
             let epoch = acknowledgement.end_whole(begun, now, |epoch| {
@@ -413,7 +414,7 @@ impl<'t> Turn<'t> {
         client: &mut Client,
         spec: &CommandSpec,
         writes: bool,
-    ) -> Result<Option<u64>, CommandError> {
+    ) -> Result<Option<Microseconds>, CommandError> {
         if !client.authenticated && !spec.flags.has(Flag::NoAuth) {
             return Err(CommandError::Unauthenticated);
         }
@@ -646,9 +647,9 @@ impl<'t> Turn<'t> {
     /// What a request waits for that is answered when everything written so far is durable, or
     /// after this many milliseconds.
     #[must_use]
-    pub fn disk(&self, timeout_ms: Option<u64>) -> Wait {
+    pub fn disk(&self, timeout: Option<Milliseconds>) -> Wait {
         let epoch = self.database.epochs.current();
-        Wait::Disk { epoch, timeout_ms }
+        Wait::Disk { epoch, timeout }
     }
 
     /// Resets a connection's state to that of a new one (RESET), including transaction and watches;

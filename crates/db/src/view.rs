@@ -10,7 +10,7 @@
 
 use pando_engine::{Key, Snapshot, TreeId};
 
-use crate::clock::Milliseconds;
+use crate::clock::{Microseconds, Milliseconds};
 
 /// The moment of a snapshot, unique within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,11 +60,11 @@ impl View {
         Key::new(self.tree, bytes)
     }
 
-    /// The time by which its deadlines are judged, in a turn that began at `now_us`.
+    /// The time by which its deadlines are judged, in a turn that began at `now`.
     #[inline]
-    pub(crate) fn now(self, now_us: u64) -> Milliseconds {
+    pub(crate) fn now(self, now: Microseconds) -> Milliseconds {
         match self.past {
-            None => now_us / 1000,
+            None => now.milliseconds(),
             Some(moment) => moment.time,
         }
     }

@@ -158,7 +158,7 @@ impl Database {
 /// Looks up a key that is to be watched.
 fn look(database: &Database, session: &mut SessionState, index: usize, key: &[u8]) -> Seen {
     let tree = database.tree(index);
-    let now = session.now_us / 1000;
+    let now = session.now.milliseconds();
     // Registered before the probe: the horizon does not move while the key is looked up (W1).
     let epoch = database.watch_horizon.hold(&database.epochs);
     let mut found = session.store.probe(Key::new(tree, key));
@@ -208,7 +208,7 @@ impl Seen {
         key: &[u8],
     ) -> bool {
         let present = session.store.probe(Key::new(database.tree(index), key));
-        let now = session.now_us / 1000;
+        let now = session.now.milliseconds();
         self.has_changed(present, now, database.epochs.horizon())
     }
 
@@ -221,12 +221,13 @@ impl Seen {
 }
 
 fn is_expired(probe: Probe, now: Milliseconds) -> bool {
-    matches!(probe, Probe::Present { deadline: Some(at), .. } if at.0 <= now)
+    matches!(probe, Probe::Present { deadline: Some(at), .. } if at.has_passed(now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Microseconds;
     use crate::commands::testing::Shell;
 
     /// Whether EXEC runs when `lines` came between it and the WATCH of `k`; `before` comes first.
@@ -343,7 +344,7 @@ mod tests {
         let mut shell = Shell::new();
         shell.line("SET k 1 PX 1");
         shell.pass_ms(2);
-        shell.database.pause(u64::MAX, false);
+        shell.database.pause(Microseconds::MAX, false);
         shell.check(&[("WATCH k", "+OK"), ("DBSIZE", ":1")]);
         shell.check(&[("MULTI", "+OK"), ("EXEC", "*0"), ("WATCH k", "+OK")]);
         shell.database.unpause();

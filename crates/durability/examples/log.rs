@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use pando_durability::disk::{Access, AlignedBuffer, Disk, RealDisk};
 use pando_durability::limits::{PENDING_BYTES_MAX, SEGMENT_BYTES};
 use pando_durability::log::{Due, Log, LogOptions, LogScan, LogSession, ScanOptions, measure_sync};
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 /// Records of a round of `append`.
 const RECORDS: u64 = 4_000_000;
@@ -73,7 +73,7 @@ fn tick(log: &Log, epoch: &Mutex<u64>, stop: &AtomicBool) {
             return;
         }
         let mut epoch = epoch.lock().expect("no panic");
-        log.close_epoch(LogEpoch(*epoch), 0);
+        log.close_epoch(LogEpoch(*epoch), Milliseconds(0));
         *epoch += 1;
     }
 }
@@ -201,7 +201,7 @@ fn own(log: &Log) -> Duration {
     timed(|at| {
         append(&mut session, epoch, at as u64);
         session.hand_over();
-        log.seal(LogEpoch(epoch), 0).flush();
+        log.seal(LogEpoch(epoch), Milliseconds(0)).flush();
         assert!(log.durable() >= LogEpoch(epoch));
         epoch += 1;
     })
@@ -216,7 +216,7 @@ fn waiting(log: &Arc<Log>, inline: bool, woken: &Arc<(Mutex<()>, Condvar)>) -> D
             while !stop.load(Ordering::Relaxed) {
                 if log.wait_until_due(Duration::from_millis(25)) == Due::Wanted {
                     let closed = epoch.fetch_add(1, Ordering::Relaxed);
-                    let sealed = log.seal(LogEpoch(closed), 0);
+                    let sealed = log.seal(LogEpoch(closed), Milliseconds(0));
                     if inline { sealed.flush() } else { drop(sealed) }
                 }
             }
@@ -272,7 +272,7 @@ fn run_append_only(directory: &Path) {
         }
         session.hand_over();
         if turn % 100 == 99 {
-            log.close_epoch(LogEpoch(epoch), 0);
+            log.close_epoch(LogEpoch(epoch), Milliseconds(0));
             epoch += 1;
         }
     }

@@ -1,5 +1,7 @@
 //! Bounds of the data on disk, with the relations between them.
 
+use pando_sync::Milliseconds;
+
 /// Bytes of a sector: a disk writes it whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
@@ -85,10 +87,10 @@ pub const SPARE_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 /// How long a log that found no space waits before it tries again, in milliseconds.
 pub const ROOM_RETRY_MS: u64 = 100;
 
-/// If something was acknowledged this many milliseconds ago and is still not durable, nothing else
+/// If something was acknowledged this long ago and is still not durable, nothing else
 /// is acknowledged before it is durable. So a crash takes only what was acknowledged within this
 /// time, plus the time between the decision to send a reply and its sending.
-pub const LATE_MS: u64 = 150;
+pub const LATE: Milliseconds = Milliseconds(150);
 
 /// Recent duration of log writes, in microseconds, up to which a thread that waits for an epoch
 /// writes it itself: about that of two thread switches on a busy machine. Other clients of the

@@ -320,7 +320,7 @@ fn snapshots(page: &mut Page, shared: &Shared) {
         (
             "pando_oldest_snapshot_seconds",
             "Age of the oldest snapshot, 0 if there is none.",
-            figures.oldest_ms / 1000,
+            figures.oldest.0 / 1000,
         ),
     ] {
         page.family(name, "gauge", help);

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pando_db::{Database, LogEpoch, LogState};
+use pando_db::{Database, LogEpoch, LogState, Milliseconds};
 
 use crate::config::{Config, LogLevel};
 use crate::keeper::Keeper;
@@ -276,9 +276,9 @@ impl Shared {
         }
     }
 
-    /// When the last checkpoint was complete, in milliseconds since the Unix epoch: one that was
-    /// taken since the start, or the one that it was loaded from.
-    pub(crate) fn last_checkpoint_wall_ms(&self) -> Option<u64> {
+    /// When the last checkpoint was complete, since the Unix epoch: one that was taken since the
+    /// start, or the one that it was loaded from.
+    pub(crate) fn last_checkpoint(&self) -> Option<Milliseconds> {
         let taken = self.database.last_checkpoint().map(|taken| taken.wall_ms);
         let found = self.database.recovery();
         taken.or_else(|| found.and_then(|found| found.checkpoint_wall_ms))

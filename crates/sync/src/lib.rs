@@ -1,5 +1,5 @@
 //! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and other tools
-//! that engines share: directories of trees, prefetching, word tags.
+//! that engines share: directories of trees, prefetching, word tags, units of time.
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
@@ -13,6 +13,7 @@ pub mod prefetch;
 pub mod sharing;
 pub mod shim;
 pub mod tags;
+mod time;
 pub mod version_lock;
 
 pub use directory::Directory;
@@ -20,3 +21,4 @@ pub use gate::{AllGates, GateGuard, Gates};
 pub use lock::lock;
 pub use log_epoch::LogEpoch;
 pub use padded::Padded;
+pub use time::{Microseconds, Milliseconds};

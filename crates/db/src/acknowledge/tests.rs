@@ -355,7 +355,7 @@ fn ak1_an_epoch_ends_where_a_batch_gives_way() {
         let tick = scope.spawn(|| database.end_epoch());
         let begun = Instant::now();
         while pair.current() == begins_in && begun.elapsed() < Duration::from_mins(1) {
-            pair.reader.pass_ms(limits::HOLD_US_MAX / 1000 + 1);
+            pair.reader.pass_ms(limits::HOLD_MAX.milliseconds().0 + 1);
             turn.give_way();
         }
         run(&mut turn, &mut client, &mut NoHost, "SET b 1");

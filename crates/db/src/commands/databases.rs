@@ -51,10 +51,10 @@ fn ping(request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
 
 /// Seconds and the microseconds beyond them, at this turn's reading of the clock.
 fn time(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> Handled {
-    let now_us = keyspace.now_us();
+    let now = keyspace.now_exactly();
     reply.array(2);
-    reply.bulk_integer((now_us / 1_000_000) as i64);
-    reply.bulk_integer((now_us % 1_000_000) as i64);
+    reply.bulk_integer((now.0 / 1_000_000) as i64);
+    reply.bulk_integer((now.0 % 1_000_000) as i64);
     Ok(Progress::Done)
 }
 

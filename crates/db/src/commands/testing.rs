@@ -18,14 +18,14 @@ use pando_engine::{Body, Decision, LogEpoch, NewValue, ValueRef};
 use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
 
-use crate::clock::{Clock, Milliseconds};
+use crate::clock::{Clock, Microseconds};
 use crate::error::CommandError;
 use crate::{
     Client, Database, HandLog, Host, OpenError, Options, Progress, Session, Slices, Turn, Wait,
 };
 
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
-pub(crate) const START_MS: Milliseconds = 1_700_000_000_000;
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
 /// The seed of a test's random operations: the same in every run unless `PANDO_TEST_SEED` holds
 /// another. It is printed.
@@ -41,8 +41,8 @@ pub(crate) fn seed() -> u64 {
 pub(crate) struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
-    fn now_us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    fn now(&self) -> Microseconds {
+        Microseconds(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -130,7 +130,7 @@ impl Shell {
 
     /// A connection to a database that is kept on disk, at this time of its clock; its epochs end
     /// when the test says so.
-    pub(crate) fn on_disk(mut options: Options, now_ms: Milliseconds) -> Result<Self, OpenError> {
+    pub(crate) fn on_disk(mut options: Options, now_ms: u64) -> Result<Self, OpenError> {
         let clock = Arc::new(TestClock(AtomicU64::new(now_ms * 1000)));
         options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
         let database = Database::open(options)?;
@@ -160,7 +160,7 @@ impl Shell {
     }
 
     /// Lets time pass, for all shells of the database.
-    pub(crate) fn pass_ms(&self, milliseconds: Milliseconds) {
+    pub(crate) fn pass_ms(&self, milliseconds: u64) {
         self.clock
             .0
             .fetch_add(milliseconds * 1000, Ordering::Relaxed);

@@ -30,7 +30,7 @@ impl Database {
         if testing::is(Fault::OpenEpochsYoung) && log.statistics().closed == log.durable() {
             return true;
         }
-        !log.is_late(self.options.clock.monotonic_us()) || log.durable() >= epoch
+        !log.is_late(self.options.clock.monotonic()) || log.durable() >= epoch
     }
 
     /// Registers a wish for `epoch` to be durable; returns whether it is. The caller holds no turn.
@@ -82,7 +82,7 @@ impl Database {
 
     /// Ends the log epoch, and writes its part of the log.
     pub(crate) fn end_epoch(&self) {
-        let now = self.options.clock.now_us() / 1000;
+        let now = self.options.clock.now().milliseconds();
         self.acknowledgement.tick(&self.gates, now).flush();
     }
 }

@@ -18,6 +18,7 @@
 mod log;
 mod memory;
 
+use crate::clock::{Microseconds, Milliseconds};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -74,7 +75,7 @@ pub struct Database {
     active_expire: AtomicBool,
     /// When database 0 is emptied; 0 is never.
     flush_at_ms: AtomicU64,
-    opened_ms: u64,
+    opened: Milliseconds,
     background: Mutex<Background>,
 }
 
@@ -86,7 +87,7 @@ impl Database {
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
             cursors: Cursors::default(),
             memory: MemoryLimit::new(options.memory),
-            opened_ms: options.clock.now_us() / 1000,
+            opened: options.clock.now().milliseconds(),
             options,
             acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
             epochs: parts.epochs,
@@ -138,7 +139,7 @@ impl Database {
             gate,
             counters: self.counters.open(),
             random,
-            now_us: 0,
+            now: Microseconds::ZERO,
             access: Access::default(),
             fit: Fit::default(),
             evictor: Evictor::default(),
@@ -189,7 +190,7 @@ impl Database {
         let tree = self.tree(index);
         let (expiring, mean) = self
             .expiry
-            .tree_summary(tree, self.options.clock.now_us() / 1000);
+            .tree_summary(tree, self.options.clock.now().milliseconds());
         (self.store.len(tree), expiring, mean)
     }
 
@@ -239,15 +240,15 @@ impl Database {
     }
 
     /// When it was opened, in milliseconds since the Unix epoch.
-    pub(crate) fn opened_ms(&self) -> u64 {
-        self.opened_ms
+    pub(crate) fn opened(&self) -> Milliseconds {
+        self.opened
     }
 
     /// Whether it is time for that; clears the request if so.
     pub(crate) fn take_due_flush(&self) -> bool {
         let at_ms = self.flush_at_ms.load(Ordering::Relaxed);
         at_ms != 0
-            && at_ms <= self.options.clock.now_us() / 1000
+            && Milliseconds(at_ms) <= self.options.clock.now().milliseconds()
             && self
                 .flush_at_ms
                 .compare_exchange(at_ms, 0, Ordering::Relaxed, Ordering::Relaxed)
@@ -270,10 +271,10 @@ impl Database {
         self.active_expire.store(active, Ordering::Relaxed);
     }
 
-    /// Holds back commands until `until_us` on the database's clock: all of them, or those that
+    /// Holds back commands until `until` on the database's clock: all of them, or those that
     /// write (CLIENT PAUSE). A present pause that is longer or stricter stays so.
-    pub fn pause(&self, until_us: u64, all: bool) {
-        self.pause.begin(self.options.clock.now_us(), until_us, all);
+    pub fn pause(&self, until: Microseconds, all: bool) {
+        self.pause.begin(self.options.clock.now(), until, all);
     }
 
     /// Ends the pause (CLIENT UNPAUSE).
@@ -284,7 +285,7 @@ impl Database {
     /// Until when a command must wait, in microseconds, if at all.
     #[must_use]
     #[inline]
-    pub fn paused_until(&self, writes: bool) -> Option<u64> {
+    pub fn paused_until(&self, writes: bool) -> Option<Microseconds> {
         self.pause.until(writes, &*self.options.clock)
     }
 

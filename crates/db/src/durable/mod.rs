@@ -40,7 +40,7 @@ pub struct Recovery {
     /// The start epoch of the checkpoint that was used.
     pub checkpoint: Option<LogEpoch>,
     /// When it was completed, in milliseconds since the Unix epoch.
-    pub checkpoint_wall_ms: Option<u64>,
+    pub checkpoint_wall_ms: Option<Milliseconds>,
     /// Entries loaded from it.
     pub loaded: u64,
     /// Bytes of its files.

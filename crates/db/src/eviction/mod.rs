@@ -186,7 +186,7 @@ impl Evictor {
     /// Passes keys until it finds some that were not used; the least used one it met if the steps
     /// end first.
     fn sweep_keys(&mut self, database: &Database, session: &mut SessionState, steps: &mut usize) {
-        let (now, tracking) = (session.now_us / 1000, self.policy.tracking());
+        let (now, tracking) = (session.now.milliseconds(), self.policy.tracking());
         let mut coldest = Coldest::default();
         while self.victims.is_empty() && *steps > 0 {
             let Some(tree) = self.next_tree(database) else {

@@ -2,6 +2,7 @@
 //!
 //! The memory in use is a model: so many bytes a key, and what the engine has on its way back.
 
+use crate::clock::Microseconds;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -318,7 +319,7 @@ fn scattered_memory_is_no_reason_to_evict_many() {
 #[test]
 fn writes_wait_for_evicted_memory() {
     let value = "v".repeat(KEY_BYTES);
-    let step_us = limits::ROOM_WAIT_MAX_US / 10;
+    let step_us = limits::ROOM_WAIT_MAX.0 / 10;
     for engine in EngineKind::ALL {
         let mut shell = shell(engine, EvictionPolicy::AllKeysRandom, 50);
         let mut reader = shell.connect();
@@ -327,10 +328,10 @@ fn writes_wait_for_evicted_memory() {
         let mut waited_us = 0;
         let refusal = loop {
             match shell.begin(["SET", &key.to_string(), &value]) {
-                (reply, Progress::Waits(Wait::Leave { until_us: until })) => {
+                (reply, Progress::Waits(Wait::Leave { until })) => {
                     assert!(reply.is_empty());
                     let now_us = START_MS * 1000 + waited_us;
-                    assert_eq!(until, now_us + limits::ROOM_WAIT_US);
+                    assert_eq!(until, Microseconds(now_us) + limits::ROOM_WAIT);
                     waited_us += step_us;
                     shell.pass_ms(step_us / 1000);
                 }
@@ -342,7 +343,7 @@ fn writes_wait_for_evicted_memory() {
             }
         };
         assert_eq!(refusal, format!("{OOM}\r\n").into_bytes());
-        assert_eq!(waited_us, limits::ROOM_WAIT_MAX_US, "{engine:?}");
+        assert_eq!(waited_us, limits::ROOM_WAIT_MAX.0, "{engine:?}");
         assert!(evicted(&shell) > 0 && key > 40);
         drop(stalled);
         let taken = (0..100).any(|_| {
@@ -358,7 +359,7 @@ fn nothing_is_evicted_in_a_pause() {
     on_every_engine(EvictionPolicy::AllKeysLru, 50, |shell| {
         fill(shell, "k", 50, "");
         limit(shell, 10);
-        shell.database.pause(u64::MAX, false);
+        shell.database.pause(Microseconds::MAX, false);
         let mut session = shell.database.session().expect("a session is free");
         session.maintain();
         assert_eq!(evicted(shell), 0);

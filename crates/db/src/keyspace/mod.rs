@@ -21,7 +21,7 @@ use pando_engine::{
 
 pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
 
-use crate::clock::Milliseconds;
+use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::memory::Accesses;
@@ -44,7 +44,7 @@ pub struct Keyspace<'t> {
 pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
     attributes
         .deadline
-        .is_some_and(|deadline| deadline.0 <= now)
+        .is_some_and(|deadline| deadline.has_passed(now))
 }
 
 impl SessionCounters {
@@ -95,13 +95,13 @@ impl<'t> Keyspace<'t> {
     /// The time of this turn.
     #[must_use]
     pub fn now(&self) -> Milliseconds {
-        self.view.now(self.session.now_us)
+        self.view.now(self.session.now)
     }
 
     /// The time of this turn in microseconds since the Unix epoch.
     #[must_use]
-    pub fn now_us(&self) -> u64 {
-        self.session.now_us
+    pub fn now_exactly(&self) -> Microseconds {
+        self.session.now
     }
 
     /// A random number of this session's generator.

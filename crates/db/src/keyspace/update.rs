@@ -76,7 +76,7 @@ impl CommitHook for Hook<'_> {
         });
         effects.deadline_changed = replaced != deadline;
         effects.replaced = replaced;
-        effects.expired = replaced.is_some_and(|at| at.0 <= effects.now);
+        effects.expired = replaced.is_some_and(|at| at.has_passed(effects.now));
         if new.is_none() || effects.expired {
             effects.old_mark = old.map_or(0, |value| value.mark.get());
         }

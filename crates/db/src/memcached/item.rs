@@ -32,10 +32,14 @@ impl Expiry {
         let Ok(seconds) = u64::try_from(exptime) else {
             return Self::Past;
         };
-        let base = if exptime <= SPAN_SECONDS_MAX { now } else { 0 };
-        let at = base.saturating_add(seconds.saturating_mul(1000));
+        let base = if exptime <= SPAN_SECONDS_MAX {
+            now
+        } else {
+            Milliseconds::ZERO
+        };
+        let at = base.saturating_add(Milliseconds(seconds.saturating_mul(1000)));
         if at > now {
-            Self::At(Deadline(at))
+            Self::At(Deadline(at.0))
         } else {
             Self::Past
         }
@@ -52,12 +56,12 @@ impl Expiry {
 
 /// Whether an expiry time is a time, and before this one.
 pub(crate) fn is_before(exptime: i64, time: Milliseconds) -> bool {
-    exptime > SPAN_SECONDS_MAX && exptime as u64 <= time / 1000
+    exptime > SPAN_SECONDS_MAX && exptime as u64 <= time.0 / 1000
 }
 
 /// Seconds until a deadline, rounded; −1 is never.
 pub(crate) fn seconds_left(deadline: Option<Deadline>, now: Milliseconds) -> i64 {
-    deadline.map_or(-1, |at| (at.0.saturating_sub(now) + 500) as i64 / 1000)
+    deadline.map_or(-1, |at| (at.left(now).0 + 500) as i64 / 1000)
 }
 
 pub(crate) fn is_stale(attributes: &Attributes) -> bool {
@@ -91,7 +95,7 @@ pub(crate) fn reply_data(reply: &mut Reply<'_>, string: StringRef<'_>) {
 mod tests {
     use super::*;
 
-    const NOW: Milliseconds = 1_700_000_000_000;
+    const NOW: Milliseconds = Milliseconds(1_700_000_000_000);
 
     #[test]
     fn thirty_days_are_a_span_and_more_are_a_time() {
@@ -100,11 +104,11 @@ mod tests {
             (0, Expiry::Never),
             (-1, Expiry::Past),
             (i64::MIN, Expiry::Past),
-            (1, at(NOW + 1000)),
-            (2_592_000, at(NOW + 2_592_000_000)),
+            (1, at((NOW + Milliseconds(1000)).0)),
+            (2_592_000, at((NOW + Milliseconds(2_592_000_000)).0)),
             (2_592_001, Expiry::Past),
             (1_700_000_000, Expiry::Past),
-            (1_700_000_001, at(NOW + 1000)),
+            (1_700_000_001, at((NOW + Milliseconds(1000)).0)),
             (i64::MAX, at(u64::MAX)),
         ] {
             assert_eq!(Expiry::of(exptime, NOW), expiry, "{exptime}");
@@ -113,8 +117,8 @@ mod tests {
 
     #[test]
     fn seconds_are_rounded() {
-        let left = |milliseconds| seconds_left(Some(Deadline(NOW + milliseconds)), NOW);
-        assert_eq!((left(1499), left(1500)), (1, 2));
+        let left = |milliseconds| seconds_left(Some(Deadline((NOW + milliseconds).0)), NOW);
+        assert_eq!((left(Milliseconds(1499)), left(Milliseconds(1500))), (1, 2));
         assert_eq!(seconds_left(None, NOW), -1);
     }
 }

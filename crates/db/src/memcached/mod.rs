@@ -26,6 +26,7 @@ mod meta;
 mod store;
 mod token;
 
+use crate::clock::Microseconds;
 use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
 
 pub use list::ListedItem;
@@ -194,7 +195,7 @@ impl Turn<'_> {
         client: &mut Client,
         verb: Verb,
         line: Line<'_>,
-    ) -> Result<Option<u64>, CommandError> {
+    ) -> Result<Option<Microseconds>, CommandError> {
         let writes = line.writes(verb);
         if let Some(until) = self.database().paused_until(writes) {
             return Ok(Some(until));
@@ -282,11 +283,11 @@ impl Turn<'_> {
     /// `flush_all [delay]`: under all gates, so that nobody sees half of it.
     fn flush_memcached(&mut self, line: Line<'_>, reply: &mut Reply<'_>) -> Handled {
         let delay_s = arguments::flush_all(line)?.unwrap_or(0);
-        let now_us = self.database().options().clock.now_us();
-        match item::Expiry::of(delay_s, now_us / 1000) {
+        let now = self.database().options().clock.now().milliseconds();
+        match item::Expiry::of(delay_s, now) {
             item::Expiry::At(at) => self.database().flush_at(at.0),
             // As in memcached, nothing is as old as that.
-            item::Expiry::Past if item::is_before(delay_s, self.database().opened_ms()) => {
+            item::Expiry::Past if item::is_before(delay_s, self.database().opened()) => {
                 self.database().flush_at(0);
             }
             item::Expiry::Never | item::Expiry::Past => {

@@ -3,6 +3,7 @@
 mod chosen;
 mod snapshots;
 
+use crate::clock::Microseconds;
 use pando_protocol::Decoded;
 use pando_protocol::memcached::{Decoder, DecoderLimits, Line, Reply, Verb};
 
@@ -266,7 +267,7 @@ fn items_past_their_time_are_counted_where_they_are_met() {
 fn a_pause_holds_back_what_changes_something() {
     let mut shell = Shell::new();
     ask(&mut shell, "set k 0 0 1|x|set stale 0 0 1|x|md stale I|");
-    shell.database.pause(u64::MAX, false);
+    shell.database.pause(Microseconds::MAX, false);
     check(
         &mut shell,
         &[
@@ -433,7 +434,7 @@ fn everything_is_flushed_now_or_later() {
     shell.session.maintain();
     check(&mut shell, &[("flush_all 5", "OK|")]);
     // It is a write, and waits for the end of a pause.
-    let end_us = shell.database.options().clock.now_us() + 9_000_000;
+    let end_us = shell.database.options().clock.now() + Microseconds(9_000_000);
     shell.database.pause(end_us, false);
     shell.pass_ms(5000);
     shell.session.maintain();

@@ -70,7 +70,7 @@ impl Ages {
             }
         }
         for (class, bound) in self.bounds.iter().enumerate() {
-            let old_ms = now_ms.saturating_sub(1000 << class);
+            let old_ms = now_ms.saturating_sub(Milliseconds(1000 << class));
             let known = times.partition_point(|begun| begun.at_ms <= old_ms);
             let epoch = known.checked_sub(1).map_or(0, |index| times[index].epoch);
             if bound.load(Ordering::Relaxed) != epoch {
@@ -92,9 +92,9 @@ impl Ages {
     fn since_ms(&self, written: LogEpoch, now_ms: Milliseconds) -> Milliseconds {
         let times = lock(&self.times);
         let later = times.partition_point(|begun| begun.epoch <= written.0);
-        times
-            .get(later)
-            .map_or(0, |begun| now_ms.saturating_sub(begun.at_ms))
+        times.get(later).map_or(Milliseconds::ZERO, |begun| {
+            now_ms.saturating_sub(begun.at_ms)
+        })
     }
 }
 
@@ -105,7 +105,7 @@ fn thin(times: &mut Vec<Begun>, now_ms: Milliseconds) {
             .at_ms
             .saturating_sub(times[index - 1].at_ms);
         let age = now_ms.saturating_sub(times[index].at_ms);
-        around as f64 / (age + 1) as f64
+        around.0 as f64 / (age.0 + 1) as f64
     };
     let inner = 1..times.len() - 1;
     if let Some(index) = inner.min_by(|one, other| gap(*one).total_cmp(&gap(*other))) {
@@ -137,17 +137,17 @@ impl Accesses<'_> {
     pub fn of(&self, value: &ValueRef<'_>) -> LastAccess {
         let since_write_ms = self.ages.since_ms(value.version.epoch(), self.now_ms);
         let mark = value.mark.get();
-        let (is_read, age_ms) = match self.tracking {
+        let (is_read, age) = match self.tracking {
             Tracking::Lately => match class_of_mark(mark) {
-                0 => (false, 0),
-                CLASS_MAX => (true, u64::MAX),
-                class => (true, 1000 << (class - 1)),
+                0 => (false, Milliseconds::ZERO),
+                CLASS_MAX => (true, Milliseconds::MAX),
+                class => (true, Milliseconds(1000 << (class - 1))),
             },
-            Tracking::Often => (super::access::is_read_often(mark), 0),
-            Tracking::Nothing => (false, 0),
+            Tracking::Often => (super::access::is_read_often(mark), Milliseconds::ZERO),
+            Tracking::Nothing => (false, Milliseconds::ZERO),
         };
         LastAccess {
-            idle_seconds: since_write_ms.saturating_sub(age_ms) / 1000,
+            idle_seconds: since_write_ms.saturating_sub(age).0 / 1000,
             is_read,
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         let (ages, mut random) = (Ages::default(), fastrand::Rng::with_seed(5));
         let (mut now_ms, mut written) = (7_000_000, Vec::new());
         for epoch in 1..60_000_u64 {
-            ages.tick(LogEpoch(epoch), now_ms);
+            ages.tick(LogEpoch(epoch), Milliseconds(now_ms));
             if random.u32(..50) == 0 {
                 written.push((LogEpoch(epoch), now_ms));
             }
@@ -174,27 +174,34 @@ mod tests {
                 50
             };
         }
-        ages.tick(LogEpoch(60_000), now_ms);
+        ages.tick(LogEpoch(60_000), Milliseconds(now_ms));
         assert_eq!(lock(&ages.times).len(), TIMES_MAX);
         for (epoch, at_ms) in written {
-            let (told, age) = (ages.since_ms(epoch, now_ms), now_ms - at_ms);
+            let (told, age) = (ages.since_ms(epoch, Milliseconds(now_ms)), now_ms - at_ms);
             // An epoch may be as long as the pause that follows its beginning.
             let least = (age as f64 * 0.9) as u64;
             assert!(
-                told <= age && told + 3_600_000 + 50 >= least,
+                told <= Milliseconds(age)
+                    && told + Milliseconds(3_600_000) + Milliseconds(50) >= Milliseconds(least),
                 "{told} of {age}"
             );
         }
-        assert_eq!(ages.since_ms(LogEpoch(60_000), now_ms + 5), 0);
-        assert_eq!(ages.since_ms(LogEpoch(0), now_ms), now_ms - 7_000_000);
+        assert_eq!(
+            ages.since_ms(LogEpoch(60_000), Milliseconds(now_ms + 5)),
+            Milliseconds(0)
+        );
+        assert_eq!(
+            ages.since_ms(LogEpoch(0), Milliseconds(now_ms)),
+            Milliseconds(now_ms - 7_000_000)
+        );
     }
 
     /// The class of an age, whatever class is already known.
     #[test]
     fn classes_follow_the_logarithm_of_the_age() {
         let ages = Ages::default();
-        ages.tick(LogEpoch(1), 1_000_000);
-        ages.tick(LogEpoch(2), 1_000_000);
+        ages.tick(LogEpoch(1), Milliseconds(1_000_000));
+        ages.tick(LogEpoch(2), Milliseconds(1_000_000));
         for (seconds, class) in [
             (0, 1),
             (1, 2),
@@ -204,7 +211,10 @@ mod tests {
             (1 << 18, 20),
             (1 << 22, 20),
         ] {
-            ages.tick(LogEpoch(3 + seconds), 1_000_000 + seconds * 1000);
+            ages.tick(
+                LogEpoch(3 + seconds),
+                Milliseconds(1_000_000 + seconds * 1000),
+            );
             for known in 0..=class {
                 assert_eq!(
                     ages.class(LogEpoch(1), known),

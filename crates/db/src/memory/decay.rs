@@ -33,12 +33,14 @@ impl DecayPace {
     /// Adds the decays of the time that has passed, for this many keys. At most a minute's worth is
     /// kept, so an idle period is not made up for.
     pub(crate) fn tick(&self, keys: u64, now_ms: Milliseconds) {
-        let before = self.ticked_ms.swap(now_ms, Ordering::Relaxed);
-        let passed_ms = now_ms.saturating_sub(before).min(DECAY_MS);
+        let before = self.ticked_ms.swap(now_ms.0, Ordering::Relaxed);
+        let passed_ms = now_ms
+            .saturating_sub(Milliseconds(before))
+            .min(Milliseconds(DECAY_MS));
         let most = keys.saturating_mul(DECAY_MS);
         let add = |left: u64| {
             Some(
-                left.saturating_add(keys.saturating_mul(passed_ms))
+                left.saturating_add(keys.saturating_mul(passed_ms.0))
                     .min(most),
             )
         };
@@ -75,16 +77,16 @@ mod tests {
     #[test]
     fn a_minute_has_as_many_decays_as_keys() {
         let pace = DecayPace::default();
-        pace.tick(0, 1_000_000);
+        pace.tick(0, Milliseconds(1_000_000));
         assert_eq!(taken(&pace), 0);
         // However often it ticks.
         for tick in 1..=1200 {
-            pace.tick(7, 1_000_000 + tick * 50);
+            pace.tick(7, Milliseconds(1_000_000 + tick * 50));
         }
         assert_eq!(taken(&pace), 7);
         // A long idle period counts as one minute, and removed keys take their decays along.
-        pace.tick(100, 9_000_000);
-        pace.tick(30, 9_000_000);
+        pace.tick(100, Milliseconds(9_000_000));
+        pace.tick(30, Milliseconds(9_000_000));
         assert_eq!(taken(&pace), 30);
     }
 }

@@ -186,7 +186,7 @@ impl Database {
         let parts = work.run()?;
         let (end, written) = self.settle_checkpoint(durable, &work)?;
         about.written = written;
-        let now = self.options.clock.now_us() / 1000;
+        let now = self.options.clock.now().milliseconds();
         let files = &durable.files;
         #[cfg(test)]
         let unsynced = checkpoint::Directories::one(&files.manifests);

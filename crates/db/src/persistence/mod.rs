@@ -45,7 +45,7 @@ pub use recover::RecoveryError;
 pub use redis_file::Loaded;
 pub use stream::{DumpWriter, StreamError};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Microseconds};
 use crate::database::{Database, Parts};
 #[cfg(test)]
 use crate::durable::testing;
@@ -57,9 +57,9 @@ use crate::options::Options;
 /// it continues from there, a little slower, so that deadlines pass and the two meet eventually.
 struct FlooredClock {
     clock: Arc<dyn Clock>,
-    floor_us: u64,
+    floor: Microseconds,
     /// When the floor was found, by a monotonic clock.
-    found_us: u64,
+    found: Microseconds,
 }
 
 impl FlooredClock {
@@ -68,15 +68,14 @@ impl FlooredClock {
 }
 
 impl Clock for FlooredClock {
-    fn now_us(&self) -> u64 {
-        let elapsed_us = self.clock.monotonic_us().saturating_sub(self.found_us);
-        let slow_us = elapsed_us - elapsed_us / Self::SLOWNESS;
-        let from_floor_us = self.floor_us.saturating_add(slow_us);
-        self.clock.now_us().max(from_floor_us)
+    fn now(&self) -> Microseconds {
+        let elapsed = self.clock.monotonic().saturating_sub(self.found);
+        let slow = elapsed - Microseconds(elapsed.0 / Self::SLOWNESS);
+        self.clock.now().max(self.floor.saturating_add(slow))
     }
 
-    fn monotonic_us(&self) -> u64 {
-        self.clock.monotonic_us()
+    fn monotonic(&self) -> Microseconds {
+        self.clock.monotonic()
     }
 }
 
@@ -111,12 +110,12 @@ pub(crate) fn open(
     durability: DurabilityOptions,
 ) -> Result<(Options, Parts), Box<RecoveryError>> {
     let mut found = recover::recover(&options, &durability)?;
-    let floor_us = found.wall_ms.saturating_mul(1000);
-    if options.clock.now_us() < floor_us {
+    let floor = found.wall_ms.into();
+    if options.clock.now() < floor {
         options.clock = Arc::new(FlooredClock {
             clock: Arc::clone(&options.clock),
-            floor_us,
-            found_us: options.clock.monotonic_us(),
+            floor,
+            found: options.clock.monotonic(),
         });
     }
     if durability.read_only {
@@ -178,11 +177,10 @@ impl Database {
 
     /// The age of the oldest write that is not durable yet, in microseconds; 0: all are.
     #[must_use]
-    pub fn oldest_write_age_us(&self) -> u64 {
-        let oldest_us = self.log().and_then(|log| log.oldest_write_us());
-        oldest_us.map_or(0, |oldest_us| {
-            let now_us = self.options.clock.monotonic_us();
-            now_us.saturating_sub(oldest_us)
+    pub fn oldest_write_age(&self) -> Microseconds {
+        let oldest = self.log().and_then(|log| log.oldest_write());
+        oldest.map_or(Microseconds::ZERO, |oldest| {
+            self.options.clock.monotonic().saturating_sub(oldest)
         })
     }
 

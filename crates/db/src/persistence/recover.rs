@@ -44,6 +44,7 @@
 //!   it: an operator who has lost manifests or the log still finds it after bringing them back. A
 //!   crash leaves no part alone: before the first checkpoint, something is in the log.
 
+use crate::clock::Milliseconds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -235,7 +236,7 @@ pub(crate) struct Recovered {
     pub(crate) identity: u128,
     pub(crate) cut: LogCut,
     /// The clock is not behind this.
-    pub(crate) wall_ms: u64,
+    pub(crate) wall_ms: Milliseconds,
     /// The checkpoints that may still be needed, newest first.
     pub(crate) checkpoints: Vec<LogEpoch>,
     pub(crate) locks: Vec<DirectoryLock>,
@@ -256,7 +257,7 @@ struct OnDisk {
     /// Nothing on disk is of a later epoch.
     newest: LogEpoch,
     /// The newest time on disk.
-    wall_ms: u64,
+    wall_ms: Milliseconds,
 }
 
 impl OnDisk {
@@ -297,7 +298,7 @@ impl OnDisk {
         let times = checkpoints.iter().map(|(manifest, _)| manifest.wall_ms);
         Ok(Self {
             newest: ends.fold(scan.newest_epoch().max(written), LogEpoch::max),
-            wall_ms: times.fold(scan.newest_wall_ms(), u64::max),
+            wall_ms: times.fold(scan.newest_wall_ms(), Milliseconds::max),
             checkpoints,
             any_checkpoint,
             scan,

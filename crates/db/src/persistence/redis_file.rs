@@ -104,7 +104,7 @@ impl Session {
             let now = keyspace.now();
             if entry
                 .deadline_ms
-                .is_some_and(|deadline| deadline <= now as i64)
+                .is_some_and(|deadline| deadline <= now.0 as i64)
             {
                 loaded.expired += 1;
                 continue;

@@ -16,7 +16,7 @@ use crate::limits;
 
 impl Turn<'_> {
     /// Releases the gates and takes the own one again if somebody waits for them and they were held
-    /// for [`limits::HOLD_US_MAX`]. So a batch of long requests delays nobody by more than one of
+    /// for [`limits::HOLD_MAX`]. So a batch of long requests delays nobody by more than one of
     /// them. To be called between two requests of a batch.
     #[inline]
     pub(crate) fn give_way(&mut self) {
@@ -27,9 +27,9 @@ impl Turn<'_> {
 
     #[cold]
     fn give_way_to_others(&mut self) {
-        let now_us = self.database.options.clock.now_us();
+        let now = self.database.options.clock.now();
         // A clock that was set back says nothing: count that as long enough.
-        if now_us.wrapping_sub(self.session.now_us) < limits::HOLD_US_MAX {
+        if now.0.wrapping_sub(self.session.now.0) < limits::HOLD_MAX.0 {
             return;
         }
         let all = matches!(self.held, Held::All { .. });

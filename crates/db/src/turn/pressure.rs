@@ -4,7 +4,7 @@
 //! | the engine's [`Pressure`] | a turn that begins | a write |
 //! |---|---|---|
 //! | `None` | pins | runs |
-//! | `Slow`, from half of the bound | collects, then pins | is postponed once, by [`SLOW_WRITE_US`] |
+//! | `Slow`, from half of the bound | collects, then pins | is postponed once, by [`SLOW_WRITE`] |
 //! | `Refuse`, from the bound | likewise | fails: [`CommandError::RetiredMemory`] |
 //!
 //! A postponed write is executed later, like one caught by CLIENT PAUSE, so nobody sleeps and reads
@@ -16,13 +16,14 @@
 //!
 //! Deliberately absent: finding the reader that stalls.
 
+use crate::clock::Microseconds;
 use pando_engine::{Point, Pressure};
 use pando_protocol::command::{CommandSpec, Flag, Rule};
 
 use super::Turn;
 use crate::client::Client;
 use crate::error::CommandError;
-use crate::limits::SLOW_WRITE_US;
+use crate::limits::SLOW_WRITE;
 
 impl Turn<'_> {
     /// Reclaims replaced memory if the engine asks for it. To be called without a pin, which would
@@ -50,7 +51,7 @@ impl Turn<'_> {
         &self,
         client: &mut Client,
         spec: &CommandSpec,
-    ) -> Result<Option<u64>, CommandError> {
+    ) -> Result<Option<Microseconds>, CommandError> {
         self.hold_back_unless(client, spec.rules.has(Rule::OnlyRemoves))
     }
 
@@ -60,7 +61,7 @@ impl Turn<'_> {
         &self,
         client: &mut Client,
         only_removes: bool,
-    ) -> Result<Option<u64>, CommandError> {
+    ) -> Result<Option<Microseconds>, CommandError> {
         let delayed = std::mem::take(&mut client.delayed);
         match self.database.store.pressure() {
             Pressure::None => Ok(None),
@@ -68,7 +69,7 @@ impl Turn<'_> {
             Pressure::Slow if delayed => Ok(None),
             Pressure::Slow => {
                 client.delayed = true;
-                Ok(Some(self.session.now_us + SLOW_WRITE_US))
+                Ok(Some(self.session.now + SLOW_WRITE))
             }
             Pressure::Refuse => Err(CommandError::RetiredMemory),
         }

@@ -3,19 +3,20 @@
 //! | memory | a command that needs some |
 //! |---|---|
 //! | there is some, or eviction has freed some | runs |
-//! | evicted memory is about to be reclaimed | is postponed by [`ROOM_WAIT_US`], for [`ROOM_WAIT_MAX_US`] at most |
+//! | evicted memory is about to be reclaimed | is postponed by [`ROOM_WAIT`], for [`ROOM_WAIT_MAX`] at most |
 //! | no key can be evicted, or the wait was too long | fails |
 //!
 //! Evicted memory is reclaimed when pins end and epochs pass, which takes longer than evicting as
 //! much again. Without the wait, writers of small values would be refused until then.
 
+use crate::clock::Microseconds;
 use pando_engine::Point;
 
 use super::Turn;
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::eviction::{Evicted, evict};
-use crate::limits::{self, ROOM_WAIT_MAX_US, ROOM_WAIT_US};
+use crate::limits::{self, ROOM_WAIT, ROOM_WAIT_MAX};
 use crate::statistics::add;
 
 /// Whether a command that needs memory may run.
@@ -23,7 +24,7 @@ use crate::statistics::add;
 pub(crate) enum Room {
     Granted,
     /// Not before this time, in microseconds.
-    Later(u64),
+    Later(Microseconds),
     Refused,
 }
 
@@ -34,7 +35,7 @@ impl Turn<'_> {
     #[inline]
     pub(crate) fn room(&mut self, client: &mut Client) -> Room {
         if self.database.has_room() {
-            client.waits_since_us = 0;
+            client.waits_since = None;
             return Room::Granted;
         }
         self.make_room(client)
@@ -54,12 +55,12 @@ impl Turn<'_> {
     #[cold]
     fn make_room(&mut self, client: &mut Client) -> Room {
         let granted = self.try_evicting();
-        let now = self.session.now_us;
-        let since = std::mem::take(&mut client.waits_since_us);
+        let now = self.session.now;
+        let since = client.waits_since.take().unwrap_or(now);
         match granted {
-            Room::Later(_) if since == 0 || now.saturating_sub(since) < ROOM_WAIT_MAX_US => {
-                client.waits_since_us = if since == 0 { now } else { since };
-                Room::Later(now + ROOM_WAIT_US)
+            Room::Later(_) if now.saturating_sub(since) < ROOM_WAIT_MAX => {
+                client.waits_since = Some(since);
+                Room::Later(now + ROOM_WAIT)
             }
             Room::Later(_) => Room::Refused,
             room => room,
@@ -101,7 +102,7 @@ impl Turn<'_> {
         }
         self.hold_own();
         if database.memory.is_beyond_ceiling() {
-            Room::Later(0)
+            Room::Later(Microseconds::ZERO)
         } else {
             Room::Granted
         }

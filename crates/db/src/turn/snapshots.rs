@@ -10,6 +10,7 @@
 //! concern connections and the server run as usual. A WATCH in a snapshot needs no record: nothing
 //! there can change.
 
+use crate::clock::Milliseconds;
 use std::sync::Arc;
 
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
@@ -107,16 +108,16 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
     ) -> Result<(), CommandError> {
         let snapshot = Arc::clone(self.named(request.arg(2))?);
-        let now = self.session.now_us / 1000;
+        let now = self.session.now.milliseconds();
         let created = snapshot.moment.time;
         let until = snapshot.until.map(|until| until.saturating_sub(now));
         let images = self.database.store.images(snapshot.moment.snapshot);
         let keys: u64 = snapshot.databases.iter().map(|frozen| frozen.keys).sum();
         let figures = [
-            ("created-ms", created as i64),
+            ("created-ms", created.0 as i64),
             ("epoch", snapshot.epoch().0 as i64),
-            ("age-ms", now.saturating_sub(created) as i64),
-            ("ttl-ms", until.map_or(-1, |until| until as i64)),
+            ("age-ms", now.saturating_sub(created).0 as i64),
+            ("ttl-ms", until.map_or(-1, |until| until.0 as i64)),
             ("hold", i64::from(snapshot.is_held)),
             ("keys", keys as i64),
             ("images", images.count as i64),
@@ -264,7 +265,7 @@ fn inner_read(request: Request<'_>) -> Result<(&'static CommandSpec, Request<'_>
 fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
     let mut wanted = Wanted {
         name: request.arg(2),
-        lives_ms: None,
+        lives: None,
         is_held: false,
     };
     let mut at = 3;
@@ -280,8 +281,8 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
             }
             let command = "snapshot|create";
             let milliseconds = seconds.checked_mul(1000);
-            let lives_ms = milliseconds.ok_or(CommandError::InvalidExpireTime { command })?;
-            wanted.lives_ms = Some(lives_ms as u64);
+            let lives = milliseconds.ok_or(CommandError::InvalidExpireTime { command })?;
+            wanted.lives = Some(Milliseconds(lives as u64));
         } else {
             return Err(CommandError::Syntax);
         }
@@ -294,7 +295,7 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
 fn write_entry(snapshot: &NamedSnapshot, reply: &mut Reply<'_>) {
     reply.array(3);
     reply.bulk(&snapshot.name);
-    reply.integer(snapshot.moment.time as i64);
+    reply.integer(snapshot.moment.time.0 as i64);
     reply.integer(snapshot.epoch().0 as i64);
 }
 

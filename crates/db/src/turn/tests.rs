@@ -2,6 +2,7 @@
 //! what the host is told, CLIENT REPLY, CLIENT PAUSE and commands in slices. Replies and texts are
 //! those of Redis 7.0.15.
 
+use crate::clock::Microseconds;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ const START_US: u64 = 1_700_000_000_000_000;
 struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
-    fn now_us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    fn now(&self) -> Microseconds {
+        Microseconds(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -278,7 +279,7 @@ fn a_long_batch_gives_way_between_requests() {
             bench
                 .clock
                 .0
-                .fetch_add(limits::HOLD_US_MAX - 1, Ordering::Relaxed);
+                .fetch_add(limits::HOLD_MAX.0 - 1, Ordering::Relaxed);
             turn.give_way();
             assert_eq!(passed.load(Ordering::SeqCst), 0, "{line}");
             let begun = Instant::now();
@@ -286,7 +287,7 @@ fn a_long_batch_gives_way_between_requests() {
                 bench
                     .clock
                     .0
-                    .fetch_add(limits::HOLD_US_MAX, Ordering::Relaxed);
+                    .fetch_add(limits::HOLD_MAX.0, Ordering::Relaxed);
                 turn.give_way();
                 std::thread::yield_now();
             }
@@ -339,12 +340,12 @@ fn the_clock_is_read_when_a_gate_is_taken() {
     let mut now_after = |line: &str| {
         clock.0.fetch_add(1000, Ordering::Relaxed);
         execute(&mut turn, &mut bench.client, &mut bench.host, line);
-        turn.session.now_us - START_US
+        turn.session.now - Microseconds(START_US)
     };
-    assert_eq!(now_after("GET k"), 0);
-    assert_eq!(now_after("MSET a 1"), 2000);
-    assert_eq!(now_after("MSET a 2"), 2000);
-    assert_eq!(now_after("GET k"), 4000);
+    assert_eq!(now_after("GET k"), Microseconds::ZERO);
+    assert_eq!(now_after("MSET a 1"), Microseconds(2000));
+    assert_eq!(now_after("MSET a 2"), Microseconds(2000));
+    assert_eq!(now_after("GET k"), Microseconds(4000));
 }
 
 // Refusals.
@@ -490,7 +491,7 @@ fn the_host_is_told_of_every_command_once() {
         bench.line(line);
         assert_eq!(bench.notes(), notes, "{line}");
     }
-    bench.database.pause(u64::MAX, true);
+    bench.database.pause(Microseconds::MAX, true);
     assert!(bench.paused("GET k"));
     assert_eq!(bench.notes(), "", "a paused command has not run");
 }
@@ -540,7 +541,7 @@ fn replies_stay_off_until_they_are_turned_on() {
 fn a_reply_that_is_due_later_is_skipped_all_the_same() {
     let mut bench = Bench::new();
     bench.fill(limits::SLICE_ENTRIES_MAX + 1);
-    bench.database.pause(u64::MAX, true);
+    bench.database.pause(Microseconds::MAX, true);
     bench.check(&[("CLIENT REPLY SKIP", "")]);
     assert!(bench.paused("PING") && bench.paused("PING"));
     bench.database.unpause();
@@ -563,15 +564,15 @@ fn a_reply_that_is_due_later_is_skipped_all_the_same() {
 #[test]
 fn a_pause_holds_back_what_it_should() {
     let mut bench = Bench::new();
-    bench.database.pause(u64::MAX, false);
+    bench.database.pause(Microseconds::MAX, false);
     assert!(bench.paused("SET k 1") && !bench.paused("GET k") && !bench.paused("MULTI"));
     // Redis asks before it queues.
     assert!(bench.paused("SET k 1") && !bench.paused("GET k") && !bench.paused("EXEC"));
     bench.database.unpause();
     bench.check(&[("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
-    bench.database.pause(u64::MAX, false);
+    bench.database.pause(Microseconds::MAX, false);
     assert!(bench.paused("EXEC"));
-    bench.database.pause(u64::MAX, true);
+    bench.database.pause(Microseconds::MAX, true);
     assert!(bench.paused("PING") && bench.paused("DISCARD") && bench.paused("CONFIG GET save"));
     assert!(!bench.paused("NOSUCH") && !bench.paused("CLIENT ID") && !bench.paused("RESET"));
     assert!(matches!(bench.execute("QUIT"), (_, Progress::Close)));
@@ -622,12 +623,12 @@ fn writes_are_slowed_and_then_refused_while_a_stalled_reader_holds_memory_back()
     for _ in 0..1000 {
         let (reply, outcome) = bench.execute(&set);
         let delay = match outcome {
-            Progress::Waits(Wait::Leave { until_us: until }) => Some(until - START_US),
+            Progress::Waits(Wait::Leave { until }) => Some(until - Microseconds(START_US)),
             _ => None,
         };
         seen.push((reply, delay));
     }
-    let (put_off, refused) = ((String::new(), Some(1000)), {
+    let (put_off, refused) = ((String::new(), Some(Microseconds(1000))), {
         let text = CommandError::RetiredMemory.to_string();
         (format!("-{text}"), None)
     });

@@ -38,7 +38,7 @@ impl Turn<'_> {
             && self.database.paused_until(true).is_none()
             && !self.session.store.repeats()
             && (!spec.flags.has(Flag::DenyOom)
-                || self.database.has_room() && client.waits_since_us == 0)
+                || self.database.has_room() && client.waits_since.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client));
         is_usual.then_some(command)
     }

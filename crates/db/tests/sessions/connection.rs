@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_db::{
-    Client, Clock, CommandError, Database, EngineKind, Host, Options, Progress, Session, Slices,
-    Turn, Wait,
+    Client, Clock, CommandError, Database, EngineKind, Host, Microseconds, Options, Progress,
+    Session, Slices, Turn, Wait,
 };
 use pando_protocol::command::{self, CommandSpec, HostCommand};
 use pando_protocol::{Decoded, Decoder, Reply, Request, RequestBuffer, RespVersion};
@@ -37,8 +37,8 @@ impl TestClock {
 }
 
 impl Clock for TestClock {
-    fn now_us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    fn now(&self) -> Microseconds {
+        Microseconds(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -183,7 +183,7 @@ impl Connection {
         match outcome {
             Progress::Done | Progress::Close => Answer::Reply(text(&out)),
             Progress::Waits(Wait::Others(command)) => Answer::Slices(command),
-            Progress::Waits(Wait::Leave { until_us }) => Answer::Paused(until_us),
+            Progress::Waits(Wait::Leave { until }) => Answer::Paused(until.0),
             Progress::Waits(
                 Wait::Time { .. } | Wait::Disk { .. } | Wait::Host(_) | Wait::Reader | Wait::Away,
             ) => {

@@ -1,6 +1,6 @@
 //! CLIENT PAUSE: which commands wait, until when, and that nothing of them has happened meanwhile.
 
-use pando_db::Database;
+use pando_db::{Database, Microseconds};
 
 use crate::connection::{Answer, Connection, START_MS, maintain, on_every_engine, open, words};
 
@@ -9,7 +9,7 @@ const END_US: u64 = (START_MS + 500) * 1000;
 /// Until when the command is held back, if it is.
 fn paused(connection: &mut Connection, line: &str) -> Option<u64> {
     match connection.send(words(line)) {
-        Answer::Paused(until_us) => Some(until_us),
+        Answer::Paused(until) => Some(until),
         Answer::Reply(_) => None,
         Answer::Slices(_) => panic!("{line} has no slices"),
     }
@@ -21,7 +21,7 @@ fn writes_wait_and_reads_do_not() {
         let (database, clock) = open(engine);
         let mut connection = Connection::new(&database);
         connection.line("SET k 1");
-        database.pause(END_US, false);
+        database.pause(Microseconds(END_US), false);
         for line in ["SET k 2", "DEL k", "HSET h f v", "FLUSHALL", "EXPIRE k 1"] {
             assert_eq!(paused(&mut connection, line), Some(END_US), "{line}");
         }
@@ -41,7 +41,7 @@ fn a_full_pause_holds_reads_too() {
     on_every_engine(|engine| {
         let (database, _) = open(engine);
         let mut connection = Connection::new(&database);
-        database.pause(END_US, true);
+        database.pause(Microseconds(END_US), true);
         for line in ["GET k", "SET k 1", "PING", "MULTI"] {
             assert_eq!(paused(&mut connection, line), Some(END_US), "{line}");
         }
@@ -60,15 +60,15 @@ fn a_pause_is_neither_shortened_nor_relaxed() {
     on_every_engine(|engine| {
         let (database, clock) = open(engine);
         let mut connection = Connection::new(&database);
-        database.pause(END_US, true);
-        database.pause(END_US - 1000, false);
+        database.pause(Microseconds(END_US), true);
+        database.pause(Microseconds(END_US - 1000), false);
         assert_eq!(paused(&mut connection, "GET k"), Some(END_US));
-        database.pause(END_US + 1000, false);
+        database.pause(Microseconds(END_US + 1000), false);
         assert_eq!(paused(&mut connection, "GET k"), Some(END_US + 1000));
         clock.pass_ms(501);
         assert_eq!(connection.line("GET k"), "$-1");
         // What is over leaves nothing of its strictness behind.
-        database.pause(END_US + 5000, false);
+        database.pause(Microseconds(END_US + 5000), false);
         assert_eq!(paused(&mut connection, "GET k"), None);
         assert_eq!(paused(&mut connection, "SET k 1"), Some(END_US + 5000));
     });
@@ -83,7 +83,7 @@ fn a_transaction_that_writes_waits_whole() {
         connection.line("MULTI");
         connection.line("INCR k");
         connection.line("GET k");
-        database.pause(END_US, false);
+        database.pause(Microseconds(END_US), false);
         assert_eq!(
             paused(&mut connection, "SET k 5"),
             Some(END_US),
@@ -114,7 +114,7 @@ fn the_expirer_pauses_too() {
         let (database, clock) = open(engine);
         let mut connection = Connection::new(&database);
         connection.line("SET k 1 PX 100");
-        database.pause(END_US, false);
+        database.pause(Microseconds(END_US), false);
         clock.pass_ms(200);
         maintain(&database);
         assert_eq!(

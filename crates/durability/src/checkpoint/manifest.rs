@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 use super::cursor::Cursor;
 use super::directories::Directories;
@@ -52,7 +52,7 @@ pub struct Manifest {
     /// Writes after this epoch are not in it.
     pub end: LogEpoch,
     /// When it was completed, in milliseconds since the Unix epoch.
-    pub wall_ms: u64,
+    pub wall_ms: Milliseconds,
     /// The chunks, each of which can be read alone.
     pub chunks: Vec<Chunk>,
     /// The checkpoint writer's own data.
@@ -78,7 +78,7 @@ impl Manifest {
         let mut body = Vec::new();
         let short = |body: &mut Vec<u8>, number: u32| body.extend_from_slice(&number.to_le_bytes());
         let long = |body: &mut Vec<u8>, number: u64| body.extend_from_slice(&number.to_le_bytes());
-        for number in [self.start.0, self.end.0, self.wall_ms] {
+        for number in [self.start.0, self.end.0, self.wall_ms.0] {
             long(&mut body, number);
         }
         short(&mut body, self.parts.len() as u32);
@@ -109,7 +109,7 @@ impl Manifest {
     fn decode(body: &[u8]) -> Option<Self> {
         let mut input = Cursor(body);
         let (start, end) = (LogEpoch(input.long()?), LogEpoch(input.long()?));
-        let wall_ms = input.long()?;
+        let wall_ms = Milliseconds(input.long()?);
         // Counts are not trusted: a list ends with the bytes.
         let part_count = input.short()?;
         let mut parts = Vec::new();

@@ -1,6 +1,7 @@
 //! Round trips, golden bytes, damage of every byte, crashes at every call, in one directory and in
 //! several.
 
+use pando_sync::Milliseconds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +74,14 @@ fn write_to(
 ) -> Result<Manifest, CheckpointError> {
     let parts = write_parts(directories, disk, start, entries)?;
     let epochs = (LogEpoch(start), LogEpoch(start + 2));
-    publish(&**disk, directories, epochs, 1234, parts, b"about")
+    publish(
+        &**disk,
+        directories,
+        epochs,
+        Milliseconds(1234),
+        parts,
+        b"about",
+    )
 }
 
 fn write_parts(
@@ -154,7 +162,7 @@ fn golden_bytes() {
     let manifest = Manifest {
         start: LogEpoch(5),
         end: LogEpoch(7),
-        wall_ms: 9,
+        wall_ms: Milliseconds(9),
         parts: vec![(1, 2, 300)],
         chunks: vec![Chunk {
             tree: 1,
@@ -310,7 +318,7 @@ fn canary_a_directory_that_is_not_synced_before_the_manifest() {
                 &**disk,
                 &synced,
                 (LogEpoch(8), LogEpoch(10)),
-                1234,
+                Milliseconds(1234),
                 parts,
                 b"about",
             )?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 use super::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, Kind, checksum, file_header};
 use super::cursor::put_number;
@@ -276,7 +276,7 @@ pub fn publish(
     disk: &dyn Disk,
     directories: &Directories,
     (start, end): (LogEpoch, LogEpoch),
-    wall_ms: u64,
+    wall_ms: Milliseconds,
     parts: Vec<PartSummary>,
     about: &[u8],
 ) -> Result<Manifest, CheckpointError> {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 use super::error::LogError;
 use super::frame::Participant;
@@ -30,7 +30,7 @@ pub struct TornEpoch {
     /// The epoch.
     pub epoch: LogEpoch,
     /// Wall clock when it was closed.
-    pub wall_ms: u64,
+    pub wall_ms: Milliseconds,
     /// Whether it is complete, and only an epoch before it is not.
     pub whole: bool,
 }

@@ -34,11 +34,11 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use pando_sync::LogEpoch;
 use pando_sync::shim::modelled::{Condvar, Mutex, MutexGuard, lock};
 use pando_sync::shim::{AtomicU64, Ordering, fence};
+use pando_sync::{LogEpoch, Microseconds};
 
-use crate::limits::LATE_MS;
+use crate::limits::LATE;
 
 /// Why the epoch thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,25 +125,23 @@ impl Epochs {
     /// Notes a write in the open epoch, which is not closed before this returns and whose write
     /// nobody acknowledges earlier (LE5).
     #[inline]
-    pub(super) fn note_write(&self, now_us: impl FnOnce() -> u64) {
+    pub(super) fn note_write(&self, now: impl FnOnce() -> Microseconds) {
         // Relaxed: a value seen here was set in this epoch, since the closing thread has taken the
         // writer's gate.
         if self.open_since_us.load(Ordering::Relaxed) == 0 {
             // A second writer leaves the earlier time: it may have read its own time long ago, or
             // much later. Relaxed: it says nothing about other memory.
-            let now_us = now_us().max(1);
+            let now = now().0.max(1);
             let (free, order) = (0, Ordering::Relaxed);
-            let _first = self
-                .open_since_us
-                .compare_exchange(free, now_us, order, order);
+            let _first = self.open_since_us.compare_exchange(free, now, order, order);
         }
     }
 
-    /// Whether something that could have been acknowledged more than [`LATE_MS`] before `now_us` is
+    /// Whether something that could have been acknowledged more than [`LATE`] before `now` is
     /// not durable.
     #[inline]
-    pub(super) fn are_late(&self, now_us: u64) -> bool {
-        let is_late = |since_us: u64| since_us > 0 && now_us > since_us + LATE_MS * 1000;
+    pub(super) fn are_late(&self, now: Microseconds) -> bool {
+        let is_late = |since_us: u64| since_us > 0 && now > Microseconds(since_us) + LATE.into();
         // In this order: an epoch seen as closed here is seen as in flight there. Acquire pairs
         // with the store in `close`.
         is_late(self.open_since_us.load(Ordering::Acquire))
@@ -151,11 +149,14 @@ impl Epochs {
     }
 
     /// When the oldest write came that is not durable, as given to [`Self::note_write`].
-    pub(super) fn oldest_us(&self) -> Option<u64> {
+    pub(super) fn oldest(&self) -> Option<Microseconds> {
         // As in `are_late`.
-        let open_us = self.open_since_us.load(Ordering::Acquire);
-        let closed_us = self.closed_since_us.load(Ordering::Relaxed);
-        [closed_us, open_us].into_iter().find(|us| *us > 0)
+        let open = self.open_since_us.load(Ordering::Acquire);
+        let closed = self.closed_since_us.load(Ordering::Relaxed);
+        [closed, open]
+            .map(Microseconds)
+            .into_iter()
+            .find(|since| *since > Microseconds::ZERO)
     }
 
     /// Registers a wish for `epoch`. `true`: it is already durable.

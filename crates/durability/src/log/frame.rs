@@ -39,7 +39,7 @@
 //! - **LF2** No input makes parsing panic or read past its bytes.
 
 use pando_io::file::AlignedBuffer;
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 32;
@@ -203,7 +203,7 @@ pub(crate) struct Participant {
 /// The mark that closes an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub(crate) wall_ms: u64,
+    pub(crate) wall_ms: Milliseconds,
     pub(crate) previous: LogEpoch,
     pub(crate) durable: LogEpoch,
     pub(crate) participants: Vec<Participant>,
@@ -213,7 +213,7 @@ impl Mark {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let bytes = MARK_FIXED_BYTES + PARTICIPANT_BYTES * self.participants.len();
         let mut payload = Vec::with_capacity(bytes);
-        for field in [self.wall_ms, self.previous.0, self.durable.0] {
+        for field in [self.wall_ms.0, self.previous.0, self.durable.0] {
             payload.extend_from_slice(&field.to_le_bytes());
         }
         payload.extend_from_slice(&(self.participants.len() as u64).to_le_bytes());
@@ -246,7 +246,7 @@ impl Mark {
             .map(participant)
             .collect();
         Some(Self {
-            wall_ms: number64(payload, 0),
+            wall_ms: Milliseconds(number64(payload, 0)),
             previous: LogEpoch(number64(payload, 8)),
             durable: LogEpoch(number64(payload, 16)),
             participants: participants?,
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_mark_are_these() {
         let mark = Mark {
-            wall_ms: 1,
+            wall_ms: Milliseconds(1),
             previous: LogEpoch(2),
             durable: LogEpoch(3),
             participants: vec![Participant {

@@ -58,7 +58,7 @@ mod waves;
 mod writer;
 
 use pando_sync::shim::unmodelled::Ordering;
-use pando_sync::{LogEpoch, lock};
+use pando_sync::{LogEpoch, Microseconds, Milliseconds, lock};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -212,14 +212,14 @@ impl Log {
     ///
     /// # Panics
     /// When the epoch is already closed.
-    pub fn close_epoch(&self, epoch: LogEpoch, wall_ms: u64) {
+    pub fn close_epoch(&self, epoch: LogEpoch, wall_ms: Milliseconds) {
         drop(self.seal(epoch, wall_ms));
     }
 
     /// Like [`Self::close_epoch`], but lets the caller write: [`SealedEpoch::flush`], after the
     /// gates are released, saves waking a logger and waiting for it.
     #[must_use = "the epoch is written when this is flushed, or by the loggers when it is dropped"]
-    pub fn seal(&self, epoch: LogEpoch, wall_ms: u64) -> SealedEpoch<'_> {
+    pub fn seal(&self, epoch: LogEpoch, wall_ms: Milliseconds) -> SealedEpoch<'_> {
         let shared = &*self.shared;
         let mut epochs = shared.epochs.lock();
         assert!(epoch > epochs.closed, "epoch {epoch} is closed already");
@@ -294,17 +294,17 @@ impl Log {
             .any(|log| log.queue.lock().has_open())
     }
 
-    /// Whether something that could have been acknowledged more than [`crate::limits::LATE_MS`]
-    /// before `now_us` is not durable yet, by the clock of [`LogSession::note_write`]. If so,
+    /// Whether something that could have been acknowledged more than [`crate::limits::LATE`]
+    /// before `now` is not durable yet, by the clock of [`LogSession::note_write`]. If so,
     /// nothing else may be acknowledged before it is durable itself.
     #[inline]
-    pub fn is_late(&self, now_us: u64) -> bool {
-        self.shared.epochs.are_late(now_us)
+    pub fn is_late(&self, now: Microseconds) -> bool {
+        self.shared.epochs.are_late(now)
     }
 
     /// When the oldest write came that is not durable yet, by the same clock.
-    pub fn oldest_write_us(&self) -> Option<u64> {
-        self.shared.epochs.oldest_us()
+    pub fn oldest_write(&self) -> Option<Microseconds> {
+        self.shared.epochs.oldest()
     }
 
     /// Registers a wish for an epoch: it is closed and written as soon as nothing else is in

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pando_sync::{LogEpoch, lock};
+use pando_sync::{LogEpoch, Milliseconds, lock};
 
 use super::error::LogError;
 use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, Part, number64, split_group};
@@ -126,7 +126,7 @@ pub(super) struct Scanned {
     pub(super) epochs: BTreeMap<LogEpoch, ScannedEpoch>,
     pub(super) coverage: BTreeMap<(u64, u32), Coverage>,
     pub(super) newest_epoch: LogEpoch,
-    pub(super) newest_wall_ms: u64,
+    pub(super) newest_wall_ms: Milliseconds,
     pub(super) newest_incarnation: u64,
     /// The newest epoch that a mark, header or proof says was durable.
     pub(super) proven: LogEpoch,
@@ -194,7 +194,7 @@ impl LogScan {
             epochs: BTreeMap::new(),
             coverage: BTreeMap::new(),
             newest_epoch: LogEpoch::NONE,
-            newest_wall_ms: 0,
+            newest_wall_ms: Milliseconds::ZERO,
             newest_incarnation,
             proven: LogEpoch::NONE,
             identity,
@@ -211,7 +211,7 @@ impl LogScan {
     }
 
     /// The newest wall clock in the log, in ms since 1970; 0 if there is none.
-    pub fn newest_wall_ms(&self) -> u64 {
+    pub fn newest_wall_ms(&self) -> Milliseconds {
         self.scanned.newest_wall_ms
     }
 

@@ -12,7 +12,7 @@
 use pando_sync::shim::unmodelled::Ordering;
 use std::sync::Arc;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Microseconds};
 
 use super::Shared;
 use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
@@ -140,9 +140,9 @@ impl LogSession {
     /// acknowledged, by a monotonic clock ([`super::Log::is_late`]). To be called before the next
     /// one; the clock is read once per epoch.
     #[inline]
-    pub fn note_write(&self, now_us: impl FnOnce() -> u64) {
+    pub fn note_write(&self, now: impl FnOnce() -> Microseconds) {
         if !self.buffer.is_empty() || !self.frames.is_empty() {
-            self.shared.epochs.note_write(now_us);
+            self.shared.epochs.note_write(now);
         }
     }
 

@@ -29,6 +29,8 @@ use std::borrow::Cow;
 use std::mem;
 use std::num::NonZero;
 
+use pando_sync::Milliseconds;
+
 use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
@@ -42,6 +44,21 @@ pub use wide::WideRow;
 /// A moment after which a value is expired: milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(pub u64);
+
+impl Deadline {
+    /// Whether what has it is expired.
+    #[inline]
+    #[must_use]
+    pub const fn has_passed(self, now: Milliseconds) -> bool {
+        self.0 <= now.0
+    }
+
+    /// How long it is until then; none when it has passed.
+    #[must_use]
+    pub const fn left(self, now: Milliseconds) -> Milliseconds {
+        Milliseconds(self.0).saturating_sub(now)
+    }
+}
 
 /// The type of a value, whatever its form. The log, checkpoints and dumps store its number in three
 /// bits.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pando_db::{CommandError, Durability, Progress, ReplyMode};
+use pando_db::{CommandError, Durability, Milliseconds, Progress, ReplyMode};
 use pando_protocol::number;
 
 use super::error::Echo;
@@ -248,10 +248,10 @@ fn pause(call: &mut Call<'_, '_, '_>) -> Handled {
         _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
     };
     let timeout = number::parse_i64(request.arg(2)).ok_or(AdminError::TimeoutNotAnInteger)?;
-    let timeout_ms = u64::try_from(timeout).map_err(|_| AdminError::TimeoutNegative)?;
+    let timeout = u64::try_from(timeout).map_err(|_| AdminError::TimeoutNegative)?;
     let database = &call.shared.database;
-    let now_us = database.options().clock.now_us();
-    database.pause(now_us.saturating_add(timeout_ms.saturating_mul(1000)), all);
+    let now = database.options().clock.now();
+    database.pause(now.saturating_add(Milliseconds(timeout).into()), all);
     call.ok()
 }
 

@@ -469,7 +469,7 @@ fn snapshots(report: &mut Report<'_, '_, '_, '_>) {
     report.line("snapshots_held", figures.held);
     report.line("snapshot_images", figures.images);
     report.line("snapshot_image_bytes", figures.image_bytes);
-    report.line("oldest_snapshot_ms", figures.oldest_ms);
+    report.line("oldest_snapshot_ms", figures.oldest);
 }
 
 /// What only this server has.

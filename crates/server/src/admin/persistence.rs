@@ -53,7 +53,7 @@ pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
 
 /// See [`lastsave`], in seconds since the Unix epoch.
 pub(super) fn last_save_s(call: &Call<'_, '_, '_>) -> u64 {
-    let taken_ms = call.shared.last_checkpoint_wall_ms();
+    let taken_ms = call.shared.last_checkpoint().map(|taken| taken.0);
     let started_ms = || call.shared.started_at_us() / 1000;
     taken_ms.unwrap_or_else(started_ms) / 1000
 }

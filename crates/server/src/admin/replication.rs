@@ -1,6 +1,6 @@
 //! ROLE REPLICAOF SLAVEOF WAIT WAITAOF CLUSTER: a server that stands alone.
 
-use pando_db::{CommandError, Progress};
+use pando_db::{CommandError, Milliseconds, Progress};
 use pando_protocol::number;
 
 use super::{AdminError, Call, Handled};
@@ -65,6 +65,6 @@ pub(super) fn waitaof(call: &mut Call<'_, '_, '_>) -> Handled {
         call.reply.integer(0);
         return Ok(Progress::Done);
     }
-    let timeout_ms = (timeout_ms > 0).then_some(timeout_ms);
-    Ok(Progress::Waits(call.turn.disk(timeout_ms)))
+    let timeout = (timeout_ms > 0).then_some(Milliseconds(timeout_ms));
+    Ok(Progress::Waits(call.turn.disk(timeout)))
 }

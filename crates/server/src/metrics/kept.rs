@@ -22,12 +22,12 @@ pub(super) fn families(page: &mut Page, shared: &Shared) {
 }
 
 fn state(page: &mut Page, database: &Database) {
-    let age_us = database.oldest_write_age_us();
+    let age = database.oldest_write_age();
     page.single(
         "pando_log_oldest_write_seconds",
         "gauge",
         "Age of the oldest write that is not durable yet; 0: all are.",
-        print_seconds(age_us * 1000),
+        print_seconds(age.0 * 1000),
     );
     page.family(
         "pando_log_state",
@@ -148,7 +148,7 @@ fn checkpoints(page: &mut Page, shared: &Shared) {
     }
     let help = "When the last checkpoint was complete, in seconds since the Unix epoch; 0: there \
                 is none.";
-    let completed_ms = shared.last_checkpoint_wall_ms().unwrap_or(0);
+    let completed_ms = shared.last_checkpoint().unwrap_or_default().0;
     let completed = print_seconds(completed_ms * 1_000_000);
     page.single(
         "pando_checkpoint_last_timestamp_seconds",

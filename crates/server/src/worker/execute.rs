@@ -159,8 +159,8 @@ impl Execution<'_> {
             Progress::Close => Some(Phase::Closing),
             Progress::Waits(wait) => {
                 connection.arrived_ns = ended.arrived_ns;
-                let now_us = self.turn.database().options().clock.now_us();
-                let now = (self.recorder.now_ns(), now_us);
+                let now = self.turn.database().options().clock.now();
+                let now = (self.recorder.now_ns(), now);
                 self.places.begin(slot, connection, &wait, now);
                 // Who waits for its reader is held back by its output (CO1 ready-and-heard).
                 (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {

@@ -21,7 +21,7 @@
 //!
 //! Deliberately absent: replies that are written and held (`super::holding`).
 
-use pando_db::{LogEpoch, Wait};
+use pando_db::{LogEpoch, Microseconds, Wait};
 use pando_protocol::Reply;
 
 use super::connection::{Connection, Phase};
@@ -80,22 +80,22 @@ pub(super) struct Places<'w> {
 
 impl Places<'_> {
     /// A request of the connection at `slot` waits from `now_ns` on, which the database's clock
-    /// calls `now_us`.
+    /// calls `now`.
     #[cold]
     pub(super) fn begin(
         &mut self,
         slot: usize,
         connection: &mut Connection,
         wait: &Wait,
-        (now_ns, now_us): (u64, u64),
+        (now_ns, now): (u64, Microseconds),
     ) {
         let due_ns = match wait {
             Wait::Time { milliseconds } => {
                 Some(milliseconds.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
-            Wait::Disk { epoch, timeout_ms } => {
+            Wait::Disk { epoch, timeout } => {
                 self.holding.add(slot, connection, *epoch);
-                timeout_ms.map(|it| it.saturating_mul(NANOSECONDS_PER_MILLISECOND))
+                timeout.map(|it| it.0.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
             Wait::Host(_) => {
                 self.waiters.host.push(slot);
@@ -105,9 +105,9 @@ impl Places<'_> {
                 self.waiters.slicing.push(slot);
                 None
             }
-            Wait::Leave { until_us } => {
+            Wait::Leave { until } => {
                 self.waiters.leave.push(slot);
-                Some(until_us.saturating_sub(now_us).saturating_mul(1000))
+                Some(until.saturating_sub(now).0.saturating_mul(1000))
             }
             Wait::Reader => None,
         };

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use pando_db::{Clock, Database, Durability, DurabilityOptions, HandLog, LogEpoch, SimulatedDisk};
+use pando_db::{
+    Clock, Database, Durability, DurabilityOptions, HandLog, LogEpoch, Microseconds, SimulatedDisk,
+};
 use pando_server::{Config, Server};
 
 use crate::datagrams::Datagrams;
@@ -235,8 +237,8 @@ fn who_waits_for_the_disk_is_shown_and_can_be_killed() {
 struct HandClock(AtomicU64);
 
 impl Clock for HandClock {
-    fn now_us(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+    fn now(&self) -> Microseconds {
+        Microseconds(self.0.load(Ordering::SeqCst))
     }
 }
 

@@ -95,7 +95,7 @@ fn moment(time: Time, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, C
         1
     };
     let base = if time.is_relative() {
-        keyspace.now() as i64
+        keyspace.now().0 as i64
     } else {
         0
     };
@@ -122,7 +122,7 @@ pub(super) fn expire(
 ) -> Handled {
     let conditions = Conditions::parse(request)?;
     let when = moment(time, keyspace, request.arg(2))?;
-    let now = keyspace.now() as i64;
+    let now = keyspace.now().0 as i64;
     let changed = keyspace.try_update(request.arg(1), |old| {
         let old = old.filter(|old| conditions.allow(old.attributes.deadline, when));
         Ok(match old {
@@ -156,11 +156,11 @@ pub(super) fn remaining(
     let answer = match found {
         None => -2,
         Some(None) => -1,
-        Some(Some(Deadline(at))) => {
+        Some(Some(deadline)) => {
             let milliseconds = if time.is_relative() {
-                at.saturating_sub(now)
+                deadline.left(now).0
             } else {
-                at
+                deadline.0
             };
             if time.in_seconds() {
                 ((milliseconds + 500) / 1000) as i64

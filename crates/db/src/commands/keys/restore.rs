@@ -83,7 +83,7 @@ pub(super) fn restore(
         }
         error => error.into(),
     })?;
-    let now = keyspace.now() as i64;
+    let now = keyspace.now().0 as i64;
     // As in Redis a sum beyond 64 bits wraps around and lies in the past.
     let deadline = if options.absolute {
         ttl

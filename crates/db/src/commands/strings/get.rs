@@ -67,7 +67,7 @@ pub(super) fn getex(
             GetexAction::Expire(timing) => Some(timing.deadline(now, "getex")?),
             GetexAction::Persist | GetexAction::Read => None,
         };
-        let decision = if deadline.is_some_and(|deadline| deadline.0 <= now) {
+        let decision = if deadline.is_some_and(|deadline| deadline.has_passed(now)) {
             Decision::Remove
         } else if deadline.is_none() && value.attributes.deadline.is_none() {
             Decision::Keep

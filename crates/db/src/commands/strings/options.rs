@@ -58,7 +58,7 @@ impl<'a> Timing<'a> {
             Unit::Seconds => time.checked_mul(1000),
             Unit::Milliseconds => Some(time),
         };
-        let start = if self.absolute { 0 } else { now as i64 };
+        let start = if self.absolute { 0 } else { now.0 as i64 };
         let deadline = milliseconds
             .filter(|milliseconds| *milliseconds > 0)
             .and_then(|milliseconds| milliseconds.checked_add(start))

@@ -4,11 +4,12 @@
 //! Time is simulated. The disk's writes wait until the schedule lets them go, one by one; epochs
 //! end when it says so; a reply is sent when it says so, if the database agrees, or else when its
 //! epoch is durable, as workers do. What was sent and is not found after the cut was sent within
-//! [`LATE_MS`] before the last reply that tells of what was not on disk yet.
+//! [`LATE`] before the last reply that tells of what was not on disk yet.
 
+use crate::clock::Milliseconds;
 use std::thread::yield_now;
 
-use pando_durability::limits::LATE_MS;
+use pando_durability::limits::LATE;
 
 use super::*;
 use crate::durable::testing::{self, Fault};
@@ -98,7 +99,11 @@ impl World {
     /// Ends an epoch, which the logger writes as far as the disk lets it.
     fn end_epoch(&self) {
         let database = self.database();
-        drop(database.acknowledgement.tick(&database.gates, self.now_ms));
+        drop(
+            database
+                .acknowledgement
+                .tick(&database.gates, Milliseconds(self.now_ms)),
+        );
         self.settle();
     }
 
@@ -227,7 +232,7 @@ fn cut(seed: u64, judges_early: bool) -> Loss {
 fn ak6_a_cut_takes_the_last_200_ms_of_what_was_acknowledged() {
     let losses: Vec<Loss> = (0..SEEDS).map(|seed| cut(seed, false)).collect();
     for (seed, loss) in losses.iter().enumerate() {
-        assert!(loss.span_ms <= LATE_MS, "seed {seed}: {loss:?}");
+        assert!(loss.span_ms <= LATE.0, "seed {seed}: {loss:?}");
     }
     assert_eq!(losses[7], cut(7, false), "a schedule is one");
     // It is no promise if nothing is ever lost, nor if everything waits.
@@ -242,7 +247,7 @@ fn ak6_a_cut_takes_the_last_200_ms_of_what_was_acknowledged() {
         "{sent} {held} {lost}"
     );
     let longest = losses.iter().map(|loss| loss.span_ms).max();
-    assert!(longest > Some(LATE_MS / 2), "{longest:?}");
+    assert!(longest > Some(LATE.0 / 2), "{longest:?}");
 }
 
 /// The planted bugs, each of which lets a longer span go.

@@ -213,11 +213,11 @@ impl World {
 
     /// What a restart finds: the values, and how many records it took to make them.
     fn restart(self) -> (u64, Vec<String>) {
-        let now_ms = self.clients[0].database.options.clock.now_us() / 1000;
+        let now_ms = self.clients[0].database.options.clock.now().milliseconds();
         self.clients[0].database.close_log().expect("it closes");
         drop(self.clients);
         let options = Self::options(&self.disk, None);
-        let mut shell = Shell::on_disk(options, now_ms).expect("it opens again");
+        let mut shell = Shell::on_disk(options, now_ms.0).expect("it opens again");
         let recovery = shell.database.recovery().expect("it is kept on disk");
         let replayed = recovery.replayed;
         let mut found = Vec::new();

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Microseconds, Milliseconds};
 
 use super::harness::*;
 use crate::disk::{Disk, RealDisk};
-use crate::limits::LATE_MS;
+use crate::limits::LATE;
 use crate::log::{Due, LogError, LogState, measure_sync};
 
 #[test]
@@ -47,36 +47,36 @@ fn a_disk_that_does_not_keep_up_is_late() {
     let mut server = run(&as_disk(&disk), &mut model, 1, 1, 0).unwrap();
     let epoch = server.epoch;
     let (log, session) = (&server.log, &mut server.sessions[0]);
-    let late_us = |first_us: u64| first_us + LATE_MS * 1000;
-    let mut write = |epoch: u64, now_us: u64| {
+    let mut write = |epoch: u64, now: u64| {
         write_group(session, epoch, 0..1, 1, 10);
         session.end_group(LogEpoch(epoch));
-        session.note_write(|| now_us);
+        session.note_write(|| Microseconds(now));
         session.hand_over();
     };
-    let is_late_after = |us: u64| {
-        let is_oldest = log.oldest_write_us() == Some(us);
-        is_oldest && !log.is_late(late_us(us)) && log.is_late(late_us(us) + 1)
+    let is_late_after = |since: u64| {
+        let late = Microseconds(since) + LATE.into();
+        let is_oldest = log.oldest_write() == Some(Microseconds(since));
+        is_oldest && !log.is_late(late) && log.is_late(late + Microseconds(1))
     };
-    assert!(!log.is_late(u64::MAX), "nothing is on its way");
+    assert!(!log.is_late(Microseconds::MAX), "nothing is on its way");
     // LE5 late-is-told: the first write counts, whether its epoch is open or closed, and whenever
     // that was.
     write(epoch, 5000);
     write(epoch, 4000);
     assert!(is_late_after(5000), "open");
-    let first = log.seal(LogEpoch(epoch), 0);
+    let first = log.seal(LogEpoch(epoch), Milliseconds(0));
     assert!(is_late_after(5000), "closed");
     write(epoch + 1, 6000);
     assert!(is_late_after(5000), "the next one is open");
     first.flush();
     assert!(is_late_after(6000), "only what is open is left");
-    let second = log.seal(LogEpoch(epoch + 1), 0);
-    let third = log.seal(LogEpoch(epoch + 2), 0);
+    let second = log.seal(LogEpoch(epoch + 1), Milliseconds(0));
+    let third = log.seal(LogEpoch(epoch + 2), Milliseconds(0));
     assert!(is_late_after(6000), "nothing was written in the last one");
     third.flush();
     second.flush();
-    assert!(!log.is_late(u64::MAX), "it is durable");
-    assert_eq!(log.oldest_write_us(), None);
+    assert!(!log.is_late(Microseconds::MAX), "it is durable");
+    assert_eq!(log.oldest_write(), None);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_epoch_without_writes_is_durable_at_once_and_costs_nothing() {
 fn lq2_nothing_is_handed_over_for_a_closed_epoch() {
     let mut model = Model::default();
     let mut server = run(&as_disk(&disk()), &mut model, 1, 1, 3).unwrap();
-    server.log.close_epoch(LogEpoch(9), 0);
+    server.log.close_epoch(LogEpoch(9), Milliseconds(0));
     model.write(&mut server.sessions[0], 9, 1, 10);
     server.sessions[0].hand_over();
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{Log, LogCut, LogError, LogOptions, LogScan, LogSession, ScanOptions, WaveSize};
@@ -281,7 +281,7 @@ impl Server {
             session.hand_over();
         }
         self.log
-            .seal(LogEpoch(self.epoch), 1000 + self.epoch)
+            .seal(LogEpoch(self.epoch), Milliseconds(1000 + self.epoch))
             .flush();
         self.epoch += 1;
         model.acknowledged = model.acknowledged.max(self.log.durable().0);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Milliseconds};
 
 use super::harness::*;
 use crate::disk::{Access, Disk, DiskFile, RealDisk, Room, SimulatedDisk};
@@ -33,7 +33,7 @@ impl World {
             && let Ok(all) = self.gates.try_write()
         {
             let epoch = self.clock.fetch_add(1, Ordering::Relaxed);
-            let sealed = self.log.seal(LogEpoch(epoch), 1);
+            let sealed = self.log.seal(LogEpoch(epoch), Milliseconds(1));
             drop(all);
             sealed.flush();
         }
@@ -70,10 +70,10 @@ impl World {
             let all = self.gates.write().unwrap();
             let epoch = self.clock.fetch_add(1, Ordering::Relaxed);
             if rng.bool() {
-                self.log.close_epoch(LogEpoch(epoch), 1);
+                self.log.close_epoch(LogEpoch(epoch), Milliseconds(1));
                 drop(all);
             } else {
-                let sealed = self.log.seal(LogEpoch(epoch), 1);
+                let sealed = self.log.seal(LogEpoch(epoch), Milliseconds(1));
                 drop(all);
                 sealed.flush();
             }
@@ -241,7 +241,7 @@ fn what_found_no_room_is_tried_again_although_nobody_writes() {
         session.end_group(LogEpoch(1));
         session.hand_over();
         assert!(!log.want(LogEpoch(1)));
-        let sealed = log.seal(LogEpoch(1), 1);
+        let sealed = log.seal(LogEpoch(1), Milliseconds(1));
         if inline {
             sealed.flush();
         } else {
@@ -373,7 +373,7 @@ fn a_segment_that_begins_is_room() {
         write_group(&mut session, epoch, 0..3, 3, 1000);
         session.end_group(LogEpoch(epoch));
         session.hand_over();
-        log.seal(LogEpoch(epoch), 1).flush();
+        log.seal(LogEpoch(epoch), Milliseconds(1)).flush();
         assert!(
             log.is_open() && log.durable() == LogEpoch(epoch),
             "epoch {epoch}"
