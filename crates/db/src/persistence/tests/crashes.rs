@@ -61,6 +61,7 @@ fn random_calls_of_large_workloads() {
     let mut rng = fastrand::Rng::with_seed(7);
     for seed in 100..104 + 20 * (effort() - 1) {
         let setup = Setup {
+            engine: [EngineKind::Masstree, EngineKind::Mercury][seed as usize % 2],
             logs: rng.usize(1..4),
             directories: rng.usize(0..3),
             ..Setup::default()

@@ -207,12 +207,25 @@ impl Harness {
         });
     }
 
-    /// Something that a client or the server does, never a tick.
+    /// A snapshot ends the epoch, unless there is one of its name.
+    fn make_snapshot(&mut self) {
+        let name = self.rng.u8(..4);
+        let database = self.database();
+        let before = database.epochs.current();
+        self.line(&format!("SNAPSHOT CREATE s{name}"));
+        if database.epochs.current() > before {
+            let epoch = database.epochs.current().previous();
+            self.history.push((epoch, picture(&database)));
+            self.acknowledged = self.acknowledged.max(database.durable());
+        }
+    }
+
+    /// Something that a client or the server does, never a tick but for a snapshot's.
     fn act(&mut self) {
         let key = |rng: &mut fastrand::Rng| format!("key{}", rng.u8(..6));
         let rng = &mut self.rng;
         let (one, other, number) = (key(rng), key(rng), rng.u16(..));
-        let line = match rng.u8(..36) {
+        let line = match rng.u8(..38) {
             0..=3 => format!("SET {one} value{number}"),
             4 => format!("SET {one} value{number} PX {}", rng.u8(1..)),
             5 => format!("APPEND {one} more{number}"),
@@ -256,6 +269,8 @@ impl Harness {
                 return self.lines(&lines);
             }
             33 => format!("RENAME wide{} {one}", rng.u8(..2)),
+            36 => return self.make_snapshot(),
+            37 => format!("SNAPSHOT DROP s{}", rng.u8(..4)),
             // As memcached's clients write, with a token of their own.
             35 => return self.write_chosen(&one, number),
             34 => {

@@ -513,174 +513,6 @@ fn reads_in_a_snapshot_are_counted_and_leave_no_mark() {
     }
 }
 
-/// Trees that were emptied stay as long as a snapshot shows them, and no longer.
-#[test]
-fn flushed_trees_go_with_the_last_snapshot() {
-    let trees = |shell: &Shell| {
-        let mut count = 0;
-        shell.database.gauges(&mut |gauge| {
-            if gauge.name == "trees" {
-                count = gauge.value as usize;
-            }
-        });
-        count
-    };
-    for mut shell in shells() {
-        let before = trees(&shell);
-        shell.line("SET k 1");
-        shell.line("SNAPSHOT CREATE a");
-        shell.check(&[("FLUSHALL", "+OK"), ("SET k 2", "+OK")]);
-        shell.line("SNAPSHOT CREATE b");
-        shell.check(&[
-            ("FLUSHALL", "+OK"),
-            ("SNAPSHOT READ a GET k", "$1 1"),
-            ("SNAPSHOT READ b GET k", "$1 2"),
-            ("SNAPSHOT DROP b", ":1"),
-            ("SNAPSHOT READ a GET k", "$1 1"),
-            ("SNAPSHOT DROP a", ":1"),
-        ]);
-        let mut session = shell.database.session().expect("a session is free");
-        while session.maintain() {}
-        assert_eq!(
-            trees(&shell),
-            before,
-            "{}",
-            shell.database.options().engine.name()
-        );
-    }
-}
-
-/// A snapshot with a time to live goes when it is over, held or not.
-#[test]
-fn a_snapshot_goes_when_its_time_is_over() {
-    for mut shell in shells() {
-        shell.database.close();
-        shell.line("SET k 1");
-        shell.line("SNAPSHOT CREATE short TTL 2 HOLD");
-        shell.line("SNAPSHOT CREATE long TTL 5");
-        shell.line("SNAPSHOT CREATE endless");
-        shell.line("SET k 2");
-        let mut session = shell.database.session().expect("a session is free");
-        let names = |shell: &mut Shell| {
-            let list = shell.line("SNAPSHOT LIST");
-            ["short", "long", "endless"].map(|name| list.contains(name))
-        };
-        let mut pass = |shell: &mut Shell, milliseconds| {
-            shell.pass_ms(milliseconds);
-            while session.maintain() {}
-            names(shell)
-        };
-        assert_eq!(pass(&mut shell, 1999), [true; 3]);
-        assert_eq!(pass(&mut shell, 1), [false, true, true]);
-        assert_eq!(pass(&mut shell, 3000), [false, false, true]);
-        assert_eq!(pass(&mut shell, 1_000_000_000), [false, false, true]);
-        shell.check(&[("SNAPSHOT READ endless GET k", "$1 1")]);
-    }
-}
-
-/// Past the bound of images the oldest snapshots go, and no more of them than must.
-#[test]
-fn images_are_bounded_by_the_oldest_snapshots() {
-    for mut shell in shells() {
-        shell.database.close();
-        if !keeps_images(&mut shell) {
-            continue;
-        }
-        shell.database.set_snapshot_bytes_max(64 * 1024);
-        let mut session = shell.database.session().expect("a session is free");
-        for round in 0..20 {
-            shell.line(&format!("SNAPSHOT CREATE s{round}"));
-            for key in 0..30 {
-                shell.line(&format!("SET key{key} {}", "v".repeat(1000)));
-            }
-            while session.maintain() {}
-            assert!(shell.database.images().bytes <= 64 * 1024);
-            let newest = shell.line(&format!("SNAPSHOT READ s{round} DBSIZE"));
-            assert_eq!(newest, if round == 0 { ":0" } else { ":30" });
-        }
-        let list = shell.line("SNAPSHOT LIST");
-        assert!(
-            !list.contains("$2 s0 ") && list.contains("$3 s18 "),
-            "{list}"
-        );
-    }
-}
-
-/// Held snapshots stay: what would need an image is refused, everything else is not.
-#[test]
-fn writes_that_need_an_image_of_a_held_snapshot_are_refused() {
-    let refused = "-OOM command not allowed: a held snapshot needs what it would change, and \
-                   snapshots take all the memory that they may";
-    for mut shell in shells() {
-        shell.database.close();
-        if !keeps_images(&mut shell) {
-            continue;
-        }
-        shell.check(&[
-            ("SET other 1", "+OK"),
-            ("SET k 1", "+OK"),
-            ("HSET h f v", ":1"),
-        ]);
-        shell.line("SNAPSHOT CREATE held HOLD");
-        shell.line(&format!("SET other {}", "v".repeat(1000)));
-        shell.database.set_snapshot_bytes_max(1);
-        let mut session = shell.database.session().expect("a session is free");
-        while session.maintain() {}
-        let aborted = format!(
-            "-EXECABORT Transaction discarded because of: {}",
-            &refused[1..]
-        );
-        shell.check(&[
-            ("SET k 2", refused),
-            ("DEL k", refused),
-            ("MSET new 1 k 2", refused),
-            ("EXISTS new", ":0"),
-            ("RENAME k k2", refused),
-            ("BITOP NOT h other", refused),
-            ("KRANGEDEL - +", refused),
-            ("MULTI", "+OK"),
-            ("SET new 1", "+QUEUED"),
-            ("SET k 2", "+QUEUED"),
-            ("EXEC", &aborted),
-            // The same key in another database, seen from there and from here.
-            ("MULTI", "+OK"),
-            ("SELECT 1", "+QUEUED"),
-            ("SET k 2", "+QUEUED"),
-            ("EXEC", "*2 +OK +OK"),
-            ("MULTI", "+OK"),
-            ("SELECT 0", "+QUEUED"),
-            ("SET k 2", "+QUEUED"),
-            ("EXEC", &aborted),
-            ("MULTI", "+OK"),
-            ("SWAPDB 0 1", "+QUEUED"),
-            ("SET k 2", "+QUEUED"),
-            ("EXEC", &aborted),
-            ("SELECT 0", "+OK"),
-            ("EXISTS new", ":0"),
-            ("SET new 1", "+OK"),
-            ("SET new 2", "+OK"),
-            ("SET other 3", "+OK"),
-            ("BITOP NOT new k", ":1"),
-            ("GET k", "$1 1"),
-            ("HGET h f", "$1 v"),
-        ]);
-        shell.check(&[("FLUSHALL", "+OK"), ("SNAPSHOT READ held GET k", "$1 1")]);
-        shell.check(&[("SNAPSHOT DROP held", ":1")]);
-        while session.maintain() {}
-        shell.check(&[("SET k 2", "+OK"), ("SET k 3", "+OK"), ("DEL k", ":1")]);
-    }
-}
-
-/// Whether the engine counts images, which plain copies are not.
-fn keeps_images(shell: &mut Shell) -> bool {
-    shell.line("SET image 1");
-    shell.line("SNAPSHOT CREATE trial");
-    shell.line("SET image 2");
-    let keeps = shell.database.images().count > 0;
-    shell.check(&[("SNAPSHOT DROP trial", ":1"), ("DEL image", ":1")]);
-    keeps
-}
-
 /// A client of `sync` waits for what a snapshot shows, never for what came later.
 #[test]
 fn a_read_in_a_snapshot_waits_for_its_epoch_at_most() {
@@ -714,23 +546,26 @@ fn a_read_in_a_snapshot_waits_for_its_epoch_at_most() {
     assert!(reader.awaits() > epoch);
 }
 
-/// What each database holds.
-type Content = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+/// What each database holds: values of any kind, and their deadlines.
+type Content = Vec<BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>>;
+
+const DATABASES: usize = 2;
 
 /// Everything that `shell` sees, behind `before`.
-fn content(shell: &mut Shell, databases: usize, before: &[&str]) -> Content {
-    let mut line = |words: &[&[u8]]| {
-        let before = before.iter().map(|word| word.as_bytes());
-        shell.run(before.chain(words.iter().copied()))
-    };
+fn content(shell: &mut Shell, before: &[&str]) -> Content {
     let mut content = Content::new();
-    for index in 0..databases {
-        let _ = index;
+    for index in 0..DATABASES {
+        shell.line(&format!("SELECT {index}"));
+        let mut line = |words: &[&[u8]]| {
+            let before = before.iter().map(|word| word.as_bytes());
+            shell.run(before.chain(words.iter().copied()))
+        };
         let mut map = BTreeMap::new();
         let keys = line(&[b"KEYS", b"*"]);
         for key in keys.split(|byte| *byte == b'\n').skip(2).step_by(2) {
             if let Some(key) = key.strip_suffix(b"\r") {
-                map.insert(key.to_vec(), line(&[b"GET", key]));
+                let value = (line(&[b"DUMP", key]), line(&[b"PEXPIRETIME", key]));
+                map.insert(key.to_vec(), value);
             }
         }
         content.push(map);
@@ -738,34 +573,46 @@ fn content(shell: &mut Shell, databases: usize, before: &[&str]) -> Content {
     content
 }
 
-/// Snapshots are made and dropped at random beside writes, removals, expiry and FLUSHALL; each
-/// shows at any time what the database held when it was made.
+/// Something that changes what databases hold.
+fn change_something(shell: &mut Shell, random: &mut fastrand::Rng, step: usize) {
+    let (key, other) = (random.u32(..40), random.u32(..40));
+    let line = match random.u32(..84) {
+        0..44 => format!("SET key{key} {step}"),
+        44..52 => format!("SET key{key} {step} PX 20"),
+        52..55 => format!("HSET hash{key} f{other} {step}"),
+        55..57 => format!("PEXPIRE key{key} {}", 1 + other),
+        57..69 => format!("DEL key{key} hash{other}"),
+        69..72 => format!("APPEND key{key} {}", "x".repeat(9000)),
+        72..75 => format!("RENAME key{key} key{other}"),
+        75..77 => format!("MOVE key{key} {}", other % 2),
+        77 => "SWAPDB 0 1".to_owned(),
+        78 if key < 10 => "FLUSHALL".to_owned(),
+        79 if key < 10 => "FLUSHDB".to_owned(),
+        _ => return shell.pass_ms(3),
+    };
+    shell.line(&format!("SELECT {}", random.usize(..DATABASES)));
+    shell.line(&line);
+}
+
+/// Snapshots are made and dropped at random beside writes, removals, expiry, and what databases
+/// are emptied, exchanged and renamed by; each shows at any time what they held when it was made.
 #[test]
 fn random_snapshots_show_what_there_was() {
     for mut shell in shells() {
         let mut random = fastrand::Rng::with_seed(seed());
         let mut made: Vec<(String, Content)> = Vec::new();
         for step in 0..1500 {
-            let key = random.u32(..40);
             match random.u32(..100) {
-                0..50 => drop(shell.line(&format!("SET key{key} {step}"))),
-                50..60 => drop(shell.line(&format!("SET key{key} {step} PX 20"))),
-                60..75 => drop(shell.line(&format!("DEL key{key}"))),
-                75..80 => drop(shell.line(&format!("APPEND key{key} {}", "x".repeat(9000)))),
-                80..84 => shell.pass_ms(7),
-                84..85 => drop(shell.line("FLUSHALL")),
+                0..85 => change_something(&mut shell, &mut random, step),
                 85..88 => {
                     let mut session = shell.database.session().expect("a session is free");
                     session.maintain();
                 }
                 88..92 if made.len() < 6 => {
                     let name = format!("s{step}");
-                    let now = content(&mut shell, 1, &[]);
-                    assert!(
-                        shell
-                            .line(&format!("SNAPSHOT CREATE {name}"))
-                            .starts_with('*')
-                    );
+                    let now = content(&mut shell, &[]);
+                    let created = shell.line(&format!("SNAPSHOT CREATE {name}"));
+                    assert!(created.starts_with('*'), "{created}");
                     made.push((name, now));
                 }
                 92..95 if !made.is_empty() => {
@@ -774,7 +621,7 @@ fn random_snapshots_show_what_there_was() {
                 }
                 _ if !made.is_empty() => {
                     let (name, expected) = &made[random.usize(..made.len())];
-                    let shown = content(&mut shell, 1, &["SNAPSHOT", "READ", name]);
+                    let shown = content(&mut shell, &["SNAPSHOT", "READ", name]);
                     assert_eq!(shown, *expected, "step {step}, {name}");
                 }
                 _ => {}

@@ -175,3 +175,192 @@ fn a_random_key_is_one_of_the_snapshot() {
         shell.check(&[("SNAPSHOT READ a RANDOMKEY", "$3 old")]);
     }
 }
+
+/// A lower number than there are snapshots takes none away.
+#[test]
+fn there_may_be_fewer() {
+    for mut shell in shells() {
+        let refused = |most: usize| {
+            format!("-ERR there are {most} snapshots already, as many as are allowed; drop one")
+        };
+        shell.line("SNAPSHOT CREATE a");
+        shell.line("SNAPSHOT CREATE b");
+        for most in [2, 1, 0] {
+            shell.database.set_snapshots_max(most);
+            shell.check(&[("SNAPSHOT CREATE c", &refused(most))]);
+        }
+        shell.check(&[
+            ("SNAPSHOT READ a DBSIZE", ":0"),
+            ("SNAPSHOT DROP ALL", ":2"),
+        ]);
+        shell.check(&[("SNAPSHOT CREATE c", &refused(0))]);
+    }
+}
+
+/// Trees that were emptied stay as long as a snapshot shows them, and no longer.
+#[test]
+fn flushed_trees_go_with_the_last_snapshot() {
+    let trees = |shell: &Shell| {
+        let mut count = 0;
+        shell.database.gauges(&mut |gauge| {
+            if gauge.name == "trees" {
+                count = gauge.value as usize;
+            }
+        });
+        count
+    };
+    for mut shell in shells() {
+        let before = trees(&shell);
+        shell.line("SET k 1");
+        shell.line("SNAPSHOT CREATE a");
+        shell.check(&[("FLUSHALL", "+OK"), ("SET k 2", "+OK")]);
+        shell.line("SNAPSHOT CREATE b");
+        shell.check(&[
+            ("FLUSHALL", "+OK"),
+            ("SNAPSHOT READ a GET k", "$1 1"),
+            ("SNAPSHOT READ b GET k", "$1 2"),
+            ("SNAPSHOT DROP b", ":1"),
+            ("SNAPSHOT READ a GET k", "$1 1"),
+            ("SNAPSHOT DROP a", ":1"),
+        ]);
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        assert_eq!(
+            trees(&shell),
+            before,
+            "{}",
+            shell.database.options().engine.name()
+        );
+    }
+}
+
+/// A snapshot with a time to live goes when it is over, held or not.
+#[test]
+fn a_snapshot_goes_when_its_time_is_over() {
+    for mut shell in shells() {
+        shell.database.close();
+        shell.line("SET k 1");
+        shell.line("SNAPSHOT CREATE short TTL 2 HOLD");
+        shell.line("SNAPSHOT CREATE long TTL 5");
+        shell.line("SNAPSHOT CREATE endless");
+        shell.line("SET k 2");
+        let mut session = shell.database.session().expect("a session is free");
+        let names = |shell: &mut Shell| {
+            let list = shell.line("SNAPSHOT LIST");
+            ["short", "long", "endless"].map(|name| list.contains(name))
+        };
+        let mut pass = |shell: &mut Shell, milliseconds| {
+            shell.pass_ms(milliseconds);
+            while session.maintain() {}
+            names(shell)
+        };
+        assert_eq!(pass(&mut shell, 1999), [true; 3]);
+        assert_eq!(pass(&mut shell, 1), [false, true, true]);
+        assert_eq!(pass(&mut shell, 3000), [false, false, true]);
+        assert_eq!(pass(&mut shell, 1_000_000_000), [false, false, true]);
+        shell.check(&[("SNAPSHOT READ endless GET k", "$1 1")]);
+    }
+}
+
+/// Past the bound of images the oldest snapshots go, and no more of them than must.
+#[test]
+fn images_are_bounded_by_the_oldest_snapshots() {
+    for mut shell in shells() {
+        shell.database.close();
+        if !keeps_images(&mut shell) {
+            continue;
+        }
+        shell.database.set_snapshot_bytes_max(64 * 1024);
+        let mut session = shell.database.session().expect("a session is free");
+        for round in 0..20 {
+            shell.line(&format!("SNAPSHOT CREATE s{round}"));
+            for key in 0..30 {
+                shell.line(&format!("SET key{key} {}", "v".repeat(1000)));
+            }
+            while session.maintain() {}
+            assert!(shell.database.images().bytes <= 64 * 1024);
+            let newest = shell.line(&format!("SNAPSHOT READ s{round} DBSIZE"));
+            assert_eq!(newest, if round == 0 { ":0" } else { ":30" });
+        }
+        let list = shell.line("SNAPSHOT LIST");
+        assert!(
+            !list.contains("$2 s0 ") && list.contains("$3 s18 "),
+            "{list}"
+        );
+    }
+}
+
+/// Held snapshots stay: what would need an image is refused, everything else is not.
+#[test]
+fn writes_that_need_an_image_of_a_held_snapshot_are_refused() {
+    let refused = "-OOM command not allowed: a held snapshot needs what it would change, and \
+                   snapshots take all the memory that they may";
+    for mut shell in shells() {
+        shell.database.close();
+        if !keeps_images(&mut shell) {
+            continue;
+        }
+        shell.check(&[
+            ("SET other 1", "+OK"),
+            ("SET k 1", "+OK"),
+            ("HSET h f v", ":1"),
+        ]);
+        shell.line("SNAPSHOT CREATE held HOLD");
+        shell.line(&format!("SET other {}", "v".repeat(1000)));
+        shell.database.set_snapshot_bytes_max(1);
+        let mut session = shell.database.session().expect("a session is free");
+        while session.maintain() {}
+        let aborted = format!(
+            "-EXECABORT Transaction discarded because of: {}",
+            &refused[1..]
+        );
+        shell.check(&[
+            ("SET k 2", refused),
+            ("DEL k", refused),
+            ("MSET new 1 k 2", refused),
+            ("EXISTS new", ":0"),
+            ("RENAME k k2", refused),
+            ("BITOP NOT h other", refused),
+            ("KRANGEDEL - +", refused),
+            ("MULTI", "+OK"),
+            ("SET new 1", "+QUEUED"),
+            ("SET k 2", "+QUEUED"),
+            ("EXEC", &aborted),
+            // The same key in another database, seen from there and from here.
+            ("MULTI", "+OK"),
+            ("SELECT 1", "+QUEUED"),
+            ("SET k 2", "+QUEUED"),
+            ("EXEC", "*2 +OK +OK"),
+            ("MULTI", "+OK"),
+            ("SELECT 0", "+QUEUED"),
+            ("SET k 2", "+QUEUED"),
+            ("EXEC", &aborted),
+            ("MULTI", "+OK"),
+            ("SWAPDB 0 1", "+QUEUED"),
+            ("SET k 2", "+QUEUED"),
+            ("EXEC", &aborted),
+            ("SELECT 0", "+OK"),
+            ("EXISTS new", ":0"),
+            ("SET new 1", "+OK"),
+            ("SET new 2", "+OK"),
+            ("SET other 3", "+OK"),
+            ("BITOP NOT new k", ":1"),
+            ("GET k", "$1 1"),
+            ("HGET h f", "$1 v"),
+        ]);
+        shell.check(&[("FLUSHALL", "+OK"), ("SNAPSHOT READ held GET k", "$1 1")]);
+        shell.check(&[("SNAPSHOT DROP held", ":1")]);
+        while session.maintain() {}
+        shell.check(&[("SET k 2", "+OK"), ("SET k 3", "+OK"), ("DEL k", ":1")]);
+    }
+}
+
+/// Whether the engine counts images, which plain copies are not.
+fn keeps_images(shell: &mut Shell) -> bool {
+    shell.line("SET image 1");
+    shell.line("SNAPSHOT CREATE trial");
+    shell.line("SET image 2");
+    let keeps = shell.database.images().count > 0;
+    shell.check(&[("SNAPSHOT DROP trial", ":1"), ("DEL image", ":1")]);
+    keeps
+}
