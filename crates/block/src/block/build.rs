@@ -79,6 +79,9 @@ impl<'g> BlockRef<'g> {
             && let Some(short) = new.as_ref().and_then(ShortValue::of)
             && let Some((block, _)) = Self::build_short(pool, guard, version, key, short)
         {
+            if let Some(new) = new {
+                new.discard();
+            }
             return block;
         }
         Self::build_any(pool, version, key, new)

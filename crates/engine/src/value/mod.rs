@@ -244,6 +244,14 @@ impl<'d> NewValue<'d> {
         Err(self)
     }
 
+    /// Drops it: what owns nothing, as most values do, without the call that this costs otherwise.
+    #[inline]
+    pub fn discard(self) {
+        if let Body::String(StringBody::Flat(FlatString(Cow::Borrowed(_)))) = self.body {
+            mem::forget(self);
+        }
+    }
+
     /// The value as a reader will see it once `version` is drawn.
     #[must_use]
     pub fn view(&self, version: ValueVersion) -> ValueRef<'_> {
