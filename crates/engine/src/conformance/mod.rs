@@ -168,7 +168,8 @@ pub use restore::{
 };
 pub use sequences::operation_sequences;
 pub use snapshots::{
-    snapshots_stand, snapshots_stand_on, sums_are_exact_at_every_snapshot, sums_are_exact_on,
+    large_values_are_handed_over, snapshots_stand, snapshots_stand_on,
+    sums_are_exact_at_every_snapshot, sums_are_exact_on,
 };
 pub use subject::{Subject, SubjectAt, list_by_walking};
 
@@ -219,6 +220,7 @@ macro_rules! conformance_suite {
     (@snapshots $engine:ty) => {
         $crate::conformance_suite! { @tests $engine:
             snapshots_stand
+            large_values_are_handed_over
             sums_are_exact_at_every_snapshot
         }
     };

@@ -9,7 +9,7 @@ use super::subject::SubjectAt;
 use super::{Failure, Plan, open, session};
 use crate::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point,
-    ReadAt, Snapshot, Snapshots, TreeId, ValueRef, ValueVersion,
+    ReadAt, Snapshot, Snapshots, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 /// Keys of a history: few, so that each has been written, removed and written again.
@@ -306,6 +306,55 @@ pub fn snapshots_stand_on<E: Snapshots<Session: SubjectAt>>(
         history.check_all()?;
     }
     Ok(())
+}
+
+/// Where the bytes of a large string lie.
+fn places(value: Option<ValueRef<'_>>) -> Vec<*const u8> {
+    let mut places = Vec::new();
+    if let Some(BodyRef::String(StringRef::Chunked(column))) = value.map(|value| value.body) {
+        column.for_each_piece(0..column.len(), |piece| places.push(piece.as_ptr()));
+    }
+    places
+}
+
+/// A large value that is replaced or removed after a snapshot is kept where it lies, and is merged
+/// so, too.
+///
+/// # Errors
+/// What the engine did wrong.
+pub fn large_values_are_handed_over<E: Snapshots<Session: SubjectAt>>(
+    plan: &Plan,
+) -> Result<(), Failure> {
+    const CHECK: &str = "large_values_are_handed_over";
+    let (clock, engine) = open::<E>();
+    let (tree, mut session) = (engine.create_tree(), session(&engine));
+    let large = vec![b'l'; 200_000];
+    let keys = [b"replaced", b"removed!"].map(|key| Key::new(tree, key));
+    let before = keys.map(|key| {
+        let write = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(&large)));
+        session.update(key, &mut NoHook, write);
+        session.get(key, places)
+    });
+    let freeze = || engine.freeze(clock.end_all()).expect("few snapshots");
+    let (older, newer) = (freeze(), freeze());
+    session.update(keys[0], &mut NoHook, |_| {
+        Decision::Write(NewValue::new(Body::string(b"short")))
+    });
+    session.update(keys[1], &mut NoHook, |_| Decision::Remove);
+    let mut check = |session: &mut E::Session, when: &str| {
+        let now = keys.map(|key| session.get_at(older, key, places));
+        if before.iter().any(Vec::is_empty) || now != before {
+            return Err(plan.failure(CHECK, format!("copied {when}")));
+        }
+        Ok(())
+    };
+    check(&mut session, "when it was replaced")?;
+    engine.release(newer);
+    while session.maintain(100) > 0 {}
+    if engine.is_unsettled() {
+        engine.settle();
+    }
+    check(&mut session, "when it was merged")
 }
 
 /// Accounts of the concurrent check, and what each has at first.
