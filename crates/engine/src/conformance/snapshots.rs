@@ -341,7 +341,7 @@ pub fn large_values_are_handed_over<E: Snapshots<Session: SubjectAt>>(
         Decision::Write(NewValue::new(Body::string(b"short")))
     });
     session.update(keys[1], &mut NoHook, |_| Decision::Remove);
-    let mut check = |session: &mut E::Session, when: &str| {
+    let check = |session: &mut E::Session, when: &str| {
         let now = keys.map(|key| session.get_at(older, key, places));
         if before.iter().any(Vec::is_empty) || now != before {
             return Err(plan.failure(CHECK, format!("copied {when}")));
