@@ -10,6 +10,9 @@
 //! A backend without a memory bus below it (an ordinary file) may keep stores back until the next
 //! commit. It then promises more: what is found is what the last commit left.
 //!
+//! Memory may be kept from stray writes. A store then needs a window of its thread, [`Writes`]; a
+//! commit opens its own.
+//!
 //! A flush covers what its own thread stored before, and what it has seen of other threads through
 //! acquiring loads. A fence orders the flushes of its own thread.
 
@@ -69,4 +72,32 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Names the next flush or fence of this thread for a crash harness; costs nothing elsewhere.
     #[inline]
     fn mark(&self, _what: Mark) {}
+
+    /// Lets this thread store, where memory is kept from stray writes. [`Writes`] calls it.
+    #[inline]
+    fn begin_writes(&self) {}
+
+    /// Ends what the last call of [`Pmem::begin_writes`] began.
+    #[inline]
+    fn end_writes(&self) {}
+}
+
+/// A window in which its thread may store. Windows may lie within each other.
+#[derive(Debug)]
+pub struct Writes<'a, M: Pmem>(&'a M);
+
+impl<'a, M: Pmem> Writes<'a, M> {
+    /// Opens a window, until it is dropped.
+    #[inline]
+    pub fn new(memory: &'a M) -> Self {
+        memory.begin_writes();
+        Self(memory)
+    }
+}
+
+impl<M: Pmem> Drop for Writes<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.end_writes();
+    }
 }

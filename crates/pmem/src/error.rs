@@ -12,6 +12,24 @@ pub enum PoolError {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// Another process has the pool open, or this one has.
+    #[error("the pool is open already")]
+    InUse,
+    /// The file system cannot map the file.
+    #[error("the file cannot be mapped: {0}")]
+    NotMappable(#[source] io::Error),
+    /// Stores to the mapping would not be durable when they are flushed.
+    #[error("the file system has no direct access (DAX with MAP_SYNC): {0}")]
+    NoDirectAccess(#[source] io::Error),
+    /// The file does not lie in memory, so a mapping of it would promise nothing.
+    #[error("the file does not lie on a tmpfs")]
+    NotInMemory,
+    /// The processor has no instruction that flushes a line.
+    #[error("this processor cannot flush lines to memory")]
+    NoFlush,
+    /// There are no protection keys to use.
+    #[error("this processor or system has no protection keys; the pages' own rights would do")]
+    NoProtectionKeys,
     /// The memory holds something else.
     #[error("this is no pool of Pando's")]
     Foreign,

@@ -23,14 +23,16 @@ mod allocator;
 mod contract;
 mod error;
 pub mod limits;
+mod mapped;
 mod offset;
 mod pool;
 mod region;
 mod simulated;
 
 pub use allocator::{Allocator, BlockState};
-pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES};
+pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Writes};
 pub use error::{Full, PoolError};
+pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
 pub use offset::Offset;
 pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -55,6 +55,14 @@ impl Region {
         );
     }
 
+    /// The first byte of a range.
+    #[inline]
+    pub(crate) fn pointer(&self, at: Offset, length: usize) -> NonNull<u8> {
+        self.check(at, length);
+        // SAFETY: the position lies in the region, or at its end (PW1).
+        unsafe { self.start.cast::<u8>().add(at.get() as usize) }
+    }
+
     /// The words from `at` on.
     #[inline]
     fn words(&self, at: Offset, count: usize) -> &[AtomicU64] {
@@ -107,9 +115,7 @@ impl Region {
     /// # Safety
     /// Nobody writes a word of these bytes while the borrow lives.
     pub(crate) unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
-        self.check(at, length);
-        // SAFETY: the position lies in the region, or at its end (PW1).
-        let first = unsafe { self.start.cast::<u8>().add(at.get() as usize) };
+        let first = self.pointer(at, length);
         // SAFETY: the bytes lie in the region and are initialised; nobody writes them (PW2).
         unsafe { slice::from_raw_parts(first.as_ptr(), length) }
     }

@@ -6,7 +6,7 @@ use pando_sync::lock;
 
 use super::chunk::{BlockState, Record, Use};
 use super::{Allocator, Slabs};
-use crate::{LINE_BYTES, Mark, Offset, Pmem};
+use crate::{LINE_BYTES, Mark, Offset, Pmem, Writes};
 
 pub(super) const CLEAN_FLUSH: Mark = Mark("allocator: flush of a cleaned record");
 
@@ -18,6 +18,7 @@ impl<M: Pmem> Allocator<M> {
         let end = lock(&self.supply).used();
         let until = end.min(from + at_most);
         let memory = self.pool.memory();
+        let _window = Writes::new(memory);
         self.each_record(from..until, |record, _, _| {
             if record.clean(&self.pool) {
                 memory.mark(CLEAN_FLUSH);

@@ -53,7 +53,7 @@ use self::classes::{Classes, Slab};
 use self::supply::Supply;
 use crate::limits::POOL_UNIT_BYTES;
 use crate::pool::DESCRIPTORS_AT;
-use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError};
+use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError, Writes};
 
 const SETTLE_FLUSH: Mark = Mark("allocator: flush of records");
 
@@ -132,6 +132,7 @@ impl<M: Pmem> Allocator<M> {
     /// It holds anything.
     pub fn allocate(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
         debug_assert!(epoch > self.horizon(), "epoch {epoch} is not open");
+        let _window = Writes::new(self.pool.memory());
         let Some(class) = self.classes.of(bytes) else {
             return self.allocate_span(bytes, epoch);
         };
@@ -162,6 +163,7 @@ impl<M: Pmem> Allocator<M> {
             BlockState::Taken,
             "block {at} is freed in epoch {epoch}"
         );
+        let _window = Writes::new(self.pool.memory());
         record.free(&self.pool, epoch);
         self.soil(record);
         self.frees.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,7 @@
 use pando_sync::LogEpoch;
 
 use crate::limits::VOID_RANGES_MAX;
-use crate::{Offset, Pmem, PoolError};
+use crate::{Offset, Pmem, PoolError, Writes};
 
 /// Bytes of a slot.
 pub(super) const SLOT_BYTES: u64 = 4096;
@@ -98,6 +98,7 @@ impl Header {
     pub(super) fn write(&self, memory: &impl Pmem) -> Result<(), PoolError> {
         let slot = slot_at(self.generation);
         let (fields, ranges) = self.encode();
+        let _window = Writes::new(memory);
         memory.write(slot, &fields);
         memory.write(slot.plus(RANGES_AT), &ranges);
         memory.mark(super::HEADER_FLUSH);

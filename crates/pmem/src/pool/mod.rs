@@ -43,7 +43,7 @@ use crate::limits::{
     CHUNK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX,
     POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS, VOID_RANGES_MAX,
 };
-use crate::{LINE_BYTES, Mark, Offset, Pmem, PoolError, WORD_BYTES};
+use crate::{LINE_BYTES, Mark, Offset, Pmem, PoolError, WORD_BYTES, Writes};
 
 const COMMITTED_AT: Offset = Offset::new(2 * SLOT_BYTES);
 const MARK_AT: Offset = COMMITTED_AT.plus(LINE_BYTES);
@@ -125,9 +125,11 @@ impl<M: Pmem> Pool<M> {
             "chunks of {} bytes",
             shape.chunk_bytes
         );
+        let window = Writes::new(&memory);
         for at in [COMMITTED_AT, MARK_AT] {
             memory.store(at, sealed(LogEpoch::NONE));
         }
+        drop(window);
         memory.mark(HEAD_FLUSH);
         memory.flush(COMMITTED_AT, 2 * LINE_BYTES as usize);
         let header = Header {

@@ -1,0 +1,47 @@
+//! The file of a pool: created, opened and locked.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::PoolError;
+
+/// Creates a file that must not exist, with room for all of its bytes, and locks it.
+///
+/// Without the room a store to the mapping could end the process when the file system is full.
+pub(super) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(path)?;
+    let made = lock(&file).and_then(|()| {
+        fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(std::io::Error::from)?;
+        Ok(())
+    });
+    if let Err(error) = made {
+        // Nobody had the time to use it.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Opens a file and locks it.
+pub(super) fn open(path: &Path) -> Result<File, PoolError> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    lock(&file)?;
+    Ok(file)
+}
+
+/// Takes the file until it is closed: the system lets go of it when the process ends.
+fn lock(file: &File) -> Result<(), PoolError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(PoolError::InUse),
+        // A device, a pipe: nothing that can be mapped as a pool.
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::InvalidInput => {
+            Err(PoolError::NotMappable(error))
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}

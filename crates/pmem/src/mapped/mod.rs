@@ -1,0 +1,256 @@
+//! Memory that is mapped: persistent memory with direct access, and shared memory.
+//!
+//! | medium | flush | survives the process | survives the machine |
+//! |---|---|---|---|
+//! | [`Medium::Dax`] | `clwb`, `clflushopt` or `clflush`, by CPUID | yes | yes |
+//! | [`Medium::DaxWithCaches`] | none: the caches are flushed by the machine (eADR) | yes | yes |
+//! | [`Medium::SharedMemory`] | as DAX | yes | no |
+//!
+//! A mapping of any other file is refused: the kernel writes its pages back whenever it likes, so
+//! that no flush orders anything.
+//!
+//! - **PX1 mapped-while-used** The region lies in the mapping, and is dropped with it.
+//! - **PX2 synchronous** A DAX mapping is made with `MAP_SYNC`: the file system's own metadata is
+//!   durable before a page can be written to. A file system that cannot refuses.
+//! - **PX3 room-first** The file has room for all of its bytes when it is created: a store does
+//!   not end the process because the file system is full.
+//!
+//! Deliberately absent: machine checks. A line that the memory has lost ends the process.
+
+mod file;
+mod lines;
+mod mapping;
+mod protection;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mm::MapFlags;
+
+pub use self::lines::Flush;
+use self::mapping::Mapping;
+use self::protection::Protector;
+pub use self::protection::{Protection, has_protection_keys};
+use crate::region::Region;
+use crate::{Offset, Pmem, PoolError, WORD_BYTES, Writes, check_size};
+
+/// What lies below a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Persistent memory, on a file system with direct access.
+    Dax,
+    /// The same on a machine that flushes its caches when the power fails (eADR).
+    DaxWithCaches,
+    /// A tmpfs.
+    SharedMemory,
+}
+
+impl Medium {
+    /// What a crash of the process and a loss of power take.
+    #[must_use]
+    pub fn promise(self) -> &'static str {
+        match self {
+            Self::Dax => {
+                "persistent memory: what is acknowledged survives a crash of the process and a \
+                 loss of power"
+            }
+            Self::DaxWithCaches => {
+                "persistent memory, caches included: what is acknowledged survives a crash of the \
+                 process, and a loss of power if the machine flushes its caches then (eADR)"
+            }
+            Self::SharedMemory => {
+                "shared memory: what is acknowledged survives a crash of the process; a loss of \
+                 power or a restart of the machine takes everything"
+            }
+        }
+    }
+}
+
+/// A mapped file.
+pub struct Mapped {
+    region: Region,
+    flush: Flush,
+    medium: Medium,
+    protector: Protector,
+    /// What the region lies in (PX1).
+    mapping: Mapping,
+    /// Keeps the lock.
+    _file: File,
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Mapped")
+            .field("medium", &self.medium)
+            .field("flush", &self.flush)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mapped {
+    /// Creates a file of so many bytes, all zero, that must not exist.
+    pub fn create(
+        path: &Path,
+        bytes: u64,
+        medium: Medium,
+        protection: Protection,
+    ) -> Result<Self, PoolError> {
+        check_size(bytes)?;
+        let file = file::create(path, bytes)?;
+        Self::map(file, bytes, medium, protection).inspect_err(|_| {
+            // It is of no use to anybody.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    /// Opens a file. If a size is given, it must have that size.
+    pub fn open(
+        path: &Path,
+        bytes: Option<u64>,
+        medium: Medium,
+        protection: Protection,
+    ) -> Result<Self, PoolError> {
+        let file = file::open(path)?;
+        let pool = file.metadata()?.len();
+        if let Some(wanted) = bytes.filter(|wanted| *wanted != pool) {
+            check_size(wanted)?;
+            return Err(PoolError::OtherSize { pool, wanted });
+        }
+        check_size(pool)?;
+        Self::map(file, pool, medium, protection)
+    }
+
+    fn map(
+        file: File,
+        bytes: u64,
+        medium: Medium,
+        protection: Protection,
+    ) -> Result<Self, PoolError> {
+        let detected = Flush::detect();
+        let flush = match medium {
+            Medium::DaxWithCaches => Flush::Nothing,
+            Medium::Dax => detected.ok_or(PoolError::NoFlush)?,
+            // What it promises needs no flush; where there is one, it costs what it would cost.
+            Medium::SharedMemory => detected.unwrap_or(Flush::Nothing),
+        };
+        let flags = if medium == Medium::SharedMemory {
+            if !lies_in_memory(&file)? {
+                return Err(PoolError::NotInMemory);
+            }
+            MapFlags::SHARED
+        } else {
+            // PX2: `SHARED_VALIDATE` refuses what it does not know.
+            MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+        };
+        let mapping = Mapping::new(&file, 0, bytes, flags).map_err(|error| {
+            let unable = [Errno::OPNOTSUPP, Errno::INVAL].map(Errno::raw_os_error);
+            let refused = error
+                .raw_os_error()
+                .is_some_and(|code| unable.contains(&code));
+            if medium != Medium::SharedMemory && refused {
+                PoolError::NoDirectAccess(error)
+            } else {
+                PoolError::NotMappable(error)
+            }
+        })?;
+        let protector = Protector::new(protection, &mapping)?;
+        // SAFETY: the mapping is readable and writable, whole pages of a file that nobody else
+        // opens (the lock), and lives as long as the region (PX1).
+        let region = unsafe { Region::new(mapping.start(), bytes) };
+        Ok(Self {
+            region,
+            flush,
+            medium,
+            protector,
+            mapping,
+            _file: file,
+        })
+    }
+
+    /// What lies below it.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// How its lines are flushed.
+    pub fn flushes_by(&self) -> Flush {
+        self.flush
+    }
+}
+
+/// Whether a file lies on a tmpfs, or another file system that has nothing but memory.
+fn lies_in_memory(file: &File) -> io::Result<bool> {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    let kind = rustix::fs::fstatfs(file)?.f_type as u64;
+    Ok([TMPFS, RAMFS, HUGETLBFS].contains(&kind))
+}
+
+impl Pmem for Mapped {
+    fn bytes(&self) -> u64 {
+        self.region.bytes()
+    }
+
+    #[inline]
+    fn load(&self, at: Offset) -> u64 {
+        self.region.load(at)
+    }
+
+    #[inline]
+    fn store(&self, at: Offset, word: u64) {
+        self.region.store(at, word);
+    }
+
+    #[inline]
+    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
+        self.region.compare_exchange(at, current, new)
+    }
+
+    fn write(&self, at: Offset, bytes: &[u8]) {
+        self.region.write(at, bytes);
+    }
+
+    #[inline]
+    unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
+        // SAFETY: the caller promises it.
+        unsafe { self.region.read(at, length) }
+    }
+
+    #[inline]
+    fn flush(&self, at: Offset, length: usize) {
+        let start = self.region.pointer(at, length);
+        // SAFETY: the range lies in the region, which is mapped; the instruction was detected.
+        unsafe { self.flush.lines(start, length) };
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.flush.fence();
+    }
+
+    fn commit(&self, at: Offset, word: u64) -> io::Result<()> {
+        let _window = Writes::new(self);
+        self.fence();
+        self.store(at, word);
+        self.flush(at, WORD_BYTES as usize);
+        self.fence();
+        Ok(())
+    }
+
+    #[inline]
+    fn begin_writes(&self) {
+        self.protector.begin(&self.mapping);
+    }
+
+    #[inline]
+    fn end_writes(&self) {
+        self.protector.end(&self.mapping);
+    }
+}

@@ -1,0 +1,243 @@
+//! Mapped pools on a tmpfs: what they keep, what they refuse.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pando_sync::LogEpoch;
+
+use super::*;
+use crate::limits::POOL_BYTES_MIN;
+use crate::{Allocator, BlockState, Pool, Shape};
+
+const SHAPE: Shape = Shape::with_nodes(512);
+const BYTES: u64 = 1 << 20;
+
+/// A file that goes when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        Self::below("/dev/shm", name)
+    }
+
+    fn below(directory: &str, name: &str) -> Self {
+        let file = format!("pando-pmem-{}-{name}", std::process::id());
+        Self(PathBuf::from(directory).join(file))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn create(scratch: &Scratch, protection: Protection) -> Mapped {
+    Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, protection).unwrap()
+}
+
+fn open(scratch: &Scratch) -> Result<Mapped, PoolError> {
+    Mapped::open(&scratch.0, None, Medium::SharedMemory, Protection::None)
+}
+
+#[test]
+fn a_pool_is_there_after_it_was_dropped() {
+    for protection in [Protection::None, Protection::Pages] {
+        let scratch = Scratch::new(&format!("there-{protection:?}"));
+        let at = {
+            let pool = Pool::create(create(&scratch, protection), SHAPE).unwrap();
+            let allocator = Allocator::new(Arc::new(pool)).unwrap();
+            let (pool, epoch) = (allocator.pool(), allocator.pool().first_epoch());
+            pool.begin(epoch).unwrap();
+            let at = allocator.allocate(100, epoch).unwrap();
+            {
+                let _window = Writes::new(pool.memory());
+                pool.memory().write(at, b"still here");
+            }
+            pool.memory().flush(at, 10);
+            allocator.settle();
+            pool.commit(epoch).unwrap();
+            at
+        };
+        let pool = Pool::open(open(&scratch).unwrap(), SHAPE.node_bytes).unwrap();
+        // SAFETY: nobody writes.
+        assert_eq!(unsafe { pool.memory().read(at, 10) }, b"still here");
+        let allocator = Allocator::new(Arc::new(pool)).unwrap();
+        assert_eq!(allocator.state(at).0, BlockState::Taken);
+        assert!(allocator.pool().first_epoch() > LogEpoch(1));
+    }
+}
+
+#[test]
+fn a_pool_is_opened_once() {
+    let scratch = Scratch::new("once");
+    let first = create(&scratch, Protection::None);
+    assert!(matches!(open(&scratch), Err(PoolError::InUse)));
+    drop(first);
+    open(&scratch).unwrap();
+}
+
+#[test]
+fn what_is_no_mapping_is_refused() {
+    use PoolError::*;
+    let on = |medium, path: &str| Mapped::open(Path::new(path), None, medium, Protection::None);
+    let shared = |path| on(Medium::SharedMemory, path).unwrap_err();
+    let is = |error, kind| matches!(error, Io(error) if error.kind() == kind);
+    let absent = shared("/dev/shm/pando-pmem-absent");
+    assert!(is(absent, io::ErrorKind::NotFound));
+    assert!(matches!(
+        shared("/dev/null"),
+        NoSize { bytes: 0, .. } | NotMappable(_)
+    ));
+    assert!(is(shared("/dev/shm"), io::ErrorKind::IsADirectory));
+
+    let scratch = Scratch::new("sizes");
+    for bytes in [0, 1, POOL_BYTES_MIN + 1, u64::MAX] {
+        let error = Mapped::create(&scratch.0, bytes, Medium::SharedMemory, Protection::None);
+        assert!(matches!(error, Err(NoSize { .. })), "{bytes}");
+        assert!(!scratch.0.exists());
+    }
+    drop(create(&scratch, Protection::None));
+    let again = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::None);
+    assert!(is(again.unwrap_err(), io::ErrorKind::AlreadyExists));
+    let wanted = 2 * BYTES;
+    let larger = Mapped::open(
+        &scratch.0,
+        Some(wanted),
+        Medium::SharedMemory,
+        Protection::None,
+    );
+    assert!(matches!(larger, Err(OtherSize { pool: BYTES, wanted: found }) if found == wanted));
+    fs::write(&scratch.0, b"short").unwrap();
+    assert!(matches!(open(&scratch), Err(NoSize { bytes: 5, .. })));
+}
+
+#[test]
+fn more_than_the_file_system_has_is_refused_and_leaves_nothing() {
+    let scratch = Scratch::new("large");
+    let bytes = crate::limits::POOL_BYTES_MAX;
+    let error = Mapped::create(&scratch.0, bytes, Medium::SharedMemory, Protection::None);
+    assert!(matches!(error, Err(PoolError::Io(_))), "{error:?}");
+    assert!(!scratch.0.exists());
+}
+
+#[test]
+fn direct_access_is_refused_where_the_mapping_cannot_keep_the_promise() {
+    for directory in [
+        "/dev/shm".to_owned(),
+        std::env::temp_dir().display().to_string(),
+    ] {
+        for medium in [Medium::Dax, Medium::DaxWithCaches] {
+            let scratch = Scratch::below(&directory, "dax");
+            let error = Mapped::create(&scratch.0, BYTES, medium, Protection::None);
+            assert!(
+                matches!(error, Err(PoolError::NoDirectAccess(_))),
+                "{directory}: {error:?}"
+            );
+            assert!(!scratch.0.exists());
+        }
+    }
+}
+
+#[test]
+fn shared_memory_is_refused_on_a_disk() {
+    let directory = env!("CARGO_MANIFEST_DIR");
+    let scratch = Scratch::below(&format!("{directory}/../../target"), "disk");
+    let error = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::None);
+    // Unless the whole tree lies on a tmpfs.
+    assert!(
+        matches!(error, Err(PoolError::NotInMemory) | Ok(_)),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn every_flush_that_there_is_runs_over_any_range() {
+    let scratch = Scratch::new("flush");
+    let mapped = create(&scratch, Protection::None);
+    let detected = Flush::detect().expect("a processor of our time");
+    assert_eq!(mapped.flushes_by(), detected);
+    let all = [
+        Flush::WriteBack,
+        Flush::Evict,
+        Flush::EvictInOrder,
+        Flush::Nothing,
+    ];
+    let best = all.iter().position(|flush| *flush == detected).unwrap();
+    for flush in &all[best..] {
+        for (at, length) in [
+            (0, 0),
+            (63, 1),
+            (63, 2),
+            (8, 4096),
+            (BYTES - 1, 1),
+            (BYTES, 0),
+        ] {
+            let start = mapped.region.pointer(Offset::new(at), length);
+            // SAFETY: the range is mapped; a processor that has one of them has those after it.
+            unsafe { flush.lines(start, length) };
+        }
+        flush.fence();
+    }
+}
+
+#[test]
+#[should_panic(expected = "2 bytes at 0xfffff of 1048576")]
+fn nothing_is_flushed_beyond_the_mapping() {
+    let scratch = Scratch::new("beyond");
+    create(&scratch, Protection::None).flush(Offset::new(BYTES - 1), 2);
+}
+
+#[test]
+fn keys_are_refused_where_there_are_none() {
+    let told = fs::read_to_string("/proc/cpuinfo").is_ok_and(|told| told.contains(" ospke"));
+    assert_eq!(has_protection_keys(), told);
+    let scratch = Scratch::new("keys");
+    let error = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::Keys);
+    assert!(
+        matches!(error, Err(PoolError::NoProtectionKeys)),
+        "{error:?}"
+    );
+}
+
+/// The rights of the mapping of a file, as the system tells them.
+fn rights(scratch: &Scratch) -> String {
+    let name = scratch.0.display().to_string();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.ends_with(&name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_protected_pool_is_writable_in_windows_only() {
+    let scratch = Scratch::new("windows");
+    let mapped = create(&scratch, Protection::Pages);
+    assert_eq!(rights(&scratch), "r--s");
+    {
+        let _outer = Writes::new(&mapped);
+        assert_eq!(rights(&scratch), "rw-s");
+        {
+            let _inner = Writes::new(&mapped);
+            mapped.store(Offset::new(64), 1);
+        }
+        assert_eq!(rights(&scratch), "rw-s");
+        mapped.store(Offset::new(64), 2);
+    }
+    assert_eq!(rights(&scratch), "r--s");
+    mapped.commit(Offset::new(128), 3).unwrap();
+    assert_eq!(rights(&scratch), "r--s");
+    assert_eq!(
+        mapped.load(Offset::new(64)) + mapped.load(Offset::new(128)),
+        5
+    );
+}
+
+#[test]
+fn every_promise_names_both_failures() {
+    for medium in [Medium::Dax, Medium::DaxWithCaches, Medium::SharedMemory] {
+        let promise = medium.promise();
+        assert!(promise.contains("crash of the process"), "{promise}");
+        assert!(promise.contains("loss of power"), "{promise}");
+    }
+}
