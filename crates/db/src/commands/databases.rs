@@ -1,5 +1,5 @@
-//! Commands about databases as wholes: SELECT SWAPDB DBSIZE FLUSHDB FLUSHALL TIME, and those that
-//! only speak: PING ECHO COMMAND.
+//! Commands on whole databases: SELECT SWAPDB DBSIZE FLUSHDB FLUSHALL TIME, and those without a
+//! key: PING ECHO COMMAND.
 
 use pando_protocol::command::{self, DatabaseCommand};
 use pando_protocol::{Reply, Request, number};
@@ -49,7 +49,7 @@ fn ping(request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// Seconds and the microseconds beyond them, at this turn's reading of the clock.
+/// Seconds, and the microseconds beyond them, at this turn's reading of the clock.
 fn time(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> Handled {
     let now = keyspace.now_exactly();
     reply.array(2);
@@ -70,7 +70,7 @@ pub(crate) fn select(
     Ok(Progress::Done)
 }
 
-/// The database whose number `argument` is (SELECT, MOVE, COPY).
+/// The database whose number is `argument` (SELECT, MOVE, COPY).
 pub(crate) fn database_index(databases: usize, argument: &[u8]) -> Result<usize, CommandError> {
     let index = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
     let (least, most) = (i32::MIN.into(), i32::MAX.into());
@@ -106,7 +106,7 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     Ok(Progress::Done)
 }
 
-/// Empties one database or all. O(databases); memory is returned in the background, ASYNC or not.
+/// Empties one database or all. O(databases); memory is freed in the background, ASYNC or not.
 fn flush(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

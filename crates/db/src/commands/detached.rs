@@ -2,8 +2,8 @@
 //! which they were read.
 //!
 //! Closures of an update may run under a lock and more than once, and replies are written after
-//! them. So a large argument is cut into chunks before the update, and what a closure must bring
-//! out is taken as it stands: a short string is copied, a large one shares its chunks, which costs
+//! them. So a large argument is cut into chunks before the update. A closure takes out what it
+//! needs without a deep copy: a short string is copied; a large one shares its chunks, which costs
 //! O(1) and keeps them alive until the reply is written.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(crate) enum Detached<'a> {
 }
 
 impl Clone for Detached<'_> {
-    /// O(1) where it is large.
+    /// O(1) if it is large.
     fn clone(&self) -> Self {
         match self {
             Self::Flat(bytes) => Self::Flat(bytes.clone()),
@@ -33,7 +33,7 @@ impl Clone for Detached<'_> {
 }
 
 impl<'a> Detached<'a> {
-    /// A string that is to be stored. O(1) when short, else one copy.
+    /// A string to be stored. O(1) when short, else one copy.
     #[inline]
     pub(crate) fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Self {
         let bytes = bytes.into();
@@ -44,7 +44,7 @@ impl<'a> Detached<'a> {
         }
     }
 
-    /// A stored string, as it stands.
+    /// A stored string, unchanged.
     pub(crate) fn take(string: StringRef<'_>) -> Self {
         match string {
             StringRef::Flat(bytes) => Self::Flat(Cow::Owned(bytes.to_vec())),
@@ -60,7 +60,7 @@ impl<'a> Detached<'a> {
         }
     }
 
-    /// What an update stores. O(1), as often as it is asked for.
+    /// The form that an update stores. O(1), however often it is called.
     #[inline]
     pub(crate) fn body(&self) -> StringBody<'_> {
         match self {
@@ -70,7 +70,7 @@ impl<'a> Detached<'a> {
     }
 }
 
-/// Answers with a string, straight from where it lies.
+/// Replies with a string, straight from where it is.
 #[inline]
 pub(crate) fn reply_bulk(reply: &mut Reply<'_>, string: StringRef<'_>) {
     match string {
@@ -79,7 +79,7 @@ pub(crate) fn reply_bulk(reply: &mut Reply<'_>, string: StringRef<'_>) {
     }
 }
 
-/// Answers with the bytes of `range`, which lies within the string.
+/// Replies with the bytes of `range`, which is within the string.
 pub(crate) fn reply_bulk_range(reply: &mut Reply<'_>, string: StringRef<'_>, range: Range<usize>) {
     reply.bulk_begin(range.len());
     string.for_each_piece(range, |piece| reply.bulk_piece(piece));

@@ -1,18 +1,18 @@
 //! The 80-bit floating-point numbers in which INCRBYFLOAT and HINCRBYFLOAT compute.
 //!
 //! A finite number is `mantissa · 2^exponent` with a mantissa of 64 bits. Reading, adding and
-//! printing are exact, followed by one rounding to nearest, ties to even, as the x87 unit and the C
-//! library that Redis stands on do it; so sums agree with Redis to the last printed digit.
+//! printing are exact, followed by one rounding to nearest, ties to even, like the x87 unit and the
+//! C library that Redis uses; so sums agree with Redis to the last printed digit.
 //!
-//! Numbers of everyday size take 128-bit integers and no allocation; only long texts and large
-//! exponents take big ones. The length of a text bounds the work: [`TEXT_BYTES_MAX`].
+//! Numbers of everyday size need 128-bit integers and no allocation; only long texts and large
+//! exponents need big ones. The length of a text bounds the work: [`TEXT_BYTES_MAX`].
 //!
 //! Invariants:
 //! - **F1** The mantissa's highest bit is set, unless the exponent is [`EXPONENT_MIN`] (zero and
 //!   subnormal numbers) or the number is infinite.
 //!
-//! Deliberately absent: NaN (no text means it, and a sum that would be it is an error), the sign of
-//! zero (it is never printed), other arithmetic.
+//! Deliberately absent: NaN (no text means it, and a sum that would be NaN is an error), the sign
+//! of zero (it is never printed), other arithmetic.
 
 use num_bigint::BigUint;
 
@@ -33,13 +33,13 @@ const MANTISSA_BITS: u32 = u64::BITS;
 /// Bits below the mantissas that are added: enough to round the sum.
 const SPARE_BITS: u32 = 62;
 
-/// Digits printed after the point, before trailing zeros go.
+/// Digits printed after the point, before trailing zeros are cut.
 const FRACTION_DIGITS: usize = 17;
 
 /// Ten to the [`FRACTION_DIGITS`].
 const FRACTION_SCALE: u64 = 10_u64.pow(FRACTION_DIGITS as u32);
 
-/// Decimal orders of magnitude that are surely infinite, and (negated) surely zero.
+/// Decimal orders of magnitude that are certainly infinite, and (negated) certainly zero.
 const MAGNITUDE_MAX: i64 = 5_000;
 
 /// A number of 80 bits.
@@ -63,15 +63,15 @@ const ZERO: Magnitude = Magnitude::Finite {
 };
 
 impl Extended {
-    /// Nothing: what an absent key counts as.
+    /// Zero, the value of an absent key.
     pub(crate) const ZERO: Self = Self {
         negative: false,
         magnitude: ZERO,
     };
 
-    /// Reads a decimal or hexadecimal number, or `inf` or `infinity`, whatever the case. `None` if
-    /// it is something else, too long, too large to be finite, or not 0 and too small to be seen.
-    /// O(bytes²), a handful of multiplications for numbers of up to 19 digits.
+    /// Reads a decimal or hexadecimal number, or `inf` or `infinity`, in any case. `None` if it is
+    /// something else, too long, too large to be finite, or nonzero and too small to be
+    /// represented. O(bytes²), a few multiplications for numbers of up to 19 digits.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -123,9 +123,9 @@ impl Extended {
         if (first_exponent, first) < (second_exponent, second) {
             return other.checked_add(self);
         }
-        // The larger one, with bits to spare above (a carry) and below (rounding). A shift that
-        // drops bits of the smaller one leaves at most one leading zero in the sum, so what was
-        // dropped can only decide how to round.
+        // The larger one, with spare bits above (for a carry) and below (for rounding). A shift
+        // that drops bits of the smaller one leaves at most one leading zero in the sum, so the
+        // dropped bits only decide how to round.
         let larger = u128::from(first) << SPARE_BITS;
         let (smaller, dropped) = shift_right(
             u128::from(second) << SPARE_BITS,
@@ -251,7 +251,7 @@ struct Digits<'t, const BASE: u32> {
 }
 
 impl<'t, const BASE: u32> Digits<'t, BASE> {
-    /// `None` when there is no digit, or something else beside them.
+    /// `None` when there is no digit, or something else besides digits.
     fn split(text: &'t [u8]) -> Option<Self> {
         let (integer, rest) = split_digits::<BASE>(text);
         let (fraction, rest) = match rest {
@@ -279,7 +279,7 @@ impl<'t, const BASE: u32> Digits<'t, BASE> {
         })
     }
 
-    /// The digits from the first that is not 0.
+    /// The digits from the first nonzero one.
     fn significant(&self) -> impl Iterator<Item = u8> {
         let digits = self.integer.iter().chain(self.fraction);
         digits.copied().skip_while(|digit| *digit == b'0')
@@ -312,7 +312,7 @@ impl Digits<'_, 10> {
         if exponent >= 0 {
             return round_big(&(digits * scale), 0, false);
         }
-        // A quotient of at least 66 bits, as `round` asks.
+        // A quotient of at least 66 bits, as `round` requires.
         let shift = (scale.bits() + 67).saturating_sub(digits.bits());
         let digits = digits << shift;
         let quotient = &digits / &scale;
@@ -368,7 +368,7 @@ fn split_digits<const BASE: u32>(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| is_digit(byte)).count())
 }
 
-/// A written exponent; one beyond what any text can balance is cut there.
+/// A written exponent; one beyond what any text can balance is capped.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     const EXPONENT_WRITTEN_MAX: i64 = 1 << 32;
     let (negative, digits) = split_sign(text);

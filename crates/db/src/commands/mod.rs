@@ -1,7 +1,7 @@
 //! The commands on the keyspace, one file per family.
 //!
-//! A handler is given the selected database, the request (its arity checked) and the reply. It
-//! returns an error before it has changed anything; the error's text becomes the reply.
+//! A handler gets the selected database, the request (its arity checked) and the reply. It returns
+//! an error before it has changed anything; the error's text becomes the reply.
 
 mod bitmaps;
 pub(crate) mod databases;

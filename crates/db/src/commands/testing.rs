@@ -1,7 +1,7 @@
 //! A client of an embedded database, for the tests of commands.
 //!
-//! A [`Shell`] executes requests through a real [`Database`] on the reference engine, dispatch,
-//! MULTI, gates and slices included, under a clock that only the test moves. Expired keys are
+//! A [`Shell`] executes requests through a real [`Database`] on the reference engine, including
+//! dispatch, MULTI, gates and slices, under a clock that only the test moves. Expired keys are
 //! removed when a command meets them; a test that wants the expirer turns it on.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use crate::{
 /// When a shell's clock starts: 2023-11-14, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// The seed of a test's random operations: the same in every run unless `PANDO_TEST_SEED` holds
+/// The seed of a test's random operations: the same in every run unless `PANDO_TEST_SEED` gives
 /// another. It is printed.
 pub(crate) fn seed() -> u64 {
     let chosen = std::env::var("PANDO_TEST_SEED");
@@ -36,7 +36,7 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that moves only when told to.
 #[derive(Debug)]
 pub(crate) struct TestClock(AtomicU64);
 
@@ -46,7 +46,7 @@ impl Clock for TestClock {
     }
 }
 
-/// A host that knows no command of its own.
+/// A host without commands of its own.
 pub(crate) struct NoHost;
 
 impl Host for NoHost {
@@ -81,7 +81,7 @@ impl Host for NoHost {
 /// One connection to a database.
 #[derive(Debug)]
 pub(crate) struct Shell {
-    /// The database, shared by all shells that [`Self::connect`] made of this one.
+    /// The database, shared with all shells that [`Self::connect`] made from this one.
     pub(crate) database: Arc<Database>,
     clock: Arc<TestClock>,
     pub(crate) session: Session,
@@ -94,7 +94,7 @@ impl Shell {
         Self::with_options(Options::default())
     }
 
-    /// A connection to a new, empty database with these settings, but the clock of a test.
+    /// A connection to a new, empty database with these settings, but a test's clock.
     pub(crate) fn with_options(mut options: Options) -> Self {
         let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
         options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -103,7 +103,7 @@ impl Shell {
         Self::open(database, clock)
     }
 
-    /// The epoch that the last reply, and every one before, waits for.
+    /// The epoch that the last reply, and every earlier one, waits for.
     pub(crate) fn awaits(&self) -> LogEpoch {
         self.client.awaits()
     }
@@ -128,8 +128,8 @@ impl Shell {
         Self::open(database, clock)
     }
 
-    /// A connection to a database that is kept on disk, at this time of its clock; its epochs end
-    /// when the test says so.
+    /// A connection to a database on disk, at this time of its clock; its epochs end when the test
+    /// says so.
     pub(crate) fn on_disk(mut options: Options, now_ms: u64) -> Result<Self, OpenError> {
         let clock = Arc::new(TestClock(AtomicU64::new(now_ms * 1000)));
         options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -138,7 +138,7 @@ impl Shell {
         Ok(Self::open(database, clock))
     }
 
-    /// What the database knows of the connection.
+    /// The database's state of the connection.
     pub(crate) fn client(&mut self) -> &mut Client {
         &mut self.client
     }
@@ -154,7 +154,7 @@ impl Shell {
         }
     }
 
-    /// Speaks this protocol from now on, as after HELLO.
+    /// Switches to this protocol, as after HELLO.
     pub(crate) fn speak(&mut self, version: RespVersion) {
         self.client.protocol = version;
     }
@@ -186,7 +186,7 @@ impl Shell {
         self.run_counting_slices(arguments).0
     }
 
-    /// [`Self::run`], and in how many slices the command went on.
+    /// Like [`Self::run`]; also returns in how many slices the command ran.
     pub(crate) fn run_counting_slices<A: AsRef<[u8]>>(
         &mut self,
         arguments: impl IntoIterator<Item = A>,
@@ -194,8 +194,8 @@ impl Shell {
         self.run_between_slices(arguments, |_| {})
     }
 
-    /// [`Self::run_counting_slices`], with something else done before each slice; it is told how
-    /// many slices there were before.
+    /// Like [`Self::run_counting_slices`], but runs something else before each slice, which gets
+    /// the number of earlier slices.
     pub(crate) fn run_between_slices<A: AsRef<[u8]>>(
         &mut self,
         arguments: impl IntoIterator<Item = A>,
@@ -226,7 +226,7 @@ impl Shell {
         (out, slices)
     }
 
-    /// Begins a request in a turn of its own; returns what was replied, and how it goes on.
+    /// Begins a request in a turn of its own; returns the reply so far, and how it continues.
     pub(crate) fn begin<A: AsRef<[u8]>>(
         &mut self,
         arguments: impl IntoIterator<Item = A>,
@@ -237,7 +237,7 @@ impl Shell {
         (out, outcome)
     }
 
-    /// The same behind what stands in `out`, with a host.
+    /// The same, appended to `out`, with a host.
     pub(crate) fn begin_with(
         &mut self,
         request: Request<'_>,
@@ -250,7 +250,7 @@ impl Shell {
         turn.execute(&mut self.client, resolved, request, &mut reply, host)
     }
 
-    /// Does the next slice of a command; whether it was the last one.
+    /// Runs the next slice of a command; returns whether it was the last one.
     pub(crate) fn slice(&mut self, slices: &mut Slices, out: &mut Vec<u8>) -> bool {
         let mut reply = Reply::new(out, self.client.protocol);
         let mut turn = self.session.turn();

@@ -62,7 +62,7 @@ pub(super) fn arithmetic(
     Ok(())
 }
 
-/// An item whose number was moved.
+/// An item with a changed number.
 pub(super) struct Moved {
     pub(super) value: NewValue<'static>,
     pub(super) number: u64,
@@ -70,10 +70,10 @@ pub(super) struct Moved {
     pub(super) is_longer: bool,
 }
 
-/// The item with its number moved by `delta`: upwards around the end of 64 bits, downwards to 0.
-/// As in memcached, a number that has become shorter keeps its bytes, padded with spaces, and the
-/// item its state; one that has become longer begins a new item, unless memory is `full`. A client
-/// may have chosen its `token`.
+/// Changes the item's number by `delta`: upwards wrapping at 64 bits, downwards stopping at 0. As
+/// in memcached, a number that became shorter keeps its bytes, padded with spaces, and the item its
+/// state; one that became longer begins a new item, unless memory is `full`. A client may have
+/// chosen its `token`.
 pub(super) fn moved(
     old: ValueRef<'_>,
     up: bool,

@@ -1,9 +1,9 @@
 //! `get`, `gets`, `gat` and `gats`.
 //!
-//! The answer to several keys is not copied whole for a client that may never read it: when the
-//! reply is full, it stops behind a key, and the request is executed again when there is room,
-//! `answered` of its keys being passed over. What is written meanwhile shows in the later keys: as
-//! in memcached, nothing is promised of several keys together.
+//! The reply to several keys is not copied whole for a client that may never read it. When the
+//! reply is full, it stops after a key, and the request is executed again when there is space,
+//! skipping the `answered` keys. Later keys show what is written meanwhile: as in memcached,
+//! nothing is promised about several keys together.
 
 use pando_engine::{Decision, ValueVersion};
 use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, error};
@@ -16,8 +16,8 @@ use crate::keyspace::Keyspace;
 use crate::limits::WARM_KEYS_MAX;
 use crate::statistics::Figure;
 
-/// `get key…` and `gets`: what there is, straight from the engine; keys in groups whose descents
-/// are interleaved. A bad key refuses all of it; one of a hash among others is a miss.
+/// `get key…` and `gets`: the existing items, straight from the engine; keys in groups with
+/// interleaved descents. A bad key refuses the whole command; a hash among several keys is a miss.
 #[inline]
 pub(super) fn get(
     keyspace: &mut Keyspace<'_>,
@@ -98,7 +98,7 @@ fn check(key: &[u8]) -> Result<&[u8], &'static str> {
     Ok(key)
 }
 
-/// Answers with one value, if there is one.
+/// Replies with one value, if there is one.
 #[inline]
 fn show(
     reply: &mut Reply<'_>,
@@ -115,7 +115,7 @@ fn show(
     }
     let string = match string_of(value) {
         Ok(string) => string,
-        // Of several keys it is a miss: the others are answered.
+        // Among several keys it is a miss: the others are answered.
         Err(_) if among_others => return Ok(false),
         Err(text) => return Err(text),
     };
@@ -125,7 +125,7 @@ fn show(
     Ok(true)
 }
 
-/// `gat exptime key…` and `gats`: what there is, with a new expiry.
+/// `gat exptime key…` and `gats`: the existing items, with a new expiry.
 pub(super) fn get_and_touch(
     keyspace: &mut Keyspace<'_>,
     verb: Verb,
@@ -153,7 +153,7 @@ pub(super) fn get_and_touch(
             found => found?,
         };
         keyspace.count_read(found.is_some());
-        // As in memcached, it is no `cmd_get`.
+        // As in memcached, this is not a `cmd_get`.
         let counters = keyspace.memcached_counters();
         counters.count(Figure::CmdTouch);
         if let Some(((attributes, string), version)) = found {
@@ -173,8 +173,8 @@ pub(super) fn get_and_touch(
     Ok(())
 }
 
-/// Gives an item another expiry; `None` if there is none, else what `take` makes of it, and its
-/// version afterwards. A token that a client has chosen stays.
+/// Gives an item another expiry; `None` if there is none, else the result of `take`, and its
+/// version afterwards. A token that a client chose stays.
 pub(super) fn touch<R>(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],

@@ -1,7 +1,7 @@
-//! Items: expiry as memcached says it, and the state that the meta commands keep of one.
+//! Items: expiry in memcached's form, and the item state of the meta commands.
 //!
 //! An item is the string at a key: the client's flags are the value's attribute, its cas token
-//! tells the value's version, its expiry is the deadline. Two bits of the attributes' encoding
+//! stands for the value's version, its expiry is the deadline. Two bits of the attributes' encoding
 //! byte hold what `md I`, `ms I` and `mg N`, `R` need (see `commands::encoding`).
 
 use pando_engine::{Attributes, Deadline, StringRef, ValueRef};
@@ -10,10 +10,10 @@ use pando_protocol::memcached::{Reply, error};
 use crate::clock::Milliseconds;
 use crate::encoding::{CLAIMED, STALE};
 
-/// More seconds than this are a time, not a span.
+/// More seconds than this are a time, not a duration.
 const SPAN_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// What an expiry time asks for.
+/// The meaning of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Never,
@@ -23,7 +23,7 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    /// What `exptime` says: 0 never, below 0 at once, up to 30 days from now on, else a time.
+    /// The meaning of `exptime`: 0 never, below 0 at once, up to 30 days from now, else a time.
     #[inline]
     pub(crate) fn of(exptime: i64, now: Milliseconds) -> Self {
         if exptime == 0 {
@@ -45,7 +45,7 @@ impl Expiry {
         }
     }
 
-    /// The deadline of an item that is stored; `None` with `Past` too.
+    /// The deadline of an item being stored; `None` also for `Past`.
     pub(crate) fn deadline(self) -> Option<Deadline> {
         match self {
             Self::At(deadline) => Some(deadline),
@@ -81,7 +81,7 @@ pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, &'static s
     }
 }
 
-/// The data of an item with their line end.
+/// The data of an item with its line end.
 #[inline]
 pub(crate) fn reply_data(reply: &mut Reply<'_>, string: StringRef<'_>) {
     match string {

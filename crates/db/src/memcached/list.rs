@@ -1,7 +1,8 @@
-//! Some items of the cache, for `stats cachedump`: what people look at one with.
+//! Lists some items of the cache, for people (`stats cachedump`).
 //!
-//! As in memcached, it shows what it meets first, in no promised order, and no more than fits its
-//! bounds. Keys that no line of memcached's can name, and values that are no strings, are no items.
+//! As in memcached, it shows the first items it finds, in no promised order, and no more than fit
+//! its bounds. Keys that no memcached line can name, and values that are not strings, are not
+//! items.
 
 use std::ops::ControlFlow;
 
@@ -47,7 +48,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a line of memcached's can name the key.
+/// Whether a memcached line can name the key.
 fn is_nameable(key: &[u8]) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }

@@ -1,22 +1,23 @@
 //! memcached's commands on the keyspace of database 0.
 //!
-//! They read and write what RESP's commands do, through the same `Keyspace::read` and `update`: an
-//! item is a string, its flags an attribute of the value, its expiry the deadline. Its cas token is
-//! made of the value's version, unless a client chose it (see [`token`]). So a key that was written
-//! over one protocol is read over the other. What differs from memcached follows from that:
+//! They read and write the same data as RESP's commands, through the same `Keyspace::read` and
+//! `update`: an item is a string, its flags an attribute of the value, its expiry the deadline. Its
+//! cas token is made of the value's version, unless a client chose it (see [`token`]). So a key
+//! written over one protocol can be read over the other. The differences from memcached follow from
+//! that:
 //!
-//! - Every change draws a version, that of an expiry too: `touch` and `gat` change the cas token,
-//!   unless they set the expiry that the item has, or a client chose it.
+//! - Every change draws a version, even of an expiry: `touch` and `gat` change the cas token,
+//!   unless they set the expiry that the item has, or a client chose the token.
 //! - Deadlines are exact to the millisecond, not to the second.
-//! - A hash is no item: reading it is a `SERVER_ERROR` that says so, of several keys a miss.
+//! - A hash is not an item: reading it is a `SERVER_ERROR` that says so, among several keys a miss.
 //!   Storing replaces it, `delete` removes it.
-//! - `flush_all` with a delay empties database 0 when the time comes; what is stored before that
-//!   goes too. The time is not kept on disk.
+//! - `flush_all` with a delay empties database 0 when the time comes, including what is stored
+//!   before that. The time is not kept on disk.
 //!
 //! `docs/MEMCACHED.md` has the whole list.
 //!
-//! Deliberately absent: MULTI and gates, which these commands take no part in but for `flush_all`,
-//! which is seen whole.
+//! Deliberately absent: MULTI and gates, which these commands do not use, except for `flush_all`,
+//! which is atomic.
 
 mod change;
 mod get;
@@ -39,33 +40,33 @@ use crate::remapping;
 use crate::statistics::Figure;
 use crate::turn::{Room, Turn};
 
-/// What the commands ask of the server that embeds the database, and tell it.
+/// What the commands need from the server that embeds the database, and report to it.
 pub trait MemcachedHost {
-    /// Whether the password is this user's (a `set` of a client that is not authenticated).
+    /// Whether this user has this password (a `set` of a client that is not authenticated).
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
 
-    /// Answers `stats` with these words behind it: lines and their `END`, `RESET`, or an error.
+    /// Replies to `stats` with these words after it: lines and their `END`, `RESET`, or an error.
     fn stats(&mut self, turn: &mut Turn<'_>, words: Line<'_>, reply: &mut Reply<'_>);
 
-    /// Sets the bound of memory, in bytes.
+    /// Sets the memory limit, in bytes.
     fn set_max_memory(&mut self, turn: &mut Turn<'_>, bytes: usize);
 
-    /// The version that `version` answers.
+    /// The version that `version` replies with.
     fn version(&self) -> &str;
 
     /// A command is about to run.
     fn starting(&mut self, verb: Verb, line: Line<'_>);
 
-    /// The command has run and written `reply_bytes`; `refused` when it answered an error.
+    /// The command has run and written `reply_bytes`; `refused` if the reply is an error.
     fn finished(&mut self, verb: Verb, line: Line<'_>, reply_bytes: usize, refused: bool);
 }
 
-/// Why a command answers an error.
+/// Why a command replies with an error.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// A line of the protocol.
+    /// A protocol error line.
     Line(&'static str),
-    /// What the keyspace refuses.
+    /// A refusal of the keyspace.
     Keyspace(CommandError),
 }
 
@@ -84,15 +85,15 @@ impl From<CommandError> for Refusal {
 /// What a command returns.
 type Handled = Result<(), Refusal>;
 
-/// The smallest bound of memory that `cache_memlimit` sets, in MiB.
+/// The smallest memory limit that `cache_memlimit` sets, in MiB.
 const MEMORY_MIB_MIN: u32 = 8;
 
 /// The database that memcached clients see.
 const DATABASE: usize = 0;
 
 impl Turn<'_> {
-    /// Executes one memcached request. A reply that does not fit into what is left of `reply` is an
-    /// error instead, which may not fit either; that of several keys may come in parts.
+    /// Executes one memcached request. A reply that does not fit into the rest of `reply` is an
+    /// error instead, which may not fit either; the reply to several keys may come in parts.
     pub fn execute_memcached(
         &mut self,
         client: &mut Client,
@@ -144,18 +145,18 @@ impl Turn<'_> {
             result = Err(error::REPLY_TOO_LARGE.into());
         }
         let refused = result.is_err();
-        // A key of that name may stand last.
+        // A key of that name may be last.
         let is_key = verb == Verb::Delete && line.len() == 2;
         let mut silent = was_authenticated && takes_noreply(verb) && line.is_noreply() && !is_key;
         if let Err(refusal) = result {
             client.answered_keys = 0;
             reply.rewind(start);
-            // Words are counted before `noreply` is looked for.
+            // Words are counted before `noreply` is checked.
             silent &= !matches!(refusal, Refusal::Line(error::ERROR));
             self.count_refusal(&refusal);
             match refusal {
                 Refusal::Line(text) => reply.line(text),
-                // As in memcached: a key that is too long is a line that is wrong.
+                // As in memcached, a key that is too long makes the line invalid.
                 Refusal::Keyspace(CommandError::KeyTooLong { .. }) => reply.line(error::BAD_FORMAT),
                 Refusal::Keyspace(error) => {
                     let text = error.to_string();
@@ -187,8 +188,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the request may run, as `Turn::dispatch` asks of RESP's: until when it is put
-    /// off, if it is. Who wants memory that there is none of is refused where that turns out.
+    /// Whether the request may run, by the checks of `Turn::dispatch` for RESP; until when it is
+    /// postponed, if it is. A request that needs unavailable memory is refused where that turns
+    /// out.
     #[inline]
     fn admit_memcached(
         &mut self,
@@ -210,7 +212,7 @@ impl Turn<'_> {
         }
         match self.hold_back_unless(client, only_removes) {
             Ok(None) => {}
-            // What is not stored takes along what was to be replaced, which is gone then.
+            // If an item is not stored, what it was to replace is removed then.
             Err(CommandError::RetiredMemory) if verb.stores() => {}
             held_back => return held_back,
         }
@@ -223,8 +225,8 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// Refuses a write that would need an image for a snapshot, there being no room for one; every
-    /// word that may be a key counts as one.
+    /// Refuses a write that would need an image for a snapshot without memory for one; every word
+    /// that may be a key counts as one.
     #[cold]
     fn check_memcached_images(&mut self, verb: Verb, line: Line<'_>) -> Result<(), CommandError> {
         for key in verb
@@ -286,7 +288,7 @@ impl Turn<'_> {
         let now = self.database().options().clock.now().milliseconds();
         match item::Expiry::of(delay_s, now) {
             item::Expiry::At(at) => self.database().flush_at(at.0),
-            // As in memcached, nothing is as old as that.
+            // As in memcached, nothing is that old.
             item::Expiry::Past if item::is_before(delay_s, self.database().opened()) => {
                 self.database().flush_at(0);
             }
@@ -311,8 +313,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// As memcached's clients authenticate: a `set` of any key with a user and a password. Before
-    /// that nothing else is looked at, `quit` and `noreply` included.
+    /// memcached's authentication: a `set` of any key with a user and a password. Before that
+    /// nothing else is accepted, including `quit` and `noreply`.
     fn authenticate_memcached(
         &mut self,
         client: &mut Client,
@@ -324,7 +326,7 @@ impl Turn<'_> {
         if !arguments::authenticates(verb, line) {
             return Err(error::UNAUTHENTICATED.into());
         }
-        // Longer than any that is taken, if there is none.
+        // Longer than any accepted one, if there is none.
         let data = line.data().unwrap_or(Err(error::BAD_AUTHENTICATION));
         let data = data.map_err(|text| match text {
             error::BAD_DATA => error::BAD_TERMINATION,
@@ -400,7 +402,7 @@ fn run_on(
     }
 }
 
-/// Commands whose last word may ask for no reply.
+/// Commands whose last word may be `noreply`.
 fn takes_noreply(verb: Verb) -> bool {
     matches!(
         verb,

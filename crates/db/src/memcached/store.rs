@@ -24,7 +24,7 @@ pub(super) enum Mode {
     Prepend,
 }
 
-/// What is to be stored.
+/// What to store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Storing<'r> {
     pub(super) key: &'r [u8],
@@ -32,24 +32,24 @@ pub(super) struct Storing<'r> {
     pub(super) flags: u32,
     pub(super) expiry: Expiry,
     pub(super) mode: Mode,
-    /// Where there is nothing that could be added to, an item is made that expires then.
+    /// If there is nothing to add to, an item with this expiry is made.
     pub(super) vivify: Option<Expiry>,
-    /// The token of what is stored, if the client has chosen one.
+    /// The token of the stored item, if the client chose one.
     pub(super) token: Option<NonZero<u64>>,
     /// The token that the item must have.
     pub(super) cas: Option<u64>,
-    /// An older token is let pass too, and marks the item stale.
+    /// An older token is accepted too, and marks the item stale.
     pub(super) invalidate: bool,
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// With this version, `None` when it has expired at once, and so many bytes.
+    /// With this version, `None` if it expired at once, and this many bytes.
     Yes(Option<ValueVersion>, usize),
     /// A condition of the mode does not hold.
     No,
-    /// The token is another.
+    /// The token differs.
     Exists,
     /// There is no item with any token.
     NotFound,
@@ -91,8 +91,8 @@ pub(super) fn store(
     Ok(())
 }
 
-/// The data behind a line. When they are too many, or there is no memory for them, who `sets`
-/// removes the key, so that nobody reads what its writer thinks is gone.
+/// The data after a line. If they are too long, or there is no memory for them, a command that
+/// `sets` removes the key, so that nobody reads what its writer thinks is gone.
 #[inline]
 pub(super) fn take_data<'r>(
     keyspace: &mut Keyspace<'_>,
@@ -114,7 +114,7 @@ pub(super) fn take_data<'r>(
         }
         return Err(error::OUT_OF_MEMORY.into());
     }
-    // As in memcached, what was not to be taken is no `cmd_set`.
+    // As in memcached, data that is not accepted is not a `cmd_set`.
     keyspace.memcached_counters().count(Figure::CmdSet);
     Ok(data?)
 }
@@ -148,7 +148,7 @@ impl Storing<'_> {
         if matches!(done, Stored::Yes(..)) {
             counters.count(Figure::TotalItems);
         }
-        // As in memcached, where something is added to the item the token is not counted.
+        // As in memcached, the token is not counted if something is added to the item.
         if self.cas.is_some() && matches!(self.mode, Mode::Set | Mode::Replace) {
             counters.count(match done {
                 Stored::Yes(..) => Figure::CasHits,
@@ -176,7 +176,7 @@ impl Storing<'_> {
         let stored = Stored::Yes(None, self.data.len());
         let Some(old) = old else {
             return match (self.mode, self.cas) {
-                // As in memcached, `add` does not ask what an absent item's token is.
+                // As in memcached, `add` ignores the token of an absent item.
                 (Mode::Set, None) | (Mode::Add, _) => {
                     Ok((write(self.expiry, value.body(), attributes), stored))
                 }
@@ -191,7 +191,7 @@ impl Storing<'_> {
         if self.mode == Mode::Add {
             return kept(Stored::No);
         }
-        // As in memcached, 0 is no token where something is added to the item.
+        // As in memcached, 0 is not a token when something is added to the item.
         let adds = matches!(self.mode, Mode::Append | Mode::Prepend);
         if let Some((token, tokens)) = asked
             && token != tokens.of_value(&old)
@@ -201,8 +201,8 @@ impl Storing<'_> {
             if !passes || token > tokens.of_value(&old) {
                 return kept(Stored::Exists);
             }
-            // Somebody has invalidated the item since: what its reader has made is of use, for as
-            // long as the old one was, until a newer one comes.
+            // The item was invalidated since. The reader's result is still useful, for as long as
+            // the old one was, until a newer one comes.
             attributes.deadline = old.attributes.deadline;
             attributes.encoding |= STALE;
             if is_claimed(&old.attributes) {
@@ -237,7 +237,7 @@ impl Storing<'_> {
     }
 }
 
-/// Stores, or removes what has expired already.
+/// Stores, or removes if it has already expired.
 #[inline]
 fn write(expiry: Expiry, body: StringBody<'_>, attributes: Attributes) -> Decision<'_> {
     if expiry == Expiry::Past {

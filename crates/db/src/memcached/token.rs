@@ -1,21 +1,20 @@
-//! cas tokens: what `gets` tells, and what `cas` and the meta flag `C` compare with.
+//! cas tokens: what `gets` returns, and `cas` and the meta flag `C` compare with.
 //!
 //! A client may choose the token of what it writes (`E`): it is kept with the value, on disk too,
 //! until the next change. Any other token is the version of the value plus an offset that belongs
 //! to the tree, both of 64 bits. Versions of one (tree, key) never repeat and only grow, and so do
-//! its tokens; versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another
-//! one), and so would those of a server that a crash has robbed of its last writes. The offset is
+//! its tokens. Versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another
+//! one), and so would those of a server that lost its last writes in a crash. The offset is
 //! therefore drawn from the tree's number and from a number that every opening of a database draws
-//! anew: what was read from another tree, or from a server that has been started again since,
-//! matches by chance only, about once in 2^62 times. Clients of memcached expect no more of a
-//! restart: there it forgets everything.
-//! (Epochs that begin beyond any that a crash can have lost would keep tokens over a restart, at
-//! the price of gaps which the log, its scan and every checkpoint would have to allow.)
+//! anew: a token read from another tree, or before a restart, matches by chance only, about once in
+//! 2^62 times. Clients of memcached expect no more of a restart: there it forgets everything.
+//! (Epochs that begin beyond any that a crash can have lost would keep tokens across a restart, but
+//! the log, its scan and every checkpoint would have to allow gaps.)
 //!
 //! An offset is above 0 and at most 2^62, and versions stay below 2^62 for the first 2^34 epochs:
-//! until then no token is 0, which says "none" to clients, and all are numbers of 63 bits, which
-//! some clients' integers hold no more than. They are never told apart from versions elsewhere:
-//! this is the only place that makes them.
+//! until then no token is 0, which means "none" to clients, and all fit in 63 bits, the limit of
+//! some clients' integers. Nothing else distinguishes tokens from versions: only this module makes
+//! them.
 
 use std::num::NonZero;
 
@@ -60,7 +59,7 @@ impl Tokens {
     }
 }
 
-/// An odd number whose multiples lie far apart.
+/// An odd number whose multiples are far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -82,7 +81,7 @@ mod tests {
         }
     }
 
-    /// `ms` and `md` with `I` ask which of two is the older one.
+    /// `ms` and `md` with `I` compare which of two is older.
     #[test]
     fn tokens_of_a_tree_grow_with_versions() {
         let tokens = Tokens::new(7, TreeId(5));

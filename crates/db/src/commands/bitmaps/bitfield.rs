@@ -1,6 +1,6 @@
 //! BITFIELD and `BITFIELD_RO`: integers of 1 to 64 bits at any bit of a string.
 //!
-//! All operations of a request see the writes of those before, and are stored as one change.
+//! All operations of a request see the writes of earlier ones, and are stored as one change.
 
 use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
@@ -62,7 +62,7 @@ pub(super) fn bitfield(
     if read_only {
         return Err(CommandError::BitfieldReadOnly);
     }
-    // A field may begin at the last bit of the longest string and would end behind it.
+    // A field may begin at the last bit of the longest string and would end beyond it.
     let len_min = end.div_ceil(8);
     check_length(keyspace, len_min, 0).map_err(|_| CommandError::BitOffset)?;
     let results = keyspace.try_update(request.arg(1), |old| {
@@ -172,7 +172,7 @@ fn parse_type(text: &[u8]) -> Result<(bool, u32), CommandError> {
 }
 
 impl Operation {
-    /// Performs the operation; what it answers, nothing when it has failed.
+    /// Performs the operation; returns its reply, none if it failed.
     fn apply(&self, draft: &mut Draft<'_>) -> Option<i64> {
         let old_bits = self.read(draft);
         let old = self.number_of(old_bits);
@@ -191,13 +191,13 @@ impl Operation {
         }
     }
 
-    /// The number that SET means by `number`, which differs where Redis computes in 64 bits.
+    /// The number that SET stores for `number`, which differs where Redis computes in 64 bits.
     fn number_to_set(&self, number: i64, overflow: Overflow) -> i128 {
         if !self.signed {
-            // A negative number is a large one to an unsigned field.
+            // To an unsigned field a negative number is a large one.
             return i128::from(number as u64);
         }
-        // So is one to a signed field that saturates, if the room above it wraps to less than none.
+        // So is one to a saturating signed field, if the space above it wraps to less than zero.
         let room = (i64::MAX >> (u64::BITS - self.width)).wrapping_sub(number);
         if overflow == Overflow::Saturate && self.width < u64::BITS && room < 0 {
             return i128::from(i64::MAX);
@@ -224,7 +224,7 @@ impl Operation {
         Some(fitting as u64 & self.mask())
     }
 
-    /// What the field's bits mean.
+    /// The number that the field's bits stand for.
     fn number_of(&self, bits: u64) -> i128 {
         let unused = u64::BITS - self.width;
         if self.signed {
@@ -238,7 +238,7 @@ impl Operation {
         u64::MAX >> (u64::BITS - self.width)
     }
 
-    /// How far the field is from the low end of the nine bytes that begin with its first one.
+    /// How far the field is from the low end of the nine bytes that start with its first one.
     fn shift(&self) -> u32 {
         72 - (self.offset % 8) as u32 - self.width
     }

@@ -89,7 +89,7 @@ pub(super) fn bitop(
     for (index, key) in request.args_from(3).enumerate() {
         keyspace.read_string(key, |source| {
             let source = source.unwrap_or(super::EMPTY);
-            // The result stands beside it, and has no holes.
+            // The result is built next to it, and has no holes.
             let held = source.heap_bytes();
             check_fit(held, held + source.len())?;
             if index == 0 {

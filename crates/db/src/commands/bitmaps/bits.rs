@@ -53,7 +53,7 @@ pub(super) fn getbit(
     Ok(Progress::Done)
 }
 
-/// The byte in which a bit lies, and the bit in it.
+/// The byte that contains a bit, and the bit in it.
 fn locate(offset: usize) -> (usize, u8) {
     (offset / 8, 0x80 >> (offset % 8))
 }

@@ -22,7 +22,7 @@ pub(super) fn bitcount(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    // As in Redis the range of an absent key is not even looked at.
+    // As in Redis, the range of an absent key is not even parsed.
     let begun = keyspace.read_string(request.arg(1), |string| {
         string.map_or(Ok(Outcome::Counted(0)), |string| begin(string, request))
     })?;
@@ -35,7 +35,7 @@ pub(super) fn bitcount(
     }
 }
 
-/// How far the count came at once.
+/// How far the count got at once.
 enum Outcome {
     Counted(i64),
     Begun(Counting),
@@ -73,13 +73,13 @@ fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, Command
     }
 }
 
-/// A count under way.
+/// A count in progress.
 #[derive(Clone, Debug)]
 struct Counting {
     string: Detached<'static>,
     /// The bytes that are not counted yet.
     rest: Range<usize>,
-    /// Set bits so far; less those of the first and the last byte that are outside the range.
+    /// Set bits so far, less those of the first and last byte that are outside the range.
     ones: i64,
 }
 
@@ -100,7 +100,7 @@ impl Slice for Counting {
     }
 }
 
-/// The set bits of the first and the last byte of `bits` (not empty) that are not in it.
+/// The set bits in the first and last byte of `bits` (not empty) that are not part of it.
 fn count_outside(string: StringRef<'_>, bits: &Range<usize>) -> i64 {
     let before = byte_at(string, bits.start / 8) & !(0xff >> (bits.start % 8));
     let after = match bits.end % 8 {

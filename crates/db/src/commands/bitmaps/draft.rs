@@ -1,8 +1,8 @@
-//! A string that is edited at several places before it is stored: what BITFIELD works on.
+//! A string that is edited at several places before it is stored, for BITFIELD.
 //!
-//! Edits go to pages, each copied from the string when first written to; finishing writes every
-//! page into the string once. So the cost is that of the pages touched, however long the string is
-//! and however many edits meet in a page.
+//! Edits go to pages, each copied from the string at its first write; finishing writes every page
+//! into the string once. So the cost is that of the pages touched, however long the string is and
+//! however many edits fall on a page.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use pando_engine::{StringBody, StringRef};
 /// Bytes of a page: a whole chunk, so that no chunk is written twice.
 const PAGE_BYTES: usize = CHUNK_BYTES;
 
-/// The next version of a string, in the making.
+/// The next version of a string, under construction.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     string: StringRef<'a>,

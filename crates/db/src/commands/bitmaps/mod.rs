@@ -1,7 +1,7 @@
 //! Commands on the bits of strings, one file per operation family.
 //!
-//! Bit 0 is the highest bit of the first byte. A write keeps the deadline of the string, and one
-//! that changes nothing is none: it draws no version, unless the string's encoding changes with it
+//! Bit 0 is the highest bit of the first byte. A write keeps the string's deadline. One that
+//! changes nothing is not a write: it draws no version, unless it changes the string's encoding
 //! (`encoding.rs`).
 
 mod bitfield;
@@ -20,7 +20,7 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::Handled;
 
-/// What an absent key counts as.
+/// The value of an absent key.
 const EMPTY: StringRef<'static> = StringRef::Flat(b"");
 
 /// Runs a command of this family.
@@ -42,8 +42,8 @@ pub(super) fn execute(
     }
 }
 
-/// A bit's offset, within what a string may hold. `#n` is the offset of the n-th field of `width`
-/// bits, where a width is given.
+/// A bit's offset, within the limit of a string. `#n` is the offset of the n-th field of `width`
+/// bits, if a width is given.
 fn parse_offset(
     keyspace: &Keyspace<'_>,
     text: &[u8],
@@ -70,7 +70,7 @@ fn byte_at(string: StringRef<'_>, index: usize) -> u8 {
     byte
 }
 
-/// What the offsets of a range count.
+/// The unit of a range's offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RangeUnit {
     Byte,

@@ -1,5 +1,5 @@
-//! BITPOS: the first bit that is set, or clear. A large string is searched in slices, as BITCOUNT
-//! counts one: all of them look at one version of it.
+//! BITPOS: the first bit that is set, or clear. A large string is searched in slices, as in
+//! BITCOUNT: all slices see one version of it.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::keyspace::Keyspace;
 use crate::limits::SLICE_BYTES_MAX;
 use crate::progress::{Handled, Progress, Slice};
 
-/// Bytes between two looks at whether the search is over.
+/// Bytes between two checks whether the search is over.
 const STRIDE_BYTES: usize = 64 * 1024;
 
 /// BITPOS key bit [start [end [BYTE | BIT]]]
@@ -28,7 +28,7 @@ pub(super) fn bitpos(
         Some(_) => return Err(CommandError::BitArgument),
         None => return Err(CommandError::NotAnInteger),
     };
-    // As in Redis an absent key is endless zeros, and its range is not even looked at.
+    // As in Redis, an absent key is endless zeros, and its range is not even parsed.
     let begun = keyspace.read_string(request.arg(1), |string| match string {
         None if wanted => Ok(Outcome::Over(-1)),
         None => Ok(Outcome::Over(0)),
@@ -43,7 +43,7 @@ pub(super) fn bitpos(
     }
 }
 
-/// How far the search came at once.
+/// How far the search got at once.
 enum Outcome {
     Over(i64),
     Begun(Search),
@@ -78,14 +78,14 @@ fn begin(
     }))
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Debug)]
 struct Search {
     string: Detached<'static>,
-    /// The bits that are not looked at yet; not empty.
+    /// The remaining bits; not empty.
     rest: Range<usize>,
     wanted: bool,
-    /// The answer if none of them is as wanted.
+    /// The answer if none of them matches.
     otherwise: i64,
 }
 
@@ -129,9 +129,9 @@ fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, Command
     Ok(unit.bits(start, end, len))
 }
 
-/// The first bit of `bits` (not empty) that is as `wanted`. O(bytes up to there).
+/// The first bit of `bits` (not empty) that equals `wanted`. O(bytes up to there).
 fn find(string: StringRef<'_>, bits: Range<usize>, wanted: bool) -> Option<usize> {
-    // Bytes without a wanted bit; the bits in which another byte differs from them are wanted.
+    // A byte without a wanted bit; bits in which another byte differs from it are wanted.
     let boring = if wanted { 0x00 } else { 0xff };
     let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
     let position = |byte: usize, differing: u8| {
@@ -151,7 +151,7 @@ fn find(string: StringRef<'_>, bits: Range<usize>, wanted: bool) -> Option<usize
         .or_else(|| if last > first { edge(last) } else { None })
 }
 
-/// The first byte of `range` that is not `boring`, and in which bits it differs.
+/// The first byte of `range` that is not `boring`, and the bits in which it differs.
 fn find_byte(string: StringRef<'_>, range: Range<usize>, boring: u8) -> Option<(usize, u8)> {
     let mut start = range.start;
     while start < range.end {
@@ -172,7 +172,7 @@ fn find_byte(string: StringRef<'_>, range: Range<usize>, boring: u8) -> Option<(
 }
 
 fn find_in_slice(bytes: &[u8], boring: u8) -> Option<(usize, u8)> {
-    // Blocks without an exit inside, so that they are compared many bytes at a time.
+    // Blocks without an exit inside, so that many bytes are compared at a time.
     let (blocks, _) = bytes.as_chunks::<64>();
     let is_boring =
         |block: &&[u8; 64]| block.iter().fold(0, |bits, byte| bits | byte ^ boring) == 0;

@@ -1,6 +1,6 @@
 //! Reads of hashes: HGET HMGET HGETALL HKEYS HVALS HLEN HEXISTS HSTRLEN.
 //!
-//! What they return goes from the hash straight into the reply.
+//! Values go straight from the hash into the reply.
 
 use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request};

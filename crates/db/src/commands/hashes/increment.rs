@@ -1,4 +1,4 @@
-//! Arithmetic on fields: HINCRBY HINCRBYFLOAT. A field that is not there counts as 0.
+//! Arithmetic on fields: HINCRBY HINCRBYFLOAT. An absent field counts as 0.
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_protocol::number;
@@ -11,7 +11,7 @@ use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::{Handled, Progress};
 
-// A number lies in one piece, so that a chunked value is none.
+// A number is in one piece, so a chunked value is none.
 const _: () = assert!(TEXT_BYTES_MAX <= COLUMN_FLAT_BYTES_MAX);
 
 /// HINCRBY key field increment

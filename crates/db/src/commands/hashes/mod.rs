@@ -1,17 +1,17 @@
 //! Commands on hashes, one file per kind of operation.
 //!
-//! A hash is one value with named columns, so what a command does to several fields is one update:
-//! every reader sees all of it or none. Fields come back in byte order of their names, which Redis
-//! leaves open.
+//! A hash is one value with named columns, so whatever a command does to several fields is one
+//! update: every reader sees all of it or none. Fields are returned in byte order of their names,
+//! which Redis leaves open.
 //!
 //! Invariants:
-//! - **H1 no-empty-hash** A stored hash has a field: whoever removes the last one removes the key.
+//! - **H1 no-empty-hash** A stored hash has a field: removing the last one removes the key.
 //! - **H2 attributes-stay** A change keeps the deadline and the flags of the hash.
 //! - **H3 encoding-stays** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have
-//!   converted the hash, and never goes back.
+//!   converted the hash, and never changes back.
 //!
 //! Costs are those of [`HashRef`] and [`HashDraft`]: a command on some fields of a wide hash takes
-//! O(log fields) for each of them.
+//! O(log fields) for each.
 
 mod get;
 mod increment;
@@ -58,7 +58,7 @@ pub(super) fn execute(
     }
 }
 
-/// Refuses a field that is too long to be stored.
+/// Refuses a field name that is too long to be stored.
 fn check_field(field: &[u8]) -> Result<(), CommandError> {
     let field_bytes_max = limits::FIELD_BYTES_MAX;
     if field.len() <= field_bytes_max {
@@ -71,8 +71,8 @@ fn check_field(field: &[u8]) -> Result<(), CommandError> {
     }
 }
 
-/// The decision that makes `draft` the hash at the key (H1, H2, H3). `long`: something was written
-/// that [`encoding::is_long`].
+/// The decision that stores `draft` as the hash at the key (H1, H2, H3). `long`: something was
+/// written that [`encoding::is_long`].
 fn replace(old: Option<ValueRef<'_>>, draft: HashDraft<'_>, long: bool) -> Decision<'static> {
     if draft.is_empty() {
         return Decision::Remove;

@@ -12,7 +12,7 @@ use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress};
 
-/// From this share of the fields on, a walk through all of them is cheaper than picks by rank.
+/// From this share of the fields on, walking all of them is cheaper than picking by rank.
 const WALK_SHARE: usize = 4;
 
 /// HRANDFIELD key [count [WITHVALUES]]
@@ -87,8 +87,8 @@ impl Output<'_, '_> {
         }
     }
 
-    /// `picks` fields, each any of them; refused when the reply grows beyond all measure, since a
-    /// short request can ask for more than there is memory.
+    /// `picks` fields, each chosen from all; refused when the reply grows too large, since a short
+    /// request can ask for more than there is memory.
     fn repeated(
         &mut self,
         hash: HashRef<'_>,
@@ -133,7 +133,7 @@ impl Output<'_, '_> {
 }
 
 /// `count` different numbers below `bound` in rising order, every choice equally likely. O(count
-/// log count): Floyd's algorithm, which draws one number each.
+/// log count): Floyd's algorithm, which draws each number once.
 fn distinct_ranks(count: usize, bound: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     let mut chosen = HashSet::with_capacity(count);
     for highest in bound - count..bound {

@@ -1,10 +1,10 @@
-//! HSCAN: a walk through the fields of a hash, some at a call.
+//! HSCAN: walks the fields of a hash, some per call.
 //!
-//! Fields come in byte order, from the literal prefix of the pattern on and no further than it
-//! reaches. A hash that Redis would hold as a listpack is answered whole, as there. In any other
-//! one, a call looks at COUNT fields and leaves a cursor that names the last of them (see
-//! `cursors.rs`): the walk goes on behind that field whether it is still there or not, so a field
-//! that is there throughout is met, and once.
+//! Fields come in byte order, only over the range of the pattern's literal prefix. A hash that
+//! Redis would hold as a listpack is returned whole, as there. In any other hash, a call looks at
+//! COUNT fields and leaves a cursor that names the last of them (see `cursors.rs`). The walk
+//! continues after that field whether it still exists or not, so a field that is present throughout
+//! is shown exactly once.
 
 use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
@@ -37,7 +37,7 @@ pub(super) fn scan(
             return Ok(Progress::Done);
         };
         let hash = hash_of(value)?;
-        // As in Redis, where there is no hash the options do not matter.
+        // As in Redis, the options do not matter without a hash.
         let options = Options::parse(request)?;
         let mut walk = Walk::default();
         let mut next = 0;
@@ -78,7 +78,7 @@ struct Options<'r> {
     count: usize,
     /// No pattern shows every field.
     pattern: Option<&'r [u8]>,
-    /// What every field that is shown begins with.
+    /// The common prefix of every field shown.
     prefix: Vec<u8>,
 }
 
@@ -98,7 +98,7 @@ impl<'r> Options<'r> {
                     return Err(CommandError::Syntax);
                 }
             } else if request.is(index, "MATCH") {
-                // A lone star shows the empty field too, which no pattern matches.
+                // A lone star also shows the empty field, which no pattern matches.
                 options.pattern = (argument != b"*").then_some(argument);
                 options.prefix = pattern::literal_prefix(argument);
             } else {
@@ -119,7 +119,7 @@ impl<'r> Options<'r> {
     }
 }
 
-/// What a call has found.
+/// What a call found.
 #[derive(Default)]
 struct Walk<'h> {
     found: Vec<(&'h [u8], StringRef<'h>)>,
@@ -128,7 +128,7 @@ struct Walk<'h> {
 }
 
 impl<'h> Walk<'h> {
-    /// Looks at up to `fields_max` fields behind `behind`, or until `bytes_max` bytes are found.
+    /// Looks at up to `fields_max` fields after `behind`, or until `bytes_max` bytes are found.
     fn advance(
         &mut self,
         hash: HashRef<'h>,

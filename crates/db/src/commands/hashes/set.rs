@@ -12,7 +12,7 @@ use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::{Handled, Progress};
 
-/// HSET key field value [field value …], and HMSET, which answers OK instead of the number of new
+/// HSET key field value [field value …], and HMSET, which replies OK instead of the number of new
 /// fields.
 pub(super) fn several(
     keyspace: &mut Keyspace<'_>,

@@ -9,8 +9,8 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
 
-/// Copies a value, its deadline included, to another key or database; 1 if copied, 0 if there is
-/// nothing to copy or something in its place. O(size): the copy shares nothing with its source.
+/// Copies a value, including its deadline, to another key or database; 1 if copied, 0 if the source
+/// is absent or the destination taken. O(size): the copy shares nothing with its source.
 pub(super) fn copy(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

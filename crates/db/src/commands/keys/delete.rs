@@ -5,8 +5,8 @@ use pando_protocol::{Reply, Request};
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
 
-/// Removes keys, each by itself, and counts those that were there. Memory is returned behind the
-/// reply, so UNLINK differs from DEL by its name only.
+/// Removes keys one by one, and counts those that existed. Memory is freed after the reply, so
+/// UNLINK differs from DEL only by name.
 pub(super) fn delete(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

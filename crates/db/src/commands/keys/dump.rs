@@ -1,4 +1,4 @@
-//! DUMP, a value in the form of Redis, and KDUMP, keys in that of `pando dump`.
+//! DUMP, a value in Redis' format, and KDUMP, keys in that of `pando dump`.
 
 use pando_protocol::{Reply, Request};
 
@@ -31,8 +31,8 @@ pub(super) fn dump(
     Ok(Progress::Done)
 }
 
-/// A portion of the keys of the database in the form of `pando dump`: where to go on (0 at the
-/// end), the version of the form, and the entries in pieces that a client can read.
+/// A portion of the database's keys in the form of `pando dump`: where to continue (0 at the end),
+/// the version of the form, and the entries in pieces that a client can read.
 pub(super) fn dump_keys(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

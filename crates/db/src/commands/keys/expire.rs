@@ -23,7 +23,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Reads the arguments behind the time.
+    /// Reads the arguments after the time.
     fn parse(request: Request<'_>) -> Result<Self, CommandError> {
         let mut conditions = Self::default();
         for (index, option) in (3..).zip(request.args_from(3)) {
@@ -63,7 +63,7 @@ impl Conditions {
     }
 }
 
-/// How a command writes a time.
+/// How a command gives a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     /// Seconds from now.
@@ -86,7 +86,7 @@ impl Time {
     }
 }
 
-/// The moment that a request names, in milliseconds since the Unix epoch; it may lie in the past.
+/// The moment that a request names, in milliseconds since the Unix epoch; it may be in the past.
 fn moment(time: Time, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, CommandError> {
     let given = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
     let unit = if time.in_seconds() {
@@ -112,7 +112,7 @@ fn moment(time: Time, keyspace: &Keyspace<'_>, argument: &[u8]) -> Result<i64, C
     })
 }
 
-/// Gives a key a deadline, or removes it when the deadline is past; 1 if so, 0 if there is no key
+/// Gives a key a deadline, or removes it when the deadline is past; 1 if so, 0 if the key is absent
 /// or a condition does not hold.
 pub(super) fn expire(
     keyspace: &mut Keyspace<'_>,
@@ -142,7 +142,7 @@ fn with_deadline(old: ValueRef<'_>, deadline: Option<Deadline>) -> Decision<'sta
     Decision::Write(value)
 }
 
-/// When a key expires, or in how long; -1 if never, -2 if there is no key. Seconds are rounded.
+/// When a key expires, or in how long; -1 if never, -2 if the key is absent. Seconds are rounded.
 pub(super) fn remaining(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -173,7 +173,7 @@ pub(super) fn remaining(
     Ok(Progress::Done)
 }
 
-/// Takes a key's deadline away; 1 if it had one.
+/// Removes a key's deadline; 1 if it had one.
 pub(super) fn persist(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

@@ -1,4 +1,4 @@
-//! EXISTS TOUCH TYPE, and what MEMORY USAGE says.
+//! EXISTS TOUCH TYPE, and the figure of MEMORY USAGE.
 
 use pando_engine::{Attributes, ValueVersion};
 use pando_protocol::{Reply, Request};
@@ -7,7 +7,7 @@ use super::type_name;
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
 
-/// Counts the keys that are there, a repeated one repeatedly.
+/// Counts the existing keys, a repeated one repeatedly.
 pub(super) fn exists(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -34,8 +34,7 @@ pub(super) fn type_of(
     Ok(Progress::Done)
 }
 
-/// Bytes that the key and its value take, its share of the engine's nodes left out; `None` when it
-/// is not there.
+/// Bytes of the key and its value, without its share of the engine's nodes; `None` if it is absent.
 pub fn memory_usage(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<usize> {
     const HEADER_BYTES: usize = size_of::<ValueVersion>() + size_of::<Attributes>();
     keyspace.read(key, |value| {

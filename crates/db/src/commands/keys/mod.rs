@@ -58,7 +58,7 @@ pub(super) fn execute(
     }
 }
 
-/// Shows the keys that are arguments `1..` to `visit`, fetched into the cache a portion at a time.
+/// Shows the keys in arguments `1..` to `visit`, prefetched a portion at a time.
 fn for_each_key(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -92,8 +92,8 @@ pub(super) fn begin(
     }
 }
 
-/// The same value once more, as an update's closure needs it that may run more than once: what is
-/// flat is borrowed, what is large is handed over.
+/// A second handle on the value for an update's closure, which may run more than once: flat data is
+/// borrowed, large data handed over.
 pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
     let body = match value.body.as_ref() {
         BodyRef::String(StringRef::Flat(bytes)) => Body::string(bytes),
@@ -107,7 +107,7 @@ pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
     }
 }
 
-/// The name that TYPE answers.
+/// The reply of TYPE.
 fn type_name(tag: TypeTag) -> &'static str {
     match tag {
         TypeTag::String => "string",

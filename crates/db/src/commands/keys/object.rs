@@ -9,13 +9,13 @@ use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
 use crate::progress::{Handled, Progress};
 
-/// What OBJECT REFCOUNT answers for a value that Redis shares between all keys that have it.
+/// OBJECT REFCOUNT's reply for a value that Redis shares between all keys that have it.
 const SHARED: i64 = i32::MAX as i64;
 
 /// Redis shares the integers below this one.
 const SHARED_INTEGERS: i64 = 10_000;
 
-/// What OBJECT HELP answers.
+/// The reply of OBJECT HELP.
 const HELP: &[&str] = &[
     "OBJECT subcommand [key]. The subcommands:",
     "ENCODING key",
@@ -30,7 +30,7 @@ const HELP: &[&str] = &[
     "    These lines.",
 ];
 
-/// Tells of a value what Redis would; null when there is none.
+/// Describes a value as Redis would; null when it is absent.
 pub(super) fn object(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

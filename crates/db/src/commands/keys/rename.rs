@@ -1,4 +1,4 @@
-//! RENAME RENAMENX MOVE: a value goes to another key or database.
+//! RENAME RENAMENX MOVE: moves a value to another key or database.
 //!
 //! These run under all gates, so nobody sees the value twice or not at all. A large body is handed
 //! over, not copied (D2 successors-share of `pando_engine`'s values).
@@ -12,7 +12,7 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
 
-/// Gives a value another key, whatever was there; its deadline comes along.
+/// Gives a value another key, replacing any value there; its deadline moves with it.
 pub(super) fn rename(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -33,7 +33,7 @@ pub(super) fn rename(
     Ok(Progress::Done)
 }
 
-/// [`rename`] unless something is there; 1 if renamed.
+/// [`rename`] unless the new key exists; 1 if renamed.
 pub(super) fn rename_if_absent(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -54,7 +54,7 @@ pub(super) fn rename_if_absent(
     Ok(Progress::Done)
 }
 
-/// Takes a key to another database unless something is there; 1 if moved.
+/// Moves a key to another database unless it exists there; 1 if moved.
 pub(super) fn move_to(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

@@ -12,17 +12,17 @@ use crate::limits;
 use crate::memory::Tracking;
 use crate::progress::{Handled, Progress};
 
-/// The options behind the payload.
+/// The options after the payload.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     replace: bool,
     absolute: bool,
-    /// FREQ: how often the key is said to be used.
+    /// FREQ: how often the key counts as used.
     frequency: u8,
 }
 
 impl Options {
-    /// Reads the options. An idle time is checked and of no effect: access times are not kept.
+    /// Reads the options. An idle time is checked and ignored: access times are not stored.
     fn parse(request: Request<'_>) -> Result<Self, CommandError> {
         let mut options = Self::default();
         let (mut idle_time, mut frequency) = (false, false);
@@ -84,7 +84,7 @@ pub(super) fn restore(
         error => error.into(),
     })?;
     let now = keyspace.now().0 as i64;
-    // As in Redis a sum beyond 64 bits wraps around and lies in the past.
+    // As in Redis, a sum beyond 64 bits wraps around to the past.
     let deadline = if options.absolute {
         ttl
     } else {

@@ -1,13 +1,13 @@
-//! SCAN KEYS RANDOMKEY: walks through the keys of the selected database.
+//! SCAN KEYS RANDOMKEY: walking the keys of the selected database.
 //!
-//! On an engine with key order keys come in it, from the literal prefix of the pattern on and no
-//! further than it reaches; a cursor names a place in a table. On one without, keys come as they
-//! lie, and a cursor is the engine's own number. SCAN may then show a key twice while the engine
-//! moves keys, as in Redis; KEYS leaves out what it has shown.
+//! On an ordered engine keys come in key order, only over the range of the pattern's literal
+//! prefix, and a cursor names a place in a table. On an unordered one, keys come in the engine's
+//! order, and a cursor is the engine's own number. SCAN may then show a key twice while the engine
+//! moves keys, as in Redis; KEYS leaves out repetitions.
 //!
-//! A walk looks at a bounded number of entries at a time, expired and filtered ones included, and
-//! lets other commands run in between. It stays in the tree that it began in, whatever becomes of
-//! the database's number meanwhile.
+//! A walk looks at a bounded number of entries at a time, including expired and filtered ones, and
+//! lets other commands run in between. It stays in the tree that it began in, whatever the
+//! database's number means later.
 
 use std::collections::HashSet;
 use std::mem;
@@ -32,7 +32,7 @@ const COUNT: usize = 10;
 struct Filter {
     /// No pattern shows every key.
     pattern: Option<Box<[u8]>>,
-    /// What every key that is shown begins with.
+    /// The common prefix of every key shown.
     prefix: Vec<u8>,
     /// A type's name, as given.
     type_name: Option<Box<[u8]>>,
@@ -40,7 +40,7 @@ struct Filter {
 
 impl Filter {
     fn matching(&mut self, pattern: &[u8]) {
-        // A lone star shows the empty key too, which no pattern matches.
+        // A lone star also shows the empty key, which no pattern matches.
         let shows_all = pattern == b"*";
         self.pattern = (!shows_all).then(|| pattern.into());
         self.prefix = pattern::literal_prefix(pattern);
@@ -55,12 +55,12 @@ impl Filter {
     }
 }
 
-/// Where a walk goes on.
+/// Where a walk continues.
 #[derive(Clone, Debug)]
 enum Place {
     /// At the beginning.
     Start,
-    /// Behind the last entry looked at, in key order.
+    /// After the last entry looked at, in key order.
     Behind(Box<[u8]>),
     /// At a cursor of the engine's, not 0.
     Cursor(u64),
@@ -72,7 +72,7 @@ struct Walk {
     view: View,
     filter: Filter,
     place: Place,
-    /// The keys found so far, where an engine may show one twice and that matters.
+    /// The keys found so far, if an engine may show one twice and that matters.
     shown: Option<HashSet<Box<[u8]>>>,
     /// The keys found, encoded.
     found: Vec<u8>,
@@ -84,7 +84,7 @@ struct Walk {
 /// How a walk ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// There is nothing beyond.
+    /// There is nothing left.
     Complete,
     /// As many entries as allowed were looked at.
     Paused,
@@ -161,7 +161,7 @@ impl Walk {
         end
     }
 
-    /// Steps are as large as the engine makes them, so that a few entries more are looked at.
+    /// Steps are as large as the engine makes them, so it looks at a few entries more.
     fn advance_by_cursor(
         &mut self,
         mut keys: WalkingKeys<'_>,
@@ -206,7 +206,7 @@ impl Walk {
     }
 }
 
-/// SCAN at work.
+/// A SCAN in progress.
 #[derive(Clone, Debug)]
 struct Scan {
     walk: Walk,
@@ -244,7 +244,7 @@ impl Slice for Scan {
     }
 }
 
-/// Some keys, and the cursor from which to go on; 0 when all were seen. Looks at COUNT entries.
+/// Some keys, and the cursor to continue from; 0 when all were seen. Looks at COUNT entries.
 pub(super) fn scan(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -277,7 +277,7 @@ pub(super) fn scan(
     super::begin(Scan { walk, entries }, keyspace, reply)
 }
 
-/// KEYS at work.
+/// A KEYS in progress.
 #[derive(Clone, Debug)]
 struct AllKeys(Walk);
 
@@ -315,7 +315,7 @@ pub(super) fn keys(
 /// How often RANDOMKEY draws before it looks at every key.
 const DRAWS_MAX: usize = 100;
 
-/// RANDOMKEY where hardly any key is alive: the first one that is.
+/// RANDOMKEY when hardly any key is alive: the first live one.
 #[derive(Clone, Debug)]
 struct AnyKey(Walk);
 
@@ -337,8 +337,8 @@ impl Slice for AnyKey {
     }
 }
 
-/// Some key, null only where none is alive. Removed and expired keys can be in the way of all
-/// draws; then the keys are walked through.
+/// A random key, null only if none is alive. Removed and expired keys may spoil all draws; then the
+/// keys are walked.
 pub(super) fn random_key(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> Handled {
     for _ in 0..DRAWS_MAX {
         let drawn = keyspace.sample(|found| {

@@ -1,7 +1,7 @@
 //! Ranges of keys as commands name them.
 //!
-//! `[a` is the key `a` inclusive, `(a` exclusive, `-` before all keys, `+` behind all. A lone `[`
-//! is the empty key.
+//! `[a` is the key `a` inclusive, `(a` exclusive, `-` before all keys, `+` after all. A lone `[` is
+//! the empty key.
 
 use std::ops::Bound;
 
@@ -33,7 +33,7 @@ impl<'a> Edge<'a> {
         }
     }
 
-    /// The edge as the lower bound of a range; `None` if nothing lies above.
+    /// The edge as the lower bound of a range; `None` if nothing is above it.
     fn lower(self) -> Option<Bound<Box<[u8]>>> {
         match self {
             Self::Lowest => Some(Bound::Unbounded),
@@ -43,7 +43,7 @@ impl<'a> Edge<'a> {
         }
     }
 
-    /// The edge as the upper bound of a range; `None` if nothing lies below.
+    /// The edge as the upper bound of a range; `None` if nothing is below it.
     fn upper(self) -> Option<Bound<Box<[u8]>>> {
         match self {
             Self::Highest => Some(Bound::Unbounded),
@@ -53,7 +53,7 @@ impl<'a> Edge<'a> {
     }
 }
 
-/// What of a range has not been visited yet, in a direction.
+/// The part of a range that has not been visited yet, in a direction.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) direction: Direction,
@@ -63,7 +63,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The range between two arguments, the first of which is where it begins.
+    /// The range between two arguments; it begins at the first.
     pub(super) fn between(
         start: &[u8],
         stop: &[u8],
@@ -114,7 +114,7 @@ impl Span {
         }
     }
 
-    /// Takes away everything up to `key`, which has been visited.
+    /// Removes everything up to `key`, which has been visited.
     pub(super) fn pass(&mut self, key: &[u8]) {
         match self.direction {
             Direction::Forward => self.lower = Bound::Excluded(key.into()),
@@ -122,7 +122,7 @@ impl Span {
         }
     }
 
-    /// Whether there is nothing in it, whatever keys there are.
+    /// Whether it is empty, whatever keys exist.
     pub(super) fn is_empty(&self) -> bool {
         self.empty
     }
@@ -151,7 +151,7 @@ impl Span {
 
 /// Whether `bound` begins later than `present` does, in scan order.
 fn is_narrower(bound: &Bound<Box<[u8]>>, present: &Bound<Box<[u8]>>, direction: Direction) -> bool {
-    // A bound as its key and whether it leaves the key itself out.
+    // A bound as its key and whether it excludes the key itself.
     let parts = |bound: &Bound<Box<[u8]>>| match bound {
         Bound::Included(key) => Some((key.clone(), false)),
         Bound::Excluded(key) => Some((key.clone(), true)),
@@ -168,7 +168,7 @@ fn is_narrower(bound: &Bound<Box<[u8]>>, present: &Bound<Box<[u8]>>, direction: 
     }
 }
 
-/// The first key behind all that begin with `prefix`, if any lies there.
+/// The first key after all that begin with `prefix`, if there is one.
 fn successor(prefix: &[u8]) -> Option<Box<[u8]>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut successor: Box<[u8]> = prefix[..=last].into();

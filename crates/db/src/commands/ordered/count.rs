@@ -13,7 +13,7 @@ use crate::limits;
 use crate::progress::{Handled, Slice};
 use crate::view::View;
 
-/// KCOUNT at work.
+/// A KCOUNT in progress.
 #[derive(Clone, Debug)]
 struct Count {
     view: View,
@@ -66,7 +66,7 @@ impl Slice for Count {
     }
 }
 
-/// How many keys lie between two bounds, up to LIMIT.
+/// How many keys are between two bounds, up to LIMIT.
 pub(super) fn count(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

@@ -1,8 +1,8 @@
 //! Commands on ranges of keys, which Redis does not have: KRANGE KPREFIX KCOUNT KRANGEDEL.
 //!
-//! Bounds are written as those of ZRANGE … BYLEX. A reply that does not reach the end of its range
-//! names the bound from which to go on, ready to be sent as the next *start*. On an engine without
-//! key order each is an error that names the engines with one.
+//! Bounds are written as in ZRANGE … BYLEX. A reply that does not reach the end of its range names
+//! the bound to continue from, ready to be sent as the next *start*. On an unordered engine each
+//! command is an error that names the ordered engines.
 
 mod bounds;
 mod count;
@@ -35,13 +35,13 @@ pub(super) fn execute(
     }
 }
 
-/// The keys in their order, for what has begun on an engine that keeps one.
+/// The keys in order, for a command that has begun on an ordered engine.
 fn keys<'k>(keyspace: &'k mut Keyspace<'_>) -> OrderedKeys<'k> {
     let keys = keyspace.ordered_keys();
     keys.expect("no command of this family begins without key order")
 }
 
-/// The number behind LIMIT, 1 at least: a reply of nothing could not name where to go on.
+/// The number after LIMIT, at least 1: an empty reply could not name where to continue.
 fn limit(argument: Option<&[u8]>) -> Result<usize, CommandError> {
     let argument = argument.ok_or(CommandError::Syntax)?;
     let limit = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
@@ -61,7 +61,7 @@ fn only_limit(request: Request<'_>) -> Result<usize, CommandError> {
     Ok(found)
 }
 
-/// Writes where to go on: exclusive of `last`, or null when the range is complete.
+/// Writes where to continue: exclusive of `last`, or null when the range is complete.
 fn write_next(reply: &mut Reply<'_>, last: Option<&[u8]>) {
     match last {
         Some(last) => {

@@ -1,10 +1,10 @@
 //! KRANGE KPREFIX: the entries of a range, a portion at a time.
 //!
 //! A portion is read under the own gate, so it sees commands of all gates (MSET, RENAME, EXEC)
-//! whole; it is no snapshot against commands on single keys. It ends at LIMIT, at
-//! `reply_bytes_max`, or, once it holds an item, when it has looked at too many entries that are
-//! none. Where so many come before the first item, it is searched for in slices: a portion with
-//! *next* is never empty.
+//! whole; it is not a snapshot against commands on single keys. It ends at LIMIT, at
+//! `reply_bytes_max`, or, once it has an item, after too many entries that are none. If that many
+//! precede the first item, the item is searched for in slices: a portion with *next* is never
+//! empty.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ impl Shape<'_> {
     }
 }
 
-/// The options behind the range.
+/// The options after the range.
 #[derive(Debug)]
 struct Options<'r> {
     direction: Direction,
@@ -55,7 +55,7 @@ struct Options<'r> {
 }
 
 impl<'r> Options<'r> {
-    /// Reads the options from argument `first` on; FROM where a prefix is the range.
+    /// Reads the options from argument `first` on; FROM if a prefix is the range.
     fn parse(request: Request<'r>, first: usize, prefix: bool) -> Result<Self, CommandError> {
         let mut options = Self {
             direction: Direction::Forward,
@@ -90,7 +90,7 @@ impl<'r> Options<'r> {
     }
 }
 
-/// The fields named from argument `at` on, where their number stands.
+/// The fields named from argument `at` on, where their count is.
 fn fields(request: Request<'_>, at: usize) -> Result<Vec<Cow<'_, [u8]>>, CommandError> {
     let count = request.get(at).ok_or(CommandError::Syntax)?;
     let count = pando_protocol::number::parse_i64(count).ok_or(CommandError::FieldCount)?;
@@ -136,7 +136,7 @@ struct Items {
     version: RespVersion,
     count: usize,
     last: Vec<u8>,
-    /// Where the first of the fields asked for stood in the last row.
+    /// Where the first requested field was in the last row.
     near: usize,
 }
 
@@ -179,17 +179,17 @@ impl Items {
     }
 }
 
-/// Bytes that an entry takes at least, known before it is encoded.
+/// Fewest bytes of an entry, known before it is encoded.
 fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
     match (shape, value.body) {
         (Shape::Values, BodyRef::String(string)) => string.len(),
-        // Every field has a header of four bytes at least, twice.
+        // Every field has a header of at least four bytes, twice.
         (Shape::Values, BodyRef::Hash(hash)) => hash.len() * 8,
         (Shape::Keys | Shape::Fields(_), _) => 0,
     }
 }
 
-/// Writes the value as the shape asks for it.
+/// Writes the value as the shape requires.
 fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, near: &mut usize) {
     match (shape, value.body) {
         (Shape::Keys, _) => {}
@@ -223,7 +223,7 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
     }
 }
 
-/// Writes `[next, items]`, or goes on in slices.
+/// Writes `[next, items]`, or continues in slices.
 fn portion(
     keyspace: &mut Keyspace<'_>,
     span: Span,
@@ -245,7 +245,7 @@ fn portion(
     })
 }
 
-/// The search for a portion: where its first item is not found yet.
+/// The search for a portion whose first item is not found yet.
 #[derive(Clone, Debug)]
 struct Search<'r> {
     view: View,
@@ -255,8 +255,8 @@ struct Search<'r> {
 }
 
 impl Search<'_> {
-    /// Looks at the entries of a slice, or up to the end of the portion that begins there; whether
-    /// that was the end.
+    /// Looks at the entries of a slice, or up to the end of the portion that begins there; returns
+    /// whether that was the end.
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool {
         let bytes_max = keyspace.options().reply_bytes_max;
         let mut items = Items {
@@ -267,7 +267,7 @@ impl Search<'_> {
             near: 0,
         };
         let (mut more, mut passed) = (false, 0);
-        // Where to go on when too many entries were passed over.
+        // Where to continue when too many entries were passed over.
         let mut behind = None;
         if !self.span.is_empty() {
             super::keys(keyspace).scan_all(self.span.from(), self.span.direction, |key, value| {

@@ -13,7 +13,7 @@ use crate::limits;
 use crate::progress::{Handled, Slice};
 use crate::view::View;
 
-/// KRANGEDEL at work.
+/// A KRANGEDEL in progress.
 #[derive(Clone, Debug)]
 struct Remove {
     view: View,
@@ -30,12 +30,12 @@ struct Remove {
 struct Found {
     bytes: Vec<u8>,
     keys: Vec<Range<usize>>,
-    /// The last entry looked at, if there may be more behind it.
+    /// The last entry looked at, if there may be more after it.
     last: Option<Box<[u8]>>,
 }
 
 impl Remove {
-    /// Looks for keys to remove, within the bounds of a slice.
+    /// Finds keys to remove, within the bounds of a slice.
     fn find(&self, keyspace: &mut Keyspace<'_>) -> Found {
         let mut found = Found::default();
         let mut looked = 0;
@@ -112,8 +112,8 @@ impl Slice for Remove {
     }
 }
 
-/// Removes the keys between two bounds, each by itself, up to LIMIT; answers where to go on and
-/// how many keys were removed.
+/// Removes the keys between two bounds one by one, up to LIMIT; replies where to continue and how
+/// many keys were removed.
 pub(super) fn remove(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,

@@ -62,7 +62,7 @@ pub(super) fn getex(
             return Ok((Decision::Keep, None));
         };
         let string = string_of(value)?;
-        // An absent key, or one that holds no string, is answered whatever the time says.
+        // An absent key, or one that is not a string, is answered whatever the time says.
         let deadline = match &action {
             GetexAction::Expire(timing) => Some(timing.deadline(now, "getex")?),
             GetexAction::Persist | GetexAction::Read => None,
@@ -83,7 +83,7 @@ pub(super) fn getex(
     answer_old(keyspace, reply, old?)
 }
 
-/// Answers with what stood at the key, and counts the read.
+/// Replies with the key's former value, and counts the read.
 pub(super) fn answer_old(
     keyspace: &mut Keyspace<'_>,
     reply: &mut Reply<'_>,

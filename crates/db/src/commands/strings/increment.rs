@@ -88,7 +88,7 @@ pub(super) fn incrbyfloat(
     Ok(Progress::Done)
 }
 
-/// The bytes of a string that may be a number: none is long enough to be stored in chunks.
+/// The bytes of a string that may be a number: none is long enough to be chunked.
 fn short(string: StringRef<'_>) -> Option<&[u8]> {
     string.as_flat()
 }

@@ -1,11 +1,11 @@
 //! LCS: the longest common subsequence of two strings.
 //!
-//! The textbook table of lengths is filled row by row; only the last row is kept, and of each cell
-//! one bit: whether the way back goes up. Of several longest subsequences the one found by going
-//! back from the ends, left when the lengths tie, is the answer, as in Redis.
+//! Fills the textbook table of lengths row by row. Only the last row is kept, plus one bit per
+//! cell: whether the way back goes up. Of several longest subsequences the answer is the one found
+//! by going back from the ends, left when the lengths tie, as in Redis.
 //!
-//! Cost: O(N·M) time; N·M / 8 bytes when matches are asked for, else O(M). The table that Redis
-//! would need (four bytes a cell) must not be larger than a string may be.
+//! Cost: O(N·M) time; N·M / 8 bytes when matches are requested, else O(M). The table that Redis
+//! would need (four bytes a cell) must not be larger than the limit of a string.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -108,8 +108,8 @@ impl Options {
 struct Table {
     /// Length of the longest common subsequence.
     len: u32,
-    /// A bit for each cell, row by row: whether the cell above is greater than the one to the left.
-    /// Empty if the way back was not asked for.
+    /// A bit per cell, row by row: whether the cell above is greater than the one to the left.
+    /// Empty if the way back was not requested.
     ups: Vec<u64>,
 }
 
@@ -146,8 +146,8 @@ impl Table {
     }
 }
 
-/// Turns the row of the byte before into that of `byte`; notes in `ups` (if it is not empty), from
-/// the bit `first_cell` on, where the cell above is the greater one.
+/// Turns the row of the previous byte into that of `byte`; records in `ups` (if it is not empty),
+/// from the bit `first_cell` on, where the cell above is the greater one.
 fn fill_row(row: &mut [u32], byte: u8, second: &[u8], ups: &mut [u64], first_cell: usize) {
     let (mut left, mut diagonal) = (0, 0);
     for (column, (other, cell)) in second.iter().zip(row).enumerate() {
@@ -166,7 +166,7 @@ fn fill_row(row: &mut [u32], byte: u8, second: &[u8], ups: &mut [u64], first_cel
     }
 }
 
-/// Answers IDX: runs of matching positions, the last first, and the length.
+/// Replies to IDX: runs of matching positions, the last first, and the length.
 fn reply_matches(
     reply: &mut Reply<'_>,
     table: &Table,

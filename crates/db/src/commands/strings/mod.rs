@@ -1,9 +1,9 @@
 //! Commands on strings, one file per operation family.
 //!
 //! A write that replaces a string drops its deadline; one that changes it (APPEND, SETRANGE and the
-//! INCR family) keeps its deadline. Either sets memcached's flags to 0. What a command does not
-//! touch costs it nothing: reads of a part and writes inside a large string go through
-//! [`StringRef`]'s pieces and edits.
+//! INCR family) keeps it. Either sets memcached's flags to 0. The parts that a command does not
+//! touch cost it nothing: reads of a part and writes inside a large string use [`StringRef`]'s
+//! pieces and edits.
 //!
 //! [`StringRef`]: pando_engine::StringRef
 
@@ -68,7 +68,7 @@ fn new_string<'a>(keyspace: &Keyspace<'_>, bytes: &'a [u8]) -> Result<Detached<'
     Ok(Detached::new(bytes))
 }
 
-/// Refuses a string of `len` bytes that is too long for one, or can never fit.
+/// Refuses a string of `len` bytes that is too long, or can never fit.
 #[inline]
 fn check_new(keyspace: &Keyspace<'_>, len: usize) -> Result<(), CommandError> {
     check_length(keyspace, len, 0)?;
@@ -88,7 +88,7 @@ pub(super) fn check_length(
 }
 
 /// The attributes of a string that is changed, not replaced: its deadline stays; memcached's flags
-/// and a token that a client has chosen belong to the whole that it wrote.
+/// and a token that a client chose belong to the whole that it wrote.
 pub(super) fn kept(old: Option<&ValueRef<'_>>, encoding: u8) -> Attributes {
     Attributes {
         encoding,

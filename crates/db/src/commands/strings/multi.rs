@@ -1,7 +1,7 @@
 //! Commands on several strings: MGET, MSET, MSETNX.
 //!
-//! MSET and MSETNX run under all gates, so they are seen whole. Everything that can be wrong with
-//! them is checked before the first key changes.
+//! MSET and MSETNX run under all gates, so they are atomic. Everything that can be wrong with them
+//! is checked before the first key changes.
 
 use pando_engine::{BodyRef, Decision, NewValue};
 use pando_protocol::{Reply, Request};

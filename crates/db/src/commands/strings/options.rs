@@ -1,4 +1,4 @@
-//! The options of SET and GETEX, and the moments that they and SETEX name.
+//! The options of SET and GETEX, and the times that they and SETEX take.
 
 use pando_engine::Deadline;
 use pando_protocol::{Request, number};
@@ -6,7 +6,7 @@ use pando_protocol::{Request, number};
 use crate::clock::Milliseconds;
 use crate::error::CommandError;
 
-/// When a value shall expire, as written.
+/// When a value expires, as written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing<'a> {
     pub(super) text: &'a [u8],
@@ -15,7 +15,7 @@ pub(super) struct Timing<'a> {
     pub(super) absolute: bool,
 }
 
-/// What a time is written in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// EX, EXAT, SETEX.
@@ -25,7 +25,7 @@ pub(super) enum Unit {
 }
 
 impl<'a> Timing<'a> {
-    /// The option at `index` and the time behind it, if that is what stands there.
+    /// The option at `index` and the time after it, if it is one.
     fn parse(request: Request<'a>, index: usize) -> Option<Self> {
         const WORDS: [(&str, Unit, bool); 4] = [
             ("EX", Unit::Seconds, false),
@@ -42,7 +42,7 @@ impl<'a> Timing<'a> {
         })
     }
 
-    /// Whether `other` says the same option.
+    /// Whether `other` is the same option.
     fn is_kind_of(&self, other: &Self) -> bool {
         self.unit == other.unit && self.absolute == other.absolute
     }
@@ -67,10 +67,10 @@ impl<'a> Timing<'a> {
     }
 }
 
-/// Whether SET writes, depending on what is there.
+/// Whether SET writes, depending on the key's presence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Whatever is there.
+    /// In any case.
     #[default]
     Always,
     /// NX.
@@ -90,18 +90,18 @@ impl Condition {
     }
 }
 
-/// What stands behind the value of a SET.
+/// The arguments after the value of a SET.
 #[derive(Debug, Default)]
 pub(super) struct SetOptions<'a> {
     pub(super) condition: Condition,
-    /// Answer with the string that was there.
+    /// Reply with the former string.
     pub(super) get: bool,
     pub(super) keep_deadline: bool,
     pub(super) timing: Option<Timing<'a>>,
 }
 
 impl<'a> SetOptions<'a> {
-    /// Options may be repeated; those that contradict each other are a syntax error.
+    /// Options may be repeated; contradicting ones are a syntax error.
     pub(super) fn parse(request: Request<'a>) -> Result<Self, CommandError> {
         let mut options = Self::default();
         let mut index = 3;
@@ -129,12 +129,12 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// What GETEX does beside reading.
+/// What GETEX does besides reading.
 #[derive(Debug)]
 pub(super) enum GetexAction<'a> {
     /// Nothing.
     Read,
-    /// Takes the deadline away.
+    /// Removes the deadline.
     Persist,
     /// Sets a deadline.
     Expire(Timing<'a>),

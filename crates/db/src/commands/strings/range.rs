@@ -13,7 +13,7 @@ use crate::keyspace::{Keyspace, string_of};
 use crate::progress::{Handled, Progress};
 
 /// The positions from `start` to `end`, both included, of `len` positions; negative ones count from
-/// behind, and what lies outside is cut off.
+/// the end, and the part outside is cut off.
 pub(in crate::commands) fn span(start: i64, end: i64, len: usize) -> Range<usize> {
     let position = |index: i64| {
         let index = if index < 0 {

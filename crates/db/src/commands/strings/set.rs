@@ -1,4 +1,4 @@
-//! Commands that put a whole string at a key: SET, SETNX, SETEX, PSETEX, GETSET.
+//! Commands that store a whole string at a key: SET, SETNX, SETEX, PSETEX, GETSET.
 
 use pando_engine::{Attributes, Decision, NewValue};
 use pando_protocol::{Reply, Request};
@@ -11,10 +11,10 @@ use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 use crate::progress::{Handled, Progress};
 
-/// What a conditional write has done.
+/// The outcome of a conditional write.
 struct Written {
     written: bool,
-    /// The string that was there, if it was asked for.
+    /// The former string, if requested.
     old: Option<Detached<'static>>,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn getset(
     answer_old(keyspace, reply, done.old)
 }
 
-/// Puts `bytes` at `key` as the options say. With GET, what was there must be a string.
+/// Stores `bytes` at `key` as the options say. With GET, a former value must be a string.
 fn store(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],

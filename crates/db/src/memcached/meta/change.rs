@@ -14,12 +14,12 @@ use crate::encoding::{CLAIMED, STALE};
 use crate::keyspace::Keyspace;
 use crate::statistics::Figure;
 
-/// What became of an item.
+/// What happened to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
     Absent,
-    /// Its token is another.
+    /// Its token differs.
     Exists,
 }
 
@@ -52,7 +52,7 @@ pub(in super::super) fn delete(
             return Decision::Keep;
         }
         let mut attributes = old.attributes;
-        // As in memcached, an item that is emptied only keeps its token.
+        // As in memcached, an item that is only emptied keeps its token.
         if meta.invalidate || meta.new_cas.is_some() {
             attributes.token = meta.new_cas;
         }
@@ -73,7 +73,7 @@ pub(in super::super) fn delete(
     })?;
     let outcome = outcome?;
     let counters = keyspace.memcached_counters();
-    // As in memcached, an item that is left there is no hit, and one of another token a miss.
+    // As in memcached, an item that is kept is no hit, and one with another token a miss.
     match outcome {
         Outcome::Done if meta.invalidate || meta.empty => {}
         Outcome::Done => counters.count(Figure::DeleteHits),
@@ -94,7 +94,7 @@ fn is_other(asked: Option<u64>, token: u64) -> bool {
     asked.is_some_and(|asked| asked != token)
 }
 
-/// The number that `ma` makes where there is none.
+/// The number that `ma` creates if there is none.
 fn first_number(meta: &Meta<'_>, deadline: Option<Deadline>) -> NewValue<'static> {
     let text = IntegerText::of_unsigned(meta.initial).as_bytes().to_vec();
     let attributes = Attributes {
@@ -137,9 +137,9 @@ pub(in super::super) fn arithmetic(
             }
             return Decision::Write(first_number(&meta, deadline));
         };
-        // As in memcached, what cannot be a number is refused before the token is looked at.
+        // As in memcached, what cannot be a number is refused before the token is checked.
         let is_empty = string_of(old).is_ok_and(pando_engine::StringRef::is_empty);
-        // As there, 0 is no token here.
+        // As there, 0 is not a token here.
         let token = meta.cas.filter(|token| *token != 0 && !is_empty);
         if is_other(token, tokens.of_value(&old)) {
             outcome = Ok(Outcome::Exists);
@@ -194,7 +194,7 @@ fn count_moved(keyspace: &Keyspace<'_>, outcome: Outcome, up: bool, made: bool) 
     keyspace.memcached_counters().count(figure);
 }
 
-/// Answers with the facts, and the number if it is asked for.
+/// Replies with the facts, and the number if requested.
 fn show_number(reply: &mut Reply<'_>, meta: &Meta<'_>, facts: &Facts, number: u64) {
     if !meta.value {
         answer(reply, "HD", meta, facts, "");

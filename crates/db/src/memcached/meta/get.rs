@@ -1,10 +1,10 @@
-//! `mg`: an item, or some of what is known of it; and `me`.
+//! `mg`: an item, or facts about it; and `me`.
 //!
-//! Most requests change nothing and are answered from where the item lies. What sets an expiry
-//! (`T`), makes an absent item (`N`) or tells one client to renew it (`R`, a stale item) is an
-//! update. The winner is told `W`, everybody else who comes until the item is written `Z`; `X` says
-//! that the item is stale. While a pause or a full log keeps the winner from being noted, `mg`
-//! without these flags goes on and tells nobody `W`.
+//! Most requests change nothing and are answered from where the item is. Setting an expiry (`T`),
+//! making an absent item (`N`) or telling one client to renew it (`R`, a stale item) is an update.
+//! The winner gets `W`, everybody else `Z` until the item is written; `X` says that the item is
+//! stale. While a pause or a full log prevents recording the winner, `mg` without these flags
+//! continues and sends nobody `W`.
 
 use std::num::NonZero;
 
@@ -25,7 +25,7 @@ use crate::keyspace::Keyspace;
 use crate::memory::{Accesses, LastAccess};
 use crate::statistics::Figure;
 
-/// What a look at the item came to.
+/// The outcome of a look at the item.
 enum Look {
     Answered,
     Absent,
@@ -83,7 +83,7 @@ pub(in super::super) fn get(
     if meta.exptime.is_some() {
         keyspace.count_read(found);
     }
-    // As in memcached: what is there and gets an expiry was touched, all else was to be got.
+    // As in memcached: an existing item that gets an expiry was touched, all else was a get.
     let counters = keyspace.memcached_counters();
     if found && meta.exptime.is_some() {
         counters.count(Figure::CmdTouch);
@@ -99,7 +99,7 @@ pub(in super::super) fn get(
     Ok(())
 }
 
-/// Whether this request is to be told to renew the item, which expires at `deadline`.
+/// Whether this request should be told to renew the item, which expires at `deadline`.
 fn wins(
     attributes: &Attributes,
     deadline: Option<Deadline>,
@@ -143,7 +143,7 @@ fn facts_of(
     }
 }
 
-/// Answers with the facts, and the value if it is asked for.
+/// Replies with the facts, and the value if requested.
 #[inline]
 fn show(reply: &mut Reply<'_>, meta: &Meta<'_>, facts: &Facts, string: StringRef<'_>, state: &str) {
     if meta.value {
@@ -156,7 +156,7 @@ fn show(reply: &mut Reply<'_>, meta: &Meta<'_>, facts: &Facts, string: StringRef
     }
 }
 
-/// What an update has found.
+/// What an update found.
 struct Found {
     string: Detached<'static>,
     facts: Facts,
@@ -167,7 +167,7 @@ struct Found {
     made: bool,
 }
 
-/// Answers by an update; whether there is an item.
+/// Replies by an update; returns whether there is an item.
 fn change(
     keyspace: &mut Keyspace<'_>,
     meta: &Meta<'_>,
@@ -176,7 +176,7 @@ fn change(
 ) -> Result<bool, Refusal> {
     let accesses = meta.asks_access.then(|| keyspace.accesses());
     let tokens = Tokens::of(keyspace);
-    // As in memcached, what cannot be made for want of memory is a miss.
+    // As in memcached, an item that cannot be made for lack of memory is a miss.
     let full = meta.vivify.is_some() && keyspace.refuses_growth();
     let mut found = Ok(None);
     let drawn = keyspace.update(meta.key, |old| {
@@ -247,7 +247,7 @@ fn change(
     Ok(true)
 }
 
-/// Makes the item that `N` asks for: empty, and claimed by who asked.
+/// Makes the item that `N` requests: empty, and claimed by the requester.
 fn vivify(meta: &Meta<'_>, now: Milliseconds) -> (Decision<'static>, Option<Found>) {
     let Some(exptime) = meta.vivify else {
         return (Decision::Keep, None);

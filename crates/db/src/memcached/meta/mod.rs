@@ -1,9 +1,9 @@
 //! The meta commands `mg`, `ms`, `md`, `ma` and `me`.
 //!
-//! What they answer beside the value is a list of facts in the order in which their letters were
-//! sent. `h` and `l` tell what access marks do: under an LRU policy whether and about when the item
-//! was read, under an LFU policy whether. Without a policy reads write nothing (see the engines):
-//! then `h` says 0 and `l` is the time since the item was written.
+//! Besides the value they reply with facts, in the order in which their letters were sent. `h` and
+//! `l` come from access marks: under an LRU policy whether and about when the item was read, under
+//! an LFU policy whether. Without a policy reads write nothing (see the engines): then `h` is 0 and
+//! `l` is the time since the item was written.
 
 mod change;
 mod get;
@@ -18,7 +18,7 @@ pub(super) use change::{arithmetic, delete};
 pub(super) use get::{debug, get};
 pub(super) use set::set;
 
-/// What can be told of an item; a letter whose fact is not known is left out.
+/// The known facts about an item; the letter of an unknown one is left out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     bytes: Option<usize>,
@@ -29,7 +29,7 @@ struct Facts {
     access: Option<LastAccess>,
 }
 
-/// The first line of an answer: `code`, the facts that the flags ask for, `state`.
+/// The first line of a reply: `code`, the facts that the flags request, `state`.
 #[inline]
 fn answer(reply: &mut Reply<'_>, code: &str, meta: &Meta<'_>, facts: &Facts, state: &str) {
     reply.raw(code.as_bytes());
@@ -65,7 +65,7 @@ fn fact(reply: &mut Reply<'_>, letter: &[u8], value: Option<u64>) {
     }
 }
 
-/// `mn`: a line behind everything that was asked before.
+/// `mn`: a line after everything requested before.
 pub(super) fn noop(_: Line<'_>, reply: &mut Reply<'_>) {
     reply.line("MN");
 }
