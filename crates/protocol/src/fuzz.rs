@@ -1,9 +1,9 @@
 //! Fuzz targets: functions of bytes that panic when an oracle is violated.
 //!
-//! cargo-fuzz calls them from `fuzz/` at the root of the repository, a seeded loop in the tests of
-//! this module calls them in `cargo test`. The oracles: no input panics; however a stream is cut
-//! into reads, it holds the same requests or replies and the same error; memory stays within what
-//! has arrived; numbers survive being printed. Compiled for tests and under `cfg(fuzzing)` only.
+//! cargo-fuzz calls them from `fuzz/` at the root of the repository; a seeded loop in the tests of
+//! this module calls them in `cargo test`. The oracles: no input panics; however a stream is split
+//! into reads, it yields the same requests or replies and the same error; memory stays within what
+//! has arrived; numbers survive printing. Compiled for tests and under `cfg(fuzzing)` only.
 
 use crate::command::{answer, key_uses, keys, resolve};
 use crate::number::{IntegerText, format_f64, parse_f64, parse_i64, parse_u64};
@@ -24,11 +24,11 @@ const LIMITS: DecoderLimits = DecoderLimits {
     request_bytes_max: usize::MAX,
 };
 
-/// Most memory of an unfinished request where there is a bound: some of those that [`LIMITS`] allow
-/// are above it.
+/// Most memory of an unfinished request if there is a bound: some of those that [`LIMITS`] allow
+/// exceed it.
 const REQUEST_BYTES_MAX: usize = 200;
 
-/// Where a stream is cut: pieces whose lengths follow from a seed.
+/// Where a stream is split: pieces whose lengths follow from a seed.
 #[derive(Clone)]
 struct Cuts(u64);
 
@@ -89,7 +89,7 @@ impl RequestDecoder for Decoder {
 /// The requests of a stream and the error that ends it.
 type Stream = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// Decodes what arrives in pieces, in a buffer that unconsumed bytes now and then are moved in.
+/// Decodes what arrives in pieces, in a buffer whose unconsumed bytes are moved now and then.
 fn receive(
     decoder: &mut impl RequestDecoder,
     data: &[u8],
@@ -118,7 +118,7 @@ fn receive(
                 Ok(Decoded::TooLong { end }) => {
                     assert_eq!(ranges.len(), first + 1);
                     assert!(from < end && end <= buffer.len());
-                    // No request that is whole has no argument.
+                    // A complete request has at least one argument.
                     requests.push(Vec::new());
                     from = end;
                 }
@@ -137,7 +137,7 @@ fn receive(
                 }
             }
         };
-        // An argument takes six bytes at least; a vector at most doubles.
+        // An argument takes at least six bytes; a vector at most doubles.
         assert!(decoder.heap_bytes() <= 16 * 1024 + 3 * data.len());
         if cuts.as_mut().is_none_or(|cuts| cuts.random() & 1 == 0) {
             buffer.drain(..start);
@@ -155,14 +155,14 @@ fn requests_with<D: RequestDecoder>(data: &[u8], decoder: impl Fn(bool) -> D) {
     assert_eq!(whole, pieces);
 }
 
-/// Requests, the decoder having a bound of those that are not complete: it holds, and all others
-/// and the error are the same as without it.
+/// Requests, with a bound on incomplete ones: the bound holds, and all other requests and the error
+/// are the same as without it.
 fn bounded_requests_with<D: RequestDecoder>(data: &[u8], decoder: impl Fn(usize) -> D) {
     let (cuts, data) = Cuts::from_data(data);
     let (whole, error) = receive(&mut decoder(usize::MAX), data, None, usize::MAX);
     let bound = REQUEST_BYTES_MAX;
     let mut bounded = receive(&mut decoder(bound), data, Some(cuts), bound);
-    // One that the end of the data has cut short may be refused, too.
+    // One that is cut short by the end of the data may also be refused.
     if bounded.0.len() == whole.len() + 1 {
         assert_eq!(bounded.0.pop(), Some(Vec::new()));
     }
@@ -172,7 +172,7 @@ fn bounded_requests_with<D: RequestDecoder>(data: &[u8], decoder: impl Fn(usize)
     }
 }
 
-/// Requests: the same ones however the stream is cut.
+/// Requests: the same however the stream is split.
 pub fn requests(data: &[u8]) {
     requests_with(data, |authenticated| {
         let mut decoder = Decoder::new(LIMITS);
@@ -187,7 +187,7 @@ pub fn requests(data: &[u8]) {
     });
 }
 
-/// Replies: the same ones however the stream is cut.
+/// Replies: the same however the stream is split.
 pub fn replies(data: &[u8]) {
     fn receive(data: &[u8], mut cuts: Option<Cuts>) -> (Vec<Value>, Option<ReplyError>) {
         let (mut decoder, mut values, mut rest) = (ValueDecoder::new(), Vec::new(), data);
@@ -211,7 +211,7 @@ pub fn replies(data: &[u8]) {
     assert_eq!(receive(data, None), receive(data, Some(cuts)));
 }
 
-/// Commands: whatever is requested is resolved or refused, and its keys are arguments.
+/// Commands: every request is resolved or refused, and its keys are arguments.
 pub fn commands(data: &[u8]) {
     let (mut buffer, mut ranges, mut from) = (data.to_vec(), Vec::new(), 0);
     let mut decoder = Decoder::new(LIMITS);
@@ -237,7 +237,7 @@ pub fn commands(data: &[u8]) {
     }
 }
 
-/// Patterns: a match begins with the literal prefix, and stays one when case is ignored.
+/// Patterns: a match begins with the literal prefix, and remains a match when case is ignored.
 pub fn patterns(data: &[u8]) {
     let Some((split, rest)) = data.split_first() else {
         return;
@@ -251,7 +251,7 @@ pub fn patterns(data: &[u8]) {
     }
 }
 
-/// Numbers: what is read is printed, and read again, alike.
+/// Numbers: a parsed number is printed, and parsed again, unchanged.
 pub fn numbers(data: &[u8]) {
     if let Some(value) = parse_i64(data) {
         assert_eq!(IntegerText::of(value).as_bytes(), data);

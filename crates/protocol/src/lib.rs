@@ -1,6 +1,6 @@
-//! What a client may say: requests, replies and the command table.
+//! The language of clients: requests, replies and the command table.
 //!
-//! Deliberately absent: I/O and engines. A decoder is given bytes and returns ranges in them; an
+//! Deliberately absent: I/O and engines. A decoder gets bytes and returns ranges in them; an
 //! encoder appends to a buffer.
 
 #![forbid(unsafe_code)]

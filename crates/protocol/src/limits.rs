@@ -14,17 +14,16 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest line of a memcached command, in bytes: what memcached waits for, and its
-/// end.
+/// Longest line of a memcached command, in bytes: what memcached waits for, plus its end.
 pub const MEMCACHED_LINE_BYTES_MAX: usize = 2 * 1024 + 2;
 
 /// Longest line of a memcached command that takes many keys (`get`, `gets`, `gat`, `gats`).
 pub const MEMCACHED_GET_LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Most bytes that the setting of memcached's largest item allows.
+/// Upper limit of the setting for memcached's largest item, in bytes.
 pub const MEMCACHED_ITEM_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// Unprocessed bytes that one connection may hold, in bytes.
+/// Unprocessed bytes that one connection may hold.
 pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Most aggregates that may be open at a time in a reply that is decoded.

@@ -7,8 +7,8 @@
 /// Digits of the longest `u64`.
 const DIGITS_MAX: usize = 20;
 
-/// The integer that `text` is the canonical decimal of. No `+`, no `-0`, no leading zeros, no
-/// spaces; `None` also when it does not fit.
+/// The integer whose canonical decimal is `text`. No `+`, no `-0`, no leading zeros, no spaces;
+/// `None` also when it does not fit.
 #[must_use]
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -23,7 +23,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The unsigned integer that `text` is the canonical decimal of; see [`parse_i64`].
+/// The unsigned integer whose canonical decimal is `text`; see [`parse_i64`].
 #[must_use]
 #[inline]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
@@ -43,9 +43,9 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The double that `text` says, as `strtod` reads it: decimal or hexadecimal, with an exponent or
-/// without, `inf` and `infinity` in any case. `None` for anything before or behind it, for `nan`,
-/// and when it is too large, or too small to differ from zero.
+/// The double in `text`, as `strtod` reads it: decimal or hexadecimal, with or without an exponent,
+/// `inf` and `infinity` in any case. `None` if anything precedes or follows it, for `nan`, and when
+/// it is too large, or too small to differ from zero.
 #[must_use]
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     let (negative, magnitude) = match text {
@@ -68,7 +68,7 @@ fn parse_decimal(text: &[u8]) -> Option<f64> {
     (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
 }
 
-/// Reads what follows `0x`: digits with a point anywhere, and perhaps a binary exponent.
+/// Reads what follows `0x`: digits with a point anywhere, and an optional binary exponent.
 fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     let (digits, exponent) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
         Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
@@ -87,7 +87,7 @@ fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
             mantissa = mantissa << 4 | digit;
             scale -= if behind_point { 4 } else { 0 };
         } else {
-            // Digits that no longer fit only decide in which direction to round.
+            // Digits that no longer fit only affect the direction of rounding.
             mantissa |= u64::from(digit != 0);
             scale += if behind_point { 0 } else { 4 };
         }
@@ -98,7 +98,7 @@ fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     scale_binary(mantissa, scale)
 }
 
-/// A decimal exponent with or without sign, held within what makes a difference.
+/// A decimal exponent with or without sign, clamped to values that make a difference.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -115,8 +115,8 @@ fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// `mantissa` · 2^`scale`, rounded once, to even; `None` when that is infinite, or zero without
-/// `mantissa` being so.
+/// `mantissa` · 2^`scale`, rounded once, to even; `None` when that is infinite, or zero with a
+/// nonzero `mantissa`.
 fn scale_binary(mantissa: u64, scale: i64) -> Option<f64> {
     /// The exponent of the smallest positive double.
     const EXPONENT_MIN: i64 = -1074;

@@ -1,12 +1,12 @@
 //! Glob patterns as Redis matches them.
 //!
-//! `*` is any bytes, `?` any byte, `[abc]`, `[a-z]` and `[^a]` a byte of a class, a backslash takes
-//! the next byte literally, in a class too. Where Redis is odd, this is: a class that is not closed
-//! ends with the pattern, the bounds of a range may be swapped and are compared as signed bytes,
-//! and nothing but the empty pattern matches the empty string.
+//! `*` is any bytes, `?` any byte, `[abc]`, `[a-z]` and `[^a]` a byte of a class; a backslash takes
+//! the next byte literally, in a class too. Redis' oddities are kept: an unclosed class ends with
+//! the pattern, the bounds of a range may be swapped and are compared as signed bytes, and only the
+//! empty pattern matches the empty string.
 //!
-//! Only the last `*` is ever tried again: whatever an earlier one could take, the later one can
-//! take too. The cost is O(pattern · text) at worst, without recursion.
+//! Only the last `*` is ever retried: whatever an earlier one could take, the later one can take
+//! too. The cost is O(pattern · text) at worst, without recursion.
 
 use std::iter;
 
@@ -27,7 +27,7 @@ fn match_with<const IGNORE_CASE: bool>(pattern: &[u8], text: &[u8]) -> bool {
         return pattern.is_empty();
     }
     let (mut rest_pattern, mut rest_text) = (pattern, text);
-    // The pattern behind the last `*`, and the text that it has not been tried on.
+    // The pattern after the last `*`, and the text on which it has not been tried.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         match (rest_pattern, rest_text) {
@@ -48,7 +48,7 @@ fn match_with<const IGNORE_CASE: bool>(pattern: &[u8], text: &[u8]) -> bool {
             }
             ([], [_, ..]) | ([_, ..], []) => {}
         }
-        // A text that ended too early ends too early for later tries as well.
+        // A text that ended too early also ends too early for later tries.
         let Some((pattern, text)) = retry.filter(|_| !rest_text.is_empty()) else {
             return false;
         };
@@ -57,7 +57,7 @@ fn match_with<const IGNORE_CASE: bool>(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches the element that `pattern`, which is not empty, begins with; returns what follows it.
+/// Matches the first element of `pattern`, which is not empty; returns the rest.
 #[inline]
 fn match_byte<const IGNORE_CASE: bool>(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
@@ -75,7 +75,7 @@ fn same<const IGNORE_CASE: bool>(left: u8, right: u8) -> bool {
     left == right || (IGNORE_CASE && left.eq_ignore_ascii_case(&right))
 }
 
-/// Matches the class that `class` holds behind its bracket; returns what follows the class.
+/// Matches the class in `class`, after its bracket; returns what follows the class.
 fn match_class<const IGNORE_CASE: bool>(class: &[u8], byte: u8) -> Option<&[u8]> {
     let (negated, mut rest) = match class {
         [b'^', rest @ ..] => (true, rest),
@@ -117,7 +117,7 @@ fn in_range<const IGNORE_CASE: bool>(low: u8, high: u8, byte: u8) -> bool {
     (fold(low)..=fold(high)).contains(&fold(byte.cast_signed()))
 }
 
-/// The bytes that every match of `pattern` begins with: an ordered engine need look nowhere else.
+/// The common prefix of all matches of `pattern`: an ordered engine need look nowhere else.
 #[must_use]
 pub fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     let mut rest = pattern;

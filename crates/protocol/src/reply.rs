@@ -1,12 +1,12 @@
 //! Replies, encoded straight into the connection's output buffer, in RESP2 or RESP3.
 //!
-//! A command writes the RESP3 shape of its answer; the encoder lowers it for a RESP2 client (a map
-//! becomes a flat array, null a null bulk string, a double or big number a bulk string, a boolean
-//! 0 or 1, a push an array).
+//! A command writes the RESP3 shape of its reply; the encoder lowers it for a RESP2 client (a map
+//! becomes a flat array, null a null bulk string, a double or big number a bulk string, a boolean 0
+//! or 1, a push an array).
 
 use crate::number::IntegerText;
 
-/// Which protocol the connection speaks.
+/// The protocol that the connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RespVersion {
     /// Redis' protocol up to version 5; the default of a new connection.
@@ -16,7 +16,7 @@ pub enum RespVersion {
     Resp3,
 }
 
-/// Most bytes that a bulk string takes beside its own.
+/// Most bytes of a bulk string besides its own.
 const BULK_FRAME_BYTES_MAX: usize = 24;
 
 /// Writes one reply; every method appends one element.
@@ -26,7 +26,7 @@ pub struct Reply<'o> {
     version: RespVersion,
 }
 
-/// Where an array stands whose length is not known yet.
+/// The place of an array whose length is not known yet.
 #[derive(Debug)]
 #[must_use]
 pub struct Deferred {
@@ -54,24 +54,24 @@ impl<'o> Reply<'o> {
         self.version == RespVersion::Resp3
     }
 
-    /// Bytes in the output buffer, earlier replies included.
+    /// Bytes in the output buffer, including earlier replies.
     #[must_use]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Takes back everything from `position` on.
+    /// Removes everything from `position` on.
     pub fn rewind(&mut self, position: usize) {
         self.out.truncate(position);
     }
 
-    /// What was written from `position` on.
+    /// The bytes written from `position` on.
     #[must_use]
     pub fn since(&self, position: usize) -> &[u8] {
         &self.out[position..]
     }
 
-    /// Appends bytes that are encoded already.
+    /// Appends bytes that are already encoded.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -105,15 +105,15 @@ impl<'o> Reply<'o> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status line; `text` holds no line break.
+    /// A status line; `text` has no line break.
     pub fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// An error line, its code included (`ERR syntax error`); line breaks become spaces, those at
-    /// the end go, as they do in Redis.
+    /// An error line, including its code (`ERR syntax error`); line breaks become spaces, and those
+    /// at the end are removed, as in Redis.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
         let breaks = text.iter().rev();
@@ -196,7 +196,7 @@ impl<'o> Reply<'o> {
         self.bulk(IntegerText::of(value));
     }
 
-    /// Text that a person reads (INFO): a verbatim string, in RESP2 a bulk string.
+    /// Text for people (INFO): a verbatim string, in RESP2 a bulk string.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3() {
             self.header(b'=', text.len() as i64 + 4);
@@ -219,13 +219,13 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Nothing: `_`, in RESP2 the null bulk string.
+    /// Null: `_`, in RESP2 the null bulk string.
     pub fn null(&mut self) {
         self.out
             .extend_from_slice(if self.resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Nothing, where RESP2 answers the null array (EXEC aborted).
+    /// Null, where RESP2 has the null array (EXEC aborted).
     pub fn null_array(&mut self) {
         self.out
             .extend_from_slice(if self.resp3() { b"_\r\n" } else { b"*-1\r\n" });
@@ -236,7 +236,7 @@ impl<'o> Reply<'o> {
         self.header(b'*', len as i64);
     }
 
-    /// A map of `pairs` keys and values, which follow in turn; in RESP2 a flat array.
+    /// A map of `pairs` keys and values, which follow alternately; in RESP2 a flat array.
     pub fn map(&mut self, pairs: usize) {
         if self.resp3() {
             self.header(b'%', pairs as i64);
@@ -255,7 +255,7 @@ impl<'o> Reply<'o> {
         self.header(if self.resp3() { b'>' } else { b'*' }, len as i64);
     }
 
-    /// Begins an array whose length is not known yet. One move of what follows at its end.
+    /// Begins an array whose length is not known yet. Costs one move of its content at the end.
     pub fn deferred_array(&mut self) -> Deferred {
         Deferred {
             offset: self.out.len(),
@@ -267,7 +267,7 @@ impl<'o> Reply<'o> {
         self.insert_header(deferred, |reply| reply.array(len));
     }
 
-    /// Ends what [`Self::deferred_array`] began as a map of `pairs` pairs.
+    /// Ends [`Self::deferred_array`] as a map of `pairs` pairs.
     pub fn finish_map(&mut self, deferred: Deferred, pairs: usize) {
         self.insert_header(deferred, |reply| reply.map(pairs));
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Index;
 
-/// Where one argument lies in a buffer.
+/// The range of one argument in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentRange {
     /// Offset of the first byte.
@@ -19,14 +19,13 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Puts a request together from the buffer that the decoder was given and the ranges that it
-    /// returned.
+    /// Makes a request from the buffer given to the decoder and the ranges it returned.
     #[must_use]
     pub const fn new(buffer: &'a [u8], arguments: &'a [ArgumentRange]) -> Self {
         Self { buffer, arguments }
     }
 
-    /// Number of arguments, the name included.
+    /// Number of arguments, including the name.
     #[must_use]
     #[allow(
         clippy::len_without_is_empty,
@@ -62,8 +61,8 @@ impl<'a> Request<'a> {
             .map(move |range| &buffer[range.start as usize..][..range.len as usize])
     }
 
-    /// The request that begins at argument `first`, as if what stands before it were not there;
-    /// there must be such an argument.
+    /// The request that begins at argument `first`, without what precedes it; that argument must
+    /// exist.
     #[must_use]
     pub fn tail(&self, first: usize) -> Self {
         debug_assert!(first < self.arguments.len(), "a request has a name");
@@ -73,15 +72,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether argument `index` is `word` (given in upper case), whatever its case.
+    /// Whether argument `index` is `word` (given in upper case), in any case.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index)
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Bytes from the beginning of the first argument to the end of the last one: about
-    /// [`Self::bytes`], without a look at each.
+    /// Bytes from the start of the first argument to the end of the last one: about
+    /// [`Self::bytes`], without visiting each.
     #[must_use]
     #[inline]
     pub fn span_bytes(&self) -> usize {

@@ -1,7 +1,7 @@
-//! The COMMAND container: what the server tells of its commands.
+//! The COMMAND container: information about the server's commands.
 //!
-//! Shapes are those of Redis 7.0, down to the kind of every string. Commands come in the order of
-//! the table, which Redis leaves open.
+//! Shapes are those of Redis 7.0, down to the kind of every string. Commands come in table order,
+//! which Redis leaves open.
 
 use super::{
     Argument, Category, CommandSpec, KeySpec, Refusal, Rule, all, key_uses, keys, lookup, resolve,
@@ -27,7 +27,7 @@ pub fn answer(request: Request<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The command or, after a bar, subcommand of this name, whatever its case.
+/// The command or (after a bar) subcommand with this name, in any case.
 fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     match name.iter().position(|byte| *byte == b'|') {
         None => lookup(name),
@@ -79,7 +79,7 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
     }
 }
 
-/// First key, last key and step as they were told before there were key specifications.
+/// First key, last key and step in the form from before key specifications.
 fn key_range(specs: &[KeySpec]) -> (i64, i64, i64) {
     let Some(first) = specs.iter().map(|keys| i64::from(keys.first)).min() else {
         return (0, 0, 0);
@@ -135,7 +135,7 @@ fn search(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i64)]) {
     }
 }
 
-/// COMMAND DOCS: of all commands, or of those named that there are.
+/// COMMAND DOCS: of all commands, or of those named that exist.
 fn docs(request: Request<'_>, reply: &mut Reply<'_>) {
     if request.len() == 2 {
         reply.map(all().len());
@@ -247,7 +247,7 @@ fn document_arguments(arguments: &[Argument], reply: &mut Reply<'_>) {
     }
 }
 
-/// COMMAND LIST: the names of all commands and subcommands, or of those that a filter lets pass.
+/// COMMAND LIST: the names of all commands and subcommands, or of those that match a filter.
 fn list(request: Request<'_>, reply: &mut Reply<'_>) {
     let every = all().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
     if request.len() == 2 {
@@ -258,7 +258,7 @@ fn list(request: Request<'_>, reply: &mut Reply<'_>) {
     }
     let filter = request.arg(4);
     if request.is(3, "MODULE") {
-        // There are no modules, so none of the commands is one's.
+        // There are no modules, so no command belongs to one.
         names(std::iter::empty(), reply);
     } else if request.is(3, "ACLCAT") {
         let category = Category::ALL

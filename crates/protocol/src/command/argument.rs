@@ -1,6 +1,6 @@
-//! The syntax of a command as a tree: COMMAND DOCS and the documentation page are written from it.
+//! The syntax of a command as a tree, from which COMMAND DOCS and the documentation page are made.
 
-/// What stands at a place of a request.
+/// The kind of argument at a place of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// Any bytes.
@@ -46,15 +46,15 @@ impl ArgumentKind {
 pub struct Argument {
     /// What the documentation calls it.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgumentKind,
     /// Of a key, the index of its key specification.
     pub key_spec: Option<u8>,
-    /// The word that stands before it, or that it consists of.
+    /// The word that precedes it, or that it consists of.
     pub token: Option<&'static str>,
-    /// The version that brought it, when younger than the command.
+    /// The version that added it, if later than the command.
     pub since: Option<&'static str>,
-    /// The version since which it is outdated.
+    /// The version that made it obsolete.
     pub deprecated_since: Option<&'static str>,
     /// Whether it may be left out.
     pub optional: bool,

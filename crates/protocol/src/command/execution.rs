@@ -1,21 +1,21 @@
-//! How a command is executed: the gates that it runs under, and what else a turn must know of it.
+//! How a command is executed: the gates it runs under, and what else a turn must know about it.
 //!
-//! What a client may see of a command are its [`Flag`]s; these are for the database and its host.
+//! A command's [`Flag`]s are what clients see; these rules are for the database and its host.
 //!
-//! The table is checked against itself when it is compiled (`CommandSpec::check`): whoever forgets
-//! the gates of a write to several keys would lose its atomicity, and no reply would tell.
+//! The table checks itself at compile time (`CommandSpec::check`): a write to several keys without
+//! the right gates would lose its atomicity, and no reply would show it.
 //!
 //! | a command on the keyspace that | must |
 //! |---|---|
 //! | does anything | run under a gate |
 //! | writes several keys, or keys that no argument names | run under all gates, or say why not |
 //! | only removes | write, and take no memory |
-//! | asks and does not use | not write |
-//! | goes on in slices | not run under all gates, which it would let go of in between |
+//! | asks about keys without using them | not write |
+//! | runs in slices | not run under all gates, which it would release in between |
 //!
 //! Deliberately absent: what the table cannot know. MOVE names one key and writes two: its entry
-//! says by hand that it needs all gates. What Redis calls a write of the host (FUNCTION FLUSH)
-//! touches no key.
+//! says by hand that it needs all gates. The host's command that Redis calls a write (FUNCTION
+//! FLUSH) touches no key.
 
 use super::spec::words;
 use super::{CommandId, CommandSpec, Flag};
@@ -24,7 +24,7 @@ use super::{CommandId, CommandSpec, Flag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GateNeed {
-    /// Its session's own: beside the commands of other sessions.
+    /// Its session's own: concurrently with commands of other sessions.
     Own,
     /// All: every other command sees the whole of it or nothing.
     All,
@@ -33,13 +33,13 @@ pub enum GateNeed {
 }
 
 words! {
-    /// One thing that a turn must know of a command, beside its gates.
+    /// One thing that a turn must know about a command, besides its gates.
     Rule,
     /// A set of [`Rule`]s.
     Rules:
     /// Asks about a key and does not use its value: the key does not count as used.
     Quiet = "quiet",
-    /// Counts its keys as used, even for a client that wants none to be.
+    /// Counts its keys as used, even for a client that wants none to count.
     CountsUse = "counts-use",
     /// CLIENT PAUSE does not hold it back: it ends a connection's wait, or the pause.
     IgnoresPause = "ignores-pause",
@@ -47,18 +47,20 @@ words! {
     Unqueued = "unqueued",
     /// Ends a transaction without running it, and so needs no memory for the queue.
     EndsTransaction = "ends-transaction",
-    /// Only removes keys: not refused for want of memory, and longer than others for want of disk.
+    /// Only removes keys: not refused for lack of memory, and accepted longer than others when the
+    /// disk is full.
     OnlyRemoves = "only-removes",
-    /// May go on in slices, between which other commands run.
+    /// May run in slices, between which other commands run.
     Sliced = "sliced",
-    /// As quick as a fast command while its arguments are small, though Redis does not call it so.
+    /// As quick as a fast command while its arguments are small, though Redis does not call it
+    /// fast.
     BriefWhenSmall = "brief-when-small",
-    /// For the people who test the server, not for its users.
+    /// For people who test the server, not for its users.
     ForTests = "for-tests",
 }
 
 impl CommandSpec {
-    /// Stops the compiler at a command, or subcommand, that contradicts itself.
+    /// Fails compilation at a command, or subcommand, that contradicts itself.
     pub(super) const fn check(&self) {
         if let Some(fault) = self.fault() {
             panic!("{}", fault);
@@ -70,7 +72,7 @@ impl CommandSpec {
         }
     }
 
-    /// What it contradicts itself in; see the module's header.
+    /// The contradiction; see the module's header.
     const fn fault(&self) -> Option<&'static str> {
         let on_keyspace = matches!(self.id, CommandId::Keyspace(_));
         let writes = on_keyspace && self.flags.has(Flag::Write);
@@ -97,7 +99,7 @@ impl CommandSpec {
         None
     }
 
-    /// Whether it names one key, and no more, whatever its arguments.
+    /// Whether it names exactly one key, whatever its arguments.
     const fn has_one_key(&self) -> bool {
         self.keys.len() == 1 && self.keys[0].last == 0
     }

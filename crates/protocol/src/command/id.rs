@@ -1,14 +1,15 @@
-//! Identifiers of commands, by who runs them and by family; containers (CLIENT, CONFIG, …) have one
-//! for all subcommands.
+//! Identifiers of commands, by who runs them and by family; a container (CLIENT, CONFIG, …) has one
+//! for all its subcommands.
 //!
 //! | [`CommandId`] | who runs it |
 //! |---|---|
 //! | `Keyspace` | a handler of its family, on the keyspace of the client's database |
-//! | `Connection` | the turn itself: it changes what the database keeps of a connection |
+//! | `Connection` | the turn itself: it changes the database's state of a connection |
 //! | `Host` | whatever embeds the database |
 //!
-//! Whoever runs commands matches a family's enum without a catch-all arm, so a command without a
-//! handler does not compile. The families stand in `table/`, beside what is said of their commands.
+//! The code that runs commands matches a family's enum without a catch-all arm, so a command
+//! without a handler does not compile. The families are in `table/`, beside their commands'
+//! entries.
 
 use super::table::{
     BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand, KeyCommand,
@@ -20,7 +21,7 @@ use super::table::{
 pub enum CommandId {
     /// Runs on the keyspace.
     Keyspace(KeyspaceCommand),
-    /// Runs on what the database keeps of a connection.
+    /// Runs on the database's state of a connection.
     Connection(ConnectionCommand),
     /// Is the host's.
     Host(HostCommand),
@@ -67,7 +68,7 @@ const FIRST_KEY: u8 = FIRST_BITMAP + BitmapCommand::COUNT;
 const FIRST_HASH: u8 = FIRST_KEY + KeyCommand::COUNT;
 const FIRST_ORDERED: u8 = FIRST_HASH + HashCommand::COUNT;
 
-/// Declares a family: its commands in the order of its table, and where it stands in [`CommandId`].
+/// Declares a family: its commands in the order of its table, and its place in [`CommandId`].
 macro_rules! family {
     ($(#[$meta:meta])* $name:ident in Keyspace($family:ident) { $($command:ident,)+ }) => {
         $crate::command::id::family!(@declare $(#[$meta])* $name { $($command,)+ } |command| {

@@ -1,9 +1,9 @@
 //! Finding a command by name or identifier.
 //!
-//! A name of up to 16 bytes is two words that overlap, in lower case; they and the length tell
-//! names apart. One multiplication takes them to a slot of a table in which, by choice of the
-//! multiplier, no two commands meet: a lookup is one hash and one compare. Table and multiplier are
-//! found at compile time.
+//! A name of up to 16 bytes is two overlapping words, in lower case; they and the length identify
+//! it. One multiplication maps them to a slot of a table in which, by choice of the multiplier, no
+//! two commands collide: a lookup is one hash and one compare. Table and multiplier are computed at
+//! compile time.
 //!
 //! Deliberately absent: abbreviations, and names that may be changed at run time.
 
@@ -13,7 +13,7 @@ use super::{CommandId, CommandSpec};
 /// Number of commands.
 const COUNT: usize = CommandId::COUNT;
 
-/// Slots of the hash table; a power of two, so many that a multiplier is found after a few trials.
+/// Slots of the hash table; a power of two, large enough to find a multiplier in a few trials.
 const SLOTS: usize = 4096;
 
 /// Marks an empty slot.
@@ -132,7 +132,7 @@ static COMMANDS: [&CommandSpec; COUNT] = {
     commands
 };
 
-/// The packed names, at the place that the identifier says.
+/// The packed names, by identifier.
 static NAMES: [Packed; COUNT] = {
     let mut names = [Packed::NONE; COUNT];
     let mut id = 0;
@@ -157,7 +157,7 @@ static INDEX: [u8; SLOTS] = {
     index
 };
 
-/// The command of this name, whatever its case. One hash, one compare, no allocation.
+/// The command with this name, in any case. One hash, one compare, no allocation.
 #[must_use]
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
@@ -166,14 +166,14 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     (*NAMES.get(id)? == packed).then(|| COMMANDS[id])
 }
 
-/// What the table says of a command.
+/// The table's entry of a command.
 #[must_use]
 #[inline]
 pub fn spec(id: CommandId) -> &'static CommandSpec {
     COMMANDS[usize::from(id.number())]
 }
 
-/// All commands, in the order of their identifiers; subcommands stand in their containers.
+/// All commands, in the order of their identifiers; subcommands are in their containers.
 pub fn all() -> impl ExactSizeIterator<Item = &'static CommandSpec> + Clone {
     COMMANDS.iter().copied()
 }

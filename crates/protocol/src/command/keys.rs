@@ -1,7 +1,7 @@
-//! Where the keys of a command stand, and which arguments of a request are keys.
+//! Where the keys of a command are, and which arguments of a request are keys.
 //!
 //! Every command of the table has its keys at places that follow from its number of arguments; what
-//! is done to a key may depend on options ([`KeySpec::variable`]).
+//! it does to a key may depend on options ([`KeySpec::variable`]).
 
 use std::slice;
 
@@ -12,7 +12,7 @@ use crate::Request;
 /// What a command may do to a key as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
-    /// Reads the value or what is known of it.
+    /// Reads the value or its metadata.
     ReadOnly,
     /// Reads and changes the value.
     ReadWrite,
@@ -50,7 +50,7 @@ words! {
     Delete = "delete",
 }
 
-/// Where a series of keys stands in a request.
+/// Where a series of keys is in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// Index of the first key; the command's name has index 0.
@@ -63,7 +63,7 @@ pub struct KeySpec {
     pub access: KeyAccess,
     /// What may be done to their data.
     pub effects: KeyEffects,
-    /// Whether the options of a request decide on access and effects.
+    /// Whether the options of a request determine access and effects.
     pub variable: bool,
     /// An explanation for COMMAND INFO.
     pub note: Option<&'static str>,
@@ -112,7 +112,7 @@ impl KeySpec {
         self
     }
 
-    /// The index behind the last key in a request of `arguments` arguments.
+    /// The index after the last key in a request of `arguments` arguments.
     #[inline]
     fn end(&self, arguments: usize) -> usize {
         if self.last < 0 {
@@ -135,8 +135,8 @@ pub struct KeyUse {
     pub effects: KeyEffects,
 }
 
-/// The indexes of the arguments of `request` that are keys, in their order. `spec` is the
-/// request's command, or the subcommand that [`super::resolve`] has found.
+/// The indexes of the arguments of `request` that are keys, in order. `spec` is the request's
+/// command, or the subcommand that [`super::resolve`] found.
 #[inline]
 pub fn keys(spec: &CommandSpec, request: Request<'_>) -> Keys {
     Keys {

@@ -1,7 +1,7 @@
 //! The command table: every command as data.
 //!
-//! [`lookup`] finds a command by its name, [`resolve`] also its subcommand and refuses what cannot
-//! be run. One file of `table/` per family holds the data.
+//! [`lookup`] finds a command by name. [`resolve`] also finds its subcommand and refuses what
+//! cannot be run. One file of `table/` per family holds the data.
 
 mod answer;
 mod argument;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Category, CommandSpec, Flag, Group, KeySpec, all, unbuilt};
 
-/// The page begins with this.
+/// The beginning of the page.
 const INTRODUCTION: &str = "\
 # Commands
 
@@ -19,7 +19,7 @@ the engine: a descent of the tree, or a probe of the table. Versions are those o
 had the command, or an option of it, unless they say otherwise.
 ";
 
-/// The chapters, in the order of the page, with what is common to their commands.
+/// The chapters, in page order, with what their commands have in common.
 const CHAPTERS: [(Group, &str, &str); 10] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
@@ -47,7 +47,7 @@ would become too long, or has passed over thousands of keys that have expired or
 *next* set. KRANGEDEL answers *next* and how many keys it removed.
 ";
 
-/// Before the names of what is not there.
+/// The text before the names of absent commands.
 const UNBUILT: &str = "
 ## Not supported yet
 
@@ -95,7 +95,7 @@ fn title_of(spec: &CommandSpec) -> String {
     spec.name.replace('|', " ").to_ascii_uppercase()
 }
 
-/// The name that Markdown gives a heading's place.
+/// The anchor that Markdown gives a heading.
 fn anchor(title: &str) -> String {
     title.replace(' ', "-").to_ascii_lowercase()
 }

@@ -1,4 +1,4 @@
-//! From a request to the command, or subcommand, that it asks for.
+//! From a request to its command or subcommand.
 
 use super::{CommandSpec, is_unbuilt, lookup};
 use crate::Request;
@@ -12,10 +12,10 @@ pub enum Refusal {
     UnknownSubcommand(&'static CommandSpec),
     /// The number of arguments does not fit.
     WrongArity(&'static CommandSpec),
-    /// It is longer than there is memory for; the command, if its name is known.
+    /// It is longer than memory allows; with the command, if its name is known.
     TooLong(Option<&'static CommandSpec>),
     /// A line of HTTP, perhaps sent by a browser that was tricked into it: log it and close the
-    /// connection without an answer.
+    /// connection without a reply.
     Http,
 }
 
@@ -44,7 +44,8 @@ pub fn resolve(request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
     }
 }
 
-/// [`resolve`], remembering the last command: clients name the same one many times in a row.
+/// [`resolve`] with a memory of the last command: clients often send the same one many times in a
+/// row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resolver {
     name: [u8; NAME_BYTES_MAX],
@@ -56,7 +57,7 @@ pub struct Resolver {
 const NAME_BYTES_MAX: usize = 16;
 
 impl Resolver {
-    /// As [`resolve`].
+    /// Like [`resolve`].
     #[inline]
     pub fn resolve(&mut self, request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
         let name = request.arg(0);
@@ -73,7 +74,7 @@ impl Resolver {
     fn resolve_anew(&mut self, request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
         let spec = resolve(request)?;
         let name = request.arg(0);
-        // A container's second word decides, and is not looked at above.
+        // A container's second word decides, and is not checked above.
         if spec.subcommands.is_empty()
             && lookup(name).is_some_and(|found| std::ptr::eq(found, spec))
             && let Some(place) = self.name.get_mut(..name.len())
@@ -95,7 +96,7 @@ fn unknown(name: &[u8]) -> Refusal {
 }
 
 impl Refusal {
-    /// The error that answers `request`, with its code.
+    /// The error reply to `request`, with its code.
     #[must_use]
     pub fn text(self, request: Request<'_>) -> Vec<u8> {
         match self {
@@ -147,7 +148,7 @@ fn unknown_command(request: Request<'_>) -> Vec<u8> {
     text
 }
 
-/// The part of `bytes` that an error repeats: up to a NUL, and not too much.
+/// The part of `bytes` that an error repeats: up to a NUL, and not too long.
 fn echo(bytes: &[u8], bytes_max: usize) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(bytes_max)];
     let end = bytes.iter().position(|byte| *byte == 0);

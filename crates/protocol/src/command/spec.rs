@@ -1,4 +1,4 @@
-//! What the table says of one command, and the words that it says it with.
+//! One command's table entry, and the words it is made of.
 //!
 //! A [`CommandSpec`] is built in a `const`: its builder methods are `const fn`, so the whole table
 //! lives in read-only memory and costs nothing at start.
@@ -24,7 +24,7 @@ macro_rules! words {
         }
 
         impl $word {
-            /// All words, in the order in which replies list them.
+            /// All words, in the order of replies.
             pub const ALL: &'static [$word] = &[$($word::$variant,)*];
 
             /// The word as replies write it.
@@ -77,7 +77,7 @@ macro_rules! words {
                 self.0 == 0
             }
 
-            /// The words of the set, in the order in which replies list them.
+            /// The words of the set, in the order of replies.
             pub fn iter(self) -> impl Iterator<Item = $word> + Clone {
                 $word::ALL.iter().copied().filter(move |word| self.has(*word))
             }
@@ -87,7 +87,7 @@ macro_rules! words {
 pub(super) use words;
 
 words! {
-    /// One thing that the server must know about a command before it runs it.
+    /// One thing that the server must know about a command before running it.
     Flag,
     /// A set of [`Flag`]s.
     Flags:
@@ -95,7 +95,7 @@ words! {
     Write = "write",
     /// Reads the dataset and never changes it.
     Readonly = "readonly",
-    /// May take more memory: refused when the memory bound is reached.
+    /// May take more memory: refused when the memory limit is reached.
     DenyOom = "denyoom",
     /// For administrators.
     Admin = "admin",
@@ -172,7 +172,7 @@ words! {
     Scripting = "@scripting",
 }
 
-/// The chapter of the documentation that a command stands in.
+/// The documentation chapter of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each variant is the chapter of its name")]
 pub enum Group {
@@ -207,12 +207,12 @@ impl Group {
     }
 }
 
-/// Since when a command is outdated, and what to write instead.
+/// Since when a command is obsolete, and what replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deprecation {
     /// The version of Redis.
     pub since: &'static str,
-    /// What takes its place.
+    /// Its replacement.
     pub replaced_by: &'static str,
 }
 
@@ -225,28 +225,29 @@ pub struct Change {
     pub text: &'static str,
 }
 
-/// Everything that the table says of one command or subcommand.
+/// The table's entry of one command or subcommand.
 #[derive(Debug)]
 pub struct CommandSpec {
     /// Its identifier; a subcommand has its container's.
     pub id: CommandId,
     /// See [`Self::number()`].
     pub(super) number: u8,
-    /// Its name in lower case; of a subcommand with its container's: `client|list`.
+    /// Its name in lower case; a subcommand's with its container: `client|list`.
     pub name: &'static str,
-    /// Number of arguments, the name (and the subcommand's) included; negative: at least so many.
+    /// Number of arguments, including the name (and the subcommand's); negative: at least that
+    /// many.
     pub arity: i8,
-    /// What the server must know before it runs it.
+    /// What the server must know before running it.
     pub flags: Flags,
     /// Its families.
     pub categories: Categories,
-    /// Where its keys stand.
+    /// Where its keys are.
     pub keys: &'static [KeySpec],
     /// The gates that it runs under.
     pub gates: GateNeed,
-    /// What else a turn must know before it runs it.
+    /// What else a turn must know before running it.
     pub rules: Rules,
-    /// Of a write to several keys that does not run under all gates: why that is enough.
+    /// For a write to several keys that does not run under all gates: why that is enough.
     pub key_by_key: Option<&'static str>,
     /// Hints to clients and proxies.
     pub tips: &'static [&'static str],
@@ -258,13 +259,13 @@ pub struct CommandSpec {
     pub summary: &'static str,
     /// What it costs.
     pub complexity: &'static str,
-    /// Whether it is outdated.
+    /// Whether it is obsolete.
     pub deprecated: Option<Deprecation>,
-    /// What versions changed, oldest first.
+    /// Changes by version, oldest first.
     pub history: &'static [Change],
     /// Its syntax after the name.
     pub arguments: &'static [Argument],
-    /// Of a container, what it contains.
+    /// A container's subcommands.
     pub subcommands: &'static [CommandSpec],
 }
 
@@ -300,7 +301,7 @@ impl CommandSpec {
         self
     }
 
-    /// Sets the categories: the given ones and those that the flags imply. Comes after the flags.
+    /// Sets the categories: the given ones and those that the flags imply. Call after `flags`.
     pub(super) const fn categories(mut self, categories: &[Category]) -> Self {
         let mut set = Categories::of(categories);
         if self.flags.has(Flag::Write) {
@@ -390,7 +391,7 @@ impl CommandSpec {
         self
     }
 
-    /// Whether a request of `arguments` arguments, the name included, has the right number.
+    /// Whether a request of `arguments` arguments, including the name, has the right number.
     #[must_use]
     #[inline]
     pub const fn accepts(&self, arguments: usize) -> bool {
@@ -416,7 +417,7 @@ impl CommandSpec {
             .map_or(self.name, |(_, own_name)| own_name)
     }
 
-    /// The subcommand of this name, whatever its case. Linear in the container's subcommands.
+    /// The subcommand with this name, in any case. Linear in the container's subcommands.
     #[must_use]
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static CommandSpec> {
         self.subcommands

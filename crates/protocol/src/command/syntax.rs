@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use super::{Argument, ArgumentKind, CommandSpec};
 
 impl CommandSpec {
-    /// The syntax in one line: words in upper case are written as they stand, `[ ]` encloses what
-    /// may be left out, `|` separates choices, `...` follows what may be repeated.
+    /// The syntax in one line: words in upper case are literal, `[ ]` encloses optional parts, `|`
+    /// separates choices, `...` follows repeatable parts.
     #[must_use]
     pub fn syntax(&self) -> String {
         let mut line = self.name.replace('|', " ").to_ascii_uppercase();
@@ -17,10 +17,10 @@ impl CommandSpec {
     }
 }
 
-/// An argument with all that surrounds it.
+/// An argument with its brackets and repetition.
 struct Place<'a>(&'a Argument);
 
-/// An argument as it stands once.
+/// One occurrence of an argument.
 struct Once<'a>(&'a Argument);
 
 /// An argument's content, without its token.
@@ -34,7 +34,7 @@ impl fmt::Display for Place<'_> {
         }
         Once(argument).fmt(f)?;
         if argument.multiple && argument.kind == ArgumentKind::OneOf {
-            // Said once: such choices are long.
+            // Not repeated: such choices are long.
             f.write_str(" ...")?;
         } else if argument.multiple_token {
             write!(f, " [{} ...]", Once(argument))?;
@@ -56,7 +56,7 @@ impl fmt::Display for Once<'_> {
         {
             write!(f, "{token} ")?;
         }
-        // Brackets of an optional argument already hold a choice together.
+        // Brackets of an optional argument already group a choice.
         let bare = argument.optional && argument.token.is_none() && !argument.multiple;
         if argument.kind == ArgumentKind::OneOf && !bare {
             write!(f, "<{}>", Content(argument))

@@ -1,7 +1,7 @@
-//! Commands of Redis that are not built yet, by what they work on.
+//! Redis commands that are not built yet, by topic.
 //!
-//! Their error begins as that of an unknown command does: clients look for these words to find out
-//! what a server can do. Then it says that the command is no typing error.
+//! Their error begins like that of an unknown command: clients look for these words to find out
+//! what a server can do. It then says that the name is not a typo.
 //!
 //! Deliberately absent: modules' commands, and subcommands.
 
@@ -63,7 +63,7 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
     ("Server", "lolwut"),
 ];
 
-/// Whether Redis has a command of this name and this server does not yet.
+/// Whether Redis has a command of this name that this server does not have yet.
 pub fn is_unbuilt(name: &[u8]) -> bool {
     let is = |unbuilt: &str| unbuilt.as_bytes().eq_ignore_ascii_case(name);
     CHAPTERS.iter().any(|(_, names)| names.split(' ').any(is))

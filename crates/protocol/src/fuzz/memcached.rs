@@ -1,4 +1,4 @@
-//! The fuzz target of the memcached decoder and of what reads its lines.
+//! The fuzz target of the memcached decoder and of the readers of its lines.
 
 use super::Cuts;
 use crate::memcached::arguments::{self, Arithmetic, Store, Touch};
@@ -34,7 +34,7 @@ impl LineDecoder for Decoder {
     }
 }
 
-/// The requests of a stream, data first, and whether a line without an end has ended it.
+/// The requests of a stream, data first, and whether a line without an end terminated it.
 type Stream = (Vec<Vec<Vec<u8>>>, bool);
 
 fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) -> Stream {
@@ -74,7 +74,7 @@ fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) 
                 }) => {
                     assert!(from <= start && start <= buffer.len() && bytes_missing > 0);
                     assert_eq!(ranges.len(), first);
-                    // What is too large is not kept.
+                    // Data that are too large are not kept.
                     assert!(buffer.len() - start <= 600 + 40 + 2);
                     break start;
                 }
@@ -92,7 +92,7 @@ fn receive(decoder: &mut impl LineDecoder, data: &[u8], mut cuts: Option<Cuts>) 
     (requests, false)
 }
 
-/// Reads a line in every way that an executor may; what is accepted keeps its bounds.
+/// Parses a line in every way that an executor may; what is accepted keeps its bounds.
 fn read(line: Line<'_>) {
     let verb = line.verb();
     let stored = Store::parse(verb, line);
@@ -139,7 +139,7 @@ pub(super) fn lines_with<D: LineDecoder>(data: &[u8], decoder: impl Fn() -> D) {
     assert_eq!(whole, pieces);
 }
 
-/// Cuts a reply into datagrams.
+/// Splits a reply into datagrams.
 pub(super) type Cutter = fn(u16, &[u8]) -> Vec<Vec<u8>>;
 
 pub(super) fn datagrams_with(data: &[u8], cut: Cutter) {
@@ -162,13 +162,13 @@ pub(super) fn datagrams_with(data: &[u8], cut: Cutter) {
         assert_eq!(datagram[..8], numbers.concat());
         assert!(datagram.len() > 8);
         joined.extend_from_slice(&datagram[8..]);
-        // No reply but one of a single datagram could be taken for a request.
+        // Only a reply of a single datagram could be mistaken for a request.
         assert_eq!(datagram::request(datagram).is_some(), sent.len() == 1);
     }
     assert_eq!(joined, reply);
 }
 
-/// Frames of datagrams: what is a request is read, and a reply is what its datagrams hold.
+/// Frames of datagrams: every request can be parsed, and a reply is what its datagrams contain.
 pub fn memcached_datagrams(data: &[u8]) {
     datagrams_with(data, |id, reply| {
         let datagrams = datagram::reply(id, reply);
@@ -178,7 +178,7 @@ pub fn memcached_datagrams(data: &[u8]) {
     });
 }
 
-/// memcached requests: the same ones however the stream is cut, and whatever they say can be read.
+/// memcached requests: the same however the stream is split, and every one can be parsed.
 pub fn memcached_requests(data: &[u8]) {
     lines_with(data, || Decoder::new(LIMITS));
 }

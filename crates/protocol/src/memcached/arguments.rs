@@ -1,16 +1,16 @@
-//! What the words of the text commands say; the meta commands' are in [`super::meta`].
+//! Parsing the words of the text commands; the meta commands' are in [`super::meta`].
 //!
-//! Every error is the line that answers it. After `noreply` it is not sent, unless it is
-//! [`error::ERROR`]: memcached counts words before it looks for `noreply`.
+//! Every error is its reply line. After `noreply` it is not sent, unless it is [`error::ERROR`]:
+//! memcached counts words before it looks for `noreply`.
 
 use std::ops::RangeInclusive;
 
 use super::{KEY_BYTES_MAX, Line, Verb, error, meta, number};
 
-/// Longest block of data that a line may announce (what memcached's `int` holds, with a line end).
+/// Longest block of data that a line may announce (memcached's `int`, with a line end).
 const DATA_BYTES_MAX: i64 = i32::MAX as i64 - 2;
 
-/// Refuses a line that has not as many words as its command takes.
+/// Refuses a line with the wrong number of words for its command.
 fn count(line: Line<'_>, words: RangeInclusive<usize>) -> Result<(), &'static str> {
     if words.contains(&line.len()) {
         Ok(())
@@ -44,7 +44,7 @@ fn exptime(line: Line<'_>, index: usize) -> Result<i64, &'static str> {
     number::signed(word).ok_or(error::BAD_EXPTIME)
 }
 
-/// How many bytes of data follow a storage command's line, if any can be told to.
+/// How many bytes of data follow a storage command's line, if that can be told.
 #[must_use]
 #[inline]
 pub fn announced(verb: Verb, line: Line<'_>) -> Option<usize> {
@@ -56,19 +56,19 @@ pub fn announced(verb: Verb, line: Line<'_>) -> Option<usize> {
 }
 
 /// Whether this is a `set` with which a client can authenticate: one that says how many bytes of
-/// data follow it, whatever its key, flags and expiry are.
+/// data follow, whatever its key, flags and expiry.
 #[must_use]
 pub fn authenticates(verb: Verb, line: Line<'_>) -> bool {
     verb == Verb::Set && length(line, 4).is_ok()
 }
 
-/// How many bytes follow a line of a client that has to authenticate.
+/// How many bytes follow a line of a client that must authenticate.
 #[must_use]
 pub fn announced_by_stranger(verb: Verb, line: Line<'_>) -> Option<usize> {
     (verb == Verb::Set).then(|| length(line, 4).ok())?
 }
 
-/// `set key flags exptime bytes [noreply]` and its like; `cas` has the token before `noreply`.
+/// `set key flags exptime bytes [noreply]` and similar; `cas` has the token before `noreply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'r> {
     /// The key.
@@ -77,7 +77,7 @@ pub struct Store<'r> {
     pub flags: u32,
     /// The expiry time as it was sent.
     pub exptime: i64,
-    /// Bytes of data that are announced.
+    /// Announced bytes of data.
     pub data_bytes: usize,
     /// The token of `cas`.
     pub cas: Option<u64>,
@@ -110,7 +110,7 @@ impl<'r> Store<'r> {
 pub struct Arithmetic<'r> {
     /// The key.
     pub key: &'r [u8],
-    /// What is added or subtracted.
+    /// The amount to add or subtract.
     pub delta: u64,
 }
 
@@ -159,15 +159,14 @@ pub fn delete(line: Line<'_>) -> Result<&[u8], &'static str> {
     key(line, 1)
 }
 
-/// `get key…` and `gets`: the keys, which are not checked.
+/// `get key…` and `gets`: the keys, unchecked.
 #[inline]
 pub fn get(line: Line<'_>) -> Result<impl ExactSizeIterator<Item = &[u8]> + Clone, &'static str> {
     count(line, 2..=usize::MAX)?;
     Ok(line.words_from(1))
 }
 
-/// `gat exptime key…` and `gats`: the expiry time as it was sent, and the keys, which are not
-/// checked.
+/// `gat exptime key…` and `gats`: the expiry time as it was sent, and the keys, unchecked.
 pub fn gat(
     line: Line<'_>,
 ) -> Result<(i64, impl ExactSizeIterator<Item = &[u8]> + Clone), &'static str> {

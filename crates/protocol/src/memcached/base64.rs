@@ -14,8 +14,8 @@ fn sextet(byte: u8) -> Option<u32> {
     Some(u32::from(value))
 }
 
-/// Decodes `text` into `out`, which must be long enough; returns how many bytes there are. Bits
-/// beyond the last byte are ignored.
+/// Decodes `text` into `out`, which must be long enough; returns the number of bytes. Bits beyond
+/// the last byte are ignored.
 pub(super) fn decode(text: &[u8], out: &mut [u8]) -> Option<usize> {
     if text.is_empty() || !text.len().is_multiple_of(4) {
         return None;

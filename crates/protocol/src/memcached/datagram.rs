@@ -8,10 +8,10 @@
 //! | 6 | 2 | reserved | any | 0 |
 //!
 //! Numbers are big-endian. A request is one datagram; it may hold several commands, whose replies
-//! follow each other in one reply. A datagram of a reply has 1400 bytes at most, its header
-//! included, so that it crosses an Ethernet whole.
+//! follow each other in one reply. A datagram of a reply has at most 1400 bytes, including its
+//! header, so that it crosses an Ethernet unfragmented.
 //!
-//! Deliberately absent: requests of several datagrams, which memcached does not take either.
+//! Deliberately absent: requests of several datagrams, which memcached does not accept either.
 
 /// Bytes of the frame header.
 pub const HEADER_BYTES: usize = 8;
@@ -31,8 +31,8 @@ const RESERVED: usize = 6;
 
 const _: () = assert!(RESERVED + 2 == HEADER_BYTES);
 
-/// A request's id and its commands; `None` when the datagram is none of one datagram's request,
-/// which nobody answers.
+/// A request's id and its commands; `None` for a datagram that is not a single-datagram request,
+/// which gets no reply.
 #[must_use]
 pub fn request(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let (header, commands) = datagram.split_first_chunk::<HEADER_BYTES>()?;
@@ -40,27 +40,27 @@ pub fn request(datagram: &[u8]) -> Option<(u16, &[u8])> {
     (field(SEQUENCE) == 0 && field(COUNT) == 1).then(|| (field(0), commands))
 }
 
-/// How many datagrams a reply of so many bytes has.
+/// How many datagrams a reply of this many bytes has.
 #[must_use]
 pub const fn count_of(reply_bytes: usize) -> usize {
     reply_bytes.div_ceil(PAYLOAD_BYTES_MAX)
 }
 
-/// Bytes of all datagrams of such a reply, their headers included.
+/// Bytes of all datagrams of such a reply, including their headers.
 #[must_use]
 pub const fn bytes_of(reply_bytes: usize) -> usize {
     reply_bytes + count_of(reply_bytes) * HEADER_BYTES
 }
 
-/// The longest reply whose datagrams have no more bytes than these.
+/// The longest reply whose datagrams have at most this many bytes.
 #[must_use]
 pub const fn payload_within(bytes: usize) -> usize {
     let rest = (bytes % DATAGRAM_BYTES_MAX).saturating_sub(HEADER_BYTES);
     bytes / DATAGRAM_BYTES_MAX * PAYLOAD_BYTES_MAX + rest
 }
 
-/// The datagrams of a reply of at most [`REPLY_BYTES_MAX`] bytes: each one's header and payload.
-/// There is none for an empty reply.
+/// The datagrams of a reply of at most [`REPLY_BYTES_MAX`] bytes: the header and payload of each.
+/// An empty reply has none.
 pub fn reply(
     id: u16,
     reply: &[u8],

@@ -1,37 +1,38 @@
 //! The decoder of a memcached connection's requests: incremental, without copies.
 //!
-//! It works as the decoder of RESP does: the caller owns the buffer, shows it with the offset of
-//! the first byte that is not consumed, and gets ranges. The first range of a request is its block
-//! of data with the line end behind it (empty where there is none), then come the words of its
-//! line, which spaces part. A line ends with `\n`; a `\r` before that is no part of it.
+//! It works like the decoder of RESP: the caller owns the buffer, shows it with the offset of the
+//! first unconsumed byte, and gets ranges. The first range of a request is its block of data with
+//! its line end (empty if there is none), followed by the words of its line, which spaces separate.
+//! A line ends with `\n`; a `\r` before that does not belong to it.
 //!
-//! States: *between requests* → *in a line* (`searched` bytes of it hold no end) → *in data*
-//! (`needed` bytes in all make the request) → between requests. An item above the limit is a
-//! request without data, at once, and `skip` bytes behind its line are thrown away as they come: it
-//! never lies in memory. A line that announces its data wrongly is a request without data too; what
-//! follows is taken for lines, as memcached does.
+//! States: *between requests* → *in a line* (`searched` bytes of it hold no end) → *in data* (the
+//! request has `needed` bytes in total) → between requests. An item above the limit is returned at
+//! once as a request without data, and `skip` bytes after its line are discarded as they arrive: it
+//! is never in memory. A line that announces its data wrongly is a request without data too; what
+//! follows is parsed as lines, as in memcached.
 //!
-//! A line has a bound: long for commands that take many keys, short for the others. One that does
-//! not keep it ends the connection, and so does a line of HTTP: that is no client of memcached,
-//! perhaps one that is made to speak to it by a page it has loaded.
+//! A line has a bound: a long one for commands that take many keys, a short one for the others. A
+//! longer line ends the connection, and so does a line of HTTP: that is not a client of memcached,
+//! but perhaps a browser made to speak to it by a page.
 //!
-//! Deliberately absent: what the words mean, but for the length that a storage command announces.
+//! Deliberately absent: the meaning of the words, except the length that a storage command
+//! announces.
 
 use super::arguments::{announced, announced_by_stranger};
 use super::line::{Line, Verb};
 use crate::limits::{MEMCACHED_GET_LINE_BYTES_MAX, MEMCACHED_LINE_BYTES_MAX};
 use crate::{ArgumentRange, Decoded};
 
-/// Why nothing more is read of a connection.
+/// Why nothing more is read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A line of many keys without an end within its bound.
     #[error("line too long")]
     LineTooLong,
-    /// Another line without an end within its bound, which is shorter; memcached answers nothing.
+    /// Any other line without an end within its shorter bound; memcached sends no reply.
     #[error("no end of a line within {MEMCACHED_LINE_BYTES_MAX} bytes")]
     NoLine,
-    /// A line of HTTP; memcached answers nothing.
+    /// A line of HTTP; memcached sends no reply.
     #[error("HTTP")]
     Http,
 }
@@ -39,16 +40,16 @@ pub enum DecodeError {
 /// Bounds of a request, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderLimits {
-    /// Most data of an item; more are thrown away.
+    /// Most data of an item; larger ones are discarded.
     pub item_bytes_max: usize,
     /// Longest line.
     pub line_bytes_max: usize,
-    /// Longest line of a command that takes many keys; not below the other bound.
+    /// Longest line of a command that takes many keys; at least the other bound.
     pub get_line_bytes_max: usize,
 }
 
 impl DecoderLimits {
-    /// The bounds of lines that a server keeps, with this one of an item.
+    /// The server's bounds of lines, with this one of an item.
     #[must_use]
     pub const fn of_items(item_bytes_max: usize) -> Self {
         Self {
@@ -59,8 +60,8 @@ impl DecoderLimits {
     }
 
     /// Whether the line at the beginning of `rest`, which is longer than a short one, may be that
-    /// long. No more of it is looked at than a short one has, so that the answer does not depend on
-    /// how much has come.
+    /// long. It looks at no more than a short line has, so that the result does not depend on how
+    /// much has arrived.
     #[cold]
     fn check(&self, rest: &[u8], line_bytes: usize) -> Result<(), DecodeError> {
         let mut words = rest[..self.line_bytes_max].split(|byte| *byte == b' ');
@@ -80,13 +81,13 @@ impl DecoderLimits {
 #[derive(Debug)]
 pub struct Decoder {
     limits: DecoderLimits,
-    /// Bytes to be thrown away.
+    /// Bytes to be discarded.
     skip: u64,
-    /// Bytes of the unfinished line that hold no end.
+    /// Bytes of the unfinished line without an end.
     searched: u32,
-    /// Bytes of the unfinished request, when its line is complete; 0 before.
+    /// Total bytes of the unfinished request, once its line is complete; 0 before.
     needed: u32,
-    /// The client has to authenticate.
+    /// The client must authenticate.
     stranger: bool,
 }
 
@@ -103,22 +104,22 @@ impl Decoder {
         }
     }
 
-    /// Changes the bound of an item; it holds from the next line on.
+    /// Changes the bound of an item, from the next line on.
     pub fn set_item_bytes_max(&mut self, item_bytes_max: usize) {
         self.limits.item_bytes_max = item_bytes_max;
     }
 
-    /// Says whether the client is authenticated, which it is at first. From the next line on only
-    /// `set` has data of one that is not, and only their length has to be right: they are the user
+    /// Sets whether the client is authenticated; initially it is. For an unauthenticated one, from
+    /// the next line on only `set` has data, and only their length must be right: they are the user
     /// and the password.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         self.stranger = !authenticated;
     }
 
-    /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: always one for
-    /// the data, then those of the words. `from` is the end of the request before, or the place of
-    /// the byte that the last [`Decoded::Incomplete`] named. On an error `arguments` is as before,
-    /// and the decoder of no further use.
+    /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: one for the
+    /// data, then those of the words. `from` is the end of the previous request, or the place of
+    /// the byte that the last [`Decoded::Incomplete`] named. After an error `arguments` is
+    /// unchanged, and the decoder must not be used again.
     #[inline]
     pub fn next(
         &mut self,
@@ -139,7 +140,7 @@ impl Decoder {
         if rest.is_empty() {
             return Ok(incomplete(start, 1));
         }
-        // A line that is known not to have ended is searched on before its words are looked for.
+        // A line known to be unfinished is searched further before its words are parsed.
         if self.searched > 0 && self.needed == 0 && !self.search(rest)? {
             return Ok(incomplete(start, 1));
         }
@@ -202,7 +203,7 @@ impl Decoder {
         }
     }
 
-    /// Looks for the end of the line at the beginning of `rest`; whether there is one.
+    /// Looks for the end of the line at the beginning of `rest`; returns whether there is one.
     #[cold]
     fn search(&mut self, rest: &[u8]) -> Result<bool, DecodeError> {
         let known = (self.searched as usize).min(rest.len());
@@ -224,12 +225,12 @@ const fn incomplete(start: usize, bytes_missing: usize) -> Decoded {
     }
 }
 
-/// Appends the ranges of a line's words; `None` if it does not end. Returns its bytes, its end
-/// included.
+/// Appends the ranges of a line's words; `None` if it does not end. Returns its bytes, including
+/// its end.
 #[inline]
 fn split(rest: &[u8], start: usize, arguments: &mut Vec<ArgumentRange>) -> Option<usize> {
     let (mut word, mut from) = (0, 0);
-    // Words are longer than a few bytes: eight are looked at in one step.
+    // Words are longer than a few bytes: eight are checked in one step.
     while let Some((chunk, _)) = rest[from..].split_first_chunk::<8>() {
         let mut found = blanks(u64::from_le_bytes(*chunk));
         while found != 0 {
@@ -259,8 +260,8 @@ const fn blanks(bytes: u64) -> u64 {
     !(above | bytes) & (0x80 * ONES)
 }
 
-/// Looks at a byte that is not above a space: ends the word before it if it parts words. Whether it
-/// ends the line.
+/// Handles a byte that is not above a space: ends the preceding word if it separates words. Returns
+/// whether it ends the line.
 #[inline]
 fn part(
     rest: &[u8],

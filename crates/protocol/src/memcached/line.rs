@@ -1,35 +1,35 @@
-//! One request: the words of its line, and the data behind a storage command.
+//! One request: the words of its line, and the data after a storage command.
 
 use crate::{ArgumentRange, Request};
 
-/// A decoded request. Argument 0 of the [`Request`] that it is made of is the block of data with
-/// its line end, empty where there is none; the words of the line follow.
+/// A decoded request. Argument 0 of the underlying [`Request`] is the block of data with its line
+/// end, empty if there is none; the words of the line follow.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'r> {
     request: Request<'r>,
 }
 
-/// The command that the first word names.
+/// The command named by the first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verb {
     /// `get`, and `bget`, its old name.
     Get,
-    /// `get` that tells cas tokens.
+    /// `get` with cas tokens.
     Gets,
-    /// `get` that sets the expiry.
+    /// `get` that also sets the expiry.
     Gat,
-    /// `gat` that tells cas tokens.
+    /// `gat` with cas tokens.
     Gats,
     /// Stores.
     Set,
-    /// Stores if there is nothing.
+    /// Stores if the item is absent.
     Add,
-    /// Stores if there is something.
+    /// Stores if the item exists.
     Replace,
-    /// Stores behind what there is.
+    /// Appends to the item.
     Append,
-    /// Stores before what there is.
+    /// Prepends to the item.
     Prepend,
     /// Stores if nobody has since.
     Cas,
@@ -43,21 +43,21 @@ pub enum Verb {
     Touch,
     /// Removes everything, now or later.
     FlushAll,
-    /// Would set how much is logged.
+    /// Would set the log level.
     Verbosity,
-    /// Figures.
+    /// Statistics.
     Stats,
     /// The version.
     Version,
     /// Ends the connection.
     Quit,
-    /// Sets the bound of memory.
+    /// Sets the memory limit.
     CacheMemlimit,
     /// Would stop the server.
     Shutdown,
-    /// Does nothing: an answer behind quiet requests.
+    /// Does nothing: marks the end of quiet requests.
     MetaNoop,
-    /// Reads an item or some of what is known of it.
+    /// Reads an item or facts about it.
     MetaGet,
     /// Stores.
     MetaSet,
@@ -65,14 +65,14 @@ pub enum Verb {
     MetaDelete,
     /// Adds to a number, or subtracts.
     MetaArithmetic,
-    /// Everything that is known of an item, for people.
+    /// All facts about an item, for people.
     MetaDebug,
-    /// No command.
+    /// Not a command.
     Unknown,
 }
 
 impl Verb {
-    /// Every command that is one, in the order of their numbers.
+    /// Every real command, in the order of their numbers.
     pub const ALL: [Self; 27] = [
         Self::Get,
         Self::Gets,
@@ -103,7 +103,7 @@ impl Verb {
         Self::MetaDebug,
     ];
 
-    /// The command that a line's first word names.
+    /// The command named by a line's first word.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Self {
@@ -174,7 +174,7 @@ impl Verb {
         }
     }
 
-    /// Whether it stores the data that follow its line.
+    /// Whether it stores the data after its line.
     #[must_use]
     #[inline]
     pub const fn stores(self) -> bool {
@@ -190,7 +190,7 @@ impl Verb {
         )
     }
 
-    /// Whether it may change the keyspace, whatever its words; `mg` is [`Line::writes`]'s to tell.
+    /// Whether it may change the keyspace, whatever its words; for `mg`, [`Line::writes`] decides.
     #[inline]
     const fn writes(self) -> bool {
         self.stores()
@@ -208,7 +208,7 @@ impl Verb {
             )
     }
 
-    /// Which word is the first key, of several if it may have them.
+    /// The index of the first key; further keys follow if the command takes several.
     #[must_use]
     #[inline]
     pub const fn first_key(self) -> Option<usize> {
@@ -229,14 +229,14 @@ impl Verb {
 }
 
 impl<'r> Line<'r> {
-    /// A line of what [`super::Decoder`] has found.
+    /// A line found by [`super::Decoder`].
     #[must_use]
     #[inline]
     pub const fn new(request: Request<'r>) -> Self {
         Self { request }
     }
 
-    /// Puts a line together from a buffer and ranges: the data's first.
+    /// Makes a line from a buffer and ranges: the data's first.
     #[must_use]
     #[inline]
     pub const fn of_ranges(buffer: &'r [u8], ranges: &'r [ArgumentRange]) -> Self {
@@ -257,7 +257,7 @@ impl<'r> Line<'r> {
         last.is_some_and(|word| word.starts_with(b"HTTP/"))
     }
 
-    /// How many words it has, the command included.
+    /// The number of words, including the command.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -286,8 +286,8 @@ impl<'r> Line<'r> {
         self.request.args_from(first + 1)
     }
 
-    /// Whether it may change the keyspace: a request of `verb`, which is this line's. Of `mg` those
-    /// that set an expiry (`T`), make an item (`N`) or renew one (`R`) do.
+    /// Whether it may change the keyspace: a request of `verb`, which is this line's. An `mg` does
+    /// if it sets an expiry (`T`), makes an item (`N`) or renews one (`R`).
     #[must_use]
     #[inline]
     pub fn writes(&self, verb: Verb) -> bool {
@@ -307,8 +307,8 @@ impl<'r> Line<'r> {
         self.request.arg(self.len()) == b"noreply"
     }
 
-    /// The data without their line end: `None` when the command line announced none that are taken,
-    /// an error when they are not followed by a line end.
+    /// The data without their line end: `None` when the command line announced none that are
+    /// accepted, an error when they are not followed by a line end.
     #[must_use]
     #[inline]
     pub fn data(&self) -> Option<Result<&'r [u8], &'static str>> {

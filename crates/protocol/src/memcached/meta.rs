@@ -1,4 +1,4 @@
-//! What the words of the meta commands say: a key, and flags of one letter, some with a token.
+//! Parsing the words of the meta commands: a key, and flags of one letter, some with a token.
 //!
 //! | letter | token | of | means |
 //! |---|---|---|---|
@@ -10,30 +10,29 @@
 //! | `u` | | `mg` | the access is not noted |
 //! | `T` | seconds | `mg ms md ma` | a new expiry |
 //! | `N` | seconds | `mg ma`, `ms` that appends or prepends | an absent item is made, with this expiry |
-//! | `R` | seconds | `mg` | whoever asks first with less than this left is told to renew (`W`) |
+//! | `R` | seconds | `mg` | the first requester with less than this left is told to renew (`W`) |
 //! | `C` | cas | `ms md ma` | only if the token is still this one |
-//! | `E` | cas | all | the token of what is written; 0: as if it were not said |
-//! | `I` | | `ms md` | an older token is let pass, and the item marked stale; `md`: mark stale |
+//! | `E` | cas | all | the token of what is written; 0: as if absent |
+//! | `I` | | `ms md` | an older token is accepted, and the item marked stale; `md`: mark stale |
 //! | `F` | flags | `ms` | the client's flags |
 //! | `M` | mode | `ms ma` | how to store (`E A P R S`), or to count (`I + D -`) |
 //! | `D` `J` | number | `ma` | what to add, and what an absent item begins with |
 //! | `x` | | `md` | the value is emptied, the item stays |
-//! | `P` `L` | any | all | of proxies; ignored |
+//! | `P` `L` | any | all | for proxies; ignored |
 //!
-//! As in memcached, a letter that another command knows is ignored, its token is checked all the
-//! same, and the errors come in this order: too many flags, letters, tokens (of several the last
-//! one's, that of `F` before all others; `b` counts as one that the key is the token of), the mode,
-//! the opaque's length.
+//! As in memcached, a letter of another command is ignored, but its token is checked. Errors come
+//! in this order: too many flags, letters, tokens (of several the last one's, that of `F` before
+//! all others; the key counts as the token of `b`), the mode, the opaque's length.
 
 use std::num::NonZero;
 
 use super::arguments::{key, length};
 use super::{KEY_BYTES_MAX, Line, Verb, base64, error, number};
 
-/// Most flags of a command; one fewer where a length stands before them.
+/// Most flags of a command; one fewer if a length precedes them.
 const FLAGS_MAX: usize = 17;
 
-/// Longest opaque in bytes, its letter included.
+/// Longest opaque in bytes, including its letter.
 const OPAQUE_BYTES_MAX: usize = 32;
 
 /// The letters that some command knows.
@@ -45,7 +44,7 @@ const INVALID_OR_DUPLICATE: &str = "CLIENT_ERROR invalid or duplicate flag";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
 
-/// Room for a key that came in base 64.
+/// Space for a key that arrived in base 64.
 pub type KeyBuffer = [u8; KEY_BYTES_MAX];
 
 /// The flags of `mg`, `ms`, `md` and `ma`.
@@ -79,7 +78,7 @@ pub struct Meta<'r> {
     pub vivify: Option<i64>,
     /// `R`
     pub recache: Option<i64>,
-    /// `T` comes before `R`, which looks at the new expiry then.
+    /// `T` comes before `R`, which then checks the new expiry.
     pub touched_first: bool,
     has_long_opaque: bool,
     /// `C`
@@ -108,7 +107,7 @@ pub fn announced(line: Line<'_>) -> Result<usize, &'static str> {
     length(line, 2)
 }
 
-/// `me key [b]`: the key, decoded into `room` if it came in base 64.
+/// `me key [b]`: the key, decoded into `room` if it arrived in base 64.
 pub fn debug<'r>(line: Line<'r>, room: &'r mut KeyBuffer) -> Result<&'r [u8], &'static str> {
     let word = key(line, 1).map_err(|_| error::BAD_FORMAT)?;
     if line.word(2) == Some(b"b") {
@@ -124,8 +123,8 @@ fn decode<'r>(word: &[u8], room: &'r mut KeyBuffer) -> Option<&'r [u8]> {
 }
 
 impl<'r> Meta<'r> {
-    /// Reads the words of `mg`, `ms`, `md` or `ma`. After an error of `ms` the data that it
-    /// announces, if any, are thrown away. A key in base 64 is decoded into `room`.
+    /// Parses the words of `mg`, `ms`, `md` or `ma`. After an error of `ms` the data that it
+    /// announces, if any, are discarded. A key in base 64 is decoded into `room`.
     pub fn parse(
         verb: Verb,
         line: Line<'r>,
@@ -190,7 +189,7 @@ impl<'r> Meta<'r> {
         self.line.words_from(self.first_flag)
     }
 
-    /// No letter comes twice, and each is one.
+    /// No letter comes twice, and each is a valid letter.
     fn check_letters(&self) -> Result<(), &'static str> {
         let mut seen: u128 = 0;
         for flag in self.flags() {
@@ -206,7 +205,7 @@ impl<'r> Meta<'r> {
         Ok(())
     }
 
-    /// Reads the flags' tokens, and the key if it is in base 64.
+    /// Parses the flags' tokens, and the key if it is in base 64.
     #[inline]
     fn take_all(&mut self, verb: Verb, room: &'r mut KeyBuffer) -> Result<(), &'static str> {
         let mut result = Ok(());

@@ -1,15 +1,15 @@
 //! memcached's protocols: text (`get`, `set`, …) and meta (`mg`, `ms`, …).
 //!
-//! A request is a line of words and, behind a storage command, a block of data. [`Decoder`] finds
-//! both and returns ranges; [`Line`] reads them; [`Verb`] is the command. What the words of a
-//! command say is read by the types of [`arguments`] and [`meta`], which also say the error line
-//! when they make no sense. [`Reply`] writes answers. [`datagram`] is the framing of UDP.
+//! A request is a line of words and, after a storage command, a block of data. [`Decoder`] finds
+//! both and returns ranges; [`Line`] reads them; [`Verb`] is the command. The types of
+//! [`arguments`] and [`meta`] parse the words of a command, and return the error line when they are
+//! invalid. [`Reply`] writes replies. [`datagram`] is the framing of UDP.
 //!
-//! The answers, errors included, are those of memcached 1.6.18, which the server's differential
-//! test compares byte by byte; what later versions have added follows their documentation.
+//! Replies, errors included, are those of memcached 1.6.18; the server's differential test compares
+//! them byte by byte. What later versions have added follows their documentation.
 //!
-//! Deliberately absent: SASL and the binary protocol, which memcached itself has given up; `watch`,
-//! `slabs`, `lru` and `lru_crawler`, which speak of memcached's own memory.
+//! Deliberately absent: SASL and the binary protocol, which memcached itself has abandoned;
+//! `watch`, `slabs`, `lru` and `lru_crawler`, which concern memcached's own memory.
 
 pub mod arguments;
 mod base64;
@@ -29,7 +29,7 @@ pub const KEY_BYTES_MAX: usize = 250;
 
 /// Error lines, without their ends.
 pub mod error {
-    /// No such command, or not as many words as it takes.
+    /// No such command, or the wrong number of words for it.
     pub const ERROR: &str = "ERROR";
     /// A key or a number is out of bounds.
     pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
@@ -42,7 +42,7 @@ pub mod error {
     pub const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
     /// A delta that is no number.
     pub const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
-    /// `incr` and `decr` on something else than a number.
+    /// `incr` and `decr` on something that is not a number.
     pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
     /// An item above the limit.
     pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
@@ -57,13 +57,13 @@ pub mod error {
         "SERVER_ERROR the value is a hash, which memcached commands do not read";
     /// A password is required.
     pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
-    /// What stands for an item of a client that is not authenticated is not a user and a password.
+    /// The data of an item from an unauthenticated client are not a user and a password.
     pub const BAD_AUTHENTICATION: &str = "CLIENT_ERROR bad authentication token format";
     /// The user and the password are not followed by a line end.
     pub const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination";
     /// The password is wrong.
     pub const AUTHENTICATION_FAILED: &str = "CLIENT_ERROR authentication failure";
-    /// The reply is longer than one may be.
+    /// The reply is too long.
     pub const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large";
     /// The server does not execute this now.
     pub const PAUSED: &str = "SERVER_ERROR the server pauses";

@@ -51,8 +51,8 @@ pub fn unsigned_32(text: &[u8]) -> Option<u32> {
     unsigned(text).and_then(|value| u32::try_from(value).ok())
 }
 
-/// The number that an item holds: spaces may stand before it, and anything behind a space that
-/// follows it (memcached pads numbers that have become shorter).
+/// The number in an item: spaces may precede it, and anything may follow a space after it
+/// (memcached pads numbers that became shorter).
 #[must_use]
 pub fn stored(text: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');

@@ -3,13 +3,13 @@
 use super::base64;
 use crate::number::IntegerText;
 
-/// Writes answers; every method appends.
+/// Writes replies; every method appends.
 #[derive(Debug)]
 pub struct Reply<'o> {
     out: &'o mut Vec<u8>,
-    /// The position that it may reach.
+    /// The greatest position allowed.
     end_max: usize,
-    /// The position from which on the rest of a long answer waits.
+    /// The position from which the rest of a long reply waits.
     pause_at: usize,
 }
 
@@ -21,7 +21,7 @@ impl<'o> Reply<'o> {
         Self::bounded(out, usize::MAX)
     }
 
-    /// Appends to `out`, which is not to grow beyond `end_max` bytes. Whoever writes much asks
+    /// Appends to `out`, which must not grow beyond `end_max` bytes. Callers that write much check
     /// [`Self::is_over`] on the way.
     #[must_use]
     #[inline]
@@ -33,7 +33,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// The same, a long answer to wait when it has reached `position`.
+    /// The same, with a long reply waiting once it has reached `position`.
     #[must_use]
     #[inline]
     pub fn pausing_at(mut self, position: usize) -> Self {
@@ -41,28 +41,28 @@ impl<'o> Reply<'o> {
         self
     }
 
-    /// Whether the rest of a long answer is to wait.
+    /// Whether the rest of a long reply must wait.
     #[must_use]
     #[inline]
     pub fn is_full(&self) -> bool {
         self.out.len() >= self.pause_at
     }
 
-    /// Whether more was written than may be.
+    /// Whether more was written than allowed.
     #[must_use]
     #[inline]
     pub fn is_over(&self) -> bool {
         self.out.len() > self.end_max
     }
 
-    /// Bytes in the output buffer, earlier replies included.
+    /// Bytes in the output buffer, including earlier replies.
     #[must_use]
     #[inline]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Takes back everything from `position` on.
+    /// Removes everything from `position` on.
     pub fn rewind(&mut self, position: usize) {
         self.out.truncate(position);
     }
@@ -106,7 +106,7 @@ impl<'o> Reply<'o> {
             .extend_from_slice(IntegerText::of(value).as_bytes());
     }
 
-    /// `VALUE key flags bytes [cas]`, behind which the data come.
+    /// `VALUE key flags bytes [cas]`, after which the data come.
     #[inline]
     pub fn value(&mut self, key: &[u8], flags: u32, bytes: usize, cas: Option<u64>) {
         self.out.reserve(key.len() + bytes + 64);
@@ -123,7 +123,7 @@ impl<'o> Reply<'o> {
         self.end();
     }
 
-    /// ` k` and the key of a meta command, in base 64 if it came so (then with ` b`).
+    /// ` k` and the key of a meta command, in base 64 if it arrived so (then with ` b`).
     pub fn meta_key(&mut self, key: &[u8], base64: bool) {
         self.raw(b" k");
         if base64 {

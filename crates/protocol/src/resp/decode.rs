@@ -1,29 +1,29 @@
 //! The decoder of a connection's requests: incremental, without copies.
 //!
-//! The caller owns the query buffer and shows it to [`Decoder::next`] together with the offset of
-//! the first byte that has not been consumed. Ranges of arguments are offsets into the slice that
-//! was shown. Several requests of one buffer are decoded in turn, each from the end of the one
-//! before; their ranges may all be kept until the buffer changes.
+//! The caller owns the query buffer and shows it to [`Decoder::next`] with the offset of the first
+//! unconsumed byte. Ranges of arguments are offsets into that slice. Several requests of one buffer
+//! are decoded one after another, each from the end of the previous one; their ranges stay valid
+//! until the buffer changes.
 //!
-//! When a request is not complete the decoder keeps what it has parsed, relative to the request's
-//! start. The caller may then move the bytes from that start on to another place, and reads more
-//! behind them; the next call names the new offset of the same byte and goes on where the last one
+//! When a request is incomplete, the decoder keeps what it has parsed, relative to the request's
+//! start. The caller may then move the bytes from that start on elsewhere, and reads more after
+//! them. The next call names the new offset of the same byte and continues where the last one
 //! stopped. No byte is looked at twice, however small the pieces: a bulk string that arrives in n
 //! reads costs n checks of its length.
 //!
-//! An unfinished request that takes more than `request_bytes_max` with what it has announced is
-//! shown as [`Decoded::TooLong`] at once. The rest of it is thrown away as it comes: it never lies
-//! in memory.
+//! An unfinished request whose announced bytes would make it exceed `request_bytes_max` is reported
+//! as [`Decoded::TooLong`] at once. The rest of it is discarded as it arrives: it is never in
+//! memory.
 //!
 //! States: *between requests* (`arguments_left` = 0) → *in a request* (`suspend`: some of its
 //! arguments are missing; `bulk_len` is set from an argument's header to its end) → between
-//! requests (`resume`). From *in a request* also → *skipping* (`refuse`; of the argument that has
-//! begun, `bulk_len` bytes are to come) → between requests (`skip_rest`). In all of them,
-//! `searched` bytes of an unfinished line are known not to end it.
+//! requests (`resume`). From *in a request* also → *skipping* (`refuse`; `bulk_len` bytes of the
+//! current argument are still to come) → between requests (`skip_rest`). In all of them, `searched`
+//! bytes of an unfinished line are known to hold no end.
 //!
-//! As in Redis the two bytes after a length or an argument are skipped, whatever they are.
+//! As in Redis, the two bytes after a length or an argument are skipped, whatever they are.
 //!
-//! Deliberately absent: the command's meaning; buffers; replies of a server.
+//! Deliberately absent: the meaning of commands; buffers; replies of a server.
 
 use super::{ProtocolError, inline};
 use crate::ArgumentRange;
@@ -33,10 +33,10 @@ use crate::limits::{
 };
 use crate::number::parse_i64;
 
-/// Most arguments that are parsed in the hope that all are there: twice, if they are not.
+/// Most arguments that are parsed in the hope that all are there; if not, they are parsed twice.
 const WHOLE_ARGUMENTS_MAX: u32 = 8;
 
-/// Ranges of an unfinished request that the decoder keeps room for, in elements.
+/// Capacity kept for the ranges of an unfinished request, in elements.
 const KEPT_CAPACITY_MAX: usize = 1024;
 
 /// Bounds of a request.
@@ -47,9 +47,9 @@ pub struct DecoderLimits {
     /// Longest argument in bytes (`proto-max-bulk-len`); what the query buffer cannot hold is
     /// refused even if allowed here.
     pub bulk_bytes_max: usize,
-    /// Longest inline request or header line in bytes, its end not included; at least 16.
+    /// Longest inline request or header line in bytes, without its end; at least 16.
     pub inline_bytes_max: usize,
-    /// Most memory of a request that is not complete, in bytes; not below `inline_bytes_max`.
+    /// Most memory of an incomplete request, in bytes; at least `inline_bytes_max`.
     pub request_bytes_max: usize,
 }
 
@@ -64,28 +64,28 @@ impl Default for DecoderLimits {
     }
 }
 
-/// What [`Decoder::next`] found.
+/// The result of [`Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A request.
     Request {
-        /// How many ranges it has appended; at least one.
+        /// How many ranges were appended; at least one.
         arguments: usize,
-        /// Offset behind it: the next request begins here.
+        /// The offset after it, where the next request begins.
         end: usize,
     },
-    /// A request that is not complete and above `request_bytes_max`; one range was appended, of its
-    /// name, or an empty one if that has not come.
+    /// An incomplete request above `request_bytes_max`. One range was appended: its name, or an
+    /// empty one if that has not arrived.
     TooLong {
-        /// Offset behind what is consumed of it; the decoder goes on here, and skips the rest.
+        /// The offset after its consumed part; the decoder continues here, and skips the rest.
         end: usize,
     },
     /// More bytes are needed.
     Incomplete {
         /// Offset of the request's first byte, the end of the input if none has begun. Bytes before
-        /// it are consumed; the next call's `from` is where this byte lies then.
+        /// it are consumed; the next call's `from` is this byte's place then.
         start: usize,
-        /// How many bytes more will certainly be needed; at least one.
+        /// How many more bytes are certainly needed; at least one.
         bytes_missing: usize,
     },
 }
@@ -96,22 +96,22 @@ pub struct Decoder {
     limits: DecoderLimits,
     authenticated: bool,
     arguments_left: u32,
-    /// What comes of the unfinished request is thrown away.
+    /// The rest of the unfinished request is discarded.
     skips: bool,
     /// Bytes of the unfinished request that are parsed.
     position: u32,
     /// Bytes of the unfinished line at `position` that hold no line end.
     searched: u32,
-    /// Length of the argument at `position`, when its header is parsed. Of one that is skipped:
-    /// bytes that are to come, the two behind it included.
+    /// Length of the argument at `position`, once its header is parsed. For a skipped one: bytes
+    /// still to come, including the two after it.
     bulk_len: Option<u32>,
     /// Arguments of the unfinished request, relative to its start.
     arguments: Vec<ArgumentRange>,
 }
 
-/// How far the parsing of a request's arguments has come.
+/// The progress in parsing a request's arguments.
 struct Progress {
-    /// Offset in the input of the first byte that is not parsed.
+    /// Offset of the first unparsed byte in the input.
     at: usize,
     arguments_left: u32,
     searched: u32,
@@ -144,24 +144,24 @@ impl Decoder {
         }
     }
 
-    /// Changes the limits; they hold from the next header on.
+    /// Changes the limits, from the next header on.
     pub fn set_limits(&mut self, limits: DecoderLimits) {
         assert!(limits.inline_bytes_max >= 16);
         self.limits = limits;
     }
 
-    /// Changes the bound of a request that is not complete; it holds at once.
+    /// Changes the bound of an incomplete request, at once.
     pub fn set_request_bytes_max(&mut self, bytes_max: usize) {
         self.limits.request_bytes_max = bytes_max.max(self.limits.inline_bytes_max);
     }
 
-    /// Says whether the client is authenticated (or need not be); until then it may send only
+    /// Sets whether the client is authenticated (or need not be); until then it may send only
     /// [`UNAUTHENTICATED_ARGUMENTS_MAX`] arguments of [`UNAUTHENTICATED_BULK_BYTES_MAX`] bytes.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         self.authenticated = authenticated;
     }
 
-    /// Heap bytes that the decoder holds.
+    /// Heap bytes of the decoder.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.arguments.capacity() * size_of::<ArgumentRange>()
@@ -170,11 +170,11 @@ impl Decoder {
     /// Decodes the request at `input[from..]` and appends the ranges of its arguments to
     /// `arguments`. Requests without arguments (an empty line, `*0`, `*-1`) are skipped.
     ///
-    /// `from` is the end of the request before, or the place of the byte that the last
-    /// [`Decoded::Incomplete`] named. `input` has at most [`QUERY_BUFFER_BYTES_MAX`] bytes; an
-    /// inline request is unquoted in place, so no request may be decoded twice. On an error
-    /// `arguments` is as before, and the decoder of no further use. Allocates only when a request
-    /// is unfinished after its first argument, or `arguments` must grow.
+    /// `from` is the end of the previous request, or the place of the byte that the last
+    /// [`Decoded::Incomplete`] named. `input` has at most [`QUERY_BUFFER_BYTES_MAX`] bytes. An
+    /// inline request is unquoted in place, so no request may be decoded twice. After an error
+    /// `arguments` is unchanged, and the decoder must not be used again. Allocates only when a
+    /// request is unfinished after its first argument, or `arguments` must grow.
     #[inline]
     pub fn next(
         &mut self,
@@ -254,8 +254,8 @@ impl Decoder {
         }
     }
 
-    /// Parses the arguments at `at` if all of them are there and nothing about them is unusual;
-    /// returns the request's end. Of what it pushes when they are not, nothing is meant.
+    /// Parses the arguments at `at` if all of them are there and none is unusual; returns the
+    /// request's end. Otherwise the pushed ranges are meaningless.
     #[inline]
     fn whole(
         &self,
@@ -286,7 +286,7 @@ impl Decoder {
         Some(at)
     }
 
-    /// Goes on with the request that begins at `start`.
+    /// Continues with the request that begins at `start`.
     #[cold]
     fn resume(
         &mut self,
@@ -327,7 +327,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// Remembers how far the request that begins at `start` has come.
+    /// Remembers the progress of the request that begins at `start`.
     fn suspend(&mut self, start: usize, progress: &Progress) {
         self.arguments_left = progress.arguments_left;
         self.position = (progress.at - start) as u32;
@@ -335,8 +335,7 @@ impl Decoder {
         self.bulk_len = progress.bulk_len;
     }
 
-    /// What is said of the request that begins at `start` and misses bytes at the `end` of the
-    /// input.
+    /// The result for the request that begins at `start` and lacks bytes at the `end` of the input.
     fn unfinished(
         &mut self,
         end: usize,
@@ -352,7 +351,7 @@ impl Decoder {
         }
     }
 
-    /// Gives up the unfinished request that begins at `start`, what has come of it included.
+    /// Gives up the unfinished request that begins at `start`, including what has arrived.
     #[cold]
     fn refuse(&mut self, start: usize, arguments: &mut Vec<ArgumentRange>) -> Decoded {
         let parsed = std::mem::take(&mut self.arguments);
@@ -367,8 +366,8 @@ impl Decoder {
         Decoded::TooLong { end }
     }
 
-    /// Throws away what has come of a request that is given up, from `at` on. Returns where that
-    /// ends, and how many bytes more it has at least; 0 at its end.
+    /// Discards what has arrived of a request that was given up, from `at` on. Returns where that
+    /// ends, and at least how many more bytes it has; 0 at its end.
     fn skip_rest(&mut self, input: &[u8], mut at: usize) -> Result<(usize, usize), ProtocolError> {
         loop {
             if let Some(left) = self.bulk_len {
@@ -397,8 +396,8 @@ impl Decoder {
         }
     }
 
-    /// Parses arguments until the request is complete (0) or bytes are missing (how many at
-    /// least), and pushes their ranges, relative to `base`.
+    /// Parses arguments until the request is complete (0) or bytes are missing (at least how many),
+    /// and pushes their ranges, relative to `base`.
     #[inline]
     fn bulks(
         &self,
@@ -436,8 +435,8 @@ impl Decoder {
         Ok(0)
     }
 
-    /// Reads an argument's header from the line that `line` begins with; `None` when the line is
-    /// not complete.
+    /// Parses an argument's header from the first line of `line`; `None` when the line is
+    /// incomplete.
     #[inline]
     fn bulk_header(
         &self,
@@ -477,8 +476,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the number of arguments from the line that `line` begins with, behind its `*`; `None`
-    /// when the line is not complete.
+    /// Parses the number of arguments from the first line of `line`, after its `*`; `None` when the
+    /// line is incomplete.
     #[inline]
     fn count_line(&mut self, line: &[u8]) -> Result<Option<Header>, ProtocolError> {
         let header = match short_number(line) {
@@ -498,7 +497,7 @@ impl Decoder {
         Ok(Some(header))
     }
 
-    /// [`Self::count_line`] for all that [`short_number`] leaves: a negative number counts as 0.
+    /// [`Self::count_line`] for what [`short_number`] leaves: a negative number counts as 0.
     #[cold]
     fn long_count_line(&mut self, line: &[u8]) -> Result<Option<Header>, ProtocolError> {
         let bytes_max = self.limits.inline_bytes_max.saturating_sub(1);
@@ -533,8 +532,8 @@ impl Decoder {
         Ok(Some((len, end + 1)))
     }
 
-    /// Splits the inline request at `start`. Returns the offset behind it, or `None` when it is
-    /// not complete.
+    /// Splits the inline request at `start`. Returns the offset after it, or `None` when it is
+    /// incomplete.
     #[cold]
     fn inline(
         &mut self,
@@ -563,8 +562,8 @@ impl Decoded {
     }
 }
 
-/// Reads a number of up to nine digits and its line end: all that clients send but for the odd one.
-/// Returns the number and the bytes that it and its line end take.
+/// Parses a number of up to nine digits and its line end, which covers almost all clients. Returns
+/// the number and the length of both.
 #[inline]
 fn short_number(line: &[u8]) -> Option<Header> {
     // One or two digits, as most are.
@@ -591,7 +590,7 @@ fn longer_number(line: &[u8]) -> Option<Header> {
             let ends = *byte == b'\r' && line.len() >= index + 2;
             return (canonical && ends).then_some((number as usize, index + 2));
         }
-        // Nine digits fit; a tenth wraps, and is not followed by another look.
+        // Nine digits fit; a tenth wraps, and no further one is checked.
         number = number.wrapping_mul(10).wrapping_add(u32::from(digit));
     }
     None
@@ -599,8 +598,8 @@ fn longer_number(line: &[u8]) -> Option<Header> {
 
 struct LineTooLong;
 
-/// Where the first `terminator` of `line` is, provided that `more` bytes follow it. `searched`
-/// bytes are known to hold none; when there is none yet it is brought forward, else set to 0. A
+/// The place of the first `terminator` of `line`, provided that `more` bytes follow it. `searched`
+/// bytes are known to hold none. If there is none yet, `searched` is advanced, else set to 0. A
 /// line may have `bytes_max` bytes before its terminator.
 fn line_end(
     line: &[u8],

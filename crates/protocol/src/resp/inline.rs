@@ -1,14 +1,14 @@
 //! Inline requests: a line of words, for people at a terminal.
 //!
-//! Words may be quoted: in double quotes `\xHH`, `\n`, `\r`, `\t`, `\b` and `\a` stand for bytes
+//! Words may be quoted. In double quotes `\xHH`, `\n`, `\r`, `\t`, `\b` and `\a` stand for bytes
 //! and a backslash takes any other byte literally; in single quotes only `\'` is special. A word
-//! without its quotes and escapes is never longer than with them, so it is written over itself.
+//! without its quotes and escapes is never longer than with them, so it is unquoted in place.
 
 use super::ProtocolError;
 use crate::ArgumentRange;
 
-/// Splits `line`, which lies at `offset` of the buffer, into words, unquoting them in place. On an
-/// error `arguments` is as before.
+/// Splits `line`, at `offset` of the buffer, into words, unquoting them in place. After an error
+/// `arguments` is unchanged.
 pub(super) fn split(
     line: &mut [u8],
     offset: usize,
@@ -45,8 +45,8 @@ const fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// Writes the word at the beginning of `text` over itself. Returns its length and where it ended,
-/// or `None` when a quote is not closed or followed by something else than a space.
+/// Unquotes the first word of `text` in place. Returns its length and where it ended, or `None`
+/// when a quote is not closed or not followed by a space.
 fn unquote(text: &mut [u8]) -> Option<(usize, usize)> {
     let (mut read, mut written) = (0, 0);
     let mut quote = None;

@@ -1,7 +1,7 @@
 //! A reply as its receiver sees it.
 //!
-//! Every type of the wire has a variant of its own, the three kinds of nothing included, so that
-//! tests can compare replies to the byte.
+//! Every wire type has its own variant, including the three kinds of null, so that tests can
+//! compare replies to the byte.
 
 use std::fmt;
 
@@ -40,12 +40,12 @@ pub enum Value {
     Set(Vec<Value>),
     /// `>`: an out-of-band message.
     Push(Vec<Value>),
-    /// `|`: a value that attributes stand before.
+    /// `|`: a value preceded by attributes.
     Attributed(Vec<(Value, Value)>, Box<Value>),
 }
 
 impl Value {
-    /// Whether it is nothing, of whatever kind.
+    /// Whether it is null, of any kind.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::NullBulk | Value::NullArray)

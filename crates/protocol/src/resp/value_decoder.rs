@@ -1,8 +1,8 @@
-//! The decoder of replies, for tests and tools that play the client.
+//! The decoder of replies, for tests and tools that act as clients.
 //!
-//! It consumes all that it is given and keeps what is unfinished itself: the beginning of a line,
-//! of a string, and the aggregates that are open, outermost first. Nothing is recursive, so nesting
-//! is bounded by a number, not by the stack.
+//! It consumes all its input and keeps what is unfinished itself: the beginning of a line or
+//! string, and the open aggregates, outermost first. Nothing is recursive, so nesting is bounded by
+//! a number, not by the stack.
 //!
 //! Deliberately absent: aggregates and strings of undeclared length, which no server sends.
 
@@ -12,19 +12,19 @@ use super::Value;
 use crate::limits::{REPLY_BULK_BYTES_MAX, REPLY_DEPTH_MAX, REPLY_LINE_BYTES_MAX};
 use crate::number::{parse_f64, parse_i64};
 
-/// Elements that an aggregate reserves room for on the word of its header alone.
+/// Elements for which an aggregate reserves space because of its header alone.
 const TRUSTED_LEN_MAX: usize = 1024;
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplyError {
-    /// A line begins with a byte that names no type.
+    /// A line begins with a byte that is not a type.
     #[error("{kind:#04x} begins no reply")]
     UnknownType {
         /// The byte.
         kind: u8,
     },
-    /// A line does not hold what its type asks for, or does not end in CR LF.
+    /// A line is invalid for its type, or does not end in CR LF.
     #[error("malformed line of type {kind:#04x}")]
     MalformedLine {
         /// The first byte of the line.
@@ -64,7 +64,7 @@ struct Aggregate {
     kind: u8,
     elements: Vec<Value>,
     left: usize,
-    /// Attributes that stand before the one element of a [`Value::Attributed`].
+    /// Attributes that precede the one element of a [`Value::Attributed`].
     attributes: Vec<(Value, Value)>,
 }
 
@@ -81,8 +81,8 @@ impl ValueDecoder {
         self.line.is_empty() && self.string.is_none() && self.open.is_empty()
     }
 
-    /// Decodes from `input` on and moves it behind what was consumed: behind the reply when there
-    /// is one, else to its end. After an error the decoder is of no further use.
+    /// Decodes from `input` and advances it past what was consumed: past the reply if there is one,
+    /// else to its end. After an error the decoder must not be used again.
     pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Value>, ReplyError> {
         while !input.is_empty() {
             let whole = if self.string.is_some() {
@@ -128,7 +128,7 @@ impl ValueDecoder {
         }
     }
 
-    /// Takes bytes of a line; when it is whole, begins what it begins or returns what it says.
+    /// Takes bytes of a line; once it is complete, begins or returns what it stands for.
     fn line_bytes(&mut self, input: &mut &[u8]) -> Result<Option<Value>, ReplyError> {
         let newline = input.iter().position(|byte| *byte == b'\n');
         let (bytes, rest) = input.split_at(newline.map_or(input.len(), |index| index + 1));
@@ -204,7 +204,7 @@ impl ValueDecoder {
         Ok(None)
     }
 
-    /// Puts a whole value where it belongs; returns the outermost one when that is whole too.
+    /// Adds a complete value to its parent; returns the outermost one when that is complete too.
     fn close(&mut self, mut value: Value) -> Option<Value> {
         while let Some(mut aggregate) = self.open.pop() {
             aggregate.elements.push(value);
@@ -223,7 +223,7 @@ impl ValueDecoder {
 }
 
 impl Aggregate {
-    /// The attributes are whole; the value that they stand before follows.
+    /// The attributes are complete; the value they precede follows.
     fn attributes_end(&mut self) {
         self.attributes = pairs(std::mem::take(&mut self.elements));
         self.kind = ATTRIBUTED;
@@ -244,7 +244,7 @@ impl Aggregate {
     }
 }
 
-/// The kind of an aggregate whose attributes are whole; no type of the wire.
+/// The kind of an aggregate whose attributes are complete; not a wire type.
 const ATTRIBUTED: u8 = 0;
 
 fn pairs(elements: Vec<Value>) -> Vec<(Value, Value)> {

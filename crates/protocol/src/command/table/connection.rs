@@ -1,4 +1,4 @@
-//! Commands on what the database keeps of a connection: its database, its transaction, its watches.
+//! Commands on the database's state of a connection: its database, its transaction, its watches.
 
 use crate::command::argument::{integer, key};
 use crate::command::execution::{GateNeed, Rule};
@@ -9,7 +9,7 @@ use crate::command::spec::{Category, CommandSpec, Flag, Group};
 use super::snapshots::SNAPSHOT;
 
 family! {
-    /// Commands on what the database keeps of a connection.
+    /// Commands on the database's state of a connection.
     ConnectionCommand in Connection {
         Discard,
         Exec,

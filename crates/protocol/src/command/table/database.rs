@@ -1,4 +1,4 @@
-//! Commands on databases as wholes, and those that only speak.
+//! Commands on whole databases, and those without a key.
 
 use crate::command::argument::{integer, one_of, string, word};
 use crate::command::execution::{GateNeed, Rule};
@@ -8,7 +8,7 @@ use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 use super::containers::COMMAND;
 
 family! {
-    /// Commands on databases as wholes, and those that only speak.
+    /// Commands on whole databases, and those without a key.
     DatabaseCommand in Keyspace(Database) {
         Command,
         Dbsize,

@@ -1,5 +1,5 @@
-//! The data of the command table, one file per family: its commands' names as an enum, and below
-//! what is said of each, in the order of the enum.
+//! The data of the command table, one file per family: the names of its commands as an enum, and
+//! below their entries, in the order of the enum.
 
 mod bitmaps;
 mod connection;
