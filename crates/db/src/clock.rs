@@ -10,7 +10,7 @@ pub trait Clock: Send + Sync {
     /// Since the Unix epoch.
     fn now(&self) -> Microseconds;
 
-    /// Microseconds since some moment, by a monotonic clock; by default [`Self::now_us`].
+    /// Since some moment, by a monotonic clock; by default [`Self::now`].
     fn monotonic(&self) -> Microseconds {
         self.now()
     }
