@@ -15,7 +15,7 @@ use crate::ListenerError;
 /// Longest datagram that UDP carries, in bytes.
 pub const DATAGRAM_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Bytes of datagrams that the kernel is asked to hold for a socket; it may hold fewer.
+/// Bytes of datagrams that the kernel is asked to buffer for a socket; it may buffer fewer.
 const BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// See the module's header.
@@ -25,7 +25,7 @@ pub struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// Takes an address; port 0 is any free one. An address of IPv6 takes nothing of IPv4.
+    /// Binds an address; port 0 is any free one. An IPv6 address accepts no IPv4.
     pub fn bind(address: SocketAddr) -> Result<Self, ListenerError> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
@@ -33,8 +33,8 @@ impl DatagramSocket {
                 socket.set_only_v6(true)?;
             }
             socket.set_nonblocking(true)?;
-            // What comes while the worker is busy waits here; a kernel that holds less is no
-            // reason not to serve.
+            // Datagrams that arrive while the worker is busy wait here; a kernel that buffers less
+            // is no reason not to serve.
             let _ = socket.set_recv_buffer_size(BUFFER_BYTES);
             let _ = socket.set_send_buffer_size(BUFFER_BYTES);
             socket.bind(&address.into())?;
@@ -49,9 +49,9 @@ impl DatagramSocket {
         self.socket.local_addr()
     }
 
-    /// The next datagram into `buffer`: its bytes and who sent it; `None` when there is none now.
-    /// What is longer than the buffer is cut. Errors that an earlier datagram has brought back are
-    /// passed over. One system call.
+    /// Reads the next datagram into `buffer`: its bytes and its sender; `None` when there is none
+    /// now. A datagram longer than the buffer is cut. Errors caused by an earlier datagram are
+    /// skipped. One system call.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
         loop {
             let error = match self.socket.recv_from(buffer) {
@@ -60,15 +60,15 @@ impl DatagramSocket {
             };
             match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
-                // The peer of a reply is gone, or a signal came.
+                // The peer of a reply is gone, or a signal arrived.
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => {}
                 _ => return Err(error),
             }
         }
     }
 
-    /// Sends one datagram; false when it was dropped, be it that the kernel has no room or that the
-    /// peer cannot be reached. One system call.
+    /// Sends one datagram; false when it was dropped because the kernel has no space or the peer
+    /// cannot be reached. One system call.
     #[must_use]
     pub fn send(&self, datagram: &[u8], to: SocketAddr) -> bool {
         self.socket.send_to(datagram, to).is_ok()

@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to `wanted`, as far as the hard limit allows (which is
-/// raised too where the process may). Returns the limit that holds then; it may be higher or lower
-/// than `wanted`.
+/// raised too if the process may). Returns the resulting limit, which may be higher or lower than
+/// `wanted`.
 pub fn raise_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -33,7 +33,7 @@ pub fn raise_limit(wanted: u64) -> u64 {
     }
 }
 
-/// Whether a file could not be opened because too many are, in the process or in the machine.
+/// Whether a file could not be opened because too many are open, in the process or on the machine.
 #[must_use]
 pub fn have_run_out(error: &std::io::Error) -> bool {
     let errors = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));

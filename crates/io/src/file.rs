@@ -1,14 +1,13 @@
 //! Files of logs and checkpoints: positioned reads and writes, past the page cache where the file
-//! system has that, room that is allocated ahead, what a volume has of it, locks, and directories
-//! that are made durable.
+//! system supports that, preallocation, free space of a volume, locks, and durable directories.
 //!
 //! A file that is written *through* (`O_DIRECT` and `O_DSYNC`) is durable when a write returns, at
 //! the price of aligned offsets, lengths and memory: [`AlignedBuffer`] has the memory. A file
 //! system without direct I/O refuses the flag; the file is then opened without it, and
-//! [`File::writes_through`] tells the caller that it has to [`File::sync`].
+//! [`File::writes_through`] tells the caller to call [`File::sync`].
 //!
 //! Deliberately absent: formats, retries. A call that was interrupted by a signal is repeated;
-//! every other error is the caller's.
+//! every other error is returned.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -17,7 +16,7 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags};
 
-/// What offsets, lengths and memory of a direct write are multiples of.
+/// The multiple required of offsets, lengths and memory of a direct write.
 pub const ALIGNMENT: usize = 4096;
 
 /// How a file is used.
@@ -27,10 +26,10 @@ pub enum Access {
     Read,
     /// Reads and writes through the page cache; durable after a sync.
     Write,
-    /// Writes past the page cache, where the file system can; durable after a sync. What is written
+    /// Writes past the page cache, where the file system supports it; durable after a sync. Data
     /// must be aligned.
     Direct,
-    /// Writes past the page cache that are durable when they return, where the file system can.
+    /// Writes past the page cache that are durable on return, where the file system supports it.
     WriteThrough,
 }
 
@@ -85,27 +84,27 @@ impl File {
         })
     }
 
-    /// Whether a write is durable when it returns, and must be aligned.
+    /// Whether a write is durable on return, and must be aligned.
     pub fn writes_through(&self) -> bool {
         self.through
     }
 
-    /// Reads from `offset`; fewer bytes than asked for are no error, none mean the end.
+    /// Reads from `offset`. Fewer bytes than asked for are no error; none mean the end.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         repeated(|| self.file.read_at(bytes, offset))
     }
 
-    /// Writes at `offset`; fewer bytes than asked for are no error.
+    /// Writes at `offset`. Fewer bytes than asked for are no error.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         repeated(|| self.file.write_at(bytes, offset))
     }
 
-    /// Makes what was written durable, and the length that reading it back needs.
+    /// Makes the written data durable, and the length needed to read it back.
     pub fn sync(&self) -> io::Result<()> {
         repeated(|| self.file.sync_data())
     }
 
-    /// Makes the file `bytes` long and gives it room for all of them.
+    /// Makes the file `bytes` long and allocates space for all of them.
     pub fn allocate(&self, bytes: u64) -> io::Result<()> {
         let allocated = repeated(|| {
             Ok(rustix::fs::fallocate(
@@ -116,7 +115,7 @@ impl File {
             )?)
         });
         match allocated {
-            // The file system cannot promise room; it can still set the length.
+            // The file system cannot preallocate; it can still set the length.
             Err(error) if error.kind() == ErrorKind::Unsupported => self.file.set_len(bytes),
             other => other,
         }
@@ -127,7 +126,7 @@ impl File {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Takes the file for this process until it is closed. `false`: another process holds it.
+    /// Locks the file for this process until it is closed. `false`: another process holds the lock.
     pub fn try_lock(&self) -> io::Result<bool> {
         match self.file.try_lock() {
             Ok(()) => Ok(true),
@@ -137,18 +136,18 @@ impl File {
     }
 }
 
-/// What the volume has on which a directory lies.
+/// The space of the volume that holds a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Which volume it is: the same for all of its directories.
+    /// Identifies the volume: the same for all of its directories.
     pub volume: u64,
     /// Bytes that may still be written to it.
     pub free: u64,
-    /// Bytes that it has in all.
+    /// Its total size in bytes.
     pub total: u64,
 }
 
-/// What the volume has on which a directory lies.
+/// Returns the space of the volume that holds a directory.
 pub fn room(directory: &Path) -> io::Result<Room> {
     let found = rustix::fs::statvfs(directory)?;
     Ok(Room {
@@ -173,8 +172,8 @@ fn repeated<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Bytes in memory that a direct write may come from: the first byte lies at a multiple of
-/// [`ALIGNMENT`]. Its capacity never grows.
+/// A memory buffer for direct writes: its first byte is at a multiple of [`ALIGNMENT`]. Its
+/// capacity never grows.
 #[derive(Debug)]
 pub struct AlignedBuffer {
     memory: Vec<u8>,
@@ -212,7 +211,7 @@ impl AlignedBuffer {
         self.capacity - self.bytes
     }
 
-    /// Forgets what it holds.
+    /// Empties the buffer.
     pub fn clear(&mut self) {
         self.bytes = 0;
     }
@@ -245,12 +244,12 @@ impl AlignedBuffer {
         self.bytes = self.capacity;
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn as_slice(&self) -> &[u8] {
         &self.memory[self.from..self.from + self.bytes]
     }
 
-    /// What it holds, to be changed in place.
+    /// Its content, to be changed in place.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.memory[self.from..self.from + self.bytes]
     }

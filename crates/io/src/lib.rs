@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `poller` | tells which sockets have something to do; wakes a waiting thread |
+//! | `poller` | reports which sockets are ready; wakes a waiting thread |
 //! | `listener` | listening TCP and Unix sockets |
 //! | `stream` | one connection |
 //! | `datagram` | UDP sockets |
@@ -10,8 +10,8 @@
 //! | `descriptors` | how many files the process may open |
 //!
 //! The worker loop sees the kernel only through this crate: [`Poller`] says what is ready,
-//! [`Stream`] moves bytes. What takes the place of epoll (`io_uring` with provided buffers) goes
-//! behind these two types.
+//! [`Stream`] moves bytes. A replacement for epoll (`io_uring` with provided buffers) goes behind
+//! these two types.
 //!
 //! Deliberately absent: protocols, buffers of connections, threads, policy.
 

@@ -1,11 +1,11 @@
 //! Listening sockets.
 //!
-//! A Unix socket leaves a file behind when its process is killed. Before binding, a socket file is
-//! tried: when nobody answers it is removed, when somebody does the path is in use. Any other kind
-//! of file is never touched. A [`Listener`] that is dropped removes its own file, unless another
-//! process has put one of its own in its place.
+//! A Unix socket leaves a file behind when its process is killed. Before binding, an existing
+//! socket file is tried: if nobody answers it is removed, if somebody does the path is in use. Any
+//! other kind of file is never touched. Dropping a [`Listener`] removes its own file, unless
+//! another process has replaced it.
 //!
-//! Deliberately absent: names; whoever has a host name resolves it first.
+//! Deliberately absent: names; the caller resolves a host name first.
 
 use std::fs;
 use std::io;
@@ -71,7 +71,7 @@ impl ListenerError {
         }
     }
 
-    /// Whether the machine does not have the address, or its family.
+    /// Whether the machine lacks the address, or its family.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         let (Self::Tcp { source, .. } | Self::Udp { source, .. }) = self else {
@@ -90,7 +90,7 @@ impl ListenerError {
 /// Settings of a listening TCP socket.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions {
-    /// Connections that the kernel holds until they are accepted; it may lower this.
+    /// Most connections that the kernel queues until they are accepted; it may lower this.
     pub backlog: u32,
 }
 
@@ -121,7 +121,7 @@ enum Kind {
     },
 }
 
-/// Tells a socket's file from one that another process has put in its place.
+/// Distinguishes a socket's file from one with which another process has replaced it.
 #[derive(Debug, PartialEq, Eq)]
 struct SocketFile {
     device: u64,
@@ -139,8 +139,8 @@ impl SocketFile {
 }
 
 impl Listener {
-    /// Listens on a TCP address; port 0 takes any free one. An address of IPv6 takes no IPv4
-    /// connections, and the address may be taken again at once after its process has ended.
+    /// Listens on a TCP address; port 0 is any free one. An IPv6 address accepts no IPv4
+    /// connections, and the address can be reused at once after its process has ended.
     pub fn tcp(address: SocketAddr, options: TcpOptions) -> Result<Self, ListenerError> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -159,8 +159,8 @@ impl Listener {
         })
     }
 
-    /// Listens on a Unix socket at `path`, with the permissions `mode` if given, else those that
-    /// the process's mask leaves.
+    /// Listens on a Unix socket at `path`, with the permissions `mode` if given, else as the
+    /// process's mask allows.
     pub fn unix(path: &Path, mode: Option<u32>, backlog: u32) -> Result<Self, ListenerError> {
         remove_stale(path)?;
         let bind = || {
@@ -187,7 +187,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens, the port that was chosen for port 0 included.
+    /// Where it listens, with the port chosen for port 0.
     pub fn name(&self) -> io::Result<PeerName> {
         match &self.kind {
             Kind::Tcp(listener) => Ok(PeerName::Tcp(listener.local_addr()?)),
@@ -195,8 +195,8 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection; `None` when there is none now. An error is the process's own
-    /// lack of something (files, memory): the connection is still there and may be accepted later.
+    /// Accepts the next connection; `None` when there is none now. An error means that the process
+    /// lacks something (files, memory): the connection stays queued and may be accepted later.
     pub fn accept(&self) -> io::Result<Option<Accepted>> {
         loop {
             let error = match self.accept_one() {
@@ -205,7 +205,7 @@ impl Listener {
             };
             match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
-                // The peer is gone again, or a signal came.
+                // The peer is gone again, or a signal arrived.
                 io::ErrorKind::ConnectionAborted
                 | io::ErrorKind::ConnectionReset
                 | io::ErrorKind::NotConnected
@@ -261,7 +261,7 @@ impl Drop for Listener {
     }
 }
 
-/// Makes room for a socket file at `path`.
+/// Frees `path` for a socket file.
 fn remove_stale(path: &Path) -> Result<(), ListenerError> {
     let Ok(metadata) = fs::symlink_metadata(path) else {
         return Ok(());
@@ -275,7 +275,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenerError> {
                 path: path.into(),
                 source,
             }),
-        // A full backlog or a lack of permission is a sign of a living server too.
+        // A full backlog or a lack of permission also indicates a living server.
         _ => Err(ListenerError::UnixInUse(path.into())),
     }
 }

@@ -1,16 +1,16 @@
-//! Tells which sockets have something to do.
+//! Reports which sockets are ready.
 //!
 //! Edge-triggered: a socket is reported when its state changes, and not again before it has been
-//! read (or written) until it would block. A read that returns less than there was room for counts
-//! as that: what arrives later is a new change.
+//! read (or written) until it would block. A read that returns fewer bytes than requested counts as
+//! that: what arrives later is a new change.
 //!
 //! Invariants:
 //! - **PO1 read-until-short** After `wait` has reported a socket readable, the caller reads until a
-//!   short read, an error or the end, over as many calls of `wait` as it likes: it remembers what
-//!   is readable.
-//! - **PO2** `Interest::ReadWrite` is asked for only while output waits: a Unix socket would
-//!   otherwise report each reply that the peer has taken.
-//! - **PO3** Changing the interest reports what is ready already, so no readiness is lost between a
+//!   short read, an error or the end, over as many calls of `wait` as it likes; it remembers which
+//!   sockets are readable.
+//! - **PO2** `Interest::ReadWrite` is set only while output waits: otherwise a Unix socket would
+//!   report each reply that the peer has taken.
+//! - **PO3** Changing the interest reports what is already ready, so no readiness is lost between a
 //!   write that would block and the change.
 //!
 //! Deliberately absent: timers (the caller computes the timeout of `wait`).
@@ -26,12 +26,12 @@ use mio::unix::SourceFd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub usize);
 
-/// What a caller wants to be told of a socket.
+/// What a caller wants to know about a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// There is something to read, or the peer is gone.
     Read,
-    /// As `Read`, and there is room to write.
+    /// Like `Read`, and writable.
     ReadWrite,
 }
 
@@ -51,9 +51,9 @@ pub struct Ready {
     pub token: Token,
     /// There is something to read: bytes, the end, or an error.
     pub readable: bool,
-    /// There is room to write, or writing will fail.
+    /// The socket is writable, or writing will fail.
     pub writable: bool,
-    /// The peer sends nothing more, so that a short read is not the last one (PO1).
+    /// The peer sends nothing more, so a short read is not the last one (PO1).
     pub read_closed: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Ready {
 pub struct Poller {
     poll: mio::Poll,
     events: mio::Events,
-    /// Lives as long as the poller: a waker that is closed takes its pending report with it.
+    /// Lives as long as the poller: closing a waker drops its pending report.
     waker: Waker,
 }
 
@@ -76,7 +76,7 @@ impl Waker {
     /// Makes the current wait return, or the next one when nobody waits. Several calls may become
     /// one report.
     pub fn wake(&self) {
-        // The only failure is a counter that is full, and then the wake-up is pending already.
+        // The only failure is a full counter, and then the wake-up is already pending.
         let _ = self.waker.wake();
     }
 }
@@ -127,8 +127,8 @@ impl Poller {
         self.poll.registry().deregister(&mut SourceFd(&fd))
     }
 
-    /// Waits until a socket changes, the waker is used, `timeout` is over (`None`: forever) or a
-    /// signal arrives. One system call. The timeout is rounded up to milliseconds.
+    /// Waits until a socket changes, the waker is used, `timeout` has passed (`None`: for ever) or
+    /// a signal arrives. One system call. The timeout is rounded up to milliseconds.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<ReadyEvents<'_>> {
         self.poll_once(timeout)?;
         Ok(ReadyEvents {
@@ -136,8 +136,8 @@ impl Poller {
         })
     }
 
-    /// As [`Self::wait`], but before it sleeps, it looks again and again for up to `look`, and lets
-    /// other threads of the core run in between. Two system calls for each look.
+    /// Like [`Self::wait`], but before it sleeps, it polls for up to `look`, and lets other threads
+    /// of the core run in between. Two system calls per poll.
     pub fn look_and_wait(
         &mut self,
         look: Duration,
@@ -160,9 +160,9 @@ impl Poller {
         })
     }
 
-    /// As [`Self::wait`], but before it sleeps, it lets other threads that wait for this core run
-    /// and looks, up to `looks` times, at least once; also says whether it has found something
-    /// then. Two system calls for each look, and one that sleeps.
+    /// Like [`Self::wait`], but before it sleeps, it yields to other threads that wait for this
+    /// core and polls, up to `looks` times, at least once. Also returns whether that found
+    /// something. Two system calls per poll, and one that sleeps.
     pub fn give_way_and_wait(
         &mut self,
         looks: u32,
@@ -195,7 +195,7 @@ impl Poller {
     }
 }
 
-/// What [`Poller::wait`] has found.
+/// The result of [`Poller::wait`].
 #[derive(Debug)]
 pub struct ReadyEvents<'p> {
     events: mio::event::Iter<'p>,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 use socket2::{SockRef, TcpKeepalive};
 
-/// Probes that an idle TCP connection leaves unanswered before it is given up.
+/// Unanswered probes after which an idle TCP connection is given up.
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// One end of a connection, as CLIENT LIST writes it: `127.0.0.1:6379`, `[::1]:6379`, `/path:0`.
@@ -47,7 +47,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Takes over a socket that is connected and non-blocking.
+    /// Takes over a connected, non-blocking socket.
     pub(crate) fn new(fd: OwnedFd, tcp: bool) -> Self {
         Self { fd, tcp }
     }
@@ -71,8 +71,8 @@ impl Stream {
         Ok(retry(|| rustix::io::read(&self.fd, &mut *buffer))?)
     }
 
-    /// Reads behind what `buffer` holds, up to its capacity, which is not changed; 0 is the end.
-    /// The buffer has spare capacity. One system call, no zeroing.
+    /// Reads after the content of `buffer`, up to its capacity, which does not change; 0 is the
+    /// end. The buffer has spare capacity. One system call, no zeroing.
     pub fn read_append(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         debug_assert!(
             buffer.capacity() > buffer.len(),
@@ -83,7 +83,7 @@ impl Stream {
         })?)
     }
 
-    /// Writes as much of `bytes` as there is room for. `WouldBlock` when there is none. One system
+    /// Writes as much of `bytes` as the socket takes. `WouldBlock` when it takes none. One system
     /// call; never raises SIGPIPE.
     #[inline]
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -97,7 +97,7 @@ impl Stream {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
-    /// Sends what is written at once, and probes the peer of an idle connection every `keepalive`;
+    /// Disables delayed sending, and probes the peer of an idle connection every `keepalive`; does
     /// nothing on a Unix socket.
     pub fn set_tcp_options(&self, keepalive: Option<Duration>) -> io::Result<()> {
         if !self.tcp {
@@ -123,7 +123,7 @@ impl AsFd for Stream {
     }
 }
 
-/// Repeats a call that a signal has interrupted.
+/// Repeats a call that a signal interrupted.
 #[inline]
 fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {

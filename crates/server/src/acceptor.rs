@@ -1,10 +1,10 @@
 //! The acceptor: one thread that waits on the listening sockets and hands each new connection to
 //! the worker with the fewest.
 //!
-//! It waits for signals too, so that no thread is needed for them. A process that has run out of
-//! file descriptors leaves connections with the kernel and tries again later.
+//! It also waits for signals, so they need no thread of their own. When the process has run out of
+//! file descriptors, connections stay with the kernel and are tried again later.
 //!
-//! Deliberately absent: reading and writing, but for the one line that refuses a client beyond
+//! Deliberately absent: reading and writing, except the one line that refuses a client beyond
 //! `maxclients` or in protected mode.
 
 use std::io;
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::signals::StopSignals;
 use crate::worker::{Mailbox, NewConnection};
 
-/// What a client beyond `maxclients` is told.
+/// The reply to a client beyond `maxclients`.
 fn too_many_clients(protocol: WireProtocol) -> &'static [u8] {
     match protocol {
         WireProtocol::Resp => b"-ERR max number of clients reached\r\n",
@@ -59,9 +59,9 @@ pub(crate) struct Acceptor {
     workers: Vec<Arc<Mailbox>>,
     signals: Option<StopSignals>,
     stop: Arc<AtomicBool>,
-    /// Whether the log says that protected mode refuses connections.
+    /// Whether the log has reported that protected mode refuses connections.
     refusals_told: bool,
-    /// Descriptors have run out; some listener has connections that are not accepted.
+    /// Descriptors have run out; some listener has unaccepted connections.
     short: bool,
 }
 
@@ -98,14 +98,14 @@ impl Acceptor {
         Ok((acceptor, handle))
     }
 
-    /// Accepts until it is stopped; the listeners are closed then.
+    /// Accepts until stopped; then the listeners are closed.
     pub(crate) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let timeout = self
                 .short
                 .then(|| Duration::from_millis(limits::ACCEPT_RETRY_MS));
             let signalled = match self.poller.wait(timeout) {
-                // Every listener is asked: a connection may have been left behind on any.
+                // Every listener is tried: a connection may have been left on any.
                 Ok(mut events) => events.any(|ready| ready.token == SIGNALS),
                 Err(error) => panic!("the acceptor's poller failed: {error}"),
             };
@@ -123,7 +123,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts everything that waits on one listener.
+    /// Accepts all connections waiting on one listener.
     fn accept_all(&mut self, index: usize, was_short: bool) {
         loop {
             let (listener, protocol) = &self.listeners[index];
@@ -148,7 +148,7 @@ impl Acceptor {
         }
     }
 
-    /// Tells a client why it is not served; the log says so once.
+    /// Tells a client why it is refused; the log reports it once.
     fn refuse(&mut self, accepted: &Accepted, protocol: WireProtocol) {
         if !std::mem::replace(&mut self.refusals_told, true) {
             warn!(
@@ -177,7 +177,7 @@ impl Acceptor {
         let clients_max = self.shared.settings.clients_max();
         let now_ms = self.shared.now_ms();
         let Some(record) = self.shared.registry.register(origin, clients_max, now_ms) else {
-            // A courtesy; a client that cannot take it at once sees the end of the connection.
+            // A courtesy; a client that cannot take it at once sees the connection end.
             let _ = accepted.stream.write(too_many_clients(protocol));
             return;
         };

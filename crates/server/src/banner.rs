@@ -1,4 +1,4 @@
-//! What the server says when it is ready: who it is, what it promises and what that costs here,
+//! The message when the server is ready: what it is, what it promises and what that costs here,
 //! where it listens.
 
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::protection::exposure;
 use crate::shared::Listening;
 
-/// What one forced write costs on the disk of the log; `None` without a log, or when it cannot be
-/// told.
+/// The cost of one forced write on the log's disk; `None` without a log, or when it cannot be
+/// measured.
 #[must_use]
 pub fn sync_cost(config: &Config) -> Option<Duration> {
     if config.without_log {
@@ -52,7 +52,7 @@ fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) ->
     text
 }
 
-/// What clients may speak to the sockets that are there.
+/// The protocols that clients may use on the open sockets.
 fn protocols(listening: &Listening) -> &'static str {
     let redis = !listening.tcp.is_empty() || listening.unix_socket.is_some();
     let memcached = !(listening.memcached.is_empty() && listening.memcached_udp.is_empty())
@@ -64,7 +64,7 @@ fn protocols(listening: &Listening) -> &'static str {
     }
 }
 
-/// The banner, ended by a line for programs: `listening` and the addresses, as `kind=address`.
+/// The banner, followed by a line for programs: `listening` and the addresses, as `kind=address`.
 #[must_use]
 pub fn banner(
     config: &Config,

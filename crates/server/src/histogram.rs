@@ -10,12 +10,12 @@
 //! | `Histogram::buckets` | one worker | `Relaxed`, load and store | anybody, through [`Counts`] |
 //!
 //! Invariants:
-//! - **SH1** A histogram has one writer, so that an increment is no locked instruction.
-//! - **SH2** A reader's sum may miss what is being recorded now, never more.
+//! - **SH1** A histogram has one writer, so an increment needs no locked instruction.
+//! - **SH2** A reader's sum may miss what is being recorded now, but never counts too much.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Doublings that are told apart.
+/// Doublings that are distinguished.
 pub(crate) const VALUE_BITS: u32 = 36;
 
 /// Buckets for each doubling, as a power of two.
@@ -24,7 +24,7 @@ const STEP_BITS: u32 = 4;
 /// Buckets for each doubling.
 pub(crate) const STEPS: usize = 1 << STEP_BITS;
 
-/// Buckets of a histogram.
+/// Number of buckets of a histogram.
 pub(crate) const BUCKETS: usize = (VALUE_BITS - STEP_BITS + 1) as usize * STEPS;
 
 /// The bucket that a value falls into.
@@ -80,7 +80,7 @@ impl Histogram {
     }
 }
 
-/// What histograms counted, summed.
+/// The summed counts of histograms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     buckets: Vec<u64>,
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// Takes away what was counted before `base` was taken.
+    /// Subtracts what was counted before `base` was taken.
     pub(crate) fn since(&mut self, base: &Self) {
         for (sum, before) in self.buckets.iter_mut().zip(&base.buckets) {
             *sum = sum.saturating_sub(*before);

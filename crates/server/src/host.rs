@@ -1,16 +1,16 @@
-//! What the database asks of the server while it executes a batch: the commands about connections
-//! and the server, and the notes that every command leaves (statistics, slow log, monitors).
+//! The server's side of executing a batch: commands on connections and the server, and the records
+//! that every command leaves (statistics, slow log, monitors).
 //!
 //! A worker's loop turn:
 //!
-//! 1. [`WorkerRecorder::begin_batch`] when the sockets are read; its time is the arrival of what
-//!    was read.
-//! 2. For each request a [`WorkerHost`] with the connection's record and arrival, given to
+//! 1. [`WorkerRecorder::begin_batch`] when the sockets are read; its time counts as the arrival of
+//!    what was read.
+//! 2. For each request a [`WorkerHost`] with the connection's record and arrival, passed to
 //!    [`pando_db::Turn::execute`].
-//! 3. A command that goes on in slices: [`WorkerHost::begin_slices`], then for each slice
-//!    [`SliceTrace::step`], at last [`WorkerHost::finish_slices`].
+//! 3. For a command that runs in slices: [`WorkerHost::begin_slices`], then [`SliceTrace::step`]
+//!    for each slice, and finally [`WorkerHost::finish_slices`].
 //! 4. [`WorkerRecorder::end_execution`] after the last command, [`WorkerRecorder::end_batch`] when
-//!    the replies were given to the sockets.
+//!    the replies were passed to the sockets.
 
 mod memcached;
 
@@ -28,26 +28,26 @@ use crate::registry::{ClientRecord, NO_COMMAND};
 use crate::shared::{Shared, wall_us};
 use crate::slowlog::{self, SlowCommand};
 
-/// See the module's header; made for one request, or for several of one connection that arrived
-/// together. Making one costs nothing.
+/// See the module's header. Made for one request, or for several of one connection that arrived
+/// together, at no cost.
 #[derive(Debug)]
 pub struct WorkerHost<'w> {
     shared: &'w Shared,
     recorder: &'w mut WorkerRecorder,
     record: &'w ClientRecord,
     arrived_ns: u64,
-    /// The number of the running command and how it is timed; inside EXEC, those of the queued
-    /// command, EXEC being `outer`.
+    /// The number of the running command and its timing; inside EXEC, those of the queued command,
+    /// with EXEC as `outer`.
     command: u16,
     timing: Timing,
     outer: Option<(u16, Timing)>,
-    /// The error that a command of the host has answered.
+    /// The error with which a host's command replied.
     failure: Option<AdminError>,
-    /// Milliseconds that the reply is held back (DEBUG SLEEP).
+    /// Milliseconds by which the reply is delayed (DEBUG SLEEP).
     slept_ms: u64,
 }
 
-/// A command that goes on in slices, as the slow log will know it.
+/// A command that runs in slices, as the slow log will show it.
 #[derive(Debug)]
 pub struct SliceTrace {
     /// Its number.
@@ -90,8 +90,8 @@ impl<'w> WorkerHost<'w> {
         }
     }
 
-    /// The request that was just executed goes on in slices: its latency and its place in the slow
-    /// log wait for the last one.
+    /// The request just executed continues in slices: its latency and slow log entry wait for the
+    /// last one.
     pub fn begin_slices(&mut self, request: Request<'_>) -> SliceTrace {
         self.recorder.postpone();
         SliceTrace {
@@ -156,8 +156,8 @@ impl<'w> WorkerHost<'w> {
         });
     }
 
-    /// A command was timed by itself, has failed, or monitors are there. Out of line, so that most
-    /// commands are noted in line.
+    /// A command was timed individually, has failed, or monitors exist. Out of line, so that the
+    /// common case stays inline.
     #[inline(never)]
     fn note_unusual(
         &mut self,
@@ -299,7 +299,7 @@ impl Host for WorkerHost<'_> {
     }
 }
 
-/// Whether the command runs others, which are counted by themselves.
+/// Whether the command runs others, which are counted individually.
 #[inline]
 fn is_exec(spec: &CommandSpec) -> bool {
     spec.id == ConnectionCommand::Exec.id()

@@ -1,7 +1,7 @@
-//! What a command line asks for: a server, something with its files, or a text.
+//! The meaning of a command line: run a server, work on its files, or print a text.
 //!
-//! The configuration makes the flags; here they are put under subcommands. Completions and the
-//! manual page are made from the same commands as `--help`.
+//! The configuration makes the flags; here they become subcommands. Completions and the manual page
+//! are made from the same commands as `--help`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::config::{self, Config, ConfigError, Setting};
 use crate::offline::Offline;
 use crate::running::Running;
 
-/// What is said of the flags of a subcommand.
+/// The help on the flags of a subcommand.
 const OFFLINE_HELP: &str = "\
 No server may be using the data directory. The flags and the configuration file are those of the \
 server, so that the same ones can be given; what does not concern the files is ignored.";
 
-/// The same of `dump`.
+/// The same for `dump`.
 const DUMP_HELP: &str = "\
 Without --from, no server may be using the data directory. With it, a server that runs is dumped \
 as it was at one moment, while it serves others; it is given the password of --requirepass. The \
@@ -43,14 +43,14 @@ const OF_FILES: [&str; 8] = [
 pub enum Invocation {
     /// A server.
     Serve(Box<Config>),
-    /// Something with a data directory that no server is using, or a dump of a running server.
+    /// Work on a data directory that no server is using, or a dump of a running server.
     Offline(Offline, Box<Config>),
     /// A text for the standard output.
     Print(Vec<u8>),
 }
 
 impl Invocation {
-    /// Reads a command line; the first of `arguments` is the program's name.
+    /// Parses a command line; the first of `arguments` is the program's name.
     pub fn from_command_line<A: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self, ConfigError> {
@@ -79,7 +79,7 @@ impl Invocation {
     }
 }
 
-/// The server that `pando dump` is to read, if it is one that runs.
+/// The server that `pando dump` is to read, if it is a running one.
 fn running(matches: &ArgMatches) -> Option<Running> {
     let text = |name| matches.get_one::<String>(name).cloned();
     text("from").map(|address| Running {
@@ -165,7 +165,7 @@ fn command(settings: &[&'static Setting]) -> Command {
         )
 }
 
-/// The command line as documents show it: without what only Redis has.
+/// The command line as documents show it: without Redis-only settings.
 fn documented() -> Command {
     let settings: Vec<_> = Setting::all().filter(|setting| !setting.foreign).collect();
     command(&settings)
@@ -180,7 +180,7 @@ fn completions(shell: Shell) -> Vec<u8> {
 /// The manual page of a subcommand, or that of all.
 fn manual(subcommand: Option<&str>) -> Vec<u8> {
     let mut command = documented();
-    // From here on a subcommand knows its whole name.
+    // From here on a subcommand knows its full name.
     command.build();
     let found = subcommand.and_then(|name| command.find_subcommand(name));
     let page = clap_mangen::Man::new(found.unwrap_or(&command).clone());

@@ -1,14 +1,14 @@
-//! The keeper: the thread that takes checkpoints: on request, when the log is as large as the data
-//! or has taken half of the room that it can have, by time, and when it has no room: then some may
-//! come back. It says when writes are refused for that.
+//! The keeper: the thread that takes checkpoints. It does so on request, when the log is as large
+//! as the data or has taken half of the space it can have, by time, and when the log has no space,
+//! since a checkpoint may free some. It reports when writes are refused for that reason.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
 //! | `state` | the keeper; BGSAVE, SAVE, SHUTDOWN SAVE | its mutex | the same, INFO, LASTSAVE |
 //!
-//! Whoever asks for a checkpoint gets one that begins after the request: what was written before is
-//! in it. Requests are numbered; when one is met or has failed, all workers are woken, so that they
-//! answer those that wait for it (SAVE).
+//! A request gets a checkpoint that begins after it, so earlier writes are in the checkpoint.
+//! Requests are numbered. When one is met or has failed, all workers are woken to answer the
+//! clients that wait for it (SAVE).
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct Keeper {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Checkpoints that were asked for, and how many of the requests are met or have failed.
+    /// The number of requested checkpoints, and how many requests are met or have failed.
     asked: u64,
     answered: u64,
     running_since: Option<Instant>,
@@ -36,25 +36,25 @@ struct State {
     error: Option<String>,
     taken: u64,
     failed: u64,
-    /// Commits when the last one that was taken began.
+    /// Commits when the last successful one began.
     commits: u64,
-    /// Nobody is served much longer: no rests.
+    /// The server is about to stop: no rests.
     hurry: bool,
     stop: bool,
 }
 
-/// What INFO says of checkpoints.
+/// INFO's facts about checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeeperFigures {
-    /// For how long one has been being taken.
+    /// For how long one has been in progress.
     pub(crate) running_for: Option<Duration>,
     /// Why the last one failed, if it did.
     pub(crate) error: Option<String>,
     /// How many were taken.
     pub(crate) taken: u64,
-    /// How many were begun and not taken.
+    /// How many were begun and failed.
     pub(crate) failed: u64,
-    /// Commits that the last one has for certain; what came while it was taken may be in it, too.
+    /// Commits that the last one certainly contains; later ones may be in it, too.
     pub(crate) commits: u64,
 }
 
@@ -71,7 +71,7 @@ impl Keeper {
         }
     }
 
-    /// Asks for a checkpoint (BGSAVE); `false`: one is being taken, or was asked for.
+    /// Requests a checkpoint (BGSAVE); `false`: one is in progress or already requested.
     pub(crate) fn ask(&self) -> bool {
         let mut state = lock(&self.state);
         if state.running_since.is_some() || state.asked > state.answered {
@@ -82,28 +82,28 @@ impl Keeper {
         true
     }
 
-    /// Asks for a checkpoint that begins now (SAVE); the number of the request.
+    /// Requests a checkpoint that begins now (SAVE); returns the request's number.
     pub(crate) fn ask_now(&self) -> u64 {
         let mut state = lock(&self.state);
-        // What is being taken began before.
+        // The one in progress began earlier.
         state.asked = state.asked.max(state.answered) + 1;
         self.changed.notify_all();
         state.asked
     }
 
-    /// What became of a request, if it is met: of the last checkpoint, if there was another since.
+    /// The outcome of a request, if it is met: of the last checkpoint, if there was another since.
     pub(crate) fn answer(&self, request: u64) -> Option<Result<(), String>> {
         lock(&self.state).answer(request)
     }
 
-    /// Asks for a checkpoint that begins now, without rests, and waits for its end (SHUTDOWN SAVE).
+    /// Requests a checkpoint that begins now, without rests, and waits for its end (SHUTDOWN SAVE).
     pub(crate) fn take_last(&self) -> Result<(), String> {
         lock(&self.state).hurry = true;
         let request = self.ask_now();
         let mut state = lock(&self.state);
         loop {
             if let Some(answer) = state.answer(request) {
-                // It may have failed, and the server stays.
+                // It may have failed, and the server continues.
                 state.hurry = false;
                 return answer;
             }
@@ -116,7 +116,7 @@ impl Keeper {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the thread, in the middle of a checkpoint if need be.
+    /// Ends the thread, in the middle of a checkpoint if necessary.
     pub(crate) fn stop(&self, database: &Database) {
         lock(&self.state).stop = true;
         self.changed.notify_all();
@@ -187,9 +187,9 @@ impl State {
     }
 }
 
-/// What is done when the log has no room: checkpoints that free segments, until there is room or
-/// one fails; from then on one at times, since the disk may have got the room that a checkpoint
-/// needs, and soon after something was removed, since it may need less.
+/// What to do when the log has no space: checkpoints that free segments, until there is space or
+/// one fails. From then on one now and then, since the disk may have got the space that a
+/// checkpoint needs, and soon after a removal, since the checkpoint may need less.
 #[derive(Debug, Default)]
 struct Rescue {
     is_full: bool,
@@ -202,7 +202,8 @@ struct Rescue {
 }
 
 impl Rescue {
-    /// Whether a checkpoint should be taken now; says when the log becomes full, and no longer.
+    /// Whether a checkpoint should be taken now; reports when the log becomes full, and when it no
+    /// longer is.
     fn is_due(&mut self, log: Option<LogState>, commits: u64, now: Instant) -> bool {
         let Some(LogState::Full { reason }) = log else {
             if std::mem::take(self).is_full {
@@ -230,20 +231,20 @@ impl Rescue {
         due
     }
 
-    /// One failed: the next one would, too, until something else has changed.
+    /// One failed: the next one would, too, until something else changes.
     fn give_up(&mut self) {
         self.left = 0;
     }
 }
 
-/// How far the log and the keyspace were when the last checkpoint began.
+/// The state of the log and the keyspace when the last checkpoint began.
 #[derive(Debug)]
 struct Logged {
     written_bytes: u64,
-    /// Bytes of log that were replayed at the start, which count as written since.
+    /// Bytes of log replayed at the start, which count as written since.
     before_bytes: u64,
     commits: u64,
-    /// Bytes written at the last look, where the log has little room.
+    /// Bytes written at the last check, when the log has little space.
     seen_bytes: u64,
 }
 
@@ -264,7 +265,7 @@ impl Logged {
         }
     }
 
-    /// How long the keeper may sleep: a small volume is full before long.
+    /// How long the keeper may sleep: a small volume fills up quickly.
     fn next_look(&mut self, database: &Database) -> Duration {
         let written = written_bytes(database);
         let grows = std::mem::replace(&mut self.seen_bytes, written) != written;
@@ -287,8 +288,8 @@ impl Logged {
         let room = database.log_room();
         let data = room.map_or(0, |room| room.checkpoint);
         let log_bytes = data.clamp(log_bytes_max / 4, log_bytes_max);
-        // A little of the log is not worth the writing of all data; on a volume of its own, the
-        // log has room for little beside what the older checkpoint needs.
+        // A little log is not worth writing all data. On a volume of its own, the log has little
+        // space besides what the older checkpoint needs.
         let is_short = room.is_some_and(|room| {
             let worth = if room.shared {
                 u64::MAX
@@ -336,8 +337,8 @@ fn take(shared: &Shared, hurry: bool) -> Result<CheckpointReport, String> {
     }
 }
 
-/// Threads of a checkpoint in so many directories: one for each, so that no disk waits for another;
-/// otherwise most cores are left to those who serve.
+/// Threads of a checkpoint in this many directories: one for each, so that no disk waits for
+/// another; otherwise most cores are left to serving.
 fn threads(directories: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 4).clamp(
@@ -360,19 +361,19 @@ mod tests {
         let after = |ms| start + Duration::from_millis(ms);
         let mut rescue = Rescue::default();
         assert!(!rescue.is_due(None, 0, start) && !rescue.is_due(Some(LogState::Open), 0, start));
-        // What the first makes superfluous may go with the second.
+        // What the first makes obsolete may be removed with the second.
         assert!((0..limits::RESCUES_AT_ONCE).all(|_| rescue.is_due(full(), 0, start)));
         assert!(!rescue.is_due(full(), 0, after(limits::RESCUE_RETRY_MS - 1)));
         assert!(rescue.is_due(full(), 0, after(limits::RESCUE_RETRY_MS)));
         rescue.give_up();
         assert!(!rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS - 1)));
         assert!(rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS)));
-        // A log that had room begins anew.
+        // Starts anew once the log has had space.
         assert!(!rescue.is_due(Some(LogState::Open), 0, after(2 * limits::RESCUE_RETRY_MS)));
         assert!(rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS)));
         rescue.give_up();
         assert!(!rescue.is_due(full(), 0, after(2 * limits::RESCUE_RETRY_MS + 1)));
-        // What was removed meanwhile need not be written.
+        // Keys removed meanwhile need not be written.
         let soon = 2 * limits::RESCUE_RETRY_MS + limits::RESCUE_AGAIN_MS;
         assert!(!rescue.is_due(full(), 1, after(soon - 1)));
         assert!(rescue.is_due(full(), 1, after(soon)));

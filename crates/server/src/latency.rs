@@ -7,8 +7,8 @@
 //! | `fast-command` | those that are flagged fast |
 //! | `snapshot-create` | SNAPSHOT CREATE, its wait for all gates included |
 //!
-//! Off by default. Entered by workers only for slow commands, so one mutex is enough; bounded by
-//! [`SAMPLES_MAX`] for each of the kinds.
+//! Off by default. Workers enter only slow commands, so one mutex is enough. Each kind is bounded
+//! by [`SAMPLES_MAX`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ pub(crate) fn event(spec: &CommandSpec) -> &'static str {
     }
 }
 
-/// The event that a slow command is that has none of its own.
+/// The event of a slow command without an event of its own.
 pub(crate) fn event_of(is_fast: bool) -> &'static str {
     if is_fast { FAST_COMMAND } else { COMMAND }
 }
@@ -94,7 +94,7 @@ impl LatencyMonitor {
             .map(|(_, series)| series.clone())
     }
 
-    /// Forgets the events that `chosen` names; returns how many there were.
+    /// Forgets the events named by `chosen`; returns how many there were.
     pub(crate) fn reset(&self, chosen: impl Fn(&str) -> bool) -> usize {
         let mut events = lock(&self.events);
         let before = events.len();

@@ -8,20 +8,19 @@ pub const THREADS_MAX: usize = 512;
 /// Threads of one checkpoint.
 pub const CHECKPOINT_THREADS_MAX: usize = 8;
 
-/// Database sessions beside those of the workers: maintenance, a checkpoint's, and some to spare.
+/// Database sessions besides those of the workers: maintenance, a checkpoint's, and some to spare.
 pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + 4;
 
 /// How long a start waits for the first files of the log, in milliseconds.
 pub const LOG_FILES_WAIT_MS: u64 = 60_000;
 
-/// How often the server looks whether the allocator holds much memory that is free, in
-/// milliseconds.
+/// How often the server checks whether the allocator holds much free memory, in milliseconds.
 pub const HEAP_MS: u64 = 100;
 
-/// How often the keeper looks whether a checkpoint is due, in milliseconds.
+/// How often the keeper checks whether a checkpoint is due, in milliseconds.
 pub const KEEPER_MS: u64 = 200;
 
-/// The same while something is written and the log has less room than [`SMALL_ROOM_BYTES`].
+/// The same while something is written and the log has less space than [`SMALL_ROOM_BYTES`].
 pub const KEEPER_SMALL_ROOM_MS: u64 = 20;
 /// See [`KEEPER_SMALL_ROOM_MS`].
 pub const SMALL_ROOM_BYTES: u64 = 1024 * 1024 * 1024;
@@ -33,22 +32,22 @@ pub const INCLUDE_FILES_MAX: usize = 1024;
 /// See [`CONFIG_FILE_BYTES_MAX`].
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// Errors of a configuration file after which it is read no further.
+/// Errors of a configuration file after which reading stops.
 pub const CONFIG_ERRORS_MAX: usize = 100;
 
 /// Most connections that `maxclients` may allow.
 pub const CLIENTS_MAX: usize = 1_000_000;
 
-/// What `retired-bytes-max` may be: at least a few turns' worth of replaced values, at most what
-/// no machine has.
+/// Range of `retired-bytes-max`: at least a few turns' worth of replaced values, at most what no
+/// machine has.
 pub const RETIRED_BYTES_MAX_LEAST: u64 = 1 << 20;
 /// See [`RETIRED_BYTES_MAX_LEAST`].
 pub const RETIRED_BYTES_MAX_MOST: u64 = 1 << 40;
 
-/// Most entries that `slowlog-max-len` may ask for.
+/// Upper limit of `slowlog-max-len`.
 pub const SLOWLOG_ENTRIES_MAX: usize = 100_000;
 
-/// Arguments of a slow command that are remembered, and bytes of each.
+/// Arguments of a slow command that are kept, and bytes of each.
 pub const SLOWLOG_ARGUMENTS_MAX: usize = 32;
 /// See [`SLOWLOG_ARGUMENTS_MAX`].
 pub const SLOWLOG_ARGUMENT_BYTES_MAX: usize = 128;
@@ -56,10 +55,10 @@ pub const SLOWLOG_ARGUMENT_BYTES_MAX: usize = 128;
 /// Requests whose end-to-end latency waits for the end of their batch.
 pub const PENDING_LATENCIES_MAX: usize = 4096;
 
-/// A fast command that moves more bytes than this is timed by itself.
+/// A fast command that moves more bytes than this is timed individually.
 pub const UNTIMED_BYTES_MAX: usize = 64 * 1024;
 
-/// A slow log threshold below this many microseconds makes every command timed by itself.
+/// A slow log threshold below this many microseconds makes every command timed individually.
 pub const TIMED_BELOW_US: i64 = 1000;
 
 /// Events that a worker takes from the poller at once.
@@ -71,17 +70,17 @@ pub const READ_BYTES: usize = 16 * 1024;
 /// Bytes that one turn of a worker reads from all sockets; small enough for a core's own cache.
 pub const ARENA_BYTES: usize = 256 * 1024;
 
-/// Bytes that there is room for when the rest of a long argument is read.
+/// Space for bytes when the rest of a long argument is read.
 pub const LARGE_READ_BYTES: usize = 1024 * 1024;
 
-/// Longest reply to a request of a memcached client, in bytes. One of many items comes in parts of
-/// about [`OUTPUT_PAUSE_BYTES`] and the item that goes beyond.
+/// Longest reply to a request of a memcached client, in bytes. One with many items comes in parts
+/// of about [`OUTPUT_PAUSE_BYTES`] plus the item that exceeds it.
 pub const MEMCACHED_REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Bytes of datagrams that one turn of a worker reads, with UDP.
 pub const UDP_ARENA_BYTES: usize = 256 * 1024;
 
-/// Most bytes of a reply over UDP, its frames included.
+/// Most bytes of a reply over UDP, including its frames.
 pub const UDP_REPLY_BYTES_MAX: usize = 256 * 1024;
 
 /// Replies over UDP that wait for the disk, and their bytes, before further ones are lost.
@@ -89,48 +88,45 @@ pub const UDP_HELD_MAX: usize = 16 * 1024;
 /// See [`UDP_HELD_MAX`].
 pub const UDP_HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// For how long a worker looks for the next request of a lone client before it sleeps, where that
-/// pays.
+/// How long a worker polls for the next request of a lone client before it sleeps, where that pays.
 pub const LOOK: Duration = Duration::from_micros(100);
 
-/// Requests that must have come within [`LOOK`] of the last one, in a row, before it pays.
+/// Consecutive requests that must have come within [`LOOK`] of the last one before it pays.
 pub const LOOK_STREAK: u32 = 32;
 
-/// How many times a worker lets other threads of its core run, and looks for requests, before it
-/// sleeps, where that pays.
+/// How often a worker yields to other threads of its core and checks for requests before it sleeps,
+/// where that pays.
 pub const GIVE_WAY_LOOKS: u32 = 3;
 
-/// Most connections of a worker that gives way: of more, there are mostly requests when it looks
-/// next, and sleeping lets them gather.
+/// Most connections of a worker that yields: with more, there are usually requests at its next
+/// check, and sleeping lets them gather.
 pub const GIVE_WAY_CONNECTIONS_MAX: usize = 32;
 
-/// For how long it may be kept waiting by that: longer, and they are not clients that wait for it.
+/// How long yielding may delay it: longer, and the threads are not clients that wait for it.
 pub const GIVE_WAY: Duration = Duration::from_micros(500);
 
-/// Binary logarithm of how many waits a worker goes without giving way, at most, where that has
-/// brought nothing.
+/// Binary logarithm of the most waits that a worker goes without yielding after yielding in vain.
 pub const VAIN_BACKOFF_MAX: u32 = 2;
 
-/// The same where it has kept the worker waiting for longer than [`GIVE_WAY`], which may be
-/// milliseconds.
+/// The same after yielding delayed the worker by more than [`GIVE_WAY`], which may be milliseconds.
 pub const LATE_BACKOFF: u32 = 10;
 
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
-/// Time of a write to the disk, in nanoseconds, from which on clients are waited for that were just
-/// answered; below, waiting costs more than it saves.
+/// Duration of a disk write, in nanoseconds, from which on the worker waits for recently answered
+/// clients; below it, waiting costs more than it saves.
 pub const SLOW_WRITE_NS: u64 = 250_000;
 
-/// Time of a write from which on a worker sleeps while it waits for them.
+/// Duration of a write from which on a worker sleeps while it waits for them.
 pub const SLEEPING_WRITE_NS: u64 = 4_000_000;
 
-/// Most that a write is taken to last when clients are waited for, in nanoseconds: about what a
-/// hard disk takes.
+/// Upper limit of the assumed duration of a write when waiting for clients, in nanoseconds: about
+/// that of a hard disk.
 pub const GROUP_WRITE_NS_MAX: u64 = 20_000_000;
 
-/// Bytes of output from which on a client is not read from, and nothing more executed for it,
-/// before it has taken some.
+/// Bytes of output from which on a client is not read from, and nothing more is executed for it,
+/// until it has taken some.
 pub const OUTPUT_PAUSE_BYTES: usize = 256 * 1024;
 
 /// Bytes of monitor lines that wait for one client before it is closed.
@@ -139,49 +135,49 @@ pub const MONITOR_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of monitor lines that wait for a worker before further ones are dropped.
 pub const MONITOR_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Least bound of the memory of requests before they run, however low `maxmemory` is, in bytes.
+/// Smallest limit of the memory of requests before they run, however low `maxmemory` is, in bytes.
 pub const REQUESTS_BYTES_MAX_LEAST: u64 = 256 * 1024;
 
 /// Capacity of a new output buffer in bytes.
 pub const OUTPUT_BUFFER_BYTES: usize = 1024;
 
-/// Output buffers that a worker keeps for use again, and the capacity of each in bytes.
+/// Output buffers that a worker keeps for reuse, and the capacity of each in bytes.
 pub const POOLED_BUFFERS_MAX: usize = 256;
 /// See [`POOLED_BUFFERS_MAX`].
 pub const POOLED_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Outdated timers that a worker puts up with, beside two per connection.
+/// Outdated timers that a worker tolerates, besides two per connection.
 pub const TIMERS_SLACK: usize = 1024;
 
-/// How often a worker gives back the memory of what it has replaced, in milliseconds.
+/// How often a worker reclaims the memory of what it has replaced, in milliseconds.
 pub const TIDY_MS: u64 = 100;
 
-/// How many times it does so after its last request: a reader elsewhere may hold the first ones
-/// off.
+/// How many times it does so after its last request: a reader elsewhere may hold off the first
+/// ones.
 pub const TIDY_ROUNDS: u32 = 5;
 
 /// How long a connection that is closed by the server may take to receive its last reply, in
 /// milliseconds.
 pub const CLOSE_MS: u64 = 10_000;
 
-/// How long what a client sends is thrown away after its last reply, in milliseconds, so that the
-/// reply is not lost to a reset of the connection.
+/// How long a client's input is discarded after its last reply, in milliseconds, so that the reply
+/// is not lost to a reset of the connection.
 pub const LINGER_MS: u64 = 1000;
 
-/// How long connections are left with the kernel when descriptors have run out, in milliseconds.
+/// How long connections stay with the kernel when descriptors have run out, in milliseconds.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 
 /// How long a stopping server tries to send its replies, in milliseconds.
 pub const SHUTDOWN_FLUSH_MS: u64 = 1000;
 
-/// File descriptors beside those of clients: listeners, and for each worker its sockets and poller,
-/// its log with the segments before and behind, and its part of a checkpoint.
+/// File descriptors besides those of clients: listeners, and for each worker its sockets and
+/// poller, its log with the previous and next segments, and its part of a checkpoint.
 #[must_use]
 pub const fn descriptors_reserved(threads: usize) -> u64 {
     64 + 8 * threads as u64
 }
 
-// What was late is tried again more rarely than what was in vain, and pauses can be counted.
+// A late one is retried less often than one in vain, and pauses can be counted.
 const _: () = assert!(VAIN_BACKOFF_MAX <= LATE_BACKOFF && LATE_BACKOFF < u32::BITS);
 // Every worker and the background need a session of the engine.
 const _: () = assert!(THREADS_MAX + BACKGROUND_SESSIONS <= 1024);
@@ -196,11 +192,11 @@ const _: () =
 // The arena holds several reads.
 const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);
 
-/// Checkpoints that are taken at once because the log has no room: what the first makes superfluous
-/// goes with the second.
+/// Checkpoints taken at once because the log has no space: what the first makes obsolete is removed
+/// with the second.
 pub const RESCUES_AT_ONCE: usize = 2;
 
-/// Pause between two later ones, while it still has none, in milliseconds.
+/// Pause between two later ones, while the log still has no space, in milliseconds.
 pub const RESCUE_RETRY_MS: u64 = 30_000;
 
 /// The same when something was removed since, in milliseconds.

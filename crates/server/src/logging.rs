@@ -1,7 +1,7 @@
 //! Logs: one line per event with its fields, on standard error or at the end of a file.
 //!
-//! The file is opened anew for each line, as Redis does: whoever moves it away (logrotate) need not
-//! tell the server. A line that the file does not take goes to standard error.
+//! The file is opened anew for each line, as in Redis: a tool that moves it away (logrotate) need
+//! not notify the server. A line that cannot be written to the file goes to standard error.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};

@@ -14,7 +14,7 @@ use pando_server::{
 };
 use tracing::{error, info, warn};
 
-/// What `maxmemory` is compared with counts here.
+/// This counts what `maxmemory` is compared with.
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting::new(System);
 
@@ -23,11 +23,11 @@ fn main() -> ExitCode {
         Ok(Invocation::Serve(config)) => (None, config),
         Ok(Invocation::Offline(offline, config)) => (Some(offline), config),
         Ok(Invocation::Print(text)) => {
-            // Somebody who has read enough may have closed the output.
+            // A reader that has read enough may have closed the output.
             let _ = std::io::stdout().write_all(&text);
             return ExitCode::SUCCESS;
         }
-        // Says where to say it, and whether it is a failure at all (--help, --version).
+        // It knows where to print it, and whether it is a failure at all (--help, --version).
         Err(ConfigError::Flags(error)) => error.exit(),
         Err(error) => {
             for line in error.to_string().lines() {
@@ -86,7 +86,7 @@ fn run(config: Config, log: LogControl) -> Result<(), String> {
     }
     let cost = sync_cost(&config);
     let text = banner(&config, &listening, &shared.database, cost);
-    // Whoever started the server may have closed its end: that is no reason to stop.
+    // The parent may have closed its end: that is no reason to stop.
     let _ = std::io::stdout().write_all(text.as_bytes());
     manager.ready(text.lines().last().unwrap_or_default());
     server.wait(|| manager.stopping());

@@ -1,6 +1,6 @@
-//! The service manager: what systemd is told of a service of `Type=notify`.
+//! The service manager: notifications to systemd for a service of `Type=notify`.
 //!
-//! Where the environment names a socket (`NOTIFY_SOCKET`), datagrams of lines `NAME=value` go
+//! If the environment names a socket (`NOTIFY_SOCKET`), datagrams of lines `NAME=value` are sent
 //! there:
 //!
 //! | when | what |
@@ -9,11 +9,11 @@
 //! | the server listens | `READY=1`, `STATUS=` where |
 //! | it is to stop | `STOPPING=1`, `STATUS=` |
 //!
-//! A manager that does not listen is no reason to do anything else: what cannot be sent is
-//! forgotten. `main` reads the environment.
+//! A manager that does not listen changes nothing: what cannot be sent is dropped. `main` reads the
+//! environment.
 //!
-//! Deliberately absent: the watchdog. A thread that says every second that it lives says nothing
-//! of the workers.
+//! Deliberately absent: the watchdog. A thread that reports every second that it is alive says
+//! nothing about the workers.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,7 +33,7 @@ pub struct ServiceManager {
 
 impl ServiceManager {
     /// The manager that listens on `address`: a path, or an abstract name after an `@`. Without an
-    /// address, or when nobody listens there, nobody is told anything.
+    /// address, or when nobody listens there, nothing is sent.
     #[must_use]
     pub fn at(address: Option<&OsStr>) -> Self {
         let socket = address.and_then(|address| connect(address).ok());
@@ -50,7 +50,7 @@ impl ServiceManager {
         self.tell("STOPPING=1\nSTATUS=sends its last replies");
     }
 
-    /// A start goes on.
+    /// Reports the progress of a start.
     pub(crate) fn starting(&self, stage: &str, percent: u64) {
         let more_us = MORE_TIME.as_micros();
         self.tell(&format!(

@@ -1,7 +1,7 @@
-//! `/metrics` for Prometheus: the server's figures in the text exposition format.
+//! `/metrics` for Prometheus: the server's metrics in the text exposition format.
 //!
-//! Counters are since the start of the server; CONFIG RESETSTAT does not touch them. A latency is
-//! end to end (see `recorder`), in buckets that end at powers of two of a nanosecond, so that their
+//! Counters count since the start of the server; CONFIG RESETSTAT does not touch them. A latency is
+//! end to end (see `recorder`), in buckets that end at powers of two of a nanosecond, so their
 //! counts are exact.
 
 mod kept;
@@ -45,7 +45,7 @@ pub(crate) fn page(shared: &Shared) -> String {
     page.text
 }
 
-/// The text so far; samples belong to the family that was begun last.
+/// The text so far; samples belong to the family begun last.
 #[derive(Default)]
 struct Page {
     text: String,
@@ -101,7 +101,7 @@ fn server(page: &mut Page, shared: &Shared) {
     page.single("pando_threads", "gauge", "Workers.", shared.workers());
 }
 
-/// One family with a sample for each command that has something to say.
+/// One family with a sample for each command that has data.
 fn by_command(
     page: &mut Page,
     shared: &Shared,

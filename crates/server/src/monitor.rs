@@ -1,11 +1,11 @@
-//! MONITOR: every command that is executed, as a line, to whoever asked.
+//! MONITOR: sends every executed command, as a line, to the clients that asked.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
 //! | `count` | MONITOR, RESET, the end of a monitor, inside the mutex | `Relaxed` | every command |
 //! | `monitors` | the same | mutex | the worker that feeds |
 //!
-//! While nobody monitors a command costs one `Relaxed` load. Lines of different workers come in
+//! While nobody monitors, a command costs one `Relaxed` load. Lines of different workers come in
 //! approximate order. Secrets are never shown (see [`redacted`]), nor are administrative commands.
 
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ impl Monitors {
         self.count.store(monitors.len(), Ordering::Relaxed);
     }
 
-    /// Those who monitor.
+    /// The monitoring clients.
     pub(crate) fn all(&self) -> Vec<Monitor> {
         lock(&self.monitors).clone()
     }
@@ -81,7 +81,7 @@ pub(crate) fn line(now_us: u64, database: usize, address: &str, request: Request
     line.into_bytes()
 }
 
-/// What stands for a secret.
+/// Replaces a secret.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
 /// Whether argument `index` may be a secret: what follows AUTH (as a command or inside HELLO) and
@@ -104,7 +104,7 @@ pub(crate) fn redacted(request: Request<'_>, index: usize) -> bool {
     }
 }
 
-/// Writes an argument in double quotes, escaped as Redis does it.
+/// Writes an argument in double quotes, escaped as in Redis.
 pub(crate) fn quote(line: &mut String, argument: &[u8]) {
     line.push('"');
     for byte in argument {

@@ -1,6 +1,5 @@
-//! `pando check`, `pando dump` and `pando load`: what is done with a data directory that no server
-//! is using, or, by `pando dump --from`, with the keys of a server that runs. They take the
-//! server's flags.
+//! `pando check`, `pando dump` and `pando load`: work on a data directory that no server is using,
+//! or, with `pando dump --from`, on the keys of a running server. They take the server's flags.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Write as _};
@@ -17,32 +16,32 @@ use crate::config::Config;
 use crate::progress;
 use crate::running::{Running, RunningError};
 
-/// What is to be done.
+/// The task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offline {
-    /// Read every file and say what is there.
+    /// Read every file and report what exists.
     Check,
     /// Write every key to the standard output, in the portable stream: of a running server, or of
     /// the data directory.
     Dump(Option<Running>),
-    /// Read such a stream, or a dump file of Redis, into the database, from a file or the standard
+    /// Load such a stream, or a dump file of Redis, into the database, from a file or the standard
     /// input.
     Load(Option<PathBuf>),
 }
 
-/// Why it was not done.
+/// Why it failed.
 #[derive(Debug, Error)]
 pub enum OfflineError {
-    /// The files cannot be looked at.
+    /// The files cannot be inspected.
     #[error(transparent)]
     Files(#[from] RecoveryError),
-    /// They were, and a server would not start from them without a loss.
+    /// They were, and a server would not start from them without loss.
     #[error("the files are not sound")]
     Unsound,
     /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The stream is bytes, and somebody would see them.
+    /// The stream is binary, and the output is a terminal.
     #[error("a dump is not for a terminal: write it to a file, as in `pando dump > FILE`")]
     Terminal,
     /// The stream cannot be written or read.
@@ -59,10 +58,10 @@ pub enum OfflineError {
     /// The running server cannot be dumped.
     #[error(transparent)]
     Running(#[from] RunningError),
-    /// Somebody has closed the output.
+    /// The reader has closed the output.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
-    /// A dump of Redis had more.
+    /// A dump of Redis contained unsupported values.
     #[error("not everything was loaded: Pando has no such types; what was loaded is kept")]
     Partly,
     /// What was loaded is not on disk.
@@ -71,7 +70,7 @@ pub enum OfflineError {
 }
 
 impl Offline {
-    /// Does it.
+    /// Performs the task.
     pub fn run(self, config: &Config) -> Result<(), OfflineError> {
         match self {
             Self::Check => run_check(config),
@@ -126,7 +125,7 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
         let mut durability = config.durability_options();
         expect_database(&durability)?;
         durability.read_only = true;
-        // There is no log to be closed.
+        // There is no log to close.
         let _closed = with_database(config, durability, |session| {
             keys = session.dump(&mut BufWriter::new(io::stdout().lock()))?;
             Ok(())
@@ -136,7 +135,7 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
     Ok(())
 }
 
-/// Opens the database, works, and closes it: whether everything is on disk then.
+/// Opens the database, works, and closes it; returns whether everything is then on disk.
 fn with_database(
     config: &Config,
     mut durability: DurabilityOptions,

@@ -1,4 +1,4 @@
-//! The file that holds the number of the process while it runs.
+//! The file that holds the process number while the process runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tracing::warn;
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the file. Nobody is refused service because it cannot be written: as with Redis, the
-    /// log says so.
+    /// Writes the file. If it cannot be written, the server still serves; as in Redis, the log says
+    /// so.
     #[must_use]
     pub fn write(path: &Path) -> Option<Self> {
         match std::fs::write(path, format!("{}\n", std::process::id())) {

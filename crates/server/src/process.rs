@@ -1,15 +1,15 @@
-//! What the operating system says of this process and machine; 0 or empty where it says nothing.
+//! The operating system's data on this process and machine; 0 or empty where it has none.
 //!
-//! Read from `/proc`: no system call that needs unsafe code, and INFO is asked rarely.
+//! Read from `/proc`: this needs no unsafe code, and INFO is called rarely.
 
 use std::fs;
 
-/// Bytes of memory that the process has in the machine.
+/// Resident bytes of the process.
 pub(crate) fn resident_bytes() -> u64 {
     kilobytes_of("/proc/self/status", "VmRSS:") * 1024
 }
 
-/// Of these, the bytes that are of no file.
+/// Of these, the bytes that belong to no file.
 pub(crate) fn anonymous_bytes() -> u64 {
     kilobytes_of("/proc/self/status", "RssAnon:") * 1024
 }
@@ -22,7 +22,7 @@ pub(crate) fn is_root() -> bool {
     users.and_then(|users| users.split_ascii_whitespace().nth(1)) == Some("0")
 }
 
-/// Bytes of memory that the machine has.
+/// Bytes of memory of the machine.
 pub(crate) fn machine_bytes() -> u64 {
     kilobytes_of("/proc/meminfo", "MemTotal:") * 1024
 }

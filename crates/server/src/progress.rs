@@ -1,5 +1,5 @@
-//! What a start shows while it reads what is on disk, and a dump of a running server: a line that
-//! changes on a terminal, else lines in the log. The service manager is told of a start, too.
+//! The progress of a start that reads the files on disk, and of a dump of a running server: a
+//! changing line on a terminal, else lines in the log. The service manager is told of a start, too.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const BAR: usize = 30;
 const REDRAW: Duration = Duration::from_millis(100);
 const LINES: Duration = Duration::from_secs(2);
 
-/// Tells of progress on the standard error stream, and `manager`.
+/// Reports progress on the standard error stream, and to `manager`.
 pub(crate) fn reporter(manager: Arc<ServiceManager>) -> OnProgress {
     let terminal = std::io::stderr().is_terminal();
     let last = Mutex::new((Instant::now(), None));
@@ -33,14 +33,14 @@ pub(crate) fn reporter(manager: Arc<ServiceManager>) -> OnProgress {
         let is_new = last.1 != Some(progress.stage);
         let is_done = progress.done >= progress.total;
         if !terminal && (is_new || last.0.elapsed() < every) {
-            // What is over at once needs no line.
+            // A stage that is over at once needs no line.
             last.1 = Some(progress.stage);
             return;
         }
         if is_new || is_done || last.0.elapsed() >= every {
             *last = (Instant::now(), Some(progress.stage));
             if terminal {
-                // Whoever started the server may have closed its end.
+                // The parent may have closed its end.
                 let _ = write!(
                     std::io::stderr(),
                     "\r{}\x1b[K{}",
@@ -55,7 +55,7 @@ pub(crate) fn reporter(manager: Arc<ServiceManager>) -> OnProgress {
     })
 }
 
-/// What a dump of a running server shows on the standard error stream.
+/// The progress of a dump of a running server, on the standard error stream.
 pub(crate) struct DumpProgress {
     keys_total: u64,
     begun: Instant,
@@ -64,7 +64,7 @@ pub(crate) struct DumpProgress {
 }
 
 impl DumpProgress {
-    /// Of about so many keys.
+    /// Of about this many keys.
     pub(crate) fn of(keys_total: u64) -> Self {
         let begun = Instant::now();
         Self {
@@ -75,7 +75,7 @@ impl DumpProgress {
         }
     }
 
-    /// So many keys and bytes were dumped.
+    /// Reports this many dumped keys and bytes.
     pub(crate) fn show(&mut self, keys: u64, bytes: u64) {
         let every = if self.is_terminal { REDRAW } else { LINES };
         if self.shown.elapsed() < every {

@@ -1,13 +1,12 @@
 //! Protected mode: while no password is set, other hosts are refused.
 //!
-//! A server that listens on more than the loopback and asks for no password gives its data to
-//! whoever finds it. So, unless `protected-mode no` says that the network is trusted, only this
-//! machine is served then: loopback peers and Unix sockets. It holds for every door to the
-//! keyspace: RESP and memcached over TCP (told why, then closed), memcached over UDP (not
-//! answered).
+//! A server that listens on more than the loopback without a password gives its data to anyone who
+//! finds it. So, unless `protected-mode no` declares the network trusted, it then serves only this
+//! machine: loopback peers and Unix sockets. This applies to every way to the keyspace: RESP and
+//! memcached over TCP (told why, then closed), memcached over UDP (no reply).
 //!
-//! A connection is judged when it is accepted: a password that is set or removed later changes
-//! nothing for it. `/metrics` shows no data and is served.
+//! A connection is judged when it is accepted: setting or removing a password later changes nothing
+//! for it. `/metrics` shows no data and is served.
 
 use std::net::IpAddr;
 
@@ -31,7 +30,7 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// What a refused client is told.
+/// The reply to a refused client.
 pub(crate) fn refusal(protocol: WireProtocol) -> &'static [u8] {
     match protocol {
         WireProtocol::Resp => {
@@ -46,7 +45,7 @@ pub(crate) fn refusal(protocol: WireProtocol) -> &'static [u8] {
     }
 }
 
-/// What the start says when hosts that can reach the server are refused.
+/// The message at a start when hosts that can reach the server are refused.
 #[must_use]
 pub fn exposure(config: &Config, listening: &Listening) -> Option<&'static str> {
     let protected = config.protected_mode && config.password.is_empty();

@@ -2,24 +2,24 @@
 //!
 //! Reading the clock costs as much as a small command, so it is not read twice for each:
 //!
-//! - A command that may be slow, or that brings more than `UNTIMED_BYTES_MAX` bytes, is timed by
-//!   itself.
-//! - Commands flagged fast run untimed, and so do SET, SETEX and PSETEX, which lack the flag though
-//!   a small value takes no longer. The time between two readings of the clock is shared out
+//! - A command that may be slow, or that has more than `UNTIMED_BYTES_MAX` bytes, is timed
+//!   individually.
+//! - Commands flagged fast run untimed, and so do SET, SETEX and PSETEX, which lack the flag
+//!   although a small value takes no longer. The time between two readings of the clock is divided
 //!   evenly among the untimed commands in between, so that INFO's `usec` add up to the time spent.
 //! - An untimed command that has moved many bytes is timed afterwards, from the last reading of the
 //!   clock on: an upper bound, which may include the untimed commands before it in its batch.
 //! - While `slowlog-log-slower-than` is between 0 and 1 ms, or there is a latency threshold, every
-//!   command is timed by itself. Above that, a fast command that moves few bytes cannot be slow
+//!   command is timed individually. Above that, a fast command that moves few bytes cannot be slow
 //!   unless the machine takes the processor away.
 //!
-//! Latency is end to end: from the arrival of the request's bytes, as the worker tells it, to the
-//! end of the batch that wrote the reply. It contains queueing behind the batch's other requests,
-//! pauses and the time between slices.
+//! Latency is end to end: from the arrival of the request's bytes, as reported by the worker, to
+//! the end of the batch that wrote the reply. It includes queueing behind the batch's other
+//! requests, pauses and the time between slices.
 //!
 //! Invariants:
 //! - **SR1** `pending[untimed_from..]` are the untimed commands since the last reading of the
-//!   clock, at which they are counted too.
+//!   clock; they are counted at the next one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,8 +32,8 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::statistics::WorkerStatistics;
 
-/// Requests in a row of one command that arrived together: their latency, one for all, is not known
-/// before their batch ends.
+/// Consecutive requests of one command that arrived together. They share one latency, which is
+/// unknown before their batch ends.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     command: u16,
@@ -58,9 +58,9 @@ pub struct WorkerRecorder {
 /// The timing of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// Timed by itself, since then.
+    /// Timed individually, since then.
     Since(u64),
-    /// Shares the time between two readings.
+    /// Gets a share of the time between two readings.
     Untimed,
 }
 
@@ -102,12 +102,12 @@ impl WorkerRecorder {
         self.last_reading_ns
     }
 
-    /// The batch's commands have run: what follows (sending) is no command's time.
+    /// The batch's commands have run: sending counts as no command's time.
     pub fn end_execution(&mut self) {
         self.read_clock();
     }
 
-    /// Ends a batch, after its replies were given to the sockets.
+    /// Ends a batch, after its replies were passed to the sockets.
     pub fn end_batch(&mut self, shared: &Shared) {
         let now_ns = self.read_clock();
         self.record_latencies(now_ns, &shared.settings);
@@ -130,7 +130,7 @@ impl WorkerRecorder {
         self.untimed_from = 0;
     }
 
-    /// Reads the clock and shares the time since the last reading out (SR1).
+    /// Reads the clock and divides the time since the last reading (SR1).
     fn read_clock(&mut self) -> u64 {
         let now_ns = self.now_ns();
         let spent_ns = now_ns.saturating_sub(self.last_reading_ns);
@@ -160,7 +160,7 @@ impl WorkerRecorder {
         self.begin_of(is_fast, request.span_bytes(), settings)
     }
 
-    /// A request of `bytes` begins, of a command that is fast as long as they are few, or not.
+    /// Begins a request of `bytes`, of a command that is fast while they are few, or not.
     #[inline]
     pub(crate) fn begin_of(&mut self, is_fast: bool, bytes: usize, settings: &Settings) -> Timing {
         let slower_than_us = settings.slowlog_slower_than_us();
@@ -175,8 +175,7 @@ impl WorkerRecorder {
         }
     }
 
-    /// A command has ended after moving `moved_bytes`; returns its time in nanoseconds if it is
-    /// known.
+    /// Ends a command after moving `moved_bytes`; returns its time in nanoseconds if known.
     #[inline]
     pub(crate) fn end(
         &mut self,
@@ -213,7 +212,7 @@ impl WorkerRecorder {
                 self.count_untimed();
                 since_ns
             }
-            // Commands of an EXEC have shared the time before this reading out already.
+            // Commands of an EXEC have already shared the time before this reading.
             Timing::Since(since_ns) => since_ns,
         };
         let elapsed_ns = self.read_clock().saturating_sub(since_ns);
@@ -226,7 +225,7 @@ impl WorkerRecorder {
         elapsed_ns
     }
 
-    /// Counts the untimed commands without a share of the time: it is another's.
+    /// Counts the untimed commands without a share of the time, which belongs to another.
     fn count_untimed(&mut self) {
         for pending in &self.pending[self.untimed_from..] {
             self.statistics.commands[usize::from(pending.command)]
@@ -238,7 +237,7 @@ impl WorkerRecorder {
         self.untimed_from = self.pending.len();
     }
 
-    /// Notes a command whose latency is to be recorded; of so many that their number is bounded.
+    /// Notes a command whose latency is to be recorded, up to a bounded number.
     fn push(&mut self, command: u16, arrived_ns: u64, settings: &Settings) {
         self.pending.push(Pending {
             command,
@@ -251,7 +250,7 @@ impl WorkerRecorder {
         }
     }
 
-    /// Takes back the latency of the command that has just ended: it goes on in slices.
+    /// Withdraws the latency of the command that has just ended: it continues in slices.
     pub(crate) fn postpone(&mut self) {
         self.read_clock();
         if let Some(last) = self.pending.last_mut() {
@@ -263,7 +262,7 @@ impl WorkerRecorder {
         self.untimed_from = self.pending.len();
     }
 
-    /// The command that [`Self::postpone`] met has had its last slice, after `busy_ns` of work.
+    /// The command passed to [`Self::postpone`] has had its last slice, after `busy_ns` of work.
     pub(crate) fn finish_slices(&mut self, command: u16, busy_ns: u64, arrived_ns: u64) {
         self.statistics.commands[usize::from(command)]
             .nanoseconds

@@ -1,15 +1,15 @@
-//! Every open connection, for CLIENT LIST, CLIENT KILL and the figures of INFO.
+//! Every open connection, for CLIENT LIST, CLIENT KILL and INFO.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
 //! | `Registry::clients` | the worker of a connection | mutex | CLIENT, INFO |
-//! | `Registry::next_id`, `received`, `rejected` | whoever accepts | `Relaxed` | INFO |
+//! | `Registry::next_id`, `received`, `rejected` | the accepting thread | `Relaxed` | INFO |
 //! | `ClientRecord`'s atomics | the worker of the connection | `Relaxed` | CLIENT LIST, INFO |
 //! | `ClientRecord::names` | the connection's own commands | mutex | CLIENT LIST, SLOWLOG |
 //!
-//! A reader may see figures of one connection that are a batch apart: each stands for itself.
+//! A reader may see values of one connection that are a batch apart: they are independent.
 //!
-//! Deliberately absent: sockets. Closing a connection is asked of its worker's [`WorkerMailbox`].
+//! Deliberately absent: sockets. A connection is closed through its worker's [`WorkerMailbox`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use crate::shared::lock;
 /// How other threads reach the worker that owns a connection; the event loop implements it. No
 /// method waits.
 pub trait WorkerMailbox: Send + Sync {
-    /// Closes the connection of this client soon, without a reply; does nothing when it is gone.
+    /// Closes this client's connection soon, without a reply; does nothing when it is gone.
     fn close(&self, client: u64);
 
     /// Appends bytes to the output of this client (a monitor); does nothing when it is gone.
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
 
-    /// Everything up to this log epoch is on disk: replies may be sent.
+    /// Everything up to this log epoch is durable: replies may be sent.
     fn durable(&self, epoch: LogEpoch);
 
-    /// Ends this client's wait of this number, by an error or as if its time were over; does
-    /// nothing when it has ended already.
+    /// Ends this client's wait of this number, with an error or as if it had timed out; does
+    /// nothing when it has already ended.
     fn unblock(&self, client: u64, wait: u64, by_error: bool);
 
     /// Makes the worker look at the shared state again: shutdown, the end of a pause or of a save.
     fn wake(&self);
 }
 
-/// What a connection is besides ordinary; the letters of CLIENT LIST.
+/// The special states of a connection; the letters of CLIENT LIST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ClientFlag {
@@ -62,7 +62,7 @@ pub enum ClientFlag {
     Held,
 }
 
-/// What the connection calls itself.
+/// The names that the connection gave itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientNames {
     /// CLIENT SETNAME.
@@ -73,20 +73,20 @@ pub struct ClientNames {
     pub library_version: Box<[u8]>,
 }
 
-/// Sizes of a connection's buffers in bytes, as its worker last saw them.
+/// Sizes of a connection's buffers in bytes, as last reported by its worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferSizes {
     /// Unprocessed input.
     pub query_bytes: usize,
-    /// Room left in the input buffer.
+    /// Free space in the input buffer.
     pub query_free_bytes: usize,
     /// Output that the socket has not taken yet.
     pub output_bytes: usize,
-    /// What the output buffer holds on the heap.
+    /// Heap bytes of the output buffer.
     pub output_capacity_bytes: usize,
 }
 
-/// The protocol that a connection speaks, by the socket that it came to.
+/// The protocol of a connection, determined by its listening socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireProtocol {
     /// Redis'.
@@ -96,7 +96,7 @@ pub enum WireProtocol {
     Memcached,
 }
 
-/// What a connection is known by before its first byte.
+/// What is known of a connection before its first byte.
 #[derive(Clone, Debug)]
 pub struct ClientOrigin {
     /// The worker that serves it.
@@ -109,11 +109,11 @@ pub struct ClientOrigin {
     pub local_address: String,
     /// Whether it came over the Unix socket.
     pub unix_socket: bool,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: WireProtocol,
 }
 
-/// One connection as others may know it; its worker keeps the atomics up to date.
+/// One connection as others see it; its worker updates the atomics.
 #[derive(Debug)]
 pub struct ClientRecord {
     id: u64,
@@ -141,7 +141,7 @@ pub struct ClientRecord {
     shed: AtomicBool,
     /// Bytes that its requests take before they run.
     request_bytes: AtomicUsize,
-    /// How many waits there were that CLIENT UNBLOCK may end, times two; one more during a wait
+    /// The number of waits so far that CLIENT UNBLOCK may end, times two; plus one during a wait
     /// that nobody has ended.
     wait: AtomicU64,
 }
@@ -202,13 +202,13 @@ impl ClientRecord {
         self.last_interaction_ms.load(Ordering::Relaxed)
     }
 
-    /// Notes that the client has sent something.
+    /// Records that the client has sent something.
     #[inline]
     pub fn interacted(&self, now_ms: u64) {
         self.last_interaction_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Notes the sizes of its buffers; once per turn is enough.
+    /// Records the sizes of its buffers; once per turn is enough.
     #[inline]
     pub fn set_buffers(&self, sizes: BufferSizes) {
         self.query_bytes.store(sizes.query_bytes, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl ClientRecord {
         }
     }
 
-    /// Notes what commands about connections and transactions change of a client; the host does so
+    /// Records what commands on connections and transactions changed of a client; the host calls it
     /// after them.
     #[inline]
     pub(crate) fn observe(&self, client: &Client) {
@@ -304,7 +304,7 @@ impl ClientRecord {
         self.flags.load(Ordering::Relaxed) & (1 << flag as u8) != 0
     }
 
-    /// Sets or clears a flag. Only the connection's worker does.
+    /// Sets or clears a flag. Only the connection's worker calls it.
     pub fn set_flag(&self, flag: ClientFlag, on: bool) {
         let flags = self.flags.load(Ordering::Relaxed);
         let bit = 1 << flag as u8;
@@ -314,18 +314,18 @@ impl ClientRecord {
         );
     }
 
-    /// A wait begins that CLIENT UNBLOCK may end. Its worker says so.
+    /// Begins a wait that CLIENT UNBLOCK may end. Called by its worker.
     pub(crate) fn begin_wait(&self) {
         let waits = self.wait.load(Ordering::Relaxed) >> 1;
         self.wait.store((waits + 1) << 1 | 1, Ordering::Relaxed);
     }
 
-    /// The wait is over, if there was one. Its worker says so.
+    /// Ends the wait, if there was one. Called by its worker.
     pub(crate) fn end_wait(&self) {
         self.wait.fetch_and(!1, Ordering::Relaxed);
     }
 
-    /// Ends the wait, once: its number, by which the worker is to be told.
+    /// Ends the wait, once; returns its number, to be passed to the worker.
     pub(crate) fn claim_wait(&self) -> Option<u64> {
         let wait = self.wait.fetch_and(!1, Ordering::Relaxed);
         (wait & 1 == 1).then_some(wait >> 1)
@@ -336,7 +336,7 @@ impl ClientRecord {
         self.wait.load(Ordering::Relaxed) >> 1
     }
 
-    /// What it calls itself.
+    /// The names it gave itself.
     #[must_use]
     pub fn names(&self) -> ClientNames {
         lock(&self.names).clone()
@@ -346,7 +346,7 @@ impl ClientRecord {
         change(&mut lock(&self.names));
     }
 
-    /// Whether CLIENT KILL has met it; its worker executes nothing more of it.
+    /// Whether CLIENT KILL has matched it; its worker executes nothing more of it.
     #[must_use]
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Relaxed)
@@ -373,14 +373,14 @@ impl ClientRecord {
         self.request_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes that its requests take so many bytes now; returns how many more than before.
+    /// Records that its requests take this many bytes now; returns how many more than before.
     pub(crate) fn set_request_bytes(&self, bytes: usize) -> isize {
         let before = self.request_bytes.load(Ordering::Relaxed);
         self.request_bytes.store(bytes, Ordering::Relaxed);
         bytes.wrapping_sub(before).cast_signed()
     }
 
-    /// Bytes of memory that the connection holds, by what its worker last said.
+    /// Bytes of memory that the connection holds, as last reported by its worker.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.buffers();
@@ -399,8 +399,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Enters a connection, unless there are `clients_max` already (then it is counted as
-    /// rejected).
+    /// Adds a connection, unless there are already `clients_max` (then it is counted as rejected).
     pub fn register(
         &self,
         origin: ClientOrigin,
@@ -453,7 +452,7 @@ impl Registry {
         lock(&self.clients).values().cloned().collect()
     }
 
-    /// Connections accepted so far, those that were refused included.
+    /// Connections accepted so far, including refused ones.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)

@@ -1,12 +1,12 @@
-//! `pando dump --from`: a dump of a running server, read over the wire at one moment.
+//! `pando dump --from`: dumps a running server over the wire, as of one moment.
 //!
-//! The moment is that of a snapshot: the one that is named, or one of our own. The connection uses
-//! it (SNAPSHOT USE), so that a snapshot that has gone is an error, even if there is a new one of
-//! its name. KDUMP returns the keys in portions; the next one is asked for before the last one is
-//! written. Memory holds two portions, whatever the number of keys.
+//! The moment is that of a snapshot: a named one, or one of our own. The connection uses it
+//! (SNAPSHOT USE), so a dropped snapshot is an error, even if a new one has its name. KDUMP returns
+//! the keys in portions; the next portion is requested before the last one is written. Memory holds
+//! two portions, whatever the number of keys.
 //!
-//! Our own snapshot is dropped at the end, after an error, and when a signal ends the process.
-//! Where nothing of that happens (SIGKILL), the server drops it after [`OWN_LIFE_S`].
+//! Our own snapshot is dropped at the end, after an error, and when a signal ends the process. If
+//! none of that happens (SIGKILL), the server drops it after [`OWN_LIFE_S`].
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,85 +21,85 @@ use crate::progress::DumpProgress;
 use crate::shared::lock;
 use crate::signals;
 
-/// How long a server may take to be reached, and to send the next bytes of an answer.
+/// How long connecting to a server, and waiting for the next bytes of a reply, may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// See [`CONNECT_PATIENCE`].
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Seconds after which a snapshot of ours goes by itself.
+/// Seconds after which our snapshot is dropped automatically.
 const OWN_LIFE_S: u64 = 24 * 60 * 60;
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What is to be dumped.
+/// What to dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The server, as HOST:PORT.
     pub address: String,
-    /// The snapshot; unless given, one is made.
+    /// The snapshot; if absent, one is made.
     pub snapshot: Option<String>,
 }
 
-/// Why a dump is not whole.
+/// Why a dump is incomplete.
 #[derive(Debug, Error)]
 pub enum RunningError {
-    /// The server is not there.
+    /// The server cannot be reached.
     #[error("cannot reach {address}: {error}")]
     Unreachable {
-        /// Where it should be.
+        /// Its address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It was.
+    /// It was reached, but the connection broke.
     #[error("the connection to the server has broken: {0}")]
     Broken(io::Error),
     /// It closed the connection.
     #[error("the server has closed the connection")]
     Closed,
-    /// It is there and says nothing.
+    /// It is connected but sends nothing.
     #[error("the server has not answered for {} s", PATIENCE.as_secs())]
     Silent,
-    /// It is something else.
+    /// It is not a server of this protocol.
     #[error("the server does not speak RESP: {0}")]
     Foreign(#[from] ReplyError),
-    /// It speaks RESP and does not know what is needed.
+    /// It speaks RESP but does not know a needed command.
     #[error("the server is no Pando, or an older one; it answers: {answer}")]
     Unable {
-        /// What it answers.
+        /// Its reply.
         answer: String,
     },
-    /// It knows its clients by a password.
+    /// It requires a password.
     #[error("the server asks for a password; --requirepass or its configuration file has it")]
     Password,
-    /// It refuses something else.
+    /// It refuses another command.
     #[error("the server refuses {command}: {answer}")]
     Refused {
-        /// What was asked for.
+        /// The command.
         command: String,
-        /// What it answers.
+        /// Its reply.
         answer: String,
     },
-    /// The snapshot is not there.
+    /// The snapshot does not exist.
     #[error("the server has no snapshot {name}")]
     NoSnapshot {
         /// Its name.
         name: String,
     },
-    /// The snapshot was there.
+    /// The snapshot existed but was dropped.
     #[error("the snapshot has gone, so that the dump is not whole: {answer}")]
     Gone {
-        /// What the server answers.
+        /// The server's reply.
         answer: String,
     },
-    /// An answer of no known form.
+    /// A reply of unknown form.
     #[error("the server's answer to {command} has no known form")]
     Unexpected {
-        /// What was asked for.
+        /// The command.
         command: &'static str,
     },
-    /// What was sent cannot be loaded, or the dump cannot be written.
+    /// The received data cannot be loaded, or the dump cannot be written.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The dump cannot be written.
@@ -123,7 +123,7 @@ impl Running {
         let interrupted = move || {
             let given_up = at_end.give_up();
             eprintln!("interrupted: the dump is not whole");
-            // Whoever finds that the snapshot has gone waits here for the end of the process.
+            // A thread that finds the snapshot dropped waits here for the end of the process.
             std::mem::forget(given_up);
         };
         signals::before_end(interrupted).map_err(RunningError::Signals)?;
@@ -137,7 +137,7 @@ impl Running {
     }
 }
 
-/// Dumps all databases as a snapshot shows them.
+/// Dumps all databases as of a snapshot.
 fn dump_snapshot(peer: &mut Peer, name: &str, out: impl Write) -> Result<u64, RunningError> {
     let used = peer.ask(&[b"SNAPSHOT", b"USE", name.as_bytes()]);
     used.map_err(|error| match error {
@@ -172,7 +172,7 @@ fn dump_snapshot(peer: &mut Peer, name: &str, out: impl Write) -> Result<u64, Ru
     writer.finish().map_err(RunningError::Output)
 }
 
-/// Keys of a snapshot, expired ones included.
+/// Keys of a snapshot, including expired ones.
 fn keys_of(peer: &mut Peer, name: &str) -> Result<u64, RunningError> {
     let unexpected = RunningError::Unexpected {
         command: "SNAPSHOT INFO",
@@ -202,7 +202,7 @@ fn databases(peer: &mut Peer) -> Result<u64, RunningError> {
     })
 }
 
-/// What KDUMP answers.
+/// The reply to KDUMP.
 #[derive(Debug, PartialEq, Eq)]
 struct Portion {
     next: Vec<u8>,
@@ -243,7 +243,7 @@ impl Portion {
     }
 }
 
-/// A snapshot of ours, while it is there.
+/// Our own snapshot, while it exists.
 struct Own {
     server: Server,
     name: Mutex<Option<String>>,
@@ -257,7 +257,7 @@ impl Own {
         }
     }
 
-    /// Makes it; returns its name. Whoever gives it up meanwhile waits until it is made.
+    /// Makes it; returns its name. A thread that drops it meanwhile waits until it is made.
     fn make(&self, peer: &mut Peer) -> Result<String, RunningError> {
         let mut made = lock(&self.name);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -274,8 +274,8 @@ impl Own {
         Ok(made.insert(name).clone())
     }
 
-    /// Drops it if it is there, over a connection of its own: the other one may have broken, or be
-    /// in the midst of an answer. Nobody else makes it or gives it up before the guard goes.
+    /// Drops it if it exists, over a separate connection: the other one may have broken, or be in
+    /// the middle of a reply. Nobody else makes or drops it before the guard is released.
     fn give_up(&self) -> MutexGuard<'_, Option<String>> {
         let mut made = lock(&self.name);
         let Some(name) = made.take() else {
@@ -296,7 +296,7 @@ impl Own {
     }
 }
 
-/// Where a server is, and how it knows us.
+/// A server's address and our credentials.
 struct Server {
     address: String,
     password: Vec<u8>,
@@ -329,7 +329,7 @@ struct Peer {
     stream: TcpStream,
     decoder: ValueDecoder,
     input: Box<[u8]>,
-    /// What of `input` was received and not decoded.
+    /// The part of `input` that was received and not decoded.
     left: std::ops::Range<usize>,
 }
 
@@ -346,10 +346,10 @@ impl Peer {
         })
     }
 
-    /// Sends a request and returns its answer; an error of the server's is one.
+    /// Sends a request and returns its reply; a server's error reply is an error.
     fn ask(&mut self, words: &[&[u8]]) -> Result<Value, RunningError> {
         self.send(words)?;
-        // Arguments may be secrets, subcommands are none.
+        // Arguments may be secrets; subcommands are not.
         let shown = if words[0] == b"SNAPSHOT" { 2 } else { 1 };
         self.receive(&String::from_utf8_lossy(&words[..shown].join(&b' ')))
     }
@@ -364,7 +364,7 @@ impl Peer {
         self.stream.write_all(&request).map_err(broken)
     }
 
-    /// The next answer, which is that of `command`.
+    /// The next reply, which belongs to `command`.
     fn receive(&mut self, command: &str) -> Result<Value, RunningError> {
         loop {
             let mut input = &self.input[self.left.clone()];
@@ -392,7 +392,7 @@ fn broken(error: io::Error) -> RunningError {
     }
 }
 
-/// What an error of the server's means, by its code.
+/// The meaning of a server's error, by its code.
 fn refusal(command: &str, answer: &[u8]) -> RunningError {
     let answer = String::from_utf8_lossy(answer).into_owned();
     let code = answer.split(' ').next().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Rates and the peak of memory, sampled by whoever passes: a worker at the end of a batch.
+//! Rates and the memory peak, sampled by workers at the end of a batch.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
-//! | `next_ms` | who takes a sample | `Relaxed` | every batch |
+//! | `next_ms` | the sampling thread | `Relaxed` | every batch |
 //! | `samples` | the same | mutex, never waited for by a worker | INFO |
 //! | `memory_peak` | the same, INFO | `Relaxed`, maximum | INFO |
 //!
-//! An idle server takes no samples: the rate is then that since the last one.
+//! An idle server takes no samples; the rate is then that since the last one.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -52,7 +52,7 @@ impl Sampler {
         now_ms >= self.next_ms.load(Ordering::Relaxed)
     }
 
-    /// Takes a sample, unless somebody else is at it.
+    /// Takes a sample, unless somebody else is taking one.
     pub(crate) fn take(&self, sample: Sample, memory: usize) {
         self.note_memory(memory);
         let Ok(mut samples) = self.samples.try_lock() else {

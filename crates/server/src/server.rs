@@ -8,9 +8,9 @@
 //! | `keeper`, with a log | the same | [`Server::wait`] tells it to |
 //! | `maintenance`, with a log `epochs` and those of the log | the database | the database is closed |
 //!
-//! Nothing listens before everything else stands, and what has been started is stopped again when a
-//! later step fails. Stopping goes in the opposite order: the listeners are closed, the workers
-//! finish their batches and send their replies within a bound, then the database is closed.
+//! Nothing listens before everything else is ready, and what was started is stopped again when a
+//! later step fails. Stopping uses the reverse order: the listeners are closed, the workers finish
+//! their batches and send their replies within a time limit, then the database is closed.
 //!
 //! Deliberately absent: the process (signals, logs, exit codes); that is `main`'s.
 
@@ -47,9 +47,9 @@ pub enum StartError {
     /// `/metrics` cannot be served.
     #[error("cannot serve metrics on {address}: {error}")]
     Metrics {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Every address in `bind` was optional and unavailable, and there is no Unix socket.
@@ -60,9 +60,9 @@ pub enum StartError {
         "the limit of open files is {limit}, expected at least {needed}: raise it with `ulimit -n`"
     )]
     Descriptors {
-        /// The limit, raised as far as it went.
+        /// The limit, raised as far as possible.
         limit: u64,
-        /// The least that is of use.
+        /// The smallest useful limit.
         needed: u64,
     },
     /// The database refuses its settings.
@@ -71,7 +71,7 @@ pub enum StartError {
     /// The kernel refuses a poller.
     #[error("cannot wait for events: {0}")]
     Poller(io::Error),
-    /// The kernel refuses to tell of signals.
+    /// The kernel refuses to deliver signals.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     /// The kernel refuses a thread.
@@ -92,8 +92,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server. `memory` tells how much the process has allocated; `signals` stop it;
-    /// `manager` is told how far recovery is.
+    /// Starts a server. `memory` reports how much the process has allocated; `signals` stop it;
+    /// `manager` receives the progress of recovery.
     pub fn start(
         config: Config,
         memory: MemoryMeter,
@@ -120,8 +120,8 @@ impl Server {
         })
     }
 
-    /// As [`Self::start`], on a database that `open` opens with the configuration's options. Nobody
-    /// is listened to before it has returned.
+    /// Like [`Self::start`], on a database that `open` opens with the configuration's options.
+    /// Nothing listens before it has returned.
     pub fn start_with(
         mut config: Config,
         signals: Option<StopSignals>,
@@ -162,7 +162,7 @@ impl Server {
                 shared.tell_durable(epoch);
             }
         });
-        // It may have failed before anybody was told.
+        // It may have failed before anybody could be told.
         shared.look_at_log();
         if shared.database.recovery().is_some() {
             let shared = Arc::clone(&shared);
@@ -199,16 +199,15 @@ impl Server {
         Ok(mailbox)
     }
 
-    /// What the server's threads share.
+    /// The state that the server's threads share.
     #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Waits until a shutdown is requested, giving back meanwhile what the allocator holds free,
-    /// and for its end: nothing is listened on any more, the replies to what was executed are sent
-    /// (or given up), the database is closed.
-    /// `stopping` is called when the shutdown begins.
+    /// Waits until a shutdown is requested, meanwhile returning free memory of the allocator to the
+    /// system, and then for its end: nothing is listened on any more, replies to executed requests
+    /// are sent (or given up), the database is closed. Calls `stopping` when the shutdown begins.
     pub fn wait(mut self, stopping: impl FnOnce()) {
         let interval = Duration::from_millis(limits::HEAP_MS);
         let mut heap = Heap::default();
@@ -241,8 +240,8 @@ impl Server {
             self.shared
                 .fail(format!("the log could not be written to its end: {error}"));
         }
-        // Who sees its connection closed may start the next server at once: nothing is held any
-        // more that it needs.
+        // A client that sees its connection closed may start the next server at once: everything
+        // that it needs has been released.
         for worker in workers {
             worker.close_connections();
         }
@@ -255,8 +254,8 @@ impl Drop for Server {
     }
 }
 
-/// Waits until every log has a file to write to: what is promised of the time until a write is on
-/// disk holds from the first one on. A disk that has no room is met by the writes themselves.
+/// Waits until every log has a file to write to, so that the promised time until a write is durable
+/// holds from the first write on. If a disk has no space, the writes themselves find out.
 fn wait_for_log_files(database: &Database) {
     let deadline = Instant::now() + Duration::from_millis(limits::LOG_FILES_WAIT_MS);
     let logs = database
@@ -273,7 +272,7 @@ fn wait_for_log_files(database: &Database) {
     }
 }
 
-/// Says that data are there which a server without a log leaves alone.
+/// Reports data on disk that a server without a log leaves alone.
 fn tell_of_kept_data(config: &Config) {
     let durability = config.durability_options();
     if pando_db::expect_database(&durability).is_ok() {
@@ -282,7 +281,7 @@ fn tell_of_kept_data(config: &Config) {
     }
 }
 
-/// Says what a start has found on disk.
+/// Reports what a start found on disk.
 fn tell_of_recovery(database: &Database) {
     let Some(found) = database.recovery() else {
         return;
@@ -316,7 +315,7 @@ fn spawn<R: Send + 'static>(
         .map_err(StartError::Thread)
 }
 
-/// Waits for a thread. What made it panic was said when it did.
+/// Waits for a thread. Its panic, if any, was already reported.
 fn join<R>(thread: JoinHandle<R>) -> Option<R> {
     let result = thread.join();
     if result.is_err() {
@@ -348,7 +347,7 @@ fn make_room_for_clients(config: &mut Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Listens on everything that the configuration says.
+/// Opens all configured listeners.
 fn listen(config: &Config) -> Result<Vec<(Listener, WireProtocol)>, StartError> {
     let mut listeners = Vec::new();
     let ports = [
@@ -379,7 +378,7 @@ fn listen(config: &Config) -> Result<Vec<(Listener, WireProtocol)>, StartError> 
     Ok(listeners)
 }
 
-/// Listens on a port of every address. With port 0 all get the port that the first one got.
+/// Listens on a port of every address. With port 0 all use the port that the first one got.
 fn listen_on_port(
     config: &Config,
     mut port: u16,
@@ -401,15 +400,15 @@ fn listen_on_port(
     Ok(())
 }
 
-/// The UDP sockets of each worker, on a port of its own on every address of `bind`; without a ratio
-/// of replies only on loopback addresses (see `worker::datagrams`).
+/// The UDP sockets of each worker, on its own port on every address of `bind`; without a reply
+/// ratio only on loopback addresses (see `worker::datagrams`).
 fn listen_for_datagrams(config: &Config) -> Result<Vec<Vec<DatagramSocket>>, StartError> {
     let mut workers: Vec<Vec<_>> = (0..config.threads).map(|_| Vec::new()).collect();
     let Some(first) = config.memcached_udp_port else {
         return Ok(workers);
     };
     for (index, sockets) in workers.iter_mut().enumerate() {
-        // With port 0 a worker has on all addresses the port that it got on the first.
+        // With port 0, a worker uses on all addresses the port that it got on the first.
         let mut port = if first == 0 { 0 } else { first + index as u16 };
         for bind in &config.bind {
             if config.memcached_udp_reply_ratio == 0 && !bind.ip.is_loopback() {
@@ -459,7 +458,7 @@ fn listen_for_metrics(config: &Config) -> Result<Vec<TcpListener>, StartError> {
     Ok(listeners)
 }
 
-/// Whether the machine has the address, but not for this process.
+/// Whether the machine has the address, but this process may not use it.
 fn is_taken_or_forbidden(error: &io::Error) -> bool {
     matches!(
         error.kind(),

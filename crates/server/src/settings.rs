@@ -1,11 +1,11 @@
-//! The settings that CONFIG SET can change, where the workers read them: one atomic each.
+//! The settings that CONFIG SET can change, in the form that workers read: one atomic each.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
 //! | every atomic | [`Settings::publish`] | `Shared`'s mutex of `config` | workers, `Relaxed` |
 //! | `password` | the same | mutex | AUTH, HELLO |
 //!
-//! A worker may see two settings of one CONFIG SET at different moments; none depends on another.
+//! A worker may see two settings of one CONFIG SET at different moments; they are independent.
 
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -124,7 +124,7 @@ impl Settings {
         self.query_buffer_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Bounds of the output that waits for an ordinary client or a monitor.
+    /// Limits on the output that waits for an ordinary client or a monitor.
     #[must_use]
     pub fn output_limit(&self) -> OutputLimit {
         OutputLimit {
@@ -159,7 +159,7 @@ impl Settings {
         Durability::ALL[usize::from(mode)]
     }
 
-    /// When a checkpoint is due: after so many bytes of log, after so many seconds; 0 is never.
+    /// When a checkpoint is due: after this many bytes of log, after this many seconds; 0 is never.
     pub(crate) fn checkpoints(&self) -> (u64, u64) {
         (
             self.checkpoint_log_bytes.load(Ordering::Relaxed),
@@ -167,12 +167,12 @@ impl Settings {
         )
     }
 
-    /// Percent of its time in which a checkpoint's thread works while requests are served.
+    /// Percentage of its time in which a checkpoint's thread works while requests are served.
     pub(crate) fn checkpoint_share_percent(&self) -> u32 {
         self.checkpoint_share_percent.load(Ordering::Relaxed)
     }
 
-    /// Whether new connections have to authenticate.
+    /// Whether new connections must authenticate.
     #[must_use]
     pub fn requires_password(&self) -> bool {
         self.password_set.load(Ordering::Relaxed)

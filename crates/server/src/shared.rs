@@ -1,4 +1,4 @@
-//! What all threads of the server share.
+//! The state that all threads of the server share.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@
 //! - **SS1** Locks are taken in the order `config`, `settings`; no other two are held together, and
 //!   none while a worker waits.
 //!
-//! Deliberately absent: sockets and event loops; they come to `Shared`, it does not know them.
+//! Deliberately absent: sockets and event loops; they know `Shared`, it does not know them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ use crate::settings::Settings;
 use crate::slowlog::Slowlog;
 use crate::statistics::{CommandIndex, Figures, Statistics};
 
-/// Where the server listens, as it turned out (`port 0` asks for any).
+/// The actual listening addresses (`port 0` asks for any).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listening {
     /// TCP addresses.
@@ -84,7 +84,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Puts the state together; the configuration was validated.
+    /// Creates the state from a validated configuration.
     #[must_use]
     pub fn new(config: Config, database: Arc<Database>) -> Arc<Self> {
         let commands = CommandIndex::new();
@@ -115,14 +115,14 @@ impl Shared {
         })
     }
 
-    /// The configuration as it is now. Copies it.
+    /// A copy of the present configuration.
     #[must_use]
     pub fn config(&self) -> Config {
         lock(&self.config).clone()
     }
 
-    /// Changes the configuration: `change` works on a copy, which takes effect as a whole or, when
-    /// it returns an error, not at all.
+    /// Changes the configuration: `change` works on a copy, which takes effect as a whole or, if it
+    /// returns an error, not at all.
     pub(crate) fn change_config<E>(
         &self,
         change: impl FnOnce(&mut Config) -> Result<(), E>,
@@ -142,7 +142,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Says how to change what is logged (CONFIG SET loglevel); once.
+    /// Sets how to change the log level (CONFIG SET loglevel); once.
     pub fn on_log_level(&self, set: impl Fn(LogLevel) + Send + Sync + 'static) {
         let first = self.log_level.set(Box::new(set)).is_ok();
         assert!(first, "the log level has one owner");
@@ -166,7 +166,7 @@ impl Shared {
         WorkerRecorder::new(Arc::clone(self.statistics.worker(index)), self.started)
     }
 
-    /// Workers.
+    /// The number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.mailboxes.len()
@@ -189,21 +189,21 @@ impl Shared {
         }
     }
 
-    /// Tells the workers that everything up to this log epoch is on disk.
+    /// Tells the workers that everything up to this log epoch is durable.
     pub(crate) fn tell_durable(&self, epoch: LogEpoch) {
         for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
             mailbox.durable(epoch);
         }
     }
 
-    /// Makes every worker look at the shared state.
+    /// Makes every worker check the shared state.
     pub fn wake_workers(&self) {
         for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
             mailbox.wake();
         }
     }
 
-    /// Says where the server listens; once, when everything else stands.
+    /// Sets the listening addresses; once, when everything else is ready.
     pub fn set_listening(&self, listening: Listening) {
         self.memory_at_start
             .store(self.memory_used(), Ordering::Relaxed);
@@ -248,13 +248,13 @@ impl Shared {
         self.started_at_us
     }
 
-    /// Forty hexadecimal digits that tell this run of the server from every other.
+    /// Forty hexadecimal digits that identify this run of the server.
     #[must_use]
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// Asks the server to stop; workers and whoever waits are woken.
+    /// Requests a shutdown; wakes workers and all waiting threads.
     pub fn request_shutdown(&self) {
         self.shutdown_requested.store(true, Ordering::Relaxed);
         *lock(&self.shutdown) = true;
@@ -262,7 +262,7 @@ impl Shared {
         self.wake_workers();
     }
 
-    /// Stops the server because it cannot keep what it promises.
+    /// Stops the server because it cannot keep its promises.
     pub(crate) fn fail(&self, reason: String) {
         // The first reason is the one that counts.
         let _ = self.failure.set(reason);
@@ -284,20 +284,19 @@ impl Shared {
         taken.or_else(|| found.and_then(|found| found.checkpoint_wall_ms))
     }
 
-    /// Why the server has stopped by itself, or not everything is on disk that was acknowledged, if
-    /// so.
+    /// Why the server stopped by itself, or not everything acknowledged is on disk, if so.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// Whether the server is to stop.
+    /// Whether a shutdown was requested.
     #[must_use]
     pub fn shutdown_requested(&self) -> bool {
         self.shutdown_requested.load(Ordering::Relaxed)
     }
 
-    /// Waits until the server is to stop.
+    /// Waits until a shutdown is requested.
     pub fn wait_for_shutdown(&self) {
         let requested = lock(&self.shutdown);
         let waited = self
@@ -306,7 +305,7 @@ impl Shared {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same for up to `limit`; whether it is.
+    /// The same for up to `limit`; returns whether it was.
     pub(crate) fn wait_for_shutdown_up_to(&self, limit: Duration) -> bool {
         let requested = lock(&self.shutdown);
         let waited = self
@@ -326,7 +325,7 @@ impl Shared {
         self.memory_at_start.load(Ordering::Relaxed)
     }
 
-    /// What is done in a second, of late.
+    /// Recent rates per second.
     pub(crate) fn rates(&self) -> Rates {
         self.sampler.rates(self.statistics.sample(self.now_ms()))
     }
@@ -381,7 +380,7 @@ fn run_id() -> String {
     format!("{high:016x}{middle:016x}{low:08x}")
 }
 
-/// Tells the database of the settings that bound memory.
+/// Passes the memory settings to the database.
 fn set_memory(database: &Database, config: &Config) {
     let requests_bytes_max = match config.requests_memory.of(config.max_memory) {
         0 => 0,
@@ -398,8 +397,8 @@ fn set_memory(database: &Database, config: &Config) {
     database.set_max_memory(config.max_memory as usize);
 }
 
-/// As that of `sync`, which this crate does not depend on: locks a mutex whose data a panic cannot
-/// leave half changed.
+/// Like that of `sync`, on which this crate does not depend: locks a mutex whose data a panic
+/// cannot leave half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

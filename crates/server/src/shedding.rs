@@ -1,12 +1,13 @@
-//! Memory of requests that are under way: whose connection goes when they take too much.
+//! Memory of requests in progress: whose connection is closed when they take too much.
 //!
-//! A worker charges each of its connections for what has come of its requests and what MULTI has
-//! queued ([`Shared::charge`]). When all of them together take more than `maxmemory-clients`, the
-//! ones that take most are closed until the others are within it, but for those of CLIENT NO-EVICT.
-//! No key goes for what lies beyond the bound (`pando_db`'s RQ invariants), so a client that begins
-//! many requests and ends none costs a cache a share of its keys, and the others nothing else.
+//! A worker charges each of its connections for the received part of its requests and for what
+//! MULTI has queued ([`Shared::charge`]). When all of them together exceed `maxmemory-clients`, the
+//! connections that take most are closed until the others are within it, except those with CLIENT
+//! NO-EVICT. No key is evicted for memory beyond the bound (`pando_db`'s RQ invariants). So a
+//! client that begins many requests and finishes none costs a cache a share of its keys, and other
+//! clients nothing.
 //!
-//! What is charged changes when a connection's buffers do, not with every request: most are
+//! Charges change when a connection's buffers do, not with every request: most requests are
 //! executed from the worker's own buffer and never charged.
 //!
 //! Deliberately absent: replies, which `client-output-buffer-limit` bounds.
@@ -17,7 +18,7 @@ use crate::registry::{ClientFlag, ClientRecord};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Notes that the requests of a connection take so many bytes now. Its worker does.
+    /// Records that the requests of a connection take this many bytes now. Called by its worker.
     pub(crate) fn charge(&self, record: &ClientRecord, request_bytes: usize) {
         let more = record.set_request_bytes(request_bytes);
         let held = self.database.charge_requests(more);

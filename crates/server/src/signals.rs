@@ -4,7 +4,7 @@
 //! does not want to wait. SIGHUP is ignored: a server outlives its terminal. So is SIGXFSZ: a write
 //! beyond the limit on the size of files then fails as one on a full disk does.
 //!
-//! A command that leaves something behind at a server ends by [`before_end`].
+//! A command that leaves something behind at a server ends through [`before_end`].
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +25,7 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// Takes the signals over, for the whole process and for good.
+    /// Takes over the signals, for the whole process and permanently.
     pub fn install() -> io::Result<Self> {
         let (receiver, sender) = UnixStream::pair()?;
         receiver.set_nonblocking(true)?;
@@ -43,7 +43,7 @@ impl StopSignals {
         Ok(Self { receiver })
     }
 
-    /// Whether a signal has come since the last call.
+    /// Whether a signal has arrived since the last call.
     pub(crate) fn take(&mut self) -> bool {
         let mut bytes = [0; 16];
         let mut any = false;
@@ -54,8 +54,8 @@ impl StopSignals {
     }
 }
 
-/// Does `work` when a signal asks the process to end, then ends it; the second signal ends it at
-/// once. A thread of its own waits, so that nobody else has to look.
+/// Runs `work` when a signal asks the process to end, then ends it; the second signal ends it at
+/// once. Its own thread waits, so that nobody else has to poll.
 pub(crate) fn before_end(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (mut receiver, sender) = UnixStream::pair()?;
     let ending = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,8 @@
 //! The log of slow commands (SLOWLOG): a bounded queue, newest first.
 //!
-//! Entered by workers only when a command was slow, so one mutex is enough. Arguments are shortened
-//! as in Redis: at most `SLOWLOG_ARGUMENTS_MAX`, the last of which then tells how many are left
-//! out, and at most `SLOWLOG_ARGUMENT_BYTES_MAX` bytes of each.
+//! Workers enter only slow commands, so one mutex is enough. Arguments are shortened as in Redis:
+//! at most `SLOWLOG_ARGUMENTS_MAX`, the last of which then gives the number omitted, and at most
+//! `SLOWLOG_ARGUMENT_BYTES_MAX` bytes of each.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ impl Slowlog {
         }
     }
 
-    /// Enters a command, giving it its number; the oldest is dropped beyond the bound.
+    /// Enters a command and gives it its number; the oldest entry is dropped beyond the limit.
     pub(crate) fn enter(&self, mut command: SlowCommand) {
         let mut entries = lock(&self.entries);
         command.id = entries.next_id;
@@ -79,7 +79,7 @@ impl Slowlog {
         lock(&self.entries).newest_first.len()
     }
 
-    /// Forgets all entries; numbers go on.
+    /// Forgets all entries; numbering continues.
     pub(crate) fn reset(&self) {
         lock(&self.entries).newest_first.clear();
     }
@@ -97,7 +97,7 @@ pub(crate) fn shorten(request: Request<'_>) -> Vec<Box<[u8]>> {
     shorten_all(request.args_from(0), shown)
 }
 
-/// The words of a memcached command, which hold no secret: those are data.
+/// The words of a memcached command, which are no secrets: those are in the data.
 pub(crate) fn shorten_words<'r>(words: impl ExactSizeIterator<Item = &'r [u8]>) -> Vec<Box<[u8]>> {
     shorten_all(words, |(_, word)| shorten_argument(word))
 }

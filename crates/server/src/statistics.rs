@@ -1,4 +1,4 @@
-//! What each worker counts, on cache lines of its own, and the sums that INFO and `/metrics` show.
+//! Each worker's counters, on its own cache lines, and the sums that INFO and `/metrics` show.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
@@ -8,9 +8,9 @@
 //! | `Statistics::base` | CONFIG RESETSTAT | mutex | anybody |
 //!
 //! Invariants:
-//! - **SC1** A worker's counters have one writer, so counting costs no locked instruction.
-//! - **SC2** Counters never go back: CONFIG RESETSTAT remembers what stood there as a base that
-//!   readers take away. `/metrics` shows them without it, since Prometheus wants them so.
+//! - **SC1** A worker's counters have one writer, so counting needs no locked instruction.
+//! - **SC2** Counters never go back: CONFIG RESETSTAT remembers their values as a base that readers
+//!   subtract. `/metrics` shows them without the base, as Prometheus requires.
 //!
 //! Memory is bounded: a worker has a few words for each command of the table and a histogram (4
 //! KiB) for each command that it has executed.
@@ -31,7 +31,7 @@ use crate::shared::lock;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts up. Only the owner does.
+    /// Increments. Only the owner calls it.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0
@@ -45,7 +45,7 @@ impl Counter {
     }
 }
 
-/// What memcached's commands are called among the others, by their numbers.
+/// Names of memcached's commands among the others, by number.
 const MEMCACHED: [&str; 28] = [
     "memcached|get",
     "memcached|gets",
@@ -79,7 +79,7 @@ const MEMCACHED: [&str; 28] = [
 
 const _: () = assert!(MEMCACHED.len() == Verb::ALL.len() + 1);
 
-/// Every command and subcommand of the table, and memcached's behind them, numbered.
+/// Every command and subcommand of the table, followed by memcached's, numbered.
 #[derive(Debug)]
 pub struct CommandIndex {
     specs: Vec<&'static CommandSpec>,
@@ -121,7 +121,7 @@ impl CommandIndex {
         self.specs.len() as u16 + verb as u16
     }
 
-    /// What the table says of the command of this number; nothing of memcached's.
+    /// The table's entry of the command with this number; none for memcached's.
     pub(crate) fn spec(&self, number: u16) -> Option<&'static CommandSpec> {
         self.specs.get(usize::from(number)).copied()
     }
@@ -146,7 +146,7 @@ impl CommandIndex {
     }
 }
 
-/// What one worker counts of one command.
+/// One worker's counts of one command.
 #[derive(Debug, Default)]
 pub(crate) struct CommandCounters {
     pub(crate) calls: Counter,
@@ -154,11 +154,11 @@ pub(crate) struct CommandCounters {
     pub(crate) nanoseconds: Counter,
     /// Refused before it ran.
     pub(crate) rejected: Counter,
-    /// Ran and answered an error.
+    /// Ran and replied with an error.
     pub(crate) failed: Counter,
 }
 
-/// What one worker counts. The event loop counts up the public counters, the [`crate::WorkerHost`]
+/// One worker's counts. The event loop increments the public counters, the [`crate::WorkerHost`]
 /// the rest.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -167,7 +167,7 @@ pub struct WorkerStatistics {
     pub input_bytes: Counter,
     /// Bytes written to sockets.
     pub output_bytes: Counter,
-    /// Reads from sockets that brought something.
+    /// Reads from sockets that returned something.
     pub reads: Counter,
     /// Those that filled their buffer: the rest waits for the connection's next turn.
     pub yields: Counter,
@@ -232,7 +232,7 @@ impl WorkerStatistics {
     }
 
     /// Counts an error reply by the first word of its text; these words are the server's own, so
-    /// they are few.
+    /// there are few.
     pub(crate) fn record_error(&self, text: &str) {
         let code = text.split(' ').next().unwrap_or_default();
         let mut errors = lock(&self.errors);
@@ -244,7 +244,7 @@ impl WorkerStatistics {
     }
 }
 
-/// One command's figures over all workers.
+/// One command's totals over all workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandFigures {
     pub(crate) calls: u64,
@@ -255,7 +255,7 @@ pub(crate) struct CommandFigures {
     pub(crate) latencies: Option<Counts>,
 }
 
-/// All figures over all workers at a moment.
+/// Totals over all workers at a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) input_bytes: u64,
@@ -320,7 +320,7 @@ impl Figures {
         }
     }
 
-    /// Takes `base` away (SC2).
+    /// Subtracts `base` (SC2).
     fn since(&mut self, base: &Self) {
         let less = |now: &mut u64, before: u64| *now = now.saturating_sub(before);
         less(&mut self.input_bytes, base.input_bytes);
@@ -383,7 +383,7 @@ impl Statistics {
         &self.workers[index]
     }
 
-    /// The totals that rates are made of.
+    /// The totals from which rates are computed.
     pub(crate) fn sample(&self, at_ms: u64) -> Sample {
         let mut sample = Sample {
             at_ms,
@@ -401,7 +401,7 @@ impl Statistics {
         sample
     }
 
-    /// Everything counted since the start. O(workers × commands). The caller adds what it knows of
+    /// Everything counted since the start. O(workers × commands). The caller adds the counts of
     /// connections and the database.
     pub(crate) fn total(&self) -> Figures {
         let commands = vec![CommandFigures::default(); self.commands];
@@ -415,7 +415,7 @@ impl Statistics {
         figures
     }
 
-    /// Takes away from `total` what was there at the last reset.
+    /// Subtracts from `total` the values at the last reset.
     pub(crate) fn since_reset(&self, mut total: Figures) -> Figures {
         if let Some(base) = &*lock(&self.base) {
             total.since(base);
@@ -423,7 +423,7 @@ impl Statistics {
         total
     }
 
-    /// Lets counting begin again at `total`.
+    /// Restarts counting at `total`.
     pub(crate) fn reset(&self, total: Figures) {
         *lock(&self.base) = Some(Box::new(total));
     }

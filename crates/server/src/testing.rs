@@ -14,7 +14,7 @@ use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientOrigin, ClientRecord, WireProtocol, WorkerMailbox};
 use crate::shared::{Shared, lock};
 
-/// What a worker was told.
+/// A message to a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     pub(crate) closed: Vec<u64>,
@@ -23,7 +23,7 @@ pub(crate) struct Mail {
     pub(crate) unblocked: Vec<(u64, u64, bool)>,
 }
 
-/// A mailbox that keeps what it is sent.
+/// A mailbox that keeps the messages sent to it.
 #[derive(Debug, Default)]
 pub(crate) struct TestMailbox(pub(crate) Mutex<Mail>);
 
@@ -55,7 +55,7 @@ pub(crate) struct Shell {
     pub(crate) client: Client,
     pub(crate) record: Arc<ClientRecord>,
     pub(crate) recorder: WorkerRecorder,
-    /// What became of the last request.
+    /// The outcome of the last request.
     pub(crate) outcome: Progress,
     session: Arc<Mutex<Session>>,
 }
@@ -128,13 +128,13 @@ impl Shell {
         )
     }
 
-    /// Sends one request as a batch of its own; the raw reply, as text.
+    /// Sends one request as a batch of its own; returns the raw reply, as text.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let arguments = crate::config::split_line(line.as_bytes());
         self.send(arguments.unwrap_or_else(|| vec![line.as_bytes().to_vec()]))
     }
 
-    /// As [`Self::ask`], with arguments of any bytes.
+    /// Like [`Self::ask`], with arguments of any bytes.
     pub(crate) fn send(&mut self, arguments: Vec<Vec<u8>>) -> String {
         let buffer = RequestBuffer::from_args(arguments);
         let request = buffer.as_request();

@@ -1,4 +1,4 @@
-//! ACL: what there is to say about one user who may do everything.
+//! ACL: describes the one user, who may do everything.
 
 use pando_db::{CommandError, Progress};
 use pando_protocol::command::{self, Category};

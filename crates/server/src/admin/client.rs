@@ -1,4 +1,4 @@
-//! CLIENT and MONITOR: what a connection may know and change about itself and others.
+//! CLIENT and MONITOR: what a connection may learn and change about itself and others.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     }
 }
 
-/// MONITOR: from now on this connection is sent every command that runs.
+/// MONITOR: from now on this connection receives every command that runs.
 pub(super) fn monitor(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.inside_exec {
         return Err(AdminError::MonitorInTransaction);
@@ -152,7 +152,7 @@ fn set_info(call: &mut Call<'_, '_, '_>) -> Handled {
     call.ok()
 }
 
-/// DURABILITY [mode]: as for any reply, the one to a change waits by the mode that was in force.
+/// DURABILITY [mode]: as for any reply, the reply to a change waits by the mode that was in force.
 fn durability(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     match request.len() {
@@ -279,7 +279,7 @@ fn info(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// Which connections LIST and KILL mean by TYPE.
+/// The connections that LIST and KILL mean by TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientType {
     Normal,
@@ -297,7 +297,7 @@ fn client_type(name: &[u8]) -> Result<ClientType, AdminError> {
     }
 }
 
-/// One line for each connection that is meant. O(connections).
+/// One line for each selected connection. O(connections).
 fn list(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let clients = if request.len() == 2 {
@@ -400,7 +400,7 @@ fn flags(record: &ClientRecord) -> String {
     }
 }
 
-/// What CLIENT KILL looks for.
+/// The filter of CLIENT KILL.
 #[derive(Debug, Default)]
 struct Filter<'c> {
     id: Option<u64>,
@@ -474,7 +474,7 @@ fn kill(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(progress)
 }
 
-/// Closes the connections that are met; how many, and whether this one is among them.
+/// Closes the matching connections; returns how many, and whether this one is among them.
 /// O(connections).
 fn close(call: &Call<'_, '_, '_>, filter: &Filter<'_>, skip_me: bool) -> (usize, Progress) {
     let (mut killed, mut progress) = (0, Progress::Done);

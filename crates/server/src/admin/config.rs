@@ -36,7 +36,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     }
 }
 
-/// Every name of a setting that a pattern matches, each once. O(settings × patterns).
+/// Every name of a setting that matches a pattern, each once. O(settings × patterns).
 fn get(call: &mut Call<'_, '_, '_>) -> Handled {
     let config = call.shared.config();
     let patterns: Vec<Vec<u8>> = call

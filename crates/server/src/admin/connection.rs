@@ -39,8 +39,8 @@ fn authenticate(
     }
 }
 
-/// HELLO [version [AUTH user password] [SETNAME name]]. As in Redis a wrong name leaves the client
-/// authenticated, and an unauthenticated client learns nothing but that it is.
+/// HELLO [version [AUTH user password] [SETNAME name]]. As in Redis, a wrong name leaves the client
+/// authenticated, and an unauthenticated client learns only that it is.
 pub(super) fn hello(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let version = match request.get(1) {
@@ -115,7 +115,7 @@ pub(super) fn quit(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Close)
 }
 
-/// RESET: the state of a new connection, monitoring and names included.
+/// RESET: the state of a new connection, including monitoring and names.
 pub(super) fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     call.turn.reset(call.client);
     call.client.durability = call.shared.settings.durability();

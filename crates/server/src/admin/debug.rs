@@ -1,4 +1,4 @@
-//! DEBUG: what test suites of clients use.
+//! DEBUG: subcommands used by clients' test suites.
 
 use pando_db::{Progress, Wait};
 
@@ -35,7 +35,7 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     }
 }
 
-/// Seconds as C's `strtod` reads them: what is no number is 0.
+/// Seconds as C's `strtod` reads them: anything that is not a number is 0.
 fn sleep_ms(seconds: &[u8]) -> u64 {
     let text = std::str::from_utf8(seconds).unwrap_or_default();
     let seconds = text.trim().parse().unwrap_or(0.0_f64);

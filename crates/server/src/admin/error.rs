@@ -1,4 +1,4 @@
-//! What can be wrong with a command about connections or the server, in Redis' words.
+//! Errors of commands on connections or the server, in Redis' words.
 
 use std::fmt;
 
@@ -126,14 +126,14 @@ impl AdminError {
         }
     }
 
-    /// A SAVE that has failed for this reason.
+    /// A SAVE that failed for this reason.
     pub(crate) fn save_failed(reason: &str) -> Self {
         Self::SaveFailed {
             reason: Echo::of(reason.as_bytes()),
         }
     }
 
-    /// The error reply, with the client's own bytes as they came.
+    /// The error reply, with the client's own bytes unchanged.
     pub(crate) fn text(&self) -> Vec<u8> {
         self.to_string()
             .chars()

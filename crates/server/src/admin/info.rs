@@ -1,4 +1,4 @@
-//! INFO: the server's figures as text, in the sections and under the names that clients and
+//! INFO: the server's statistics as text, in the sections and under the names that clients and
 //! monitoring read from Redis. What the server does not have is 0, `ok` or empty.
 
 use std::fmt::{Display, Write as _};
@@ -55,7 +55,7 @@ const fn section(
     }
 }
 
-/// The text so far, and what it is made from.
+/// The text so far, and its sources.
 struct Report<'r, 'c, 't, 'o> {
     call: &'r mut Call<'c, 't, 'o>,
     config: Config,
@@ -68,7 +68,7 @@ impl Report<'_, '_, '_, '_> {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 
-    /// A number of bytes, and again as people read it.
+    /// A number of bytes, followed by a human-readable form.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.line(name, bytes);
         self.line(&format!("{name}_human"), human(bytes));
@@ -472,7 +472,7 @@ fn snapshots(report: &mut Report<'_, '_, '_, '_>) {
     report.line("oldest_snapshot_ms", figures.oldest);
 }
 
-/// What only this server has.
+/// Fields that only this server has.
 fn pando(report: &mut Report<'_, '_, '_, '_>) {
     let shared = report.call.shared;
     let figures = report.figures.clone();
@@ -496,7 +496,7 @@ fn pando(report: &mut Report<'_, '_, '_, '_>) {
     }
 }
 
-/// Bytes as people read them, in Redis' notation.
+/// Human-readable bytes, in Redis' notation.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
     if bytes < 1024 {

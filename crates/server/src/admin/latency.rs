@@ -81,7 +81,8 @@ fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// Numbers of the commands that the request names (a container means its subcommands), or of all.
+/// The numbers of the commands that the request names (a container stands for its subcommands), or
+/// of all.
 fn chosen(call: &Call<'_, '_, '_>) -> Vec<u16> {
     let commands = &call.shared.commands;
     if call.request.len() == 2 {
@@ -135,10 +136,10 @@ fn histogram(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// Upper ends of classes in microseconds, with the values up to there.
+/// Upper ends of classes in microseconds, with the count of values up to there.
 fn classes(latencies: &Counts) -> Vec<(u64, u64)> {
     let (mut classes, mut before) = (Vec::new(), 0);
-    // The first class ends at 1024 ns, the last takes what is beyond the histogram's range.
+    // The first class ends at 1024 ns, the last includes what is beyond the histogram's range.
     for exponent in 10..=VALUE_BITS {
         let last = exponent == VALUE_BITS;
         let count = if last {

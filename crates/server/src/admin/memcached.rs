@@ -1,25 +1,25 @@
-//! `stats` of memcached clients, and the setting that they change.
+//! `stats` for memcached clients, and the setting that they change.
 //!
-//! `stats` tells memcached's names for what Pando counts too. What only memcached's memory has (its
-//! LRU lists and their crawler) is left out, or told to be off in `stats settings`. `get_expired`
-//! counts the commands that met an item past its time; there are fewer here, since such items are
-//! removed without being asked for. `get_flushed` is 0: a flushed item is gone at once, and nobody
-//! meets it. `stats items` and `stats slabs` tell of one class, 1, which holds every item: what
-//! collectors sum over the classes they find there. Its chunks are as long as items are on average.
-//! `stats cachedump` of this class lists items, as many as fit [`LIST_BYTES_MAX`].
+//! `stats` uses memcached's names for what Pando also counts. What only memcached's memory has (its
+//! LRU lists and their crawler) is left out, or reported as off in `stats settings`. `get_expired`
+//! counts the commands that met an expired item; there are fewer here, since such items are also
+//! removed in the background. `get_flushed` is 0: a flushed item is gone at once, and nobody meets
+//! it. `stats items` and `stats slabs` show one class, 1, which holds every item: collectors sum
+//! over the classes they find there. Its chunks have the average length of items. `stats cachedump`
+//! of this class lists items, as many as fit in [`LIST_BYTES_MAX`].
 //!
-//! | figure | what it counts here |
+//! | field | what it counts here |
 //! |---|---|
 //! | `conn_yields` | reads that were full, so that the rest waited until other connections were served |
 //! | `expired_unfetched`, `evicted_unfetched` | items not read since they were written last; LRU policies only, which alone know |
 //! | `evicted_nonzero` | evicted items that had an expiry |
 //!
-//! Left out, since there is nothing like it or it is not known: `libevent`, NAPI ids; pooled reply
+//! Left out, because there is nothing like it or it is unknown: `libevent`, NAPI ids; pooled reply
 //! and read buffers (`response_obj_*`, `read_buf_*`); `slab_*`, `slabs_moved` (memory is not moved
 //! by pages); `lru_*`, `moves_*`, `*_hot`, `*_warm`, `*_cold`, `evicted_active`, `direct_reclaims`,
-//! `tailrepairs` (no lists); `crawler_*` (the expirer looks at no item that is not due); `age`,
-//! `evicted_time` (which item is oldest nobody knows); `log_*` (no `watch`); `malloc_fails` (the
-//! process ends).
+//! `tailrepairs` (no lists); `crawler_*` (the expirer looks only at due items); `age`,
+//! `evicted_time` (the oldest item is unknown); `log_*` (no `watch`); `malloc_fails` (the process
+//! ends).
 
 use std::ops::ControlFlow;
 
@@ -35,11 +35,11 @@ use crate::shared::{Shared, wall_us};
 /// Most bytes of a list of items, as in memcached.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Classes of memcached's slabs; there is one here, which is this one.
+/// Number of memcached's slab classes; the one class here has this number.
 const CLASSES: u32 = 64;
 const CLASS: u32 = 1;
 
-/// `stats`, with or without a word that says which.
+/// `stats`, with or without a word that selects a part.
 pub(crate) fn stats(shared: &Shared, turn: &mut Turn<'_>, line: Line<'_>, reply: &mut Reply<'_>) {
     match line.word(1) {
         None => general(shared, reply),
@@ -50,7 +50,7 @@ pub(crate) fn stats(shared: &Shared, turn: &mut Turn<'_>, line: Line<'_>, reply:
         Some(b"sizes") => reply.stat("sizes_status", "disabled"),
         Some(b"detail") => {
             match line.word(2) {
-                // Nothing is counted by the beginnings of keys, as nothing is there by default.
+                // Nothing is counted by key prefixes, as memcached does by default.
                 Some(b"on" | b"off") => reply.line("OK"),
                 Some(b"dump") => reply.line("END"),
                 _ => reply.line(error::BAD_DETAIL),
@@ -130,7 +130,7 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("limit_maxbytes", config.max_memory);
     reply.stat("accepting_conns", 1);
     reply.stat("listen_disabled_num", figures.connections_rejected);
-    // Who is refused is told so: nobody waits to be accepted.
+    // Refused clients are told so: nobody waits to be accepted.
     reply.stat("time_in_listen_disabled_us", 0);
     reply.stat("threads", shared.workers());
     hash_table(shared, reply);
@@ -142,7 +142,7 @@ fn general(shared: &Shared, reply: &mut Reply<'_>) {
     unfetched(shared, &figures.database, "", reply);
 }
 
-/// Items that went without having been read, where that is known.
+/// Items removed without having been read, where that is known.
 fn unfetched(shared: &Shared, figures: &pando_db::Statistics, prefix: &str, reply: &mut Reply<'_>) {
     if !shared.config().eviction_policy.knows_unread() {
         return;
@@ -155,8 +155,8 @@ fn unfetched(shared: &Shared, figures: &pando_db::Statistics, prefix: &str, repl
     }
 }
 
-/// The hash tables, of an engine that has them: their buckets as a power of two, rounded down,
-/// which is the one of database 0 where the others hold little.
+/// The hash tables, on an engine that has them: their buckets as a power of two, rounded down,
+/// which is that of database 0 if the others hold little.
 fn hash_table(shared: &Shared, reply: &mut Reply<'_>) {
     let (mut buckets, mut bytes, mut resizing) = (None, 0, 0);
     shared.database.gauges(&mut |gauge| match gauge.name {
@@ -192,7 +192,7 @@ fn items(shared: &Shared, reply: &mut Reply<'_>) {
     unfetched(shared, &figures, "items:1:", reply);
 }
 
-/// What memcached calls a page.
+/// memcached's page size.
 const PAGE_BYTES: u64 = 1 << 20;
 
 /// Memory in one class; memcached has more, by the sizes of items.
@@ -307,7 +307,7 @@ fn settings(shared: &Shared, reply: &mut Reply<'_>) {
     reply.stat("idle_timeout", config.timeout_s);
 }
 
-/// Sets the bound of memory, as CONFIG SET maxmemory does.
+/// Sets the memory limit, like CONFIG SET maxmemory.
 pub(crate) fn set_max_memory(shared: &Shared, bytes: usize) {
     let changed = shared.change_config(|config| {
         config.max_memory = bytes as u64;

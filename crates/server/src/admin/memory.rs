@@ -1,4 +1,4 @@
-//! MEMORY: where it goes.
+//! MEMORY: where memory is used.
 
 use std::fmt::Write as _;
 
@@ -55,14 +55,14 @@ fn usage(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// Where memory goes, in bytes.
+/// Memory by use, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryFigures {
     pub(super) used: usize,
     pub(super) peak: usize,
     pub(super) startup: usize,
     pub(super) clients: usize,
-    /// What is handed over to the log, and buffers that it keeps for more.
+    /// Data handed over to the log, and buffers that it keeps for more.
     pub(super) log: usize,
     pub(super) resident: u64,
 }
@@ -86,7 +86,7 @@ impl MemoryFigures {
         }
     }
 
-    /// What is not data: the server at its start, the connections and the log's buffers.
+    /// Overhead: the server at its start, the connections and the log's buffers.
     pub(super) fn overhead(&self) -> usize {
         (self.startup + self.clients + self.log).min(self.used)
     }
@@ -95,7 +95,7 @@ impl MemoryFigures {
         self.used - self.overhead()
     }
 
-    /// The data's share of what is used beyond the start, in percent.
+    /// The data's percentage of what is used beyond the start.
     pub(super) fn dataset_percent(&self) -> f64 {
         percent(self.dataset(), self.used.saturating_sub(self.startup))
     }

@@ -1,10 +1,9 @@
-//! The commands about connections and the server, one file per family.
+//! Commands on connections and the server, one file per family.
 //!
-//! A handler is given a [`Call`]; the database has checked arity and authentication. What it
-//! changes it changes at its end, after everything that can fail, as the database's own commands
-//! do.
+//! A handler gets a [`Call`]; the database has checked arity and authentication. It changes things
+//! at its end, after everything that can fail, like the database's own commands.
 //!
-//! Where answers differ from those of Redis 7.0.15:
+//! Replies differ from those of Redis 7.0.15 in these ways:
 //!
 //! - SAVE, BGSAVE and BGREWRITEAOF take a checkpoint; with `durability none` they and SHUTDOWN SAVE
 //!   are refused. SAVE holds back its own connection only. Every shutdown writes the log to its
@@ -19,7 +18,7 @@
 //! - Latencies are end to end, not times of execution (see `recorder`).
 //! - HELP has its own words; reports for people (the DOCTORs, MALLOC-STATS) too.
 //!
-//! Deliberately absent: waiting. A handler answers from what it sees; CLIENT KILL and MONITOR reach
+//! Deliberately absent: waiting. A handler replies from what it sees; CLIENT KILL and MONITOR reach
 //! other workers through their mailboxes.
 
 mod acl;
@@ -49,13 +48,13 @@ use crate::shared::Shared;
 
 pub(crate) use error::AdminError;
 
-/// The Redis version whose commands, options and texts the server has.
+/// The Redis version whose commands, options and texts the server implements.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-/// The only user there is.
+/// The only user.
 pub(crate) const USER: &str = "default";
 
-/// One request of the host's, with everything that it may touch.
+/// One request for the host, with everything that it may touch.
 #[derive(Debug)]
 pub(crate) struct Call<'c, 't, 'o> {
     pub(crate) shared: &'c Shared,
@@ -72,13 +71,13 @@ pub(crate) struct Call<'c, 't, 'o> {
 pub(crate) type Handled = Result<Progress, AdminError>;
 
 impl Call<'_, '_, '_> {
-    /// Answers `+OK`.
+    /// Replies `+OK`.
     fn ok(&mut self) -> Handled {
         self.reply.ok();
         Ok(Progress::Done)
     }
 
-    /// Answers the lines of a HELP, each a status line as in Redis.
+    /// Replies with the lines of a HELP, each a status line as in Redis.
     fn help(&mut self, command: &str, lines: &[&str]) -> Handled {
         self.reply.array(lines.len() + 3);
         let title = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");

@@ -1,14 +1,14 @@
 //! SAVE BGSAVE BGREWRITEAOF LASTSAVE SHUTDOWN.
 //!
-//! What Redis' clients know as a save is a checkpoint here, and so is the rewriting of the log: it
-//! makes the log before it superfluous. Without a log whoever asks for a save is told by an error:
-//! an answer of `+OK` would let a backup script believe that there is something to copy.
+//! Redis clients' save is a checkpoint here, and so is a rewrite of the log: it makes the earlier
+//! log obsolete. Without a log, asking for a save is an error: a reply of `+OK` would let a backup
+//! script believe that there is something to copy.
 
 use pando_db::{CommandError, Progress, Wait};
 
 use super::{AdminError, Call, Handled};
 
-/// SAVE: takes a checkpoint and answers when it is complete. Only this connection waits.
+/// SAVE: takes a checkpoint and replies when it is complete. Only this connection waits.
 pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.inside_exec {
         return Err(CommandError::NotInTransaction.into());
@@ -19,7 +19,7 @@ pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Waits(Wait::Host(call.shared.keeper.ask_now())))
 }
 
-/// Takes a checkpoint before the end, as fast as it can. The worker waits, its gate is free.
+/// Takes a final checkpoint as fast as possible. The worker waits; its gate is free.
 fn take_last(call: &Call<'_, '_, '_>) -> Result<(), AdminError> {
     if call.shared.database.recovery().is_none() {
         return Err(AdminError::NothingKept);
@@ -44,7 +44,7 @@ pub(super) fn bgsave(call: &mut Call<'_, '_, '_>, answer: &str) -> Handled {
     Ok(Progress::Done)
 }
 
-/// LASTSAVE: when the last checkpoint was complete; before the first, when the server started, as
+/// LASTSAVE: when the last checkpoint was completed; before the first, when the server started, as
 /// in Redis.
 pub(super) fn lastsave(call: &mut Call<'_, '_, '_>) -> Handled {
     call.reply.integer(last_save_s(call) as i64);
@@ -58,10 +58,9 @@ pub(super) fn last_save_s(call: &Call<'_, '_, '_>) -> u64 {
     taken_ms.unwrap_or_else(started_ms) / 1000
 }
 
-/// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: as in Redis the connection closes without a
-/// reply. The log is written to its end in any case; SAVE takes a checkpoint before, so that the
-/// next start need not replay it. A failed checkpoint is an error unless FORCE says that it is
-/// fine.
+/// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: as in Redis, the connection closes without a
+/// reply. The log is written to its end in any case; SAVE first takes a checkpoint, so that the
+/// next start need not replay the log. A failed checkpoint is an error unless FORCE accepts it.
 pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);

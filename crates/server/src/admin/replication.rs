@@ -1,11 +1,11 @@
-//! ROLE REPLICAOF SLAVEOF WAIT WAITAOF CLUSTER: a server that stands alone.
+//! ROLE REPLICAOF SLAVEOF WAIT WAITAOF CLUSTER: a server without replicas.
 
 use pando_db::{CommandError, Milliseconds, Progress};
 use pando_protocol::number;
 
 use super::{AdminError, Call, Handled};
 
-/// ROLE: a primary without replicas, at offset 0 since nothing is sent to anybody.
+/// ROLE: a primary without replicas, at offset 0 since nothing is replicated.
 pub(super) fn role(call: &mut Call<'_, '_, '_>) -> Handled {
     let reply = &mut *call.reply;
     reply.array(3);
@@ -29,7 +29,7 @@ pub(super) fn replicaof(call: &mut Call<'_, '_, '_>) -> Handled {
     }
 }
 
-/// WAIT: no replica acknowledges anything, however long one waits, so the answer is 0 at once.
+/// WAIT: no replica acknowledges anything, however long one waits, so the reply is 0 at once.
 pub(super) fn wait(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     number::parse_i64(request.arg(1)).ok_or(CommandError::NotAnInteger)?;
@@ -41,8 +41,8 @@ pub(super) fn wait(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// WAITAOF: waits for the disk, never for replicas, of which there are none. Inside EXEC it answers
-/// what is the case. All writes so far are waited for, those of other connections too.
+/// WAITAOF: waits for the disk, never for replicas, as there are none. Inside EXEC it replies with
+/// the present state. It waits for all writes so far, including those of other connections.
 pub(super) fn waitaof(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let disks = number::parse_i64(request.arg(1)).ok_or(CommandError::NotAnInteger)?;

@@ -1,4 +1,4 @@
-//! What can be wrong with a setting, and where it was found.
+//! Errors of settings, and where they were found.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a setting's value may be.
+/// The valid values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// `yes` or `no`.
@@ -83,9 +83,9 @@ pub enum Expected {
 pub enum WrongLimits {
     /// Not groups of four.
     Count,
-    /// Another class than normal, replica (slave) and pubsub.
+    /// A class other than normal, replica (slave) and pubsub.
     Class,
-    /// A limit that is no amount of memory, or no number of seconds.
+    /// A limit that is not an amount of memory, or not a number of seconds.
     Limit,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for Expected {
 }
 
 impl Expected {
-    /// The reason that CONFIG SET gives for refusing `got`, in Redis' words where it has some.
+    /// CONFIG SET's reason for refusing `got`, in Redis' words where it has some.
     pub(crate) fn reason(&self, got: &str) -> String {
         match self {
             Self::Switch => "argument must be 'yes' or 'no'".into(),
@@ -191,23 +191,23 @@ impl Expected {
 /// What is wrong with one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingError {
-    /// The value cannot be this.
+    /// The value is invalid.
     #[error("{setting}: got {got:?}, expected {expected}")]
     Value {
         /// The setting's name.
         setting: &'static str,
-        /// What was given.
+        /// The given value.
         got: String,
-        /// What may be given.
+        /// The valid values.
         expected: Expected,
     },
     /// No setting has this name.
     #[error("unknown setting {got:?}, expected one of those that --help lists")]
     Unknown {
-        /// What was given.
+        /// The given name.
         got: String,
     },
-    /// Two settings do not go together.
+    /// Two settings contradict each other.
     #[error("{setting}: got {got:?}, expected {expected}")]
     Relation {
         /// The setting's name.
@@ -243,10 +243,10 @@ pub enum ConfigError {
         origin: Origin,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Files include each other without end, or are too many.
+    /// Files include each other without end, or too many.
     #[error("{origin}: include: got more than {most} {what}: does a file include itself?")]
     Includes {
         /// Where the last one is included.
@@ -256,7 +256,7 @@ pub enum ConfigError {
         /// How many there may be.
         most: usize,
     },
-    /// A flag of memcached's asks for what is not there.
+    /// A memcached flag asks for something that does not exist here.
     #[error("{flag} is not supported: {why}")]
     Unsupported {
         /// The flag, with its value.
@@ -264,7 +264,7 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
-    /// Several things are wrong; each is on a line of its own.
+    /// Several errors, each on a line of its own.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ConfigError>),
     /// The file cannot be read.
@@ -272,10 +272,10 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Two settings do not go together.
+    /// Two settings contradict each other.
     #[error("configuration: {0}")]
     Relation(#[from] SettingError),
     /// The flags are wrong, or ask for help or the version.

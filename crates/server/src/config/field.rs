@@ -1,4 +1,4 @@
-//! Between the text of a setting and its field, with what was expected where they do not fit.
+//! Converts between the text of a setting and its field; a mismatch names what was expected.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,15 +1,15 @@
 //! The configuration file: a setting on each line, `name value`, as in `redis.conf`.
 //!
 //! Words are separated by blanks. A word in double quotes knows `\n \r \t \b \a \" \\` and `\xHH`;
-//! one in single quotes only `\'`. A line whose first character beyond blanks is `#` is a comment.
-//! Of two lines with the same setting the later one holds; lines of `save` add up until an empty
+//! one in single quotes only `\'`. A line whose first nonblank character is `#` is a comment. Of
+//! two lines with the same setting the later one applies; lines of `save` add up until an empty
 //! one.
 //!
 //! `include` reads another file in its place. Its path may be a pattern (`*`, `?`, `[...]`), whose
-//! files are read in the order of their names and may be none. Paths are relative to the directory
-//! that the server is started in, as Redis has it. Depth, number and size of files are bounded.
+//! files, possibly none, are read in name order. Paths are relative to the server's working
+//! directory, as in Redis. Depth, number and size of files are bounded.
 //!
-//! Reading goes on after an error: whoever starts the server is told of all of them.
+//! Reading continues after an error, so that all of them are reported.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::persistence::{self, Given};
 use super::setting::Setting;
 use crate::limits;
 
-/// What has been read so far; of two values of a setting the later one holds.
+/// The settings read so far; of two values of a setting the later one applies.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     config: Config,
@@ -37,7 +37,7 @@ impl Reading {
         let text = if path == Path::new("-") {
             read(io::stdin().lock())
         } else {
-            // An absolute path, so that CONFIG REWRITE and INFO mean the same file for ever.
+            // An absolute path, so that CONFIG REWRITE and INFO always mean the same file.
             let absolute = std::path::absolute(path);
             self.config.file = Some(absolute.unwrap_or_else(|_| path.to_owned()));
             open(path)
@@ -77,7 +77,7 @@ impl Reading {
         }
     }
 
-    /// Takes a value of the setting of this name.
+    /// Takes a value of the setting with this name.
     pub(super) fn set(&mut self, name: &[u8], value: &[u8], origin: Origin) {
         let Some(setting) = Setting::find(name) else {
             let got = String::from_utf8_lossy(name).into_owned();
@@ -102,7 +102,7 @@ impl Reading {
         self.given.insert(setting.name, (value, origin));
     }
 
-    /// Notes what cannot be taken.
+    /// Records an error.
     pub(super) fn refuse(&mut self, error: ConfigError) {
         self.errors.push(error);
     }
@@ -135,7 +135,7 @@ impl Reading {
         }
     }
 
-    /// The configuration, when everything is read.
+    /// The configuration, after everything was read.
     pub(super) fn finish(mut self) -> Result<Config, ConfigError> {
         match self.errors.len() {
             0 => {}
@@ -158,7 +158,7 @@ fn open(path: &Path) -> io::Result<Vec<u8>> {
     read(std::fs::File::open(path)?)
 }
 
-/// Reads up to the bound on a file.
+/// Reads up to the limit of a file.
 fn read(source: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let most = limits::CONFIG_FILE_BYTES_MAX;
@@ -170,7 +170,7 @@ fn read(source: impl Read) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The files that a path of `include` means: itself, or those that a pattern meets, in order.
+/// The files that a path of `include` means: itself, or those that match a pattern, in order.
 fn expand(path: &Path) -> Vec<PathBuf> {
     let is_pattern = |part: &[u8]| part.iter().any(|byte| b"*?[".contains(byte));
     let bytes = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned().into_bytes();
@@ -199,7 +199,7 @@ fn expand(path: &Path) -> Vec<PathBuf> {
                 .map(|entry| entry.file_name())
                 .filter(|name| {
                     let name = bytes(name);
-                    // A hidden file is met by a pattern that says so.
+                    // A pattern matches a hidden file only explicitly.
                     (name[0] != b'.' || pattern[0] == b'.') && pattern::matches(&pattern, &name)
                 })
                 .map(|name| directory.join(name))
@@ -291,7 +291,7 @@ fn double_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Nothing but a blank may touch a closing quote.
+/// Only a blank may follow a closing quote.
 fn closed<'t>(word: Vec<u8>, next: Option<&u8>, rest: &'t [u8]) -> Option<(Vec<u8>, &'t [u8])> {
     next.is_none_or(u8::is_ascii_whitespace)
         .then_some((word, rest))

@@ -19,8 +19,8 @@ names that Redis has are understood too, in a redis.conf and as flags. Flags win
 Amounts of memory take the units b, k, kb, m, mb, g and gb.";
 
 impl Config {
-    /// The configuration of the server that a command line asks for: defaults, then the file, then
-    /// flags. The first of `arguments` is the program's name.
+    /// The server's configuration from a command line: defaults, then the file, then flags. The
+    /// first of `arguments` is the program's name.
     pub fn from_command_line<A: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self, ConfigError> {
@@ -30,7 +30,7 @@ impl Config {
 
 /// The command line of the server, with these flags.
 pub(crate) fn command(flags: impl Iterator<Item = Arg>) -> Command {
-    // FILE is Redis' way to name it; the flag is for whoever likes names.
+    // FILE is Redis' way to name it; the flag is an alternative.
     let named = file().long("config").conflicts_with("file");
     Command::new("pando")
         .version(env!("CARGO_PKG_VERSION"))
@@ -75,7 +75,7 @@ pub(crate) fn flag(setting: &'static Setting) -> Arg {
     }
 }
 
-/// The configuration that a file and flags ask for.
+/// The configuration from a file and flags.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Config, ConfigError> {
     let mut reading = Reading::default();
     for name in ["config", "file"] {
@@ -87,7 +87,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Config, ConfigError> {
     reading.finish()
 }
 
-/// Takes the settings that are given as flags, those of `names` only.
+/// Takes the settings given as flags, those of `names` only.
 pub(super) fn read_flags(
     reading: &mut Reading,
     matches: &ArgMatches,

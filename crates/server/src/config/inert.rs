@@ -1,9 +1,9 @@
-//! Settings of Redis that mean nothing here, so that its configuration files start this server.
+//! Redis settings without a meaning here, so that Redis' configuration files start this server.
 //!
 //! How Redis lays out values, forks, copies files, replicates or defragments has no counterpart
-//! here: any value that is well formed is accepted, and CONFIG GET, SET and REWRITE know it. Where
-//! a value would have to change what clients see, only those are accepted that change nothing; the
-//! others are refused with the reason.
+//! here: any well-formed value is accepted, and CONFIG GET, SET and REWRITE know it. If a value
+//! would have to change what clients see, only values that change nothing are accepted; the others
+//! are refused with the reason.
 //!
 //! Deliberately absent: settings of modules.
 
@@ -12,7 +12,7 @@ use super::field::{integer, memory, only, print, switch};
 use super::setting::Setting;
 use super::value::print_switch;
 
-/// What values are accepted.
+/// The accepted values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
     Switch,
@@ -42,12 +42,12 @@ impl Takes {
     }
 }
 
-/// One that any well-formed value leaves without a meaning.
+/// A setting for which any well-formed value has no effect.
 const fn any(name: &'static str, default: &'static str, takes: Takes) -> Setting {
     Setting::inert(name, default, takes)
 }
 
-/// One that is refused unless its value is one of `values`, the first of them Redis' default.
+/// A setting that is refused unless its value is one of `values`; the first is Redis' default.
 const fn fixed(name: &'static str, values: &'static [&'static str], why: &'static str) -> Setting {
     Setting::inert(name, values[0], Takes::Only { values, why })
 }
@@ -57,7 +57,7 @@ use Takes::{Integer, Memory, Switch, Text, Words};
 const NO_REPLICATION: &str = "the server cannot follow another one";
 const NO_TLS: &str = "the server does not speak TLS";
 
-/// In the order of the alphabet; values are Redis' defaults.
+/// In alphabetical order; values are Redis' defaults.
 pub(super) static INERT: &[Setting] = &[
     fixed("aclfile", &[""], "the only user is default"),
     any("acl-pubsub-default", "resetchannels", Text),
@@ -264,7 +264,7 @@ pub(super) static INERT: &[Setting] = &[
     any("zset-max-listpack-value", "64", Memory),
     any("zset-max-ziplist-entries", "128", Integer),
     any("zset-max-ziplist-value", "64", Memory),
-    // Lists of processors; the service manager, or taskset, says which ones.
+    // Lists of processors; the service manager, or taskset, sets these.
     fixed("aof_rewrite_cpulist", &[""], TASKSET),
     fixed("bgsave_cpulist", &[""], TASKSET),
     fixed("bio_cpulist", &[""], TASKSET),

@@ -1,11 +1,12 @@
-//! `pando memcached`: a server that takes memcached's flags and does what memcached does with them.
+//! `pando memcached`: a server that takes memcached's flags and behaves as memcached does with
+//! them.
 //!
-//! Flags are brought into settings: the port for memcached clients is the only one, keys are in
-//! memory only, in a hash table, and the least recently used ones go when memory is full. As in
-//! memcached all addresses are listened on unless some are named. What a flag tunes that is not
-//! there (slabs, large pages, …) is accepted and means nothing; what would change what clients see
-//! is refused. Every setting of the server that memcached has no flag of this name for is a flag
-//! here too, and wins.
+//! Flags become settings: only the port for memcached clients is open, keys are in memory only, in
+//! a hash table, and the least recently used ones are evicted when memory is full. As in memcached,
+//! all addresses are listened on unless some are named. A flag that tunes something absent here
+//! (slabs, large pages, …) is accepted and ignored; one that would change what clients see is
+//! refused. Every server setting is a flag here too, unless memcached has a flag of that name, and
+//! wins.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -24,12 +25,12 @@ of pando are understood too, but for --port, which is memcached's here.
 
 Other hosts are refused unless -l names addresses, or --protected-mode no is given.";
 
-/// Where a flag's value goes, or why it goes nowhere.
+/// What a flag's value sets, or why it sets nothing.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// Into a setting, after a change of its notation.
+    /// A setting, after a change of notation.
     Setting(&'static str, fn(&str) -> String),
-    /// Nowhere: it tunes what is not here.
+    /// Nothing: it tunes something absent here.
     Nothing,
     /// It is refused.
     Refused(&'static str),
@@ -40,7 +41,7 @@ use Meaning::{Nothing, Refused, Setting};
 struct Flag {
     short: char,
     long: &'static str,
-    /// Whether it has a value.
+    /// Whether it takes a value.
     valued: bool,
     help: &'static str,
     meaning: Meaning,
@@ -66,7 +67,7 @@ const fn switch(short: char, long: &'static str, help: &'static str, meaning: Me
     }
 }
 
-/// memcached's flags; those without a help are hidden.
+/// memcached's flags; those without a help text are hidden.
 const FLAGS: &[Flag] = &[
     valued(
         'p',
@@ -202,7 +203,7 @@ const FLAGS: &[Flag] = &[
     ),
 ];
 
-/// What memcached is unless flags say otherwise, in settings.
+/// memcached's defaults, as settings.
 const DEFAULTS: &[(&str, &str)] = &[
     ("port", "off"),
     ("memcached-port", "11211"),
@@ -254,7 +255,7 @@ fn is_memcacheds(name: &str) -> bool {
     FLAGS.iter().any(|flag| flag.long == name)
 }
 
-/// The configuration that these flags ask for.
+/// The configuration from these flags.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Config, ConfigError> {
     let mut reading = Reading::default();
     let mut set = |name: &str, value: &str| {
@@ -281,7 +282,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Config, ConfigError> {
             String::new()
         };
         match flag.meaning {
-            // Given with a Unix socket, a port means nothing, as in memcached.
+            // With a Unix socket, a port means nothing, as in memcached.
             Setting("memcached-port", _) if given("unix-socket") => {}
             Setting(name, notation) => {
                 reading.set(name.as_bytes(), notation(&value).as_bytes(), Origin::Flag);
@@ -306,7 +307,7 @@ fn refusal(flag: &Flag, value: &str, why: &'static str) -> ConfigError {
     ConfigError::Unsupported { flag, why }
 }
 
-/// Why a value of a flag that mostly means nothing is refused.
+/// Why a value of a mostly ignored flag is refused.
 fn refused(long: &str, value: &str) -> Option<&'static str> {
     match long {
         "protocol" if !matches!(value, "ascii" | "auto") => {
@@ -357,7 +358,7 @@ fn megabytes(value: &str) -> String {
     format!("{value}mb")
 }
 
-/// `k` and `m` are units of 1024 in memcached.
+/// In memcached, `k` and `m` are units of 1024.
 fn item_bytes(value: &str) -> String {
     let lower = value.to_ascii_lowercase();
     if lower.ends_with(['k', 'm']) {
@@ -478,7 +479,7 @@ mod tests {
                 .unwrap_err()
                 .contains("--no-such-flag")
         );
-        // Who may lie about where it comes from is answered only where somebody has said how much.
+        // Clients whose address may be forged get replies only up to a configured amount.
         assert!(
             config(&["-U", "11211"])
                 .unwrap_err()

@@ -1,11 +1,11 @@
 //! The server's configuration: every setting with its default, range and meaning.
 //!
-//! A setting has a name (Redis' own where Redis has the setting) and sometimes a second one; both
+//! A setting has a name (Redis' own where Redis has the setting) and sometimes a second one. Both
 //! are a flag (`--name value`), a line of the configuration file (`name value`) and a parameter of
-//! CONFIG GET and SET. `setting::SETTINGS` is the table that all four are made from.
+//! CONFIG GET and SET. All of these are made from the table `setting::SETTINGS`.
 //!
-//! Order of precedence: flags, then the file, then the defaults. A value is checked where it is
-//! parsed; relations between settings are checked once, by [`Config::validate`].
+//! Order of precedence: flags, then the file, then the defaults. A value is checked when it is
+//! parsed; [`Config::validate`] checks relations between settings, once.
 //!
 //! Deliberately absent: the environment, and anything that changes while the server runs (that is
 //! [`crate::Settings`]).
@@ -41,18 +41,18 @@ pub(crate) use setting::{Change, Setting};
 pub(crate) use value::print_percentile;
 pub use value::{LogLevel, MemoryShare};
 
-/// Bounds of the output that may wait for one client, in bytes; 0 is no bound.
+/// Limits on the output that may wait for one client, in bytes; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
     /// Close the connection when this much waits.
     pub hard_bytes: u64,
-    /// Close the connection when this much waits for `soft_seconds` on end.
+    /// Close the connection when this much waits for `soft_seconds` without a break.
     pub soft_bytes: u64,
     /// See `soft_bytes`.
     pub soft_seconds: u64,
 }
 
-/// Output limits by class of client; only `normal` (monitors included) has clients so far.
+/// Output limits by class of client; only `normal` (including monitors) has clients so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimits {
     /// Ordinary clients and monitors.
@@ -68,7 +68,7 @@ pub struct OutputLimits {
 pub struct BindAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Whether the server does without it when the machine does not have it.
+    /// Whether the server does without it if the machine does not have it.
     pub optional: bool,
 }
 
@@ -98,19 +98,18 @@ pub struct Config {
     pub memcached_socket: Option<PathBuf>,
     /// `memcached-item-bytes-max`: most data of a memcached item, 1 KiB to 512 MiB. Default 1 MiB.
     pub memcached_item_bytes_max: usize,
-    /// `memcached-udp-port`: UDP port of the first worker for memcached clients, the next worker's
-    /// is the next one; 0 is any free port for each, `off` is none. Default `off`.
+    /// `memcached-udp-port`: UDP port of the first worker for memcached clients; each further
+    /// worker uses the next one. 0 is any free port for each, `off` is none. Default `off`.
     pub memcached_udp_port: Option<u16>,
-    /// `memcached-udp-reply-ratio`: bytes that a UDP client on another host gets at most for each
-    /// byte that it has sent, 0 to 1000; 0 means that UDP is served on loopback addresses only.
-    /// Default 0.
+    /// `memcached-udp-reply-ratio`: most bytes that a UDP client on another host gets per byte that
+    /// it sent, 0 to 1000; 0 means that UDP is served on loopback addresses only. Default 0.
     pub memcached_udp_reply_ratio: usize,
     /// `threads`: workers, 1 to [`crate::limits::THREADS_MAX`]. Default: the machine's cores.
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
     /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
-    /// start means that nothing is read from disk or written to it. Default `interval`.
+    /// start means that nothing is read from or written to disk. Default `interval`.
     pub durability: Durability,
     /// `data-dir`: where checkpoints and logs are kept, unless `checkpoint-dir` or `log-dir` says
     /// otherwise. Default `./pando-data`.
@@ -128,8 +127,8 @@ pub struct Config {
     /// `checkpoint-interval`: seconds after which a checkpoint is written if anything has changed;
     /// 0 is never. Default 3600.
     pub checkpoint_interval_s: u64,
-    /// `checkpoint-share`: percent of its time in which a checkpoint's thread works while requests
-    /// are served, 1 to 100; it does not rest while nobody is. Default 50.
+    /// `checkpoint-share`: percentage of its time in which a checkpoint's thread works while
+    /// requests are served, 1 to 100; it does not rest while none are. Default 50.
     pub checkpoint_share_percent: u32,
     /// Whether the server was started with `durability none`, so that there is no log; set by
     /// [`crate::Server::start`].
@@ -143,16 +142,16 @@ pub struct Config {
     /// `metrics-port`: port on which Prometheus reads `/metrics`, on the addresses of `bind`; 0 is
     /// any free port, `off` is none. Default `off`.
     pub metrics_port: Option<u16>,
-    /// `maxmemory`: bytes beyond which keys are removed or writes refused. Default 0: no limit.
+    /// `maxmemory`: bytes beyond which keys are evicted or writes refused. Default 0: no limit.
     pub max_memory: u64,
-    /// `maxmemory-policy`: which keys are removed when memory is short. Default none.
+    /// `maxmemory-policy`: which keys are evicted when memory is short. Default none.
     pub eviction_policy: EvictionPolicy,
     /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
     pub requests_memory: MemoryShare,
-    /// `snapshots-max`: snapshots at a time; 64, the default, at most.
+    /// `snapshots-max`: most snapshots at a time; 64, the default, at most.
     pub snapshots_max: usize,
-    /// `snapshots-memory`: what is kept for snapshots only; a share is one of the machine's memory
-    /// where `maxmemory` is 0. Default 25 %.
+    /// `snapshots-memory`: limit of what is kept only for snapshots; a share refers to the
+    /// machine's memory if `maxmemory` is 0. Default 25 %.
     pub snapshots_memory: MemoryShare,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
@@ -189,9 +188,9 @@ pub struct Config {
     /// `reply-bytes-max`: bytes after which a range reply ends with a resume point, 1 KiB to 512
     /// MiB. Default 16 MiB.
     pub reply_bytes_max: usize,
-    /// `retired-bytes-max`: bytes that were replaced or removed and that a stalled reader holds
-    /// back, at which writes are refused; from half of it they are slowed. 1 MiB to 1 TiB. Default
-    /// 256 MiB.
+    /// `retired-bytes-max`: bytes that were replaced or removed and that a stalled reader keeps
+    /// from being reclaimed, at which writes are refused; from half of it they are slowed. 1 MiB to
+    /// 1 TiB. Default 256 MiB.
     pub retired_bytes_max: usize,
     /// `logfile`: where the log is written; empty is the standard error stream. Default that.
     pub log_file: Option<PathBuf>,
@@ -199,11 +198,11 @@ pub struct Config {
     pub pid_file: Option<PathBuf>,
     /// `daemonize`: `yes` is refused. Default no.
     pub daemonize: bool,
-    /// `save` as it was given: of no consequence once `durability` is settled.
+    /// `save` as it was given: without effect once `durability` is settled.
     pub save_points: Option<String>,
-    /// Settings of Redis that mean nothing here and were given, with their values.
+    /// Given settings of Redis that have no meaning here, with their values.
     pub inert: BTreeMap<&'static str, Vec<u8>>,
-    /// What the start tells of settings that were not taken as they are written.
+    /// Remarks of the start about settings that were not taken literally.
     pub remarks: Vec<String>,
     /// The configuration file that was read, to which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
@@ -299,7 +298,7 @@ impl Default for OutputLimits {
 }
 
 impl Config {
-    /// Checks the relations between settings; each by itself was checked when it was parsed.
+    /// Checks the relations between settings; each alone was checked when it was parsed.
     pub fn validate(&self) -> Result<(), SettingError> {
         if self.bulk_bytes_max > self.query_buffer_bytes_max {
             return Err(SettingError::Relation {
@@ -368,7 +367,7 @@ impl Config {
         Ok(())
     }
 
-    /// memcached's UDP: a port for each worker, and who is answered.
+    /// memcached's UDP: a port for each worker, and which clients get replies.
     fn validate_datagrams(&self) -> Result<(), SettingError> {
         let Some(port) = self.memcached_udp_port else {
             return Ok(());
@@ -403,7 +402,7 @@ impl Config {
         }
     }
 
-    /// The database's share of the settings, but for [`Self::durability_options`].
+    /// The database's share of the settings, without [`Self::durability_options`].
     #[must_use]
     pub fn database_options(&self) -> pando_db::Options {
         pando_db::Options {

@@ -1,19 +1,19 @@
-//! What `appendonly`, `appendfsync` and `save` say of durability.
+//! What `appendonly`, `appendfsync` and `save` mean for durability.
 //!
-//! Redis has snapshots and a log, each on or off; here there is one log, which also does what
-//! snapshots do. At a start the three are read together, after everything else:
+//! Redis has snapshots and a log, each on or off; here one log also does the work of snapshots. At
+//! a start the three are evaluated together, after everything else:
 //!
 //! | `appendonly` | `save` | `appendfsync` | `durability` |
 //! |---|---|---|---|
 //! | yes, or not given | not empty, or not given | `always` | `sync` |
 //! | the same | the same | `everysec`, or not given | `interval` |
-//! | the same | the same | `no` | `interval`: what is acknowledged is kept at least so well |
+//! | the same | the same | `no` | `interval`: acknowledged writes are kept at least as well |
 //! | yes | empty | any | as above |
 //! | no, or not given | empty | any | `none`: Redis keeps nothing either |
 //! | no | not empty, or not given | any | `interval`: more than snapshots keep |
 //!
-//! Where `durability` itself is given it holds, and the three say nothing. What is kept better, or
-//! not as the file says, is told in a remark.
+//! If `durability` itself is given, it applies, and the three mean nothing. A remark reports any
+//! difference from what the file says.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) const NAMES: [&str; 3] = ["appendonly", "appendfsync", "save"];
 /// What `appendfsync` may be.
 pub(super) const FSYNC: Expected = Expected::OneOf(&["always", "everysec", "no"]);
 
-/// The settings that were given at the start, with their values and where the last one stood.
+/// The settings given at the start, with their values and the place of the last one.
 pub(super) type Given = BTreeMap<&'static str, (Vec<u8>, Origin)>;
 
 /// The name that Redis has for much the same.
@@ -42,7 +42,7 @@ pub(super) const fn fsync_of(mode: Durability) -> &'static str {
     }
 }
 
-/// What a value of `appendfsync` means while the server runs.
+/// The meaning of a value of `appendfsync` while the server runs.
 pub(super) fn mode_of(value: &[u8]) -> Option<Durability> {
     let named = |mode: &Durability| fsync_of(*mode).as_bytes().eq_ignore_ascii_case(value);
     Durability::ALL.into_iter().find(named)
@@ -71,7 +71,7 @@ pub(super) fn check(setting: &Setting, value: &[u8]) -> Option<Result<(), Expect
     })
 }
 
-/// Brings the three into `config`, whose every other setting is read.
+/// Applies the three to `config`, whose other settings have all been read.
 pub(super) fn settle(config: &mut Config, given: &Given) {
     let value = |name| given.get(name).map(|(value, _)| value.as_slice());
     let (only, fsync, save) = (value("appendonly"), value("appendfsync"), value("save"));

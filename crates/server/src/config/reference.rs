@@ -1,4 +1,4 @@
-//! The page about settings in the documentation, made from the table.
+//! The documentation page about settings, made from the table.
 
 use std::fmt::Write as _;
 
@@ -103,7 +103,7 @@ fn describe(page: &mut String, setting: &Setting, defaults: &Config) {
     );
 }
 
-/// What the setting says when it is given nonsense.
+/// The setting's error for an invalid value.
 fn expected(setting: &Setting) -> String {
     match setting.set(&mut Config::default(), b"\xff") {
         Err(SettingError::Value { expected, .. }) => expected.to_string(),

@@ -1,8 +1,8 @@
-//! CONFIG REWRITE: the configuration as it is now, into the file it came from, comments kept.
+//! CONFIG REWRITE: writes the present configuration into the file it came from, keeping comments.
 //!
-//! A line whose setting is known gets the present value, and later lines of the same setting go.
-//! Settings without a line are appended, under a comment, when they differ from their defaults. The
-//! file is replaced as a whole: written beside, forced to disk, renamed.
+//! A line with a known setting gets the present value; later lines of the same setting are removed.
+//! Settings without a line are appended, under a comment, if they differ from their defaults. The
+//! file is replaced as a whole: written next to it, forced to disk, renamed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) fn rewritten(config: &Config, before: &[u8]) -> Vec<u8> {
         let words = file::split(line).unwrap_or_default();
         match words.first().and_then(|name| Setting::find(name)) {
             Some(setting) if !written.insert(setting.name) => continue,
-            // What holds as it is written stays as it is written.
+            // A line that is still right stays as it is.
             Some(setting) if !holds(config, setting, &words[1..].join(&b' ')) => {
                 let name = String::from_utf8_lossy(&words[0]).into_owned();
                 after.extend_from_slice(print(config, setting, &name).as_bytes());
@@ -54,7 +54,7 @@ pub(super) fn rewritten(config: &Config, before: &[u8]) -> Vec<u8> {
     }
     let defaults = Config::default();
     for setting in Setting::all().filter(|setting| setting.is_independent()) {
-        // Without it, what the file says of durability in Redis' words would hold.
+        // Without it, what the file says about durability in Redis' words would apply.
         let is_said = setting.name == "durability"
             && persistence::NAMES.iter().any(|name| written.contains(name));
         let differs = is_said || setting.get(config) != setting.get(&defaults);
@@ -70,7 +70,7 @@ pub(super) fn rewritten(config: &Config, before: &[u8]) -> Vec<u8> {
     after
 }
 
-/// Whether a line with this value says what is.
+/// Whether a line with this value is still right.
 fn holds(config: &Config, setting: &Setting, value: &[u8]) -> bool {
     let mut written = Config::default();
     setting.set(&mut written, value).is_ok() && setting.get(&written) == setting.get(config)
@@ -96,7 +96,7 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = Path::new(&beside);
     let written = write_and_rename(path, beside, contents);
     if written.is_err() {
-        // What could not be written is of no use; that it may stay is the lesser trouble.
+        // The unfinished file is of no use; if it cannot be removed, that is the lesser problem.
         let _ = std::fs::remove_file(beside);
     }
     written
@@ -105,7 +105,7 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 fn write_and_rename(path: &Path, beside: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = File::create(beside)?;
     if let Ok(metadata) = std::fs::metadata(path) {
-        // The file may hold a password: whoever could not read it still cannot.
+        // The file may hold a password: nobody gets permission to read it who did not have it.
         file.set_permissions(metadata.permissions())?;
     }
     file.write_all(contents)?;

@@ -31,20 +31,20 @@ pub(crate) enum Change {
 pub(crate) struct Setting {
     /// Redis' name where Redis has the setting: what CONFIG SET, CONFIG REWRITE and errors call it.
     pub(crate) name: &'static str,
-    /// Pando's own name, if it is another: the flag in `--help`. Understood everywhere.
+    /// Pando's own name, if different: the flag in `--help`. Accepted everywhere.
     pub(crate) own_name: Option<&'static str>,
     /// What it means, for `--help`.
     pub(crate) meaning: &'static str,
     pub(crate) change: Change,
     /// Whether its value is a list of words.
     pub(crate) list: bool,
-    /// Whether it is Redis' name for what another setting says, or for nothing here, so that
-    /// `--help` does without it.
+    /// Whether it is Redis' name for another setting or for nothing here, so that `--help` omits
+    /// it.
     pub(crate) foreign: bool,
     kept: Kept,
 }
 
-/// Where a setting's value is kept, and what it may be.
+/// Where a setting's value is kept, and its valid values.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     /// In a field of [`Config`].
@@ -52,7 +52,7 @@ enum Kept {
         read: fn(&Config) -> Vec<u8>,
         write: fn(&mut Config, &[u8]) -> Result<(), Expected>,
     },
-    /// In [`Config::inert`] when it was given: nothing depends on it.
+    /// In [`Config::inert`] if given: nothing depends on it.
     Inert { default: &'static str, takes: Takes },
 }
 
@@ -107,12 +107,12 @@ impl Setting {
         self
     }
 
-    /// Every setting: those of [`SETTINGS`], then Redis' that mean nothing here.
+    /// Every setting: those of [`SETTINGS`], then Redis' without a meaning here.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
         SETTINGS.iter().chain(INERT)
     }
 
-    /// The setting of this name, whatever its case.
+    /// The setting with this name, in any case.
     pub(crate) fn find(name: &[u8]) -> Option<&'static Self> {
         let is = |candidate: &str| candidate.as_bytes().eq_ignore_ascii_case(name);
         Self::all().find(|setting| is(setting.name) || setting.own_name.is_some_and(is))
@@ -128,12 +128,12 @@ impl Setting {
         matches!(self.kept, Kept::Inert { .. })
     }
 
-    /// Whether its value follows from no other setting's.
+    /// Whether its value is independent of all other settings.
     pub(super) fn is_independent(&self) -> bool {
         !self.foreign || self.is_inert()
     }
 
-    /// The values that it takes, if there are few and nothing depends on them.
+    /// Its valid values, if there are few and nothing depends on them.
     pub(super) fn inert_values(&self) -> Option<&'static [&'static str]> {
         match self.kept {
             Kept::Inert {
@@ -659,7 +659,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
             set(&mut config.retired_bytes_max, memory(value, least, most))
         },
     ),
-    // What other settings say, in Redis' words: see `persistence`.
+    // Other settings in Redis' words: see `persistence`.
     Setting::new(
         "appendonly",
         "Whether a log is kept. At the start, without durability: yes, or no where save is not \
@@ -719,7 +719,7 @@ static DURABILITIES: [&str; Durability::ALL.len()] = {
     names
 };
 
-/// In the order in which Redis names them.
+/// In Redis' order.
 static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
     EvictionPolicy::VolatileLru.name(),
     EvictionPolicy::VolatileLfu.name(),

@@ -12,7 +12,7 @@ pub enum LogLevel {
     Debug,
     /// Much that is rarely useful.
     Verbose,
-    /// What one wants to know of a server in use.
+    /// What an operator wants to know.
     Notice,
     /// Only what needs attention.
     Warning,
@@ -66,8 +66,8 @@ pub(super) fn parse_integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), whatever
-/// its case.
+/// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), in any
+/// case.
 pub(super) fn parse_memory(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -84,17 +84,17 @@ pub(super) fn parse_memory(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Memory of its own within that of the whole, absolute or as a share of it.
+/// A part of the memory limit, absolute or as a share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryShare {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// So many percent of `maxmemory`, at most 100.
+    /// This percentage of `maxmemory`, at most 100.
     Percent(u8),
 }
 
 impl MemoryShare {
-    /// The bytes that it stands for; 0 is no bound, as is a share of no bound.
+    /// The bytes that it stands for; 0 is no limit, as is a share of no limit.
     #[must_use]
     pub const fn of(self, max_memory: u64) -> u64 {
         match self {
@@ -131,8 +131,8 @@ pub(super) fn parse_mode(text: &str) -> Option<u32> {
         .filter(|mode| *mode <= 0o777)
 }
 
-/// Groups of four words: class, hard limit, soft limit, seconds. Classes not named keep their
-/// limits.
+/// Groups of four words: class, hard limit, soft limit, seconds. Classes that are not named keep
+/// their limits.
 pub(super) fn parse_output_limits(
     text: &str,
     before: OutputLimits,
@@ -180,7 +180,7 @@ pub(crate) fn print_percentile(percent: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A value as a word of the configuration file: in double quotes if it has to be.
+/// A value as a word of the configuration file: in double quotes if needed.
 pub(crate) fn quote(value: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b'#');
     if !value.is_empty() && value.iter().all(plain) {

@@ -1,6 +1,6 @@
-//! What memcached's commands ask of the server, and the notes that they leave: the same counters,
-//! latencies and slow log as RESP's commands, under names of their own (`memcached|get`). Monitors
-//! are not shown them.
+//! The server's side of memcached's commands, and the records they leave: the same counters,
+//! latencies and slow log as RESP's commands, under their own names (`memcached|get`). Monitors do
+//! not see them.
 
 use pando_db::{MemcachedHost, Turn};
 use pando_protocol::memcached::{Line, Reply, Verb};
@@ -10,10 +10,10 @@ use crate::admin::{self, USER};
 use crate::latency::event_of;
 use crate::slowlog;
 
-/// What `version` answers: the version whose commands these are, and whose server it is.
+/// The reply of `version`: the version whose commands these are, and the server's name.
 pub(crate) const VERSION: &str = concat!("1.6.44-pando-", env!("CARGO_PKG_VERSION"));
 
-/// Whether a command takes no longer than its bytes ask for.
+/// Whether a command's time depends on its bytes only.
 fn is_fast(verb: Verb) -> bool {
     !matches!(verb, Verb::FlushAll | Verb::Stats | Verb::CacheMemlimit)
 }

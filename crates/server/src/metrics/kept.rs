@@ -1,5 +1,5 @@
-//! The part of the page about what is kept on disk: the log, checkpoints, the room that is left.
-//! A server that keeps nothing has none of it.
+//! The part of the page about data on disk: the log, checkpoints, the free space. A server without
+//! a log omits it.
 
 use pando_db::{Database, LogState, LogStatistics, Room};
 

@@ -1,8 +1,8 @@
 //! The HTTP side of `/metrics`: one thread for each address, one request at a time.
 //!
-//! A request has [`REQUEST_BYTES_MAX`] bytes and [`REQUEST_TIME_MAX`] at most; a reply is given as
-//! long to be taken. So a client that stalls keeps others waiting for two of these times, and
-//! memory is bounded by one request and one page.
+//! A request has at most [`REQUEST_BYTES_MAX`] bytes and [`REQUEST_TIME_MAX`]; the client has as
+//! long again to take the reply. So a stalled client delays others by twice that time, and memory
+//! is bounded by one request and one page.
 //!
 //! | field | writer | ordering | reader |
 //! |---|---|---|---|
@@ -90,14 +90,14 @@ fn serve(listener: &TcpListener, shared: &Shared, stop: &AtomicBool) {
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a metrics connection");
-                // Too few descriptors, perhaps: asking again at once would only burn the processor.
+                // Perhaps too few descriptors: retrying at once would only waste the processor.
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
     }
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Page { body: bool },

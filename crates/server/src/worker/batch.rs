@@ -1,13 +1,12 @@
-//! What a turn has read and decoded: segments of input, and the batch of requests next executed.
+//! What a turn has read and decoded: segments of input, and the next batch of requests.
 //!
-//! A segment is what one connection brings into a turn: bytes in the arena, the worker's read
-//! buffer, or those that its [`Input`] keeps. Requests are ranges of a segment;
-//! nothing is copied. The arena is large enough for many small reads, so the requests of one turn
-//! lie close together.
+//! A segment is one connection's input in a turn: bytes in the arena, the worker's read buffer, or
+//! those kept by its [`Input`]. Requests are ranges of a segment; nothing is copied. The arena is
+//! large enough for many small reads, so the requests of one turn are close together.
 //!
 //! Invariants:
 //! - **BA1** Segments are decoded in the order in which they were read, each from its front, and a
-//!   batch is executed in its own order: a connection's requests are never exchanged.
+//!   batch is executed in its own order: a connection's requests are never reordered.
 //! - **BA2** Bytes of a segment do not move before [`Gathering::take_segments`]; ranges stay valid.
 //!
 //! Deliberately absent: sockets and the database (`super::turn`).
@@ -39,15 +38,15 @@ pub(crate) enum Place {
 pub(crate) struct Segment {
     pub(crate) slot: usize,
     pub(crate) place: Place,
-    /// Everything before is executed.
+    /// Everything before this offset is executed.
     pub(crate) executed: usize,
-    /// Everything before is decoded.
+    /// Everything before this offset is decoded.
     pub(crate) decoded: usize,
-    /// What the decoder misses at the end; 0 before it has come there.
+    /// How many bytes the decoder lacks at the end; 0 before it got there.
     pub(crate) bytes_missing: usize,
     /// It was read in this turn.
     pub(crate) fresh: bool,
-    /// The requests that waited in the input are in a batch, or were.
+    /// The waiting requests of the input are in a batch, or were.
     waiting_taken: bool,
 }
 
@@ -56,18 +55,18 @@ pub(crate) struct Segment {
 pub(crate) struct Entry {
     /// Its segment, or its datagram.
     pub(crate) segment: usize,
-    /// What it asks for.
+    /// The request's command.
     pub(crate) resolved: Resolved,
     /// Its ranges.
     pub(crate) first: u32,
     pub(crate) count: u32,
-    /// Offset behind it in its segment.
+    /// The offset after it in its segment.
     pub(crate) end: usize,
-    /// It stands in the connection's list of requests that wait.
+    /// It is in the connection's list of waiting requests.
     pub(crate) waiting: bool,
 }
 
-/// See the module's header. Its memory is used again in every turn.
+/// See the module's header. Its memory is reused in every turn.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     arena: Box<[u8]>,
@@ -98,13 +97,13 @@ impl Gathering {
         self.segments.is_empty()
     }
 
-    /// Whether the arena is full, so that the turn reads nothing more.
+    /// Whether the arena is full, so that the turn reads no more.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.arena_used + limits::READ_BYTES > self.arena.len()
     }
 
-    /// Reads into the arena, which is not full, and makes a segment of what comes. Returns the
+    /// Reads into the arena, which is not full, and makes a segment of the result. Returns the
     /// number of bytes and whether there may be more. One system call.
     #[inline]
     pub(crate) fn read(&mut self, slot: usize, stream: &Stream) -> io::Result<(usize, bool)> {
@@ -128,14 +127,14 @@ impl Gathering {
         Ok((count, count == limits::READ_BYTES))
     }
 
-    /// Reads into the arena, which is not full, and forgets what comes.
+    /// Reads into the arena, which is not full, and discards the result.
     pub(crate) fn read_away(&mut self, stream: &Stream) -> io::Result<(usize, bool)> {
         let window = &mut self.arena[self.arena_used..self.arena_used + limits::READ_BYTES];
         let count = stream.read(window)?;
         Ok((count, count == limits::READ_BYTES))
     }
 
-    /// Makes a segment of what a connection's input keeps; `fresh` when some of it was just read.
+    /// Makes a segment of a connection's kept input; `fresh` if some of it was just read.
     pub(crate) fn add_kept(&mut self, slot: usize, input: &Input, fresh: bool) {
         let (executed, decoded) = input.progress();
         self.segments.push(Segment {
@@ -149,7 +148,7 @@ impl Gathering {
         });
     }
 
-    /// Decodes the next batch; whether there is one. A request that is not complete takes at most
+    /// Decodes the next batch; returns whether there is one. An incomplete request takes at most
     /// `request_bytes_max` of memory, or is refused.
     pub(crate) fn gather(
         &mut self,
@@ -190,7 +189,7 @@ impl Gathering {
         }
     }
 
-    /// Shows all segments with their arena bytes to `settle`, and forgets them (BA2).
+    /// Passes all segments with their arena bytes to `settle`, and forgets them (BA2).
     pub(crate) fn take_segments(&mut self, mut settle: impl FnMut(&Segment, &[u8])) {
         for segment in self.segments.drain(..) {
             let bytes = match segment.place {
@@ -204,7 +203,7 @@ impl Gathering {
     }
 }
 
-/// The requests of a batch, with what they were decoded from.
+/// The requests of a batch, with their source.
 #[derive(Debug)]
 pub(crate) struct Batch<'g> {
     pub(crate) entries: &'g [Entry],
@@ -214,7 +213,7 @@ pub(crate) struct Batch<'g> {
 }
 
 impl Segment {
-    /// Its bytes; `kept` are those that the connection's input keeps.
+    /// Its bytes; `kept` are those kept by the connection's input.
     #[inline]
     pub(crate) fn bytes<'b>(&self, arena: &'b [u8], kept: &'b [u8]) -> &'b [u8] {
         match self.place {
@@ -239,8 +238,7 @@ impl Entry {
 }
 
 impl Batch<'_> {
-    /// The keys that are fetched ahead of the batch, with their databases: one for each request, or
-    /// none.
+    /// The keys to prefetch for the batch, with their databases: one per request, or none.
     pub(crate) fn keys<'b>(
         &'b self,
         connections: &'b Connections,
@@ -274,9 +272,9 @@ struct Decoding<'g> {
 }
 
 impl Decoding<'_> {
-    /// Appends requests until the segment is used up (true) or the batch is full (false). A client
-    /// that has not authenticated gets one request per batch, since the limits of the next one
-    /// depend on it.
+    /// Appends requests until the segment is used up (true) or the batch is full (false). An
+    /// unauthenticated client gets one request per batch, since the limits of the next one depend
+    /// on it.
     fn run(self) -> bool {
         let Self {
             index,
@@ -297,7 +295,7 @@ impl Decoding<'_> {
             return true;
         }
         let (kept, decoder) = connection.input.kept();
-        // What MULTI has queued counts with what is to be queued.
+        // What MULTI has queued counts together with what it is about to queue.
         let queued_bytes = connection.client.heap_bytes();
         decoder.set_request_bytes_max(request_bytes_max.saturating_sub(queued_bytes));
         let bytes = match segment.place {
@@ -343,8 +341,8 @@ impl Decoding<'_> {
     }
 }
 
-/// Puts the requests that wait in the connection's input into the batch, where they stay in its
-/// list until they are executed. Their number is bounded by one read.
+/// Puts the waiting requests of the connection's input into the batch; they stay in its list until
+/// they are executed. Their number is bounded by one read.
 fn take_waiting(
     index: usize,
     place: Place,

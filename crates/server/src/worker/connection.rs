@@ -1,4 +1,4 @@
-//! One connection: its socket, its client, what it has sent and what it has to be sent.
+//! One connection: its socket, its client, its input and its output.
 //!
 //! Phases:
 //!
@@ -11,13 +11,13 @@
 //!
 //! Invariants:
 //! - **CO1 ready-and-heard** Requests are executed, and the socket is read, only while `Ready` with
-//!   little output waiting: who does not read is not read from. So what a client has sent is
-//!   executed in order, whatever one of its requests waits for.
+//!   little output waiting: a client that does not read is not read from. So a client's requests
+//!   are executed in order, whatever one of them waits for.
 //! - **CO2** `readable` holds from a report of the poller to a short read (the poller's
 //!   PO1 read-until-short).
 //!
-//! An idle connection holds no buffer: it costs about 800 bytes, its record and place in the tables
-//! included.
+//! An idle connection holds no buffer: it costs about 800 bytes, including its record and place in
+//! the tables.
 //!
 //! Deliberately absent: the order between connections (`super`).
 
@@ -34,16 +34,16 @@ use crate::limits;
 use crate::registry::{BufferSizes, ClientFlag, ClientRecord};
 use crate::shared::Shared;
 
-/// What a connection is doing; see the module's header.
+/// A connection's state; see the module's header.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Its requests are executed as they come.
+    /// Its requests are executed as they arrive.
     Ready,
     /// One of its requests waits.
     Waiting(Waiting),
     /// Nothing more is executed; the connection ends when its output is sent.
     Closing,
-    /// Everything is sent, and the peer is told so; what it still sends is thrown away, so that the
+    /// Everything is sent, and the peer was told so; its further input is discarded, so that the
     /// last reply is not lost to a reset.
     Lingering,
 }
@@ -59,14 +59,14 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// When the oldest bytes that are not executed were read, in nanoseconds since the start.
     pub(crate) arrived_ns: u64,
-    /// When the phase ends by itself; names the timer that is meant.
+    /// When the phase times out; identifies the current timer.
     pub(crate) due_ns: u64,
-    /// When more output than the soft limit began to wait; 0 when it does not.
+    /// When the output exceeded the soft limit; 0 when it does not.
     pub(crate) crowded_since_ms: u64,
     pub(crate) flags: Flags,
 }
 
-/// What the loop notes of a connection.
+/// The loop's notes on a connection.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -92,7 +92,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Whether the decoder is to be told about the client's authentication.
+    /// Whether the decoder must be told about the client's authentication.
     #[inline]
     pub(crate) fn decoder_lags(self, client: &Client) -> bool {
         self.decoder_authenticated != client.authenticated
@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// Tells the decoder when the client has authenticated, or is not any more.
+    /// Tells the decoder when the client has authenticated, or no longer is.
     #[inline]
     pub(crate) fn follow_authentication(&mut self) {
         if self.flags.decoder_lags(&self.client) {
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Enters a phase, and says in the record whether the client waits.
+    /// Enters a phase, and records whether the client waits.
     pub(crate) fn enter(&mut self, phase: Phase) {
         let wait = phase.wait();
         self.record.set_flag(ClientFlag::Blocked, wait.is_some());
@@ -184,14 +184,14 @@ impl Connection {
         self.phase.wait()
     }
 
-    /// Whether it waits for something that nobody asks for any more when the peer has gone. A long
-    /// command is finished: it may write.
+    /// Whether it waits for something that nobody needs once the peer has gone. A long command is
+    /// finished: it may write.
     pub(crate) fn waits_in_vain(&self) -> bool {
         let in_vain = |wait: &Wait| !matches!(wait, Wait::Others(_));
         self.flags.read_closed && self.wait().is_some_and(in_vain)
     }
 
-    /// The log epoch that its output, or itself, waits for.
+    /// The log epoch that its output, or the connection itself, waits for.
     pub(crate) fn awaits(&self) -> Option<LogEpoch> {
         let phase = match self.wait() {
             Some(Wait::Disk { epoch, .. }) => Some(*epoch),
@@ -201,8 +201,8 @@ impl Connection {
         output.into_iter().chain(phase).min()
     }
 
-    /// Notes in the record what its buffers hold, and charges its requests, if they hold something
-    /// or did so before.
+    /// Records what its buffers hold, and charges its requests, if they hold something or did so
+    /// before.
     #[inline]
     pub(crate) fn note_sizes(&mut self, shared: &Shared) {
         if self.flags.sizes_noted

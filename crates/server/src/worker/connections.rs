@@ -1,7 +1,7 @@
 //! The connections of one worker, by slot and by client.
 //!
-//! A slot is the poller's token; it is used again after its connection has gone. A report that was
-//! meant for the one before does no harm: reading says that there is nothing.
+//! A slot is the poller's token; it is reused after its connection has gone. A report meant for the
+//! previous connection does no harm: reading finds nothing.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Takes a connection in; returns its slot.
+    /// Adds a connection; returns its slot.
     pub(crate) fn insert(&mut self, connection: Box<Connection>) -> usize {
         let client = connection.client.id;
         let slot = if let Some(slot) = self.free.pop() {
@@ -30,7 +30,7 @@ impl Connections {
         slot
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot)?.take()?;
         self.by_client.remove(&connection.client.id);
@@ -60,7 +60,7 @@ impl Connections {
         self.by_client.len()
     }
 
-    /// Slots that have been used: every connection's is below.
+    /// Slots that have been used: every connection's is below this.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }

@@ -1,26 +1,27 @@
-//! memcached's commands over UDP: sockets of this worker, on a port of its own.
+//! memcached's commands over UDP: this worker's sockets, on its own port.
 //!
-//! A turn reads what has come, up to the arena's end, executes it in batches as it does requests of
-//! connections, and sends the replies when no gate is held. Nothing is known of a peer from one
-//! datagram to the next: a password is asked for in each, half a request is forgotten. What the
-//! kernel has no room for is lost, as datagrams may be.
+//! A turn reads the waiting datagrams, up to the arena's end, executes them in batches like
+//! requests of connections, and sends the replies when no gate is held. No state about a peer is
+//! kept from one datagram to the next: each must carry the password, and half a request is
+//! forgotten. What the kernel cannot buffer is lost, as datagrams may be.
 //!
-//! The sender's address may be forged, and the replies go there. So:
+//! The sender's address may be forged, and it receives the replies. So:
 //!
-//! - What is no request of one datagram is not answered, nor are words that are no command: the
-//!   reply of another server that comes here makes no second one, and no two servers talk for ever.
-//! - A reply is bounded. For a peer on another host the bound is a multiple of the bytes that it
-//!   has sent, by a setting which is 0 unless somebody has raised it; then only loopback addresses
-//!   are listened on. A loopback peer cannot be forged from outside: it gets up to
-//!   [`limits::UDP_REPLY_BYTES_MAX`]. A request whose reply does not fit is answered by an error;
-//!   where that does not fit either it is not answered, nor is the rest of its datagram executed.
+//! - Anything but a single-datagram request gets no reply, nor do words that are not a command: the
+//!   reply of another server that arrives here causes no second one, and no two servers talk for
+//!   ever.
+//! - A reply is bounded. For a peer on another host the bound is a multiple of the bytes it has
+//!   sent, by a setting which is 0 unless somebody has raised it; at 0 only loopback addresses are
+//!   listened on. A loopback peer cannot be forged from outside: it gets up to
+//!   [`limits::UDP_REPLY_BYTES_MAX`]. A request whose reply does not fit gets an error. If that
+//!   does not fit either, it gets no reply, and the rest of its datagram is not executed.
 //!
 //! Invariants:
-//! - **UD1** All datagrams that answer one datagram have no more bytes than its bound.
+//! - **UD1** All datagrams that answer one datagram together have no more bytes than its bound.
 //! - **UD2** A reply that waits for the disk is in `held`, its epoch known to [`super::holding`];
-//!   `held` is bounded, what goes beyond is lost.
+//!   `held` is bounded, and replies beyond the bound are lost.
 //!
-//! Deliberately absent: several datagrams in a system call, which needs `unsafe` or another crate.
+//! Deliberately absent: several datagrams per system call, which needs `unsafe` or another crate.
 
 use std::collections::VecDeque;
 use std::io;
@@ -69,7 +70,7 @@ struct Answer {
     end: usize,
     /// What it waits for, if anything.
     epoch: LogEpoch,
-    /// The last epoch that it tells was written in, if any.
+    /// The last epoch whose writes it reveals, if any.
     written: LogEpoch,
 }
 
@@ -102,7 +103,7 @@ struct Held {
     reply: Box<[u8]>,
 }
 
-/// See the module's header. Its memory is used again in every turn.
+/// See the module's header. Its memory is reused in every turn.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     sockets: Vec<Bound>,
@@ -114,10 +115,10 @@ pub(crate) struct Datagrams {
     out: Vec<u8>,
     held: VecDeque<Held>,
     held_bytes: usize,
-    /// Whoever has sent a datagram, while it is executed.
+    /// The client of a datagram, while it is executed.
     client: Client,
     record: ClientRecord,
-    /// Bytes that another host gets for each that it sends.
+    /// Bytes that another host gets per byte that it sends.
     reply_ratio: usize,
     item_bytes_max: usize,
 }
@@ -127,7 +128,7 @@ fn token(index: usize) -> Token {
     Token(WAKER.0 - 1 - index)
 }
 
-/// Most bytes, without frames, that answer a datagram of so many bytes (UD1).
+/// Most bytes, without frames, of the reply to a datagram of this many bytes (UD1).
 fn reply_bytes_max(peer: SocketAddr, sent_bytes: usize, reply_ratio: usize) -> usize {
     let bytes_max = if peer.ip().is_loopback() {
         limits::UDP_REPLY_BYTES_MAX
@@ -142,7 +143,7 @@ impl Datagrams {
         self.received.is_empty()
     }
 
-    /// Notes what the poller says; whether it speaks of a socket of these.
+    /// Records a report of the poller; returns whether it concerns one of these sockets.
     pub(crate) fn note(&mut self, ready: Ready) -> bool {
         let index = (WAKER.0 - 1).checked_sub(ready.token.0);
         let Some(bound) = index.and_then(|index| self.sockets.get_mut(index)) else {
@@ -157,8 +158,8 @@ impl Datagrams {
         self.sockets.iter().any(|bound| bound.readable)
     }
 
-    /// Reads what has come until the arena is full, and finds the commands; in protected mode
-    /// other hosts are not answered.
+    /// Reads waiting datagrams until the arena is full, and finds the commands; in protected mode
+    /// other hosts get no reply.
     fn read(&mut self, is_protected: bool, statistics: &WorkerStatistics) {
         self.entries.clear();
         self.ranges.clear();
@@ -175,7 +176,7 @@ impl Datagrams {
                         if refused || !self.take(index, peer, used, end) {
                             statistics.protocol_errors.add(1);
                         }
-                        // An empty one uses room too, so that their number is bounded.
+                        // An empty one uses space too, so that their number is bounded.
                         used = (end + 1).next_multiple_of(64);
                     }
                     Ok(None) => self.sockets[index].readable = false,
@@ -188,7 +189,7 @@ impl Datagrams {
         }
     }
 
-    /// Finds the commands of a datagram in the arena; whether it has one.
+    /// Finds the commands of a datagram in the arena; returns whether it has one.
     fn take(&mut self, socket: usize, peer: SocketAddr, start: usize, end: usize) -> bool {
         let Some((id, commands)) = datagram::request(&self.arena[start..end]) else {
             return false;
@@ -229,7 +230,7 @@ impl Datagrams {
         some
     }
 
-    /// Begins the answer to a datagram, whose sender is nobody known.
+    /// Begins the reply to a datagram, whose sender is unauthenticated.
     fn begin_answer(&mut self, datagram: usize, settings: &Settings) {
         self.client.authenticated = !settings.requires_password();
         self.client.durability = settings.durability();
@@ -242,7 +243,7 @@ impl Datagrams {
         });
     }
 
-    /// Sends a reply; what the kernel does not take is lost.
+    /// Sends a reply; it is lost if the kernel does not take it.
     fn send_one(
         sockets: &[Bound],
         statistics: &WorkerStatistics,
@@ -262,7 +263,7 @@ impl Datagrams {
         }
     }
 
-    /// Holds what would acknowledge too much if it were sent now, as for connections
+    /// Holds what would acknowledge too much if sent now, as for connections
     /// ([`Worker::hold_late`]).
     fn hold_late(&mut self, database: &Database) {
         let latest = self.answers.iter().map(|answer| answer.written).max();
@@ -276,7 +277,7 @@ impl Datagrams {
         }
     }
 
-    /// Sends what was answered, or keeps it until it may be sent.
+    /// Sends the replies, or keeps them until they may be sent.
     fn send(&mut self, statistics: &WorkerStatistics, holding: &mut Holding) {
         for answer in self.answers.drain(..) {
             let Received {
@@ -304,8 +305,8 @@ impl Datagrams {
         self.out.shrink_to(limits::POOLED_BUFFER_BYTES_MAX);
     }
 
-    /// Sends the replies that wait for no later epoch than this one, and says what is waited for
-    /// now. Epochs stand in their order: a client's never goes back.
+    /// Sends the replies that wait for this epoch or an earlier one; returns what is waited for
+    /// now. Epochs are in order: a client's never decreases.
     pub(crate) fn release(
         &mut self,
         durable: LogEpoch,
@@ -325,7 +326,7 @@ impl Datagrams {
 }
 
 impl Worker {
-    /// Serves these sockets too; another host gets `reply_ratio` bytes for each that it sends.
+    /// Also serves these sockets; another host gets `reply_ratio` bytes per byte that it sends.
     pub(crate) fn watch_datagrams(
         &mut self,
         sockets: Vec<DatagramSocket>,
@@ -367,7 +368,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads what has come; whether there is something to execute.
+    /// Reads waiting datagrams; returns whether there is something to execute.
     pub(super) fn read_datagrams(&mut self) -> bool {
         let Some(datagrams) = &mut self.datagrams else {
             return false;
@@ -379,7 +380,7 @@ impl Worker {
         !datagrams.is_empty()
     }
 
-    /// Executes what was read, in batches as requests of connections.
+    /// Executes what was read, in batches like requests of connections.
     pub(super) fn execute_datagrams(&mut self) {
         let Some(mut datagrams) = self.datagrams.take() else {
             return;
@@ -393,7 +394,7 @@ impl Worker {
         self.datagrams = Some(datagrams);
     }
 
-    /// Executes a batch under one gate and pin; where the next one begins.
+    /// Executes a batch under one gate and pin; returns where the next one begins.
     fn execute_some(&mut self, datagrams: &mut Datagrams, from: usize) -> usize {
         let end = datagrams
             .entries

@@ -1,8 +1,8 @@
-//! The execution of a batch, under one gate and pin and strictly in the batch's order.
+//! Executing a batch, under one gate and pin and strictly in the batch's order.
 //!
-//! The unit is a *run*: the requests that one connection brought in a row, as long as each is just
-//! answered. What is asked and noted of a connection is asked and noted once for a run. Its last
-//! request may have ended otherwise: it waits, closes the connection, or has a reply that waits.
+//! The unit is a *run*: consecutive requests of one connection, as long as each is simply answered.
+//! A connection is checked and updated once per run. Its last request may have ended differently:
+//! it waits, closes the connection, or has a reply that waits.
 
 use pando_db::{Progress, ReplyMode, Turn, Wait};
 use pando_protocol::ArgumentRange;
@@ -18,7 +18,7 @@ use crate::limits;
 use crate::recorder::WorkerRecorder;
 use crate::shared::Shared;
 
-/// A batch at work, and what its requests need of the worker.
+/// A batch in execution, and what its requests need from the worker.
 struct Execution<'w> {
     turn: Turn<'w>,
     batch: Batch<'w>,
@@ -26,27 +26,27 @@ struct Execution<'w> {
     recorder: &'w mut WorkerRecorder,
     pool: &'w mut BufferPool,
     places: Places<'w>,
-    /// When what was read in this turn of the loop has arrived.
+    /// When this turn's input arrived.
     arrived_ns: u64,
 }
 
-/// How the last request of a run has ended.
+/// How the last request of a run ended.
 struct Ended {
     progress: Progress,
     /// Where its reply begins, and whether its client wants none.
     start: usize,
     silent: bool,
-    /// If it goes on in slices.
+    /// If it continues in slices.
     trace: Option<Box<SliceTrace>>,
     arrived_ns: u64,
 }
 
 impl Worker {
-    /// Executes a batch. One that takes long lets gate and pin go for others between two requests.
+    /// Executes a batch. One that takes long releases gate and pin for others between two requests.
     pub(super) fn execute_batch(&mut self) {
         let mut turn = self.session.turn();
         let batch = self.gathering.batch();
-        // A key alone has nothing to be fetched beside.
+        // One key alone has no other to be interleaved with.
         if batch.entries.len() > 1 {
             turn.warm(batch.keys(&self.connections));
         }
@@ -81,7 +81,8 @@ impl Worker {
 }
 
 impl Execution<'_> {
-    /// Executes the run of an open connection that begins at `next`; where the batch goes on.
+    /// Executes the run of an open connection that begins at `next`; returns where the batch
+    /// continues.
     #[inline]
     fn run(&mut self, slot: usize, connection: &mut Connection, mut next: usize) -> usize {
         let Batch {
@@ -147,7 +148,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Notes how a run has ended, with its connection and its segment.
+    /// Records how a run ended, with its connection and its segment.
     #[inline]
     fn end_run(&mut self, slot: usize, connection: &mut Connection, entry: &Entry, ended: Ended) {
         let Ended {
@@ -162,7 +163,8 @@ impl Execution<'_> {
                 let now = self.turn.database().options().clock.now();
                 let now = (self.recorder.now_ns(), now);
                 self.places.begin(slot, connection, &wait, now);
-                // Who waits for its reader is held back by its output (CO1 ready-and-heard).
+                // A request that waits for its reader is held back by its output
+                // (CO1 ready-and-heard).
                 (!matches!(wait, Wait::Reader)).then_some(Phase::Waiting(Waiting {
                     wait,
                     silent: ended.silent,
@@ -188,8 +190,8 @@ impl Execution<'_> {
     }
 }
 
-/// Makes a decoded request wait in its connection's input, unless it stands there already or
-/// nothing more is executed.
+/// Makes a decoded request wait in its connection's input, unless it is already there or nothing
+/// more is executed.
 fn defer(connection: &mut Connection, entry: &Entry, ranges: &[ArgumentRange]) {
     let ends = matches!(connection.phase, Phase::Closing | Phase::Lingering);
     if !entry.waiting && !ends {
@@ -198,7 +200,7 @@ fn defer(connection: &mut Connection, entry: &Entry, ranges: &[ArgumentRange]) {
     }
 }
 
-/// Enters a phase after a request; a client that has closed its end has nobody who waits.
+/// Enters a phase after a request; if the client has closed its end, nobody waits.
 fn enter_unless_alone(connection: &mut Connection, phase: Phase) {
     connection.enter(phase);
     if connection.waits_in_vain() {

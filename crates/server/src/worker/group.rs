@@ -1,12 +1,12 @@
-//! Group commit: how long a worker puts off asking for the disk, so that more replies share a
+//! Group commit: how long a worker delays its request for the disk, so that more replies share a
 //! write.
 //!
-//! A write costs the same for one reply as for hundreds. Before it asks for one, the worker looks
-//! at its sockets once more, as long as that brings another client. On a slow disk it also waits
-//! for clients while fewer wait than lately did: those that were answered together send their next
-//! requests one soon after the other, and all come to share every write, where otherwise two halves
-//! would take turns. Nothing is put off for longer than a write takes, nor when all clients wait
-//! already, as one alone always does.
+//! A write costs the same for one reply as for hundreds. Before the worker asks for one, it checks
+//! its sockets once more, as long as that brings another client. On a slow disk it also waits for
+//! clients while fewer are waiting than recently: clients answered together send their next
+//! requests soon after each other, and all come to share every write, where otherwise two halves
+//! would alternate. The delay is never longer than a write takes, and there is none when all
+//! clients wait already, as a single client always does.
 //!
 //! ```text
 //! closed ── a reply waits, and no write that the worker asked for is on its way ──► open
@@ -24,26 +24,26 @@ use crate::limits;
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     is_open: bool,
-    /// When it was opened, and when a client came last.
+    /// When it was opened, and when a client last came.
     begun_ns: u64,
     joined_ns: u64,
-    /// How many waited at the last look, and how many have lately waited at once.
+    /// How many waited at the last check, and how many have recently waited at once.
     waiting: usize,
     lately: usize,
-    /// What a write has lately taken.
+    /// The recent duration of a write.
     write_ns: u64,
-    /// The server stops: nothing is put off.
+    /// The server is stopping: nothing is delayed.
     stopped: bool,
 }
 
-/// What is known when the worker could ask for the disk.
+/// The worker's knowledge when it could ask for the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) now_ns: u64,
-    /// Connections that wait for the disk, and all there are.
+    /// Connections that wait for the disk, and their total number.
     pub(crate) waiting: usize,
     pub(crate) connections: usize,
-    /// What a write has lately taken.
+    /// The recent duration of a write.
     pub(crate) write_ns: u64,
 }
 
@@ -53,12 +53,12 @@ impl Group {
         self.is_open
     }
 
-    /// So many waited until now, of whom some are let go.
+    /// This many waited until now, some of whom are released.
     pub(crate) fn released(&mut self, waiting: usize) {
         self.lately = waiting.max(self.lately - self.lately.div_ceil(8));
     }
 
-    /// Whether the worker looks at its sockets once more before it asks for the disk.
+    /// Whether the worker checks its sockets once more before it asks for the disk.
     pub(crate) fn goes_on(&mut self, look: Look) -> bool {
         let is_joined = !self.is_open || look.waiting > self.waiting;
         if !self.is_open {
@@ -68,7 +68,7 @@ impl Group {
             self.joined_ns = look.now_ns;
         }
         self.waiting = look.waiting;
-        // One write that stood still for long does not make every group wait.
+        // One stalled write must not make every group wait.
         let write_ns = look.write_ns.min(limits::GROUP_WRITE_NS_MAX);
         self.write_ns = write_ns;
         let patience_ns = if write_ns > limits::SLOW_WRITE_NS && look.waiting < self.lately {
@@ -84,13 +84,13 @@ impl Group {
         self.is_open
     }
 
-    /// Nobody is left to ask for: somebody else had the disk written, or those who waited are gone.
+    /// Nobody is left to ask for: somebody else wrote the epoch, or the waiting clients are gone.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
     }
 
-    /// How long the worker may sleep between two looks: not at all where a millisecond, the least
-    /// that a poller knows, is much of a write's time.
+    /// How long the worker may sleep between two checks: not at all if a millisecond, the poller's
+    /// minimum, is a large part of a write's duration.
     pub(crate) fn timeout(&self) -> Duration {
         if self.write_ns < limits::SLEEPING_WRITE_NS {
             Duration::ZERO
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// Puts nothing off any more.
+    /// Ends all delays.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }

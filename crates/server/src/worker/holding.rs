@@ -1,9 +1,9 @@
 //! Connections whose replies wait for the disk.
 //!
-//! A reply to a client of `sync` waits until everything that it could tell of is on disk
-//! ([`pando_db::Client::awaits`]). Its bytes stay in the connection's output, everything written
-//! behind them too, and the worker goes on: the next requests of the connection are executed, as
-//! long as its output has room. WAITAOF waits the same way, but for itself.
+//! A reply to a client of `sync` waits until everything that it could reveal is durable
+//! ([`pando_db::Client::awaits`]). Its bytes, and everything written after them, stay in the
+//! connection's output, and the worker continues: it executes the connection's next requests as
+//! long as its output has space. WAITAOF waits in the same way, but for itself.
 //!
 //! ```text
 //! execute ─► follow: the reply awaits an epoch that is not on disk ─► holding
@@ -15,21 +15,20 @@
 //! release: what is on disk by now may be sent
 //! ```
 //!
-//! Replies to clients of `interval` are sent at once, unless the disk does not keep up. That is
-//! asked once more before a turn's replies are sent ([`Worker::hold_late`]): what they tell of was
-//! written when the turn began, or long before if the client does not read.
+//! Replies to clients of `interval` are sent at once, unless the disk does not keep up. This is
+//! checked again before a turn's replies are sent ([`Worker::hold_late`]): the writes they reveal
+//! were made when the turn began, or long before if the client does not read.
 //!
 //! Invariants:
-//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it waits no more,
-//!   or is closed. The replies to datagrams stand there as one. While there is nobody, the group is
-//!   closed.
-//! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has noted the
-//!   least epoch that any of them waits for, or a smaller one; or the group is open, and it waits
-//!   for a millisecond at most.
-//! - **HO3** What is waited for was asked for, or an earlier epoch was that is not on disk and that
-//!   the mailbox has noted, or the group is open.
+//! - **HO1** A connection that waits for an epoch is in `slots`; it leaves when it no longer waits,
+//!   or is closed. The replies to datagrams count as one. While nobody waits, the group is closed.
+//! - **HO2** While `slots` is not empty and the worker waits for events, the mailbox has recorded
+//!   the least epoch that any of them waits for, or a smaller one; or the group is open, and it
+//!   waits for at most a millisecond.
+//! - **HO3** The awaited epoch was requested, or an earlier one was that is not durable and that
+//!   the mailbox has recorded, or the group is open.
 //!
-//! Deliberately absent: what a reply waits for, which the database says, whatever the protocol.
+//! Deliberately absent: what a reply waits for; the database decides that, whatever the protocol.
 
 use pando_db::{Client, Database, LogEpoch};
 
@@ -39,25 +38,25 @@ use super::waiting::Event;
 use super::{Worker, touch};
 use crate::registry::ClientFlag;
 
-/// What stands among the slots for the replies to datagrams.
+/// Represents the replies to datagrams among the slots.
 const DATAGRAMS: usize = usize::MAX;
 
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Holding {
     slots: Vec<usize>,
-    /// What was on disk when the worker last looked, and when it last let something go.
+    /// What was durable when the worker last checked, and when it last released something.
     durable: LogEpoch,
     released: LogEpoch,
-    /// The last epoch that the log was asked for.
+    /// The last epoch requested from the log.
     asked: LogEpoch,
-    /// The last epoch that is waited for.
+    /// The last epoch waited for.
     latest: LogEpoch,
-    /// The epoch that the mailbox has noted.
+    /// The epoch recorded in the mailbox.
     noted: LogEpoch,
-    /// The least epoch that is waited for since the last look at all.
+    /// The least epoch waited for since all were last checked.
     least: LogEpoch,
-    /// When the log is asked.
+    /// When to ask the log.
     pub(super) group: Group,
 }
 
@@ -153,8 +152,8 @@ impl Holding {
 }
 
 impl Worker {
-    /// Holds what would acknowledge too much if it were sent now (AK6 late-disk-waits of the
-    /// database). No gate is held.
+    /// Holds what would acknowledge too much if sent now (AK6 late-disk-waits of the database). No
+    /// gate is held.
     #[inline]
     pub(super) fn hold_late(&mut self) {
         let connection = |slot: &usize| self.connections.get(*slot);
@@ -182,7 +181,7 @@ impl Worker {
         self.ask_for_disk();
     }
 
-    /// Tells the log what is waited for. No gate is held.
+    /// Tells the log which epoch is awaited. No gate is held.
     #[inline]
     pub(super) fn ask_for_disk(&mut self) {
         if !self.holding.slots.is_empty() {
@@ -196,7 +195,7 @@ impl Worker {
         let holding = &mut self.holding;
         if holding.latest > holding.asked {
             if holding.asked > database.durable() {
-                // The next write goes with this one's end, of which the mailbox tells.
+                // The next write starts at the end of this one, which the mailbox reports.
                 holding.least = holding.least.min(holding.asked);
             } else if holding.group.goes_on(Look {
                 now_ns: self.recorder.now_ns(),
@@ -208,7 +207,7 @@ impl Worker {
             } else {
                 holding.asked = holding.latest;
                 if database.want_durable(holding.latest) {
-                    // On a quick disk this thread has just written it: nobody has to be woken.
+                    // On a fast disk this thread has just written it: nobody needs waking.
                     self.release_some();
                 }
             }
@@ -220,13 +219,13 @@ impl Worker {
         }
     }
 
-    /// Whether something that is waited for is on disk, though nobody may say so any more
+    /// Whether an awaited epoch is durable, though nobody may report it any more
     /// (WM4 no-lost-wake).
     pub(super) fn must_release(&self) -> bool {
         !self.holding.slots.is_empty() && self.shared.database.durable() >= self.holding.noted
     }
 
-    /// Lets go what is on disk by now.
+    /// Releases what is durable by now.
     #[inline]
     pub(super) fn release(&mut self) {
         if !self.holding.slots.is_empty() {

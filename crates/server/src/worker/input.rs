@@ -1,8 +1,8 @@
 //! What one connection has sent and the worker has not executed.
 //!
-//! Most requests never get here: they are read into the worker's own buffer, executed from it, and
-//! nothing is left. What remains at the end of a turn (the beginning of a request, or requests that
-//! have to wait) is kept here, and the buffer is freed when it is used up, so an idle connection
+//! Most requests never get here: they are read into the worker's own buffer and executed from it,
+//! and nothing is left. What remains at the end of a turn (the beginning of a request, or requests
+//! that must wait) is kept here. The buffer is freed when it is used up, so an idle connection
 //! holds none.
 //!
 //! States:
@@ -15,8 +15,8 @@
 //!
 //! Invariants:
 //! - **IN1** `executed ≤ decoded ≤ bytes.len()`; `waiting` are the requests between `executed` and
-//!   `decoded`, in order. The decoder is never shown a request twice.
-//! - **IN2** More is read only when no complete request is left (`is_hungry`), so what is kept is
+//!   `decoded`, in order. The decoder never sees a request twice.
+//! - **IN2** More is read only when no complete request is left (`is_hungry`), so the kept input is
 //!   bounded by the longest request and one read.
 //!
 //! Deliberately absent: the socket's state (`super::connection`).
@@ -30,11 +30,11 @@ use pando_protocol::ArgumentRange;
 use super::wire::{WireDecoder, WireError};
 use crate::limits;
 
-/// A request that is decoded and has to wait.
+/// A decoded request that must wait.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     arguments: u32,
-    /// Offset behind it.
+    /// The offset after it.
     end: usize,
     /// The decoder has refused it.
     too_long: bool,
@@ -44,7 +44,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) decoder: WireDecoder,
-    /// What is wrong behind the last complete request.
+    /// What is wrong after the last complete request.
     pub(crate) error: Option<WireError>,
     bytes: Vec<u8>,
     executed: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Input {
     waiting: VecDeque<Waiting>,
     /// Of the requests in `waiting`, one after the other.
     ranges: VecDeque<ArgumentRange>,
-    /// What the decoder said is missing, when `bytes` end in a request that is not complete.
+    /// How many bytes the decoder needs, when `bytes` end in an incomplete request.
     bytes_missing: usize,
 }
 
@@ -84,7 +84,7 @@ impl Input {
             && (self.bytes.is_empty() || self.bytes_missing > 0)
     }
 
-    /// Bytes that are not executed, and bytes that there is room for.
+    /// Bytes that are not executed, and free space in bytes.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (
             self.bytes.len() - self.executed,
@@ -92,7 +92,7 @@ impl Input {
         )
     }
 
-    /// Bytes of memory that is held for what has come.
+    /// Bytes of memory held for received input.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.waiting.capacity() * size_of::<Waiting>()
@@ -100,12 +100,12 @@ impl Input {
             + self.decoder.heap_bytes()
     }
 
-    /// Up to where the kept bytes are executed, and decoded.
+    /// Up to where the kept bytes are executed and decoded.
     pub(crate) fn progress(&self) -> (usize, usize) {
         (self.executed, self.decoded)
     }
 
-    /// Whether requests that are decoded wait.
+    /// Whether decoded requests wait.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -120,9 +120,9 @@ impl Input {
         &self.bytes
     }
 
-    /// Reads behind what is kept. Once the length of a long argument is known, as much as it misses
-    /// is read at once; memory grows with what arrives, not with what is announced, and not beyond
-    /// `bytes_max` and a read. Returns the number of bytes and whether there may be more.
+    /// Reads after the kept bytes. Once the length of a long argument is known, all missing bytes
+    /// are read at once. Memory grows with what arrives, not with what is announced, and not beyond
+    /// `bytes_max` plus a read. Returns the number of bytes and whether there may be more.
     pub(crate) fn append(
         &mut self,
         stream: &Stream,
@@ -134,8 +134,8 @@ impl Input {
         let room = self.bytes.capacity() - self.bytes.len();
         if room < wanted {
             let missing = self.bytes_missing.max(wanted);
-            // Doubling keeps the copying linear; no more than what is missing keeps a long
-            // argument's buffer from being twice as long as the argument.
+            // Doubling keeps the copying linear; reserving no more than what is missing keeps a
+            // long argument's buffer from being twice as long as the argument.
             let doubled = missing.min(self.bytes.len().max(wanted));
             let within = bytes_max.saturating_sub(self.bytes.len()).max(wanted);
             self.bytes.reserve_exact(doubled.min(within));
@@ -146,7 +146,7 @@ impl Input {
         Ok((count, count == room))
     }
 
-    /// The requests that wait: each one's number of arguments, its end and whether the decoder has
+    /// The waiting requests: each one's number of arguments, its end and whether the decoder has
     /// refused it, with the ranges of all.
     pub(crate) fn waiting(
         &self,
@@ -161,7 +161,7 @@ impl Input {
         (requests, self.ranges.iter().copied())
     }
 
-    /// Makes a request wait that was decoded behind all that wait, or refused there as `too_long`.
+    /// Queues a request that was decoded after all waiting ones, or refused there as `too_long`.
     pub(crate) fn defer(&mut self, arguments: &[ArgumentRange], end: usize, too_long: bool) {
         self.waiting.push_back(Waiting {
             arguments: arguments.len() as u32,
@@ -171,15 +171,15 @@ impl Input {
         self.ranges.extend(arguments);
     }
 
-    /// The first request that waits has been executed.
+    /// The first waiting request has been executed.
     pub(crate) fn executed_waiting(&mut self) {
         if let Some(request) = self.waiting.pop_front() {
             self.ranges.drain(..request.arguments as usize);
         }
     }
 
-    /// Keeps what is left of bytes that are not kept yet: `bytes[executed..]`, of which the decoder
-    /// has seen everything up to `decoded`. Ranges that wait were relative to `bytes`.
+    /// Keeps the rest of bytes that are not kept yet: `bytes[executed..]`, of which the decoder has
+    /// seen everything up to `decoded`. Ranges of waiting requests were relative to `bytes`.
     pub(crate) fn keep(
         &mut self,
         bytes: &[u8],
@@ -203,8 +203,8 @@ impl Input {
         }
     }
 
-    /// Notes how far the kept bytes are executed and decoded, and gives up the front of them, or
-    /// all, when no request waits there. Moves what stays behind a long request at most once.
+    /// Records how far the kept bytes are executed and decoded, and drops the front of them, or
+    /// all, when no request waits there. Moves what follows a long request at most once.
     pub(crate) fn advance(&mut self, executed: usize, decoded: usize, bytes_missing: usize) {
         debug_assert!(executed <= decoded && decoded <= self.bytes.len(), "IN1");
         self.executed = executed;
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(input.progress(), (0, 0));
         assert!(input.is_hungry());
 
-        // The decoder goes on where it stopped.
+        // The decoder continues where it stopped.
         input.bytes.extend_from_slice(b"HO\r\n$1\r\nx\r\n");
         let (bytes, decoder) = input.kept();
         ranges.clear();

@@ -1,58 +1,58 @@
-//! What a worker does before it sleeps: nothing, or it lets other threads of its core run and looks
-//! what they have sent, or it looks for a moment.
+//! What a worker does before it sleeps: nothing, or it yields to other threads of its core and
+//! checks what they have sent, or it polls for a moment.
 //!
 //! Sleeping and being woken costs both sides more than a small request does.
 //!
-//! - **A lone client** that waits for each reply pays for it every time. While all that happens is
-//!   one connection whose requests follow closely on its replies, the worker looks out for the next
-//!   one. It stops at the first that does not come in time, so that a look in vain is rare: one of
-//!   [`LOOK`] in [`LOOK_STREAK`] requests at most. With more connections there is mostly something
+//! - **A lone client** that waits for each reply pays for it every time. While the only activity is
+//!   one connection whose requests follow closely on its replies, the worker polls for the next
+//!   one. It stops at the first that does not come in time, so polling in vain is rare: once
+//!   [`LOOK`] in [`LOOK_STREAK`] requests at most. With more connections there is usually something
 //!   to do, and sleeping lets requests gather.
 //! - **Clients on the worker's own core** run only when it does not. When it sleeps, the kernel
 //!   runs it again at the first request, before the second is sent: two task switches for each. If
-//!   it gives way instead, it stays ready to run, so that nobody has to wake it, and it runs when
-//!   the clients wait for replies: one turn for the requests of all.
+//!   it yields instead, it stays ready to run, so nobody has to wake it, and it runs when the
+//!   clients wait for replies: one turn for the requests of all.
 //!
-//! Only a worker of few connections gives way
+//! Only a worker with few connections yields
 //! ([`GIVE_WAY_CONNECTIONS_MAX`](crate::limits::GIVE_WAY_CONNECTIONS_MAX)): of many, some have sent
-//! a request by the time it looks next anyway.
+//! a request by the time it checks next anyway.
 //!
-//! Where its clients are a worker does not know. Giving way pays if requests are there afterwards,
-//! no later than [`GIVE_WAY`]: a thread that works for longer is no client that waits, and the
-//! worker's clients must not wait for it. How many waits go by before the next time:
+//! A worker does not know where its clients are. Yielding pays if it finds requests afterwards,
+//! within [`GIVE_WAY`]: a thread that works for longer is not a client that waits, and the worker's
+//! clients must not wait for it. The number of waits until the next time:
 //!
-//! | it | then |
+//! | yielding | then |
 //! |---|---|
 //! | has paid | half as many as before it, down to none |
 //! | was in vain | twice as many, up to `2^VAIN_BACKOFF_MAX` |
 //! | has taken too long | `2^LATE_BACKOFF` |
 //!
-//! Deliberately absent: the looking (`pando_io::Poller`).
+//! Deliberately absent: the polling (`pando_io::Poller`).
 
 use crate::limits::{GIVE_WAY, LATE_BACKOFF, LOOK, LOOK_STREAK, VAIN_BACKOFF_MAX};
 
-/// What is done before the worker sleeps.
+/// What to do before the worker sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     No,
-    /// Other threads of the core run, and then the sockets are looked at.
+    /// Yield to other threads of the core, then check the sockets.
     GiveWay,
-    /// They are looked at for [`LOOK`].
+    /// Poll the sockets for [`LOOK`].
     Long,
 }
 
-/// How soon requests have come lately.
+/// How soon requests have recently come.
 #[derive(Debug, Default)]
 pub(super) struct Lookout {
-    /// The connection that was reported last, and whether it alone was.
+    /// The connection that was last reported, and whether it alone was.
     slot: usize,
     is_alone: bool,
     streak: u32,
-    /// Requests were there when the worker had given way.
+    /// There were requests when the worker had yielded.
     has_paid: bool,
-    /// Waits left that go by without giving way.
+    /// Waits left without yielding.
     pause: u32,
-    /// Binary logarithm of how many go by after this one.
+    /// Binary logarithm of the number of waits without yielding after this one.
     backoff: u32,
 }
 
@@ -72,7 +72,7 @@ impl Lookout {
         }
     }
 
-    /// Notes whether [`Look::GiveWay`] has found something.
+    /// Records whether [`Look::GiveWay`] found something.
     #[inline]
     pub(super) fn gave_way(&mut self, found: bool) {
         self.has_paid = found;
@@ -81,14 +81,14 @@ impl Lookout {
         }
     }
 
-    /// Notes that a wait is over that reported a connection, as the `nth` of its reports.
+    /// Records the end of a wait that reported a connection, as the `nth` of its reports.
     #[inline]
     pub(super) fn note(&mut self, slot: usize, nth: usize) {
         self.is_alone = nth == 0 && self.slot == slot;
         self.slot = slot;
     }
 
-    /// Notes for how long there was nothing to do before a turn.
+    /// Records how long there was nothing to do before a turn.
     #[inline]
     pub(super) fn learn(&mut self, idle_ns: u64) {
         if self.is_alone && idle_ns <= LOOK.as_nanos() as u64 {
@@ -137,13 +137,13 @@ mod tests {
         lookout
     }
 
-    /// Waits that go by before the worker gives way.
+    /// Waits before the worker yields.
     fn pause(lookout: &mut Lookout) -> usize {
         let waits = std::iter::repeat_with(|| lookout.choose(false));
         waits.take_while(|look| *look == Look::No).count()
     }
 
-    /// The worker gives way, and two connections have something to do in the end.
+    /// The worker yields, and in the end two connections have something to do.
     fn give_way(lookout: &mut Lookout, found: bool, idle_ns: u64) {
         lookout.gave_way(found);
         answer(lookout, &[3, 4], idle_ns);

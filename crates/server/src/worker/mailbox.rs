@@ -1,4 +1,4 @@
-//! What other threads ask of a worker: a queue, and the waker that interrupts its wait.
+//! Messages from other threads to a worker: a queue, and the waker that interrupts its wait.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -6,18 +6,18 @@
 //! | `connections` | the acceptor counts up, the worker down | `Relaxed` | the acceptor |
 //!
 //! Invariants:
-//! - **WM1** Who makes the queue non-empty wakes the worker, and the worker takes the whole queue:
-//!   nothing is left behind, and a worker is woken once for many messages.
+//! - **WM1** A thread that makes the queue non-empty wakes the worker, and the worker takes the
+//!   whole queue: nothing is left behind, and a worker is woken once for many messages.
 //! - **WM2** The bytes of undelivered monitor lines are bounded
 //!   ([`limits::MONITOR_QUEUE_BYTES_MAX`]): what a worker does not take in time is dropped, so that
-//!   a slow worker costs the others no memory. The worker says how many lines that were.
-//! - **WM3** A closed mailbox takes nothing: a connection that is sent to it comes back.
-//! - **WM4 no-lost-wake** A worker that notes an epoch ([`Mailbox::await_durable`]) and finds
-//!   afterwards that it is not on disk will be woken when it is: the queue's mutex orders the note
-//!   before or after the look of whoever tells of the disk, and in the latter case the worker sees
-//!   the epoch itself.
+//!   a slow worker costs the others no memory. The worker reports how many lines that were.
+//! - **WM3** A closed mailbox takes nothing: a connection sent to it is returned.
+//! - **WM4 no-lost-wake** A worker that records an epoch ([`Mailbox::await_durable`]) and then
+//!   finds that it is not durable will be woken when it is: the queue's mutex orders the record
+//!   before or after the check of the thread that reports durability, and in the latter case the
+//!   worker sees the epoch itself.
 //!
-//! Deliberately absent: replies. Who asks does not wait.
+//! Deliberately absent: replies. The sender does not wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -54,12 +54,12 @@ pub(crate) enum Message {
     },
 }
 
-/// What a mailbox held besides messages.
+/// The content of a mailbox besides messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct News {
     /// The shared state has changed: a shutdown, the end of a pause or of a save.
     pub(crate) look: bool,
-    /// Monitor lines that found no room (WM2).
+    /// Monitor lines that were dropped for lack of space (WM2).
     pub(crate) lines_dropped: usize,
 }
 
@@ -105,7 +105,7 @@ impl Mailbox {
         result
     }
 
-    /// Sends a connection; gives it back when the worker has ended (WM3).
+    /// Sends a connection; returns it when the worker has ended (WM3).
     pub(crate) fn serve(&self, connection: Box<NewConnection>) -> Result<(), Box<NewConnection>> {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let result = self.post(|queue| {
@@ -121,7 +121,7 @@ impl Mailbox {
         result
     }
 
-    /// Takes all messages, into `messages`, whose memory the mailbox uses again.
+    /// Takes all messages, into `messages`, whose memory the mailbox reuses.
     pub(crate) fn take(&self, messages: &mut Vec<Message>) -> News {
         debug_assert!(messages.is_empty());
         let mut queue = lock(&self.queue);
@@ -133,12 +133,12 @@ impl Mailbox {
         }
     }
 
-    /// Refuses everything from now on; what is left is taken once more.
+    /// Refuses everything from now on; the rest is taken once more.
     pub(crate) fn close(&self) {
         lock(&self.queue).closed = true;
     }
 
-    /// Connections that the worker serves or has been sent.
+    /// Connections that the worker serves or was sent.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -150,7 +150,7 @@ impl Mailbox {
 }
 
 impl Mailbox {
-    /// Wakes the worker when `epoch` is on disk, once (WM4).
+    /// Wakes the worker when `epoch` is durable, once (WM4).
     pub(crate) fn await_durable(&self, epoch: LogEpoch) {
         lock(&self.queue).awaited = Some(epoch);
     }

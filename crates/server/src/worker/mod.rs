@@ -9,19 +9,19 @@
 //!   └───────────────────────┴──────────────────────────┴───────────────────────┴───────────┘
 //! ```
 //!
-//! With one small request that is one system call each for waiting, reading and writing; with many
-//! readable sockets they share the wait. The clock is read three times per turn. Before the worker
-//! sleeps, it looks for the next requests where that pays (`lookout`).
+//! One small request takes one system call each for waiting, reading and writing; many readable
+//! sockets share the wait. The clock is read three times per turn. Before the worker sleeps, it
+//! polls for the next requests where that pays (`lookout`).
 //!
 //! Invariants:
 //! - **WL1** No gate and no pin is held while the worker waits, reads, sends or writes the log
 //!   (`Turn` is dropped).
 //! - **WL2** A connection with something to do that no event will announce again is in `queue`, or
 //!   its phase ends by a timer or by mail.
-//! - **WL3** A turn is bounded: the arena bounds what is read, each connection reads once, sends
-//!   once and has one slice of a long command, and the log is written at most once, if the disk is
-//!   quick. Memory per connection is bounded by the longest
-//!   request, the longest reply and a few constants.
+//! - **WL3** A turn is bounded: the arena bounds what is read; each connection reads once, sends
+//!   once and has one slice of a long command; and the log is written at most once, if the disk is
+//!   fast. Memory per connection is bounded by the longest request, the longest reply and a few
+//!   constants.
 //!
 //! Deliberately absent: commands (`pando_db`, [`crate::host`]), accepting (`crate::acceptor`).
 
@@ -71,7 +71,7 @@ use crate::shared::Shared;
 /// The poller's token of the waker; those of connections are slots.
 const WAKER: Token = Token(usize::MAX);
 
-/// Why a connection is closed; says what is logged and counted.
+/// Why a connection is closed; determines what is logged and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// The client went away, or was told to.
@@ -80,7 +80,7 @@ enum Reason {
     Idle,
     /// More output waited than a limit allows.
     OutputLimit,
-    /// More input came without a complete request than a limit allows.
+    /// More input without a complete request arrived than a limit allows.
     QueryLimit,
     /// Its requests took too much memory.
     Shed,
@@ -94,7 +94,7 @@ pub(crate) struct Worker {
     index: usize,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
-    /// Empty; its memory is exchanged with the mailbox's.
+    /// Empty; its memory is swapped with the mailbox's.
     messages: Vec<Message>,
     poller: Poller,
     session: Session,
@@ -112,11 +112,11 @@ pub(crate) struct Worker {
     /// Nothing when UDP is off.
     datagrams: Option<Box<Datagrams>>,
     pool: BufferPool,
-    /// When what this turn reads has arrived, in nanoseconds since the start.
+    /// When this turn's input arrived, in nanoseconds since the start.
     arrived_ns: u64,
-    /// When idle connections are looked for next.
+    /// When to check for idle connections next.
     sweep_ms: u64,
-    /// When the session is tidied next, and how many times if nothing more is executed.
+    /// When to tidy the session next, and how often if nothing more is executed.
     tidy_ns: u64,
     tidies_left: u32,
     lookout: Lookout,
@@ -166,8 +166,8 @@ impl Worker {
         Ok((worker, mailbox))
     }
 
-    /// Serves until the shared state says that the server stops; then sends what is left, within a
-    /// bound. The connections are open still ([`Self::close_connections`]).
+    /// Serves until the shared state requests a shutdown; then sends what is left, within a time
+    /// limit. The connections stay open ([`Self::close_connections`]).
     pub(crate) fn run(mut self) -> Self {
         let mut executed = false;
         while !self.shared.shutdown_requested() {
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// How long to wait for events: not at all while there is work, else until the next timer. A
-    /// turn that has `executed` something has read the clock when it was over.
+    /// turn that has `executed` something read the clock at its end.
     fn timeout(&self, executed: bool) -> Option<Duration> {
         let idle =
             self.queue.is_empty() && self.waiters.slicing.is_empty() && self.touched.is_empty();
@@ -215,7 +215,7 @@ impl Worker {
         Some(Duration::from_nanos(due_ns.saturating_sub(now_ns)))
     }
 
-    /// Waits for events and notes what they say; takes the mail if there is some.
+    /// Waits for events and records them; takes the mail if there is some.
     fn wait(&mut self, timeout: Option<Duration>) {
         let mut woken = false;
         let has_work = timeout == Some(Duration::ZERO);
@@ -333,7 +333,7 @@ impl Worker {
         }
     }
 
-    /// Appends monitor lines to a client's output; one that does not read them is closed.
+    /// Appends monitor lines to a client's output; closes a client that does not read them.
     fn deliver(&mut self, client: u64, bytes: &[u8]) {
         let Some(slot) = self.connections.slot_of(client) else {
             return;
@@ -354,8 +354,8 @@ impl Worker {
         }
     }
 
-    /// Looks at what is due now, and from time to time at all connections and the session. A turn
-    /// that has `executed` something has read the clock.
+    /// Handles what is due now, and from time to time checks all connections and the session. A
+    /// turn that has `executed` something has read the clock.
     fn attend_timers(&mut self, executed: bool) {
         if executed {
             self.tidies_left = limits::TIDY_ROUNDS;
@@ -396,7 +396,7 @@ impl Worker {
         }
     }
 
-    /// Forgets outdated timers when they are many.
+    /// Forgets outdated timers when there are many.
     fn trim_timers(&mut self) {
         if self.timers.len() <= 2 * self.connections.len() + limits::TIMERS_SLACK {
             return;
@@ -409,13 +409,13 @@ impl Worker {
         });
     }
 
-    /// Whether a setting wants connections looked at once a second.
+    /// Whether a setting requires checking connections once a second.
     fn sweeps(&self) -> bool {
         let settings = &self.shared.settings;
         settings.timeout_s() > 0 || settings.output_limit().soft_bytes > 0
     }
 
-    /// Closes connections that have been idle, or crowded with output, for too long.
+    /// Closes connections that have been idle, or had too much output, for too long.
     /// O(connections), once a second.
     fn sweep(&mut self, now_ms: u64) {
         self.sweep_ms = now_ms + 1000;
@@ -440,7 +440,7 @@ impl Worker {
         }
     }
 
-    /// Sends what waits, until everything is sent or the bound is over.
+    /// Sends waiting output, until everything is sent or the time limit has passed.
     fn flush_all(&mut self) {
         let deadline_ns = self.recorder.now_ns() + limits::SHUTDOWN_FLUSH_MS * 1_000_000;
         self.holding.group.stop();
@@ -529,7 +529,7 @@ impl Worker {
     }
 }
 
-/// Puts a connection into the list of those whose output is sent at the end of the turn.
+/// Puts a connection on the list of those whose output is sent at the end of the turn.
 #[inline]
 fn touch(slot: usize, connection: &mut Connection, touched: &mut Vec<usize>) {
     if !connection.flags.touched {
@@ -538,7 +538,7 @@ fn touch(slot: usize, connection: &mut Connection, touched: &mut Vec<usize>) {
     }
 }
 
-/// Puts a connection into the queue if it has something to do (WL2).
+/// Puts a connection on the queue if it has something to do (WL2).
 #[inline]
 fn queue_up(slot: usize, connection: &mut Connection, queue: &mut VecDeque<usize>) {
     if !connection.flags.queued && connection.has_work() {
@@ -547,7 +547,7 @@ fn queue_up(slot: usize, connection: &mut Connection, queue: &mut VecDeque<usize
     }
 }
 
-/// Sets when the connection's phase ends by itself.
+/// Sets when the connection's phase times out.
 fn set_deadline(connection: &mut Connection, timers: &mut Timers, due_ns: u64) {
     connection.due_ns = due_ns;
     timers.set(Deadline {

@@ -1,16 +1,16 @@
-//! What waits to be sent to one connection, and the buffers that all connections of a worker share.
+//! One connection's waiting output, and the buffers that all connections of a worker share.
 //!
-//! Replies may be held until a log epoch is on disk. What is held lies behind what may be sent, in
-//! order, so that everything written behind a held reply is held with it, whatever it is.
+//! Replies may be held until a log epoch is durable. Held output comes after what may be sent, in
+//! order, so everything written after a held reply is held with it.
 //!
 //! Invariants:
 //! - **OU1** `marks` increase in both fields: from a mark's byte on, output waits for its epoch.
 //!
-//! A connection borrows a buffer when a reply is written and gives it back when the socket has
-//! taken everything, so an idle connection holds none. Buffers that a long reply has made large are
-//! freed instead.
+//! A connection borrows a buffer when a reply is written and returns it when the socket has taken
+//! everything, so an idle connection holds none. Buffers that a long reply has made large are freed
+//! instead.
 //!
-//! Deliberately absent: bounds. Who writes replies looks at [`Output::pending`] first.
+//! Deliberately absent: bounds. Callers that write replies check [`Output::pending`] first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ use pando_io::Stream;
 
 use crate::limits;
 
-/// Empty buffers, the last one given back on top: its memory is warm.
+/// Empty buffers, the last one returned on top: its memory is warm.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     buffers: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ impl BufferPool {
             .unwrap_or_else(|| Vec::with_capacity(limits::OUTPUT_BUFFER_BYTES))
     }
 
-    /// Keeps a buffer for the next taker, or frees it when it is large or there are enough.
+    /// Keeps a buffer for reuse, or frees it when it is large or there are enough.
     fn give(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= limits::POOLED_BUFFER_BYTES_MAX
             && self.buffers.len() < limits::POOLED_BUFFERS_MAX
@@ -45,7 +45,7 @@ impl BufferPool {
     }
 }
 
-/// How far sending has come.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// Nothing is left.
@@ -95,7 +95,7 @@ impl Output {
         self.sendable() > self.sent
     }
 
-    /// What was written from offset `from` of the buffer on waits for `epoch`. `from` is where the
+    /// Makes the output from offset `from` of the buffer on wait for `epoch`. `from` is where the
     /// last reply begins.
     pub(crate) fn hold(&mut self, from: usize, epoch: LogEpoch) {
         let is_later = self.marks.back().is_none_or(|last| epoch > last.epoch);
@@ -104,8 +104,8 @@ impl Output {
         }
     }
 
-    /// Everything that is not sent waits for `epoch`, or for an earlier one that part of it waits
-    /// for already; which one.
+    /// Makes all unsent output wait for `epoch`, or for an earlier one that part of it already
+    /// waits for; returns which.
     pub(crate) fn hold_all(&mut self, epoch: LogEpoch) -> LogEpoch {
         match self.marks.front_mut() {
             Some(first) if first.epoch <= epoch => first.from = self.sent,
@@ -122,14 +122,14 @@ impl Output {
         self.marks.front().map(|mark| mark.epoch)
     }
 
-    /// Everything up to `epoch` is on disk: what waited for it may be sent.
+    /// Everything up to `epoch` is durable: output that waited for it may be sent.
     pub(crate) fn release(&mut self, epoch: LogEpoch) {
         while self.marks.front().is_some_and(|mark| mark.epoch <= epoch) {
             self.marks.pop_front();
         }
     }
 
-    /// Bytes that the buffer holds on the heap.
+    /// Heap bytes of the buffer.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -140,8 +140,7 @@ impl Output {
         if self.bytes.capacity() == 0 {
             self.bytes = pool.take();
         } else if self.sent > self.bytes.len() / 2 {
-            // What is moved is less than what was sent, so each byte is moved at most once on
-            // average.
+            // Fewer bytes are moved than were sent, so each byte is moved at most once on average.
             self.bytes.drain(..self.sent);
             for mark in &mut self.marks {
                 mark.from -= self.sent;
@@ -151,7 +150,7 @@ impl Output {
         &mut self.bytes
     }
 
-    /// Gives what waits to the socket; returns how far that went and how many bytes it took. One
+    /// Passes waiting output to the socket; returns the result and how many bytes it took. One
     /// system call, none when nothing waits.
     pub(crate) fn send(
         &mut self,

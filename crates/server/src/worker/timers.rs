@@ -1,7 +1,7 @@
-//! When connections that wait are to be looked at: a heap of deadlines, asked once per turn.
+//! When to check waiting connections: a heap of deadlines, polled once per turn.
 //!
-//! A deadline is never taken back. When it is due, whoever set it compares it with what the
-//! connection waits for now; an outdated one means nothing, and is forgotten when there are many.
+//! A deadline is never withdrawn. When it is due, its owner compares it with what the connection
+//! waits for now. An outdated one has no effect, and is forgotten when there are many.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,7 +32,7 @@ impl Timers {
         self.deadlines.peek().map(|deadline| deadline.0.due_ns)
     }
 
-    /// How many are set, the outdated ones included.
+    /// How many are set, including outdated ones.
     pub(crate) fn len(&self) -> usize {
         self.deadlines.len()
     }

@@ -1,5 +1,5 @@
-//! One turn of a worker's loop, from the sockets that are readable to the replies that are sent;
-//! the steps stand in their order.
+//! One turn of a worker's loop, from the readable sockets to the sent replies; the steps are in
+//! order.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ use crate::host::WorkerHost;
 use crate::limits;
 
 impl Worker {
-    /// Reads, executes and answers what is ready; whether it has executed something.
+    /// Reads, executes and answers what is ready; returns whether it executed something.
     pub(super) fn serve(&mut self) -> bool {
         self.release();
         self.read_queued();
@@ -29,7 +29,7 @@ impl Worker {
                 // Nobody came.
                 self.ask_for_disk();
                 if self.holding.group.is_open() {
-                    // Those who are waited for may want this core.
+                    // The awaited clients may want this core.
                     std::thread::yield_now();
                 }
             }
@@ -59,7 +59,7 @@ impl Worker {
         true
     }
 
-    /// Reads from the sockets of the queue, in its order, until the arena is full.
+    /// Reads from the queue's sockets, in order, until the arena is full.
     fn read_queued(&mut self) {
         for _ in 0..self.queue.len() {
             if self.gathering.is_full() {
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Makes a segment of what a connection's input keeps, or of what is read now.
+    /// Makes a segment of a connection's kept input, or of what is read now.
     fn read(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
@@ -142,7 +142,7 @@ impl Worker {
         }
     }
 
-    /// Throws away what a lingering connection still receives.
+    /// Discards what a lingering connection still receives.
     fn read_away(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
@@ -160,8 +160,8 @@ impl Worker {
         }
     }
 
-    /// Runs one slice of every long command, and has those executed again for which the engine
-    /// fetches something. The gate is passed on between them.
+    /// Runs one slice of every long command, and repeats requests for which the engine is fetching
+    /// something. The gate is released between them.
     fn run_slices(&mut self) {
         for slot in std::mem::take(&mut self.waiters.slicing) {
             let Some(connection) = self.connections.get_mut(slot) else {
@@ -205,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Keeps what the turn's segments have left, and answers what broke the protocol.
+    /// Keeps what the turn's segments have left, and answers protocol errors.
     fn settle(&mut self) {
         let arrived_ns = self.arrived_ns;
         self.gathering.take_segments(|segment, bytes| {
@@ -235,14 +235,14 @@ impl Worker {
         });
     }
 
-    /// Gives the output of touched connections to their sockets.
+    /// Passes the output of touched connections to their sockets.
     pub(super) fn send(&mut self) {
         self.hold_late();
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
             self.send_one(slot);
         }
-        // Nothing is touched while sending, so the list's memory is used again.
+        // Nothing is touched while sending, so the list's memory is reused.
         self.touched = touched;
     }
 
@@ -285,7 +285,7 @@ impl Worker {
         };
         connection.client.acknowledged();
         stop_watching(slot, connection, &mut self.poller);
-        // Who has asked for the server's end sees it when the server has ended.
+        // A client that requested the shutdown sees it when the server has ended.
         if matches!(connection.phase, Phase::Closing) && !self.shared.shutdown_requested() {
             if connection.flags.read_closed || connection.stream.end_output().is_err() {
                 self.close(slot, Reason::Ended);
@@ -299,7 +299,7 @@ impl Worker {
         queue_up(slot, connection, &mut self.queue);
     }
 
-    /// Everything is sent but what waits for the disk.
+    /// Everything is sent except what waits for the disk.
     #[cold]
     fn rest_held(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
@@ -310,8 +310,8 @@ impl Worker {
         queue_up(slot, connection, &mut self.queue);
     }
 
-    /// The socket takes no more of a connection's output now. What is left waits for the client,
-    /// and is what the limits of output bound: whoever reads has none that waits.
+    /// The socket takes no more of a connection's output now. The rest waits for the client and
+    /// counts towards the output limits: a client that reads has none waiting.
     #[cold]
     fn part_sent(&mut self, slot: usize, count: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
@@ -349,7 +349,7 @@ impl Worker {
     }
 }
 
-/// The socket has taken what there was for it.
+/// The socket has taken everything available.
 #[inline]
 fn stop_watching(slot: usize, connection: &mut Connection, poller: &mut Poller) {
     if connection.flags.awaits_writable {
@@ -365,10 +365,10 @@ fn wait_for_close(connection: &mut Connection, timers: &mut Timers, now_ns: u64)
     set_deadline(connection, timers, now_ns + limits::CLOSE_MS * 1_000_000);
 }
 
-/// Keeps what is left of a segment in the connection's input.
+/// Keeps the rest of a segment in the connection's input.
 fn keep(connection: &mut Connection, segment: &Segment, bytes: &[u8], arrived_ns: u64) {
     let input = &mut connection.input;
-    // Empty lines behind the last request are decoded and never executed.
+    // Empty lines after the last request are decoded and never executed.
     let executed = if input.has_waiting() {
         segment.executed
     } else {
@@ -385,7 +385,7 @@ fn keep(connection: &mut Connection, segment: &Segment, bytes: &[u8], arrived_ns
     }
 }
 
-/// Answers bytes that are no request; what follows them cannot be told apart.
+/// Answers bytes that are not a request; what follows them cannot be parsed.
 fn answer_protocol_error(connection: &mut Connection, error: WireError, pool: &mut BufferPool) {
     let address = &connection.record.origin().address;
     debug!(

@@ -1,23 +1,23 @@
-//! Requests that wait, and the one place where they go on.
+//! Requests that wait, and the one place where they resume.
 //!
 //! | [`Wait`] | ends with [`Event`] | then |
 //! |---|---|---|
 //! | `Time` | `Due` | `+OK` |
 //! | `Disk` | `Durable`, `Due`, `Unblocked` | the reply to WAITAOF |
 //! | `Host` | `Saved` | the reply to SAVE |
-//! | `Others` | `Over`, after the last slice | nothing: the last slice has written the reply |
+//! | `Others` | `Over`, after the last slice | nothing: the last slice wrote the reply |
 //! | `Leave` | `Due`, `Look` | the request is executed again |
 //! | `Away` | `Due`, in the next turn | the request is executed again |
 //! | `Reader` | none | see below |
 //!
-//! A connection that waits executes nothing else (CO1 ready-and-heard). One that waits for its
-//! reader stays ready: its output is full, which holds it back like any other whose client does not
-//! read, and its request stands in its input.
+//! A waiting connection executes nothing else (CO1 ready-and-heard). One that waits for its reader
+//! stays ready: its full output holds it back like any other whose client does not read, and its
+//! request is in its input.
 //!
-//! No end is missed. A deadline is set, or a slot noted, in the turn in which the wait begins, and
-//! the worker looks at its slots in the turns after it. A SAVE is noted by the keeper before its
-//! connection is noted here, and the keeper wakes all workers after it has answered one. An event
-//! that a connection does not wait for means nothing to it.
+//! No end is missed. A deadline is set, or a slot recorded, in the turn in which the wait begins,
+//! and the worker checks its slots in later turns. The keeper records a SAVE before its connection
+//! is recorded here, and wakes all workers after it has answered one. An event that a connection
+//! does not wait for has no effect on it.
 //!
 //! Deliberately absent: replies that are written and held (`super::holding`).
 
@@ -39,7 +39,7 @@ pub(crate) struct Waiting {
     pub(crate) wait: Wait,
     /// Its client wants no reply to it.
     pub(crate) silent: bool,
-    /// Of a command in slices.
+    /// For a command in slices.
     pub(crate) trace: Option<Box<SliceTrace>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Waiting {
 pub(super) enum Event {
     /// Its time has come.
     Due,
-    /// Everything up to this epoch is on disk.
+    /// Everything up to this epoch is durable.
     Durable(LogEpoch),
     /// CLIENT UNBLOCK, with ERROR or without.
     Unblocked { by_error: bool },
@@ -56,22 +56,21 @@ pub(super) enum Event {
     Saved(Result<(), AdminError>),
     /// Its last slice is done.
     Over,
-    /// A pause has ended, or been changed.
+    /// A pause has ended or changed.
     Look,
 }
 
-/// Slots of connections that wait for something that comes to many at once. One that waits no more,
-/// or whose slot another has taken, is left out at the next look.
+/// Slots of connections that wait for something that many may wait for. One that no longer waits,
+/// or whose slot was reused, is dropped at the next check.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Long commands that have their next slice in the next turn, and requests that are executed
-    /// again in it.
+    /// Long commands whose next slice runs in the next turn, and requests that are repeated in it.
     pub(super) slicing: Vec<usize>,
     leave: Vec<usize>,
     host: Vec<usize>,
 }
 
-/// What a wait is noted in when it begins.
+/// Where a wait is recorded when it begins.
 pub(super) struct Places<'w> {
     pub(super) waiters: &'w mut Waiters,
     pub(super) holding: &'w mut Holding,
@@ -118,8 +117,8 @@ impl Places<'_> {
 }
 
 impl Worker {
-    /// Ends the wait of the connection at `slot`, if this is what it waits for: its reply is
-    /// written, and its next requests, or the same one again, are executed.
+    /// Ends the wait of the connection at `slot`, if this is what it waits for: writes its reply,
+    /// and executes its next requests, or the same one again.
     pub(super) fn resume(&mut self, slot: usize, event: Event) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
@@ -169,8 +168,7 @@ impl Worker {
         queue_up(slot, connection, &mut self.queue);
     }
 
-    /// Something has happened that many may wait for: looks at those who wait for leave, or for a
-    /// checkpoint.
+    /// An event that many may wait for: checks those that wait for permission, or for a checkpoint.
     pub(super) fn resume_all(&mut self) {
         for slot in std::mem::take(&mut self.waiters.leave) {
             self.resume(slot, Event::Look);
@@ -190,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// CLIENT UNBLOCK has ended a wait, which may have come to its end meanwhile.
+    /// CLIENT UNBLOCK has ended a wait, which may meanwhile have ended.
     pub(super) fn unblock(&mut self, client: u64, wait: u64, by_error: bool) {
         let Some(slot) = self.connections.slot_of(client) else {
             return;

@@ -1,8 +1,8 @@
-//! The protocols that connections speak, as far as the event loop is concerned: how their bytes
-//! become requests, and requests replies.
+//! The connections' protocols, as far as the event loop is concerned: how bytes become requests,
+//! and requests replies.
 //!
-//! Both decoders return ranges of the caller's bytes, so that reading, batching and keeping what is
-//! left are the same for both; what a request means is decided when it is executed.
+//! Both decoders return ranges of the caller's bytes, so reading, batching and keeping the rest are
+//! the same for both; the meaning of a request is decided when it is executed.
 
 use pando_db::{Client, Progress, Turn};
 use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
@@ -30,15 +30,15 @@ pub(crate) enum WireDecoder {
         decoder: memcached::Decoder,
         item_bytes_max: usize,
         authenticated: bool,
-        /// Nothing has come yet.
+        /// Nothing has arrived yet.
         fresh: bool,
     },
 }
 
-/// What every request of memcached's binary protocol begins with, and no line of the others.
+/// The first byte of every request of memcached's binary protocol, and of no line of the others.
 const BINARY: u8 = 0x80;
 
-/// What is wrong with bytes that are no request: the connection is answered and closed.
+/// What is wrong with bytes that are not a request: the connection gets an error and is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireError {
     Resp(ProtocolError),
@@ -47,7 +47,7 @@ pub(crate) enum WireError {
     Binary,
 }
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resolved {
     /// The command that it names, or why it cannot be run.
@@ -59,7 +59,7 @@ pub(crate) enum Resolved {
 #[derive(Debug)]
 pub(crate) struct ReplyPlace<'o> {
     pub(crate) out: &'o mut Vec<u8>,
-    /// A reply that would go beyond is an error instead.
+    /// A reply that would exceed this is an error instead.
     pub(crate) end_max: usize,
     /// From here on the rest of a long reply waits.
     pub(crate) pause_at: usize,
@@ -84,7 +84,7 @@ impl WireDecoder {
         decoder
     }
 
-    /// Says whether the client is authenticated; until then it may send only little.
+    /// Sets whether the client is authenticated; until then it may send only little.
     pub(crate) fn set_authenticated(&mut self, authenticated: bool) {
         match self {
             Self::Resp(decoder) => decoder.set_authenticated(authenticated),
@@ -99,8 +99,8 @@ impl WireDecoder {
         }
     }
 
-    /// Changes the most memory of a request that is not complete: a longer one is refused as soon
-    /// as its length is known, and what comes of it is thrown away.
+    /// Changes the memory limit of an incomplete request: a longer one is refused as soon as its
+    /// length is known, and its bytes are discarded.
     #[inline]
     pub(crate) fn set_request_bytes_max(&mut self, bytes_max: usize) {
         match self {
@@ -153,13 +153,13 @@ impl WireDecoder {
         }
     }
 
-    /// What a request asks for that it has refused as too long.
+    /// The command of a request that it has refused as too long.
     #[cold]
     pub(crate) fn resolve_too_long(request: Request<'_>) -> Resolved {
         Resolved::Resp(Err(Refusal::TooLong(command::lookup(request.arg(0)))))
     }
 
-    /// What a request that it has decoded asks for.
+    /// The command of a request that it has decoded.
     #[inline]
     pub(crate) fn resolve(&self, request: Request<'_>, resolver: &mut Resolver) -> Resolved {
         match self {
@@ -170,7 +170,7 @@ impl WireDecoder {
 }
 
 impl WireError {
-    /// What answers it, as bytes of the connection's protocol.
+    /// The error reply, as bytes of the connection's protocol.
     pub(crate) fn answer(self, out: &mut Vec<u8>) {
         match self {
             Self::Resp(error) => {
@@ -185,7 +185,7 @@ impl WireError {
         }
     }
 
-    /// What is wrong, for the log.
+    /// The error, for the log.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Resp(error) => error.to_string(),
@@ -201,7 +201,7 @@ impl Resolved {
         matches!(self, Self::Resp(Err(Refusal::TooLong(_))))
     }
 
-    /// The first key of a request, to be fetched ahead. A `get` of several keys fetches its own.
+    /// The first key of a request, to be prefetched. A `get` of several keys prefetches its own.
     #[inline]
     pub(crate) fn key(self, request: Request<'_>) -> Option<&[u8]> {
         match self {
@@ -217,7 +217,7 @@ impl Resolved {
             }
         }
     }
-    /// Executes a request that asks for this.
+    /// Executes a request with this command.
     #[inline]
     pub(crate) fn execute(
         self,
