@@ -237,6 +237,17 @@ impl Snapshots {
         Some((&newest.frozen, newest.frozen.shadow(tree)?))
     }
 
+    /// The snapshots whose shadows a reader at this one consults, in order.
+    fn from<'g>(
+        &self,
+        at: Snapshot,
+        guard: Guard<'g>,
+    ) -> impl Iterator<Item = &'g Frozen> + use<'g> {
+        let list = self.list(guard);
+        let first = list.partition_point(|entry| entry.frozen.snapshot < at);
+        list[first..].iter().map(|entry| &*entry.frozen)
+    }
+
     /// The shadows of a tree that a reader at this snapshot consults, in order
     /// (SI2 tree-then-shadows).
     pub fn shadows<'g>(
@@ -245,10 +256,8 @@ impl Snapshots {
         tree: TreeId,
         guard: Guard<'g>,
     ) -> impl Iterator<Item = TreeId> + use<'g> {
-        let list = self.list(guard);
-        let first = list.partition_point(|entry| entry.frozen.snapshot < at);
-        let from = list[first..].iter();
-        from.filter_map(move |entry| entry.frozen.shadow(tree))
+        let from = self.from(at, guard);
+        from.filter_map(move |frozen| frozen.shadow(tree))
     }
 
     /// The block that the key had at this snapshot, perhaps a tombstone; `look` looks it up in a
@@ -266,7 +275,59 @@ impl Snapshots {
             return present;
         }
         let image = self.shadows(at, tree, guard).find_map(look);
-        image.filter(|image| at.holds(image.version()) || self.is(SnapshotFault::LaterImage))
+        image.filter(|image| self.shows(at, *image))
+    }
+
+    /// Whether the first image of a key is what a reader at this snapshot sees.
+    fn shows(&self, at: Snapshot, image: BlockRef<'_>) -> bool {
+        at.holds(image.version()) || self.is(SnapshotFault::LaterImage)
+    }
+
+    /// [`Self::block_at`] of up to `N` keys, at most 64; `look` looks up many at once.
+    pub fn blocks_at<'k, 'g, const N: usize>(
+        &self,
+        at: Snapshot,
+        keys: &[Key<'k>],
+        guard: Guard<'g>,
+        mut look: impl FnMut(&[Key<'k>]) -> [Option<BlockRef<'g>>; N],
+    ) -> [Option<BlockRef<'g>>; N] {
+        const { assert!(N <= u64::BITS as usize) };
+        let mut blocks = look(keys);
+        // A bit for each key that only an image can show.
+        let mut sought = 0_u64;
+        for (index, block) in blocks[..keys.len()].iter_mut().enumerate() {
+            *block = block.filter(|block| at.holds(block.version()));
+            sought |= u64::from(block.is_none()) << index;
+        }
+        for frozen in self.from(at, guard) {
+            if sought == 0 {
+                break;
+            }
+            let mut images = [const { Key::new(TreeId(0), b"") }; N];
+            let mut indexes = [0; N];
+            let mut count = 0;
+            for (index, key) in keys.iter().enumerate() {
+                if sought & 1 << index == 0 {
+                    continue;
+                }
+                if let Some(shadow) = frozen.shadow(key.tree) {
+                    images[count] = Key::new(shadow, key.bytes);
+                    indexes[count] = index;
+                    count += 1;
+                }
+            }
+            if count == 0 {
+                continue;
+            }
+            let found = look(&images[..count]);
+            for (image, index) in found.into_iter().zip(&indexes[..count]) {
+                if let Some(image) = image {
+                    blocks[*index] = Some(image).filter(|image| self.shows(at, *image));
+                    sought &= !(1 << index);
+                }
+            }
+        }
+        blocks
     }
 }
 

@@ -251,6 +251,20 @@ fn descend<'k, 'g, const WARM: bool>(
     descents
 }
 
+/// The blocks of up to [`BATCH_KEYS_MAX`] keys, in order.
+pub(crate) fn find_many<'g>(
+    directory: &Directory,
+    keys: &[Key<'_>],
+    guard: Guard<'g>,
+    counters: &Counters,
+) -> [Option<BlockRef<'g>>; BATCH_KEYS_MAX] {
+    descend::<false>(directory, keys, guard, counters).map(|descent| match descent.state {
+        State::Done(block) => block,
+        // Behind the last key.
+        _ => None,
+    })
+}
+
 /// Shows the values of `keys` in order.
 pub(crate) fn get_many<'g>(
     directory: &Directory,

@@ -20,10 +20,12 @@ use pando_engine::{
     Snapshot, SnapshotLimit, Snapshots, TreeId, ValueRef, ValueVersion, sample_at,
 };
 
+use crate::batch::find_many;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::engine::Masstree;
 use crate::get::get;
+use crate::limits::BATCH_KEYS_MAX;
 use crate::node::Guard;
 use crate::scan::Scan;
 use crate::session::MasstreeSession;
@@ -146,6 +148,30 @@ impl ReadAt for MasstreeSession {
                 None => read(None),
             }
         })
+    }
+
+    fn get_many_at(
+        &mut self,
+        at: Snapshot,
+        keys: &[Key<'_>],
+        mut read: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        keys.iter().copied().for_each(Key::check);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let look =
+                |keys: &[Key<'_>]| find_many(&engine.directory, keys, guard, &context.counters);
+            for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
+                let blocks = engine.snapshots.blocks_at(at, keys, guard, look);
+                for (index, block) in blocks[..keys.len()].iter().enumerate() {
+                    let index = piece * BATCH_KEYS_MAX + index;
+                    match block {
+                        Some(block) => block.read_value(|value| read(index, value)),
+                        None => read(index, None),
+                    }
+                }
+            }
+        });
     }
 
     fn sample_at<R>(

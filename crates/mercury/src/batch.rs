@@ -18,13 +18,14 @@
 //! descent. Here only the hash would be saved, and checking that a key is the warmed one compares
 //! as many bytes.
 
+use pando_block::BlockRef;
 use pando_engine::{Key, TreeId};
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Line, Tag};
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::find::locate;
+use crate::find::{find, locate};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::task::Tombstone;
 use crate::tree::Tree;
@@ -85,6 +86,21 @@ pub(crate) fn for_each<'g>(
         }
         count(keys.len(), context);
     }
+}
+
+/// The entries of up to [`BATCH_KEYS_MAX`] keys, in order.
+pub(crate) fn find_many<'g>(
+    engine: &Mercury,
+    keys: &[Key<'_>],
+    guard: Guard<'g>,
+    context: &Context,
+) -> [Option<BlockRef<'g>>; BATCH_KEYS_MAX] {
+    let ahead = fetch(engine, hashes(engine, keys), guard);
+    count(keys.len(), context);
+    std::array::from_fn(|index| {
+        let (key, ahead) = (keys.get(index)?, ahead[index]?);
+        find(ahead.tree, ahead.hash, key.bytes, guard, &context.counters)
+    })
 }
 
 /// Prefetches the buckets and entries of `keys`.

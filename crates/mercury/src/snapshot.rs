@@ -21,9 +21,11 @@ use pando_engine::{
 };
 use pando_sync::epoch::Guard;
 
+use crate::batch::find_many;
 use crate::context::Context;
 use crate::engine::Mercury;
 use crate::find::find;
+use crate::limits::BATCH_KEYS_MAX;
 use crate::session::{MercurySession, follow_up};
 use crate::tree::Tree;
 use crate::update::{Change, restore};
@@ -123,6 +125,26 @@ impl ReadAt for MercurySession {
             let entry = engine.snapshots.block_at(at, key.tree, guard, look);
             read(entry.and_then(BlockRef::value))
         })
+    }
+
+    fn get_many_at(
+        &mut self,
+        at: Snapshot,
+        keys: &[Key<'_>],
+        mut read: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        keys.iter().copied().for_each(Key::check);
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let look = |keys: &[Key<'_>]| find_many(engine, keys, guard, context);
+            for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
+                let entries = engine.snapshots.blocks_at(at, keys, guard, look);
+                for (index, entry) in entries[..keys.len()].iter().enumerate() {
+                    let index = piece * BATCH_KEYS_MAX + index;
+                    read(index, entry.and_then(BlockRef::value));
+                }
+            }
+        });
     }
 
     fn sample_at<R>(

@@ -79,6 +79,14 @@ impl PassAt for MercurySession {
     }
 }
 
+/// How keys are read.
+#[derive(Clone, Copy)]
+enum Ways {
+    Single,
+    /// With prefetching.
+    Many,
+}
+
 fn number_of(value: ValueRef<'_>) -> u64 {
     match value.body {
         BodyRef::String(StringRef::Flat(bytes)) => bytes.try_into().map_or(0, u64::from_le_bytes),
@@ -125,12 +133,7 @@ fn measure<E: Snapshots<Session: PassAt>>(
     let mut rng = fastrand::Rng::with_seed(options.seed);
     let at = subject.freeze();
     println!("freeze, microseconds {:.1}", subject.freeze_us());
-    println!(
-        "get, million/s {:.3}",
-        subject.gets(&mut session, None, &mut rng)
-    );
-    let untouched = subject.gets(&mut session, Some(at), &mut rng);
-    println!("get at, nothing overwritten, million/s {untouched:.3}");
+    subject.print_gets(&mut session, at, "nothing overwritten", &mut rng);
     subject.release(at);
 
     let alone = subject.freeze();
@@ -159,12 +162,7 @@ fn measure<E: Snapshots<Session: PassAt>>(
     for number in 0..subject.keys {
         subject.put(&mut session, number, 7);
     }
-    println!(
-        "get, million/s {:.3}",
-        subject.gets(&mut session, None, &mut rng)
-    );
-    let overwritten = subject.gets(&mut session, Some(at), &mut rng);
-    println!("get at, everything overwritten, million/s {overwritten:.3}");
+    subject.print_gets(&mut session, at, "everything overwritten", &mut rng);
     let later = subject.sum_at(&mut session, at);
     if got == expected && later == expected {
         return Ok(());
@@ -214,22 +212,52 @@ impl<E: Snapshots<Session: PassAt>> Subject<E> {
         while session.maintain(1 << 16) > 0 {}
     }
 
+    /// Gets at a snapshot beside gets of the present, singly and in batches.
+    fn print_gets(
+        &self,
+        session: &mut E::Session,
+        at: Snapshot,
+        state: &str,
+        rng: &mut fastrand::Rng,
+    ) {
+        for (ways, name) in [(Ways::Single, "get"), (Ways::Many, "get in batches")] {
+            let rate = self.gets(session, ways, None, rng);
+            println!("{name}, million/s {rate:.3}");
+            let rate = self.gets(session, ways, Some(at), rng);
+            println!("{name} at, {state}, million/s {rate:.3}");
+        }
+    }
+
     /// Random reads, of a tenth of the keys' number, in millions a second.
-    fn gets(&self, session: &mut E::Session, at: Option<Snapshot>, rng: &mut fastrand::Rng) -> f64 {
+    fn gets(
+        &self,
+        session: &mut E::Session,
+        ways: Ways,
+        at: Option<Snapshot>,
+        rng: &mut fastrand::Rng,
+    ) -> f64 {
         let reads = (self.keys / 10) as usize;
         let (mut keys, mut sum) = (Vec::with_capacity(PIN_KEYS), 0_u64);
         let started = Instant::now();
         for _ in 0..reads / PIN_KEYS {
             keys.clear();
             keys.extend((0..PIN_KEYS).map(|_| key_of(rng.u64(..self.keys))));
+            let keys: Vec<_> = keys.iter().map(|key| Key::new(self.tree, key)).collect();
             let mut pinned = session.pinned();
-            for key in &keys {
-                let key = Key::new(self.tree, key);
-                let read = |value: Option<ValueRef<'_>>| value.map_or(0, number_of);
-                sum = sum.wrapping_add(match at {
-                    Some(at) => pinned.get_at(at, key, read),
-                    None => pinned.get(key, read),
-                });
+            let mut add = |value: Option<ValueRef<'_>>| {
+                sum = sum.wrapping_add(value.map_or(0, number_of));
+            };
+            match (ways, at) {
+                (Ways::Many, Some(at)) => pinned.get_many_at(at, &keys, |_, value| add(value)),
+                (Ways::Many, None) => pinned.get_many(&keys, |_, value| add(value)),
+                (Ways::Single, _) => {
+                    for key in keys {
+                        match at {
+                            Some(at) => pinned.get_at(at, key, &mut add),
+                            None => pinned.get(key, &mut add),
+                        }
+                    }
+                }
             }
         }
         std::hint::black_box(sum);

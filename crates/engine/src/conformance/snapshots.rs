@@ -183,6 +183,32 @@ impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
         ))
     }
 
+    /// Keys of both trees in one batch, some of them twice.
+    fn check_many(&mut self) -> Result<(), Failure> {
+        if self.past.is_empty() {
+            return Ok(());
+        }
+        let (snapshot, trees) = &self.past[self.rng.usize(..self.past.len())];
+        let count = self.rng.usize(..2 * KEYS);
+        let picks = (0..count).map(|_| (self.rng.usize(..TREES), key_of(self.rng.usize(..KEYS))));
+        let picks: Vec<_> = picks.collect();
+        let keys: Vec<_> = picks
+            .iter()
+            .map(|(at, key)| Key::new(trees[*at].0, key))
+            .collect();
+        let mut found = Vec::new();
+        self.session.get_many_at(*snapshot, &keys, |index, value| {
+            found.push((index, value.map(bytes_of)));
+        });
+        let expected = picks.iter().map(|(at, key)| trees[*at].1.get(key).cloned());
+        if found.into_iter().eq(expected.enumerate()) {
+            return Ok(());
+        }
+        self.fail(format!(
+            "{count} keys at {snapshot:?} are not what they were"
+        ))
+    }
+
     fn check_all(&mut self) -> Result<(), Failure> {
         for past in 0..self.past.len() {
             for at in 0..TREES {
@@ -261,6 +287,7 @@ impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
             75 => self.borrow(),
             76 => self.flush(),
             77 => return self.check_all(),
+            78..80 => return self.check_many(),
             _ => return self.check_key(),
         }
         Ok(())
