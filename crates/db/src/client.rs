@@ -37,7 +37,7 @@ pub struct Client {
     pub(crate) unacknowledged: LogEpoch,
     /// The next request was already delayed (see `turn::pressure`).
     pub(crate) delayed: bool,
-    /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::room`).
+    /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::memory`).
     pub(crate) waits_since: Option<Microseconds>,
     /// Keys of a memcached request that were answered before its output was full.
     pub(crate) answered_keys: usize,

@@ -10,10 +10,10 @@
 //! the scan were complete would hide keys.
 //!
 //! Invariants:
-//! - **CU1** `order` holds exactly the numbers of `places`, oldest first, and `bytes` the sum of
+//! - **CU1** `order` holds exactly the numbers of `positions`, oldest first, and `bytes` the sum of
 //!   their sizes.
-//! - **CU2** A place is the last entry looked at. A scan continues after it whether it still exists
-//!   or not, so it shows everything that is present throughout.
+//! - **CU2** A position is the last entry looked at. A scan continues after it whether it still
+//!   exists or not, so it shows everything that is present throughout.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ const CURSOR_BITS: u32 = 53;
 
 /// Where a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ScanPosition {
     /// Behind a key.
     Key { view: View, key: Box<[u8]> },
     /// Behind a field of a hash.
@@ -40,7 +40,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl ScanPosition {
     fn bytes(&self) -> usize {
         let text = match self {
             Self::Key { key, .. } => key.len(),
@@ -52,7 +52,7 @@ impl Place {
 
 #[derive(Debug, Default)]
 struct Table {
-    places: HashMap<u64, Place>,
+    positions: HashMap<u64, ScanPosition>,
     order: VecDeque<u64>,
     bytes: usize,
 }
@@ -88,23 +88,23 @@ impl Cursors {
         let table = lock(&self.table);
         loop {
             let cursor = random.u64(1..1 << CURSOR_BITS);
-            if !table.places.contains_key(&cursor) {
+            if !table.positions.contains_key(&cursor) {
                 return cursor;
             }
         }
     }
 
-    /// From now on `cursor`, an unused number, continues a scan at `place`. If somebody has drawn
-    /// the same meanwhile, as one in 2^53 does, the last place counts.
-    pub(crate) fn give_out(&self, cursor: u64, place: Place) {
-        lock(&self.table).insert(cursor, place);
+    /// From now on `cursor`, an unused number, continues a scan at `position`. If somebody has
+    /// drawn the same meanwhile, as one in 2^53 does, the last position counts.
+    pub(crate) fn give_out(&self, cursor: u64, position: ScanPosition) {
+        lock(&self.table).insert(cursor, position);
     }
 
     /// The key after which a scan of `view` continues at `cursor`.
     pub(crate) fn key_of(&self, cursor: u64, view: View) -> Result<Box<[u8]>, CommandError> {
-        match lock(&self.table).places.get(&cursor) {
-            Some(Place::Key { view: of, key }) if *of == view => Ok(key.clone()),
-            place => Err(refuse(place, view)),
+        match lock(&self.table).positions.get(&cursor) {
+            Some(ScanPosition::Key { view: of, key }) if *of == view => Ok(key.clone()),
+            position => Err(refuse(position, view)),
         }
     }
 
@@ -115,21 +115,21 @@ impl Cursors {
         view: View,
         key: &[u8],
     ) -> Result<Box<[u8]>, CommandError> {
-        match lock(&self.table).places.get(&cursor) {
-            Some(Place::Field {
+        match lock(&self.table).positions.get(&cursor) {
+            Some(ScanPosition::Field {
                 view: of,
                 key: at,
                 field,
             }) if *of == view && **at == *key => Ok(field.clone()),
-            place => Err(refuse(place, view)),
+            position => Err(refuse(position, view)),
         }
     }
 }
 
-/// Why a scan of `view` does not continue at this place.
-fn refuse(place: Option<&Place>, view: View) -> CommandError {
-    match place {
-        Some(Place::Key { view: of, .. } | Place::Field { view: of, .. })
+/// Why a scan of `view` does not continue at this position.
+fn refuse(position: Option<&ScanPosition>, view: View) -> CommandError {
+    match position {
+        Some(ScanPosition::Key { view: of, .. } | ScanPosition::Field { view: of, .. })
             if of.moment() != view.moment() =>
         {
             CommandError::CursorOfAnotherView
@@ -139,9 +139,9 @@ fn refuse(place: Option<&Place>, view: View) -> CommandError {
 }
 
 impl Table {
-    fn insert(&mut self, cursor: u64, place: Place) {
-        self.bytes += place.bytes();
-        if let Some(before) = self.places.insert(cursor, place) {
+    fn insert(&mut self, cursor: u64, position: ScanPosition) {
+        self.bytes += position.bytes();
+        if let Some(before) = self.positions.insert(cursor, position) {
             self.bytes -= before.bytes();
         } else {
             self.order.push_back(cursor);
@@ -151,8 +151,8 @@ impl Table {
                 .order
                 .pop_front()
                 .expect("the bounds hold one cursor (CU1)");
-            let place = self.places.remove(&oldest).expect("CU1");
-            self.bytes -= place.bytes();
+            let position = self.positions.remove(&oldest).expect("CU1");
+            self.bytes -= position.bytes();
         }
     }
 }
@@ -166,21 +166,21 @@ mod tests {
     const VIEW: View = View::present(TreeId(3));
 
     impl Cursors {
-        fn pause(&self, place: Place) -> u64 {
+        fn pause(&self, position: ScanPosition) -> u64 {
             let given = lock(&self.table).order.len() as u64;
             let cursor = self.free_number(given % 7);
-            self.give_out(cursor, place);
+            self.give_out(cursor, position);
             cursor
         }
 
         fn pause_behind_key(&self, view: View, key: &[u8]) -> u64 {
             let key = key.into();
-            self.pause(Place::Key { view, key })
+            self.pause(ScanPosition::Key { view, key })
         }
 
         fn pause_behind_field(&self, view: View, key: &[u8], field: &[u8]) -> u64 {
             let (key, field) = (key.into(), field.into());
-            self.pause(Place::Field { view, key, field })
+            self.pause(ScanPosition::Field { view, key, field })
         }
     }
 
@@ -269,10 +269,10 @@ mod tests {
             Err(CommandError::UnknownCursor)
         );
         let table = lock(&cursors.table);
-        let bytes: usize = table.places.values().map(Place::bytes).sum();
+        let bytes: usize = table.positions.values().map(ScanPosition::bytes).sum();
         assert_eq!(
             (bytes, table.order.len()),
-            (table.bytes, table.places.len())
+            (table.bytes, table.positions.len())
         );
     }
 }

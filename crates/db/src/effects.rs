@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use pando_engine::{Deadline, LogEpoch, TreeId};
 
-use crate::cursors::Place;
+use crate::cursors::ScanPosition;
 use crate::mapping::TreesImage;
 use crate::statistics::SessionCounters;
 use crate::watchers::WatchImage;
@@ -58,7 +58,7 @@ pub(crate) struct Effects {
     /// Keys whose deadline has changed, with the deadline that was replaced.
     pub(crate) deadlines: Vec<(TreeId, Box<[u8]>, Option<Deadline>)>,
     /// Cursors to publish.
-    pub(crate) cursors: Vec<(u64, Place)>,
+    pub(crate) cursors: Vec<(u64, ScanPosition)>,
     /// Remaining work of mapping changes, to be done or undone.
     pub(crate) mapping: Option<MappingImage>,
 }

@@ -8,7 +8,7 @@
 //! | n | the key, a string |
 //! | n | the value, deadline and memcached's attributes included (see `durable::value`) |
 //!
-//! A portion is what one turn takes from a database. It ends at a [`Place`], which is all that the
+//! A portion is what one turn takes from a database. It ends at a [`DumpPosition`], all that the
 //! next one needs.
 
 use std::ops::{Bound, ControlFlow};
@@ -37,14 +37,14 @@ const LENGTH_BYTES: usize = 8;
 
 /// Where to continue in a database.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DumpPosition {
     /// In key order, after this key.
     Behind(Vec<u8>),
     /// At this cursor of the engine; 0 is the beginning on any engine.
     Cursor(u64),
 }
 
-impl Place {
+impl DumpPosition {
     pub(crate) const START: Self = Self::Cursor(0);
 
     /// Parses [`Self::text`] of an ordered or unordered engine.
@@ -57,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The place as clients hold it.
+    /// The position as clients hold it.
     pub(crate) fn text(&self) -> Vec<u8> {
         match self {
             Self::Behind(key) => [b"(", &key[..]].concat(),
@@ -105,9 +105,12 @@ impl IntoIterator for Portion {
 }
 
 impl Portion {
-    /// Takes entries that have not expired, from a place on; returns where to continue, if there is
+    /// Takes entries that have not expired, from a position; returns where to continue, if there is
     /// more. Large values are handed over, not copied.
-    pub(crate) fn take(keyspace: &mut Keyspace<'_>, from: &Place) -> (Self, Option<Place>) {
+    pub(crate) fn take(
+        keyspace: &mut Keyspace<'_>,
+        from: &DumpPosition,
+    ) -> (Self, Option<DumpPosition>) {
         let mut portion = Self::default();
         let next = match keyspace.keys() {
             Keys::Ordered(keys) => portion.take_in_order(keys, from),
@@ -116,17 +119,21 @@ impl Portion {
         (portion, next)
     }
 
-    fn take_in_order(&mut self, mut keys: OrderedKeys<'_>, from: &Place) -> Option<Place> {
+    fn take_in_order(
+        &mut self,
+        mut keys: OrderedKeys<'_>,
+        from: &DumpPosition,
+    ) -> Option<DumpPosition> {
         let from = match from {
-            Place::Behind(key) => Bound::Excluded(&key[..]),
-            Place::Cursor(_) => Bound::Unbounded,
+            DumpPosition::Behind(key) => Bound::Excluded(&key[..]),
+            DumpPosition::Cursor(_) => Bound::Unbounded,
         };
         let mut last = None;
         keys.scan_all(from, Direction::Forward, |key, value| {
             self.looked += 1;
             self.push(key, value);
             if self.is_full() {
-                last = Some(Place::Behind(key.to_vec()));
+                last = Some(DumpPosition::Behind(key.to_vec()));
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -134,10 +141,14 @@ impl Portion {
         last
     }
 
-    fn take_by_cursor(&mut self, mut keys: WalkingKeys<'_>, from: &Place) -> Option<Place> {
+    fn take_by_cursor(
+        &mut self,
+        mut keys: WalkingKeys<'_>,
+        from: &DumpPosition,
+    ) -> Option<DumpPosition> {
         let mut cursor = match from {
-            Place::Cursor(cursor) => *cursor,
-            Place::Behind(_) => unreachable!("the engine keeps its keys in no order"),
+            DumpPosition::Cursor(cursor) => *cursor,
+            DumpPosition::Behind(_) => unreachable!("the engine keeps its keys in no order"),
         };
         while !self.is_full() {
             cursor = keys.step(cursor, |key, value| self.push(key, value));
@@ -146,7 +157,7 @@ impl Portion {
                 return None;
             }
         }
-        Some(Place::Cursor(cursor))
+        Some(DumpPosition::Cursor(cursor))
     }
 
     fn push(&mut self, key: &[u8], value: Option<ValueRef<'_>>) {

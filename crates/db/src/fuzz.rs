@@ -7,7 +7,7 @@ use pando_engine::BodyRef;
 
 use crate::dump::file::{DumpFile, Found};
 use crate::dump::{self, Bounds, Decoded, HashForm, PayloadError};
-use crate::entries::{self, Place};
+use crate::entries::{self, DumpPosition};
 
 const BOUNDS: Bounds = Bounds {
     value_bytes_max: 1 << 20,
@@ -65,8 +65,11 @@ pub fn records(input: &[u8]) {
 /// parsed and built, or refused.
 pub fn entries(input: &[u8]) {
     for is_ordered in [false, true] {
-        if let Ok(place) = Place::parse(input, is_ordered) {
-            assert_eq!(Place::parse(&place.text(), is_ordered).ok(), Some(place));
+        if let Ok(position) = DumpPosition::parse(input, is_ordered) {
+            assert_eq!(
+                DumpPosition::parse(&position.text(), is_ordered).ok(),
+                Some(position)
+            );
         }
     }
     let Ok(count) = entries::count(input) else {

@@ -177,9 +177,9 @@ pub const EVICT_ROUNDS_MAX: usize = 16;
 
 /// Microseconds by which a command is postponed while evicted memory is being reclaimed, and after
 /// which it is no longer postponed.
-pub(crate) const ROOM_WAIT: Microseconds = Microseconds(1000);
-/// See [`ROOM_WAIT`].
-pub(crate) const ROOM_WAIT_MAX: Microseconds = Microseconds(1_000_000);
+pub(crate) const MEMORY_WAIT: Microseconds = Microseconds(1000);
+/// See [`MEMORY_WAIT`].
+pub(crate) const MEMORY_WAIT_MAX: Microseconds = Microseconds(1_000_000);
 
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;

@@ -46,7 +46,7 @@ use crate::session_state::SessionState;
 use crate::snapshots::NamedSnapshot;
 use crate::transaction::Transaction;
 
-pub(crate) use self::room::Room;
+pub(crate) use self::memory::MemoryGrant;
 
 use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
@@ -55,8 +55,8 @@ mod await_disk;
 mod exec;
 mod give_way;
 mod images;
+mod memory;
 mod pressure;
-mod room;
 mod run;
 mod snapshots;
 mod usual;
@@ -98,7 +98,7 @@ pub trait Host {
 }
 
 #[derive(Debug)]
-enum Held<'t> {
+enum HeldGates<'t> {
     Nothing,
     Own { _gate: GateGuard<'t> },
     All { _gates: AllGates<'t> },
@@ -109,7 +109,7 @@ enum Held<'t> {
 pub struct Turn<'t> {
     database: &'t Database,
     session: &'t mut SessionState,
-    held: Held<'t>,
+    held: HeldGates<'t>,
     /// A command is running under all gates since this epoch.
     whole_since: Option<LogEpoch>,
     /// The snapshot that the current command reads; it exists while the gate is held.
@@ -123,7 +123,7 @@ impl<'t> Turn<'t> {
         let mut turn = Self {
             database,
             session,
-            held: Held::Nothing,
+            held: HeldGates::Nothing,
             whole_since: None,
             past: None,
             warmed: [u8::MAX; limits::WARM_KEYS_MAX],
@@ -145,7 +145,7 @@ impl<'t> Turn<'t> {
     /// A database of this session, as the current command sees it; `index` is below
     /// [`Database::databases`].
     pub fn keyspace(&mut self, index: usize) -> Keyspace<'_> {
-        if matches!(self.held, Held::Nothing) {
+        if matches!(self.held, HeldGates::Nothing) {
             self.hold_own();
         }
         let keyspace = Keyspace::new(self.database, self.session, index);
@@ -161,20 +161,20 @@ impl<'t> Turn<'t> {
     }
 
     fn let_go(&mut self) {
-        if !matches!(self.held, Held::Nothing) {
+        if !matches!(self.held, HeldGates::Nothing) {
             self.end_group();
             self.session.hand_over(&*self.database.options.clock);
             self.session.store.unpin();
-            self.held = Held::Nothing;
+            self.held = HeldGates::Nothing;
         }
     }
 
     pub(crate) fn hold_own(&mut self) {
-        if !matches!(self.held, Held::Own { .. }) {
+        if !matches!(self.held, HeldGates::Own { .. }) {
             self.let_go();
             self.session.wait_for_room();
             let gate = self.database.gates.enter(self.session.gate);
-            self.held = Held::Own { _gate: gate };
+            self.held = HeldGates::Own { _gate: gate };
             self.collect();
             self.session.store.pin();
             self.refresh_clock();
@@ -184,11 +184,11 @@ impl<'t> Turn<'t> {
     }
 
     pub(crate) fn hold_all(&mut self) {
-        if !matches!(self.held, Held::All { .. }) {
+        if !matches!(self.held, HeldGates::All { .. }) {
             self.let_go();
             self.session.wait_for_room();
             let gates = self.database.gates.enter_all();
-            self.held = Held::All { _gates: gates };
+            self.held = HeldGates::All { _gates: gates };
             self.session.store.pin();
             self.refresh_clock();
         }
@@ -428,10 +428,10 @@ impl<'t> Turn<'t> {
             Some(_) => !spec.rules.has(Rule::EndsTransaction),
         };
         if needs_memory {
-            match self.room(client) {
-                Room::Granted => {}
-                Room::Later(until) => return Ok(Some(until)),
-                Room::Refused => return Err(CommandError::OutOfMemory),
+            match self.ask_for_memory(client) {
+                MemoryGrant::Granted => {}
+                MemoryGrant::Later(until) => return Ok(Some(until)),
+                MemoryGrant::Refused => return Err(CommandError::OutOfMemory),
             }
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
@@ -534,7 +534,7 @@ impl<'t> Turn<'t> {
     ) -> Result<Progress, CommandError> {
         match spec.id {
             CommandId::Keyspace(command) => {
-                let is_whole = matches!(self.held, Held::All { .. });
+                let is_whole = matches!(self.held, HeldGates::All { .. });
                 debug_assert!(
                     is_whole || spec.gates == GateNeed::Own,
                     "{} (T1)",
@@ -599,7 +599,7 @@ impl<'t> Turn<'t> {
             return Err(CommandError::WatchInsideMulti);
         }
         let keys = request.args_from(1);
-        if !client.watches.has_room(keys.len(), request.bytes()) {
+        if !client.watches.can_add(keys.len(), request.bytes()) {
             return Err(CommandError::TooManyWatched);
         }
         let (index, mut added) = (client.database, Vec::new());

@@ -65,7 +65,7 @@ impl Watches {
     }
 
     /// Whether this many more keys of this many bytes may be watched.
-    pub(crate) fn has_room(&self, keys: usize, bytes: usize) -> bool {
+    pub(crate) fn can_add(&self, keys: usize, bytes: usize) -> bool {
         self.count + keys <= limits::WATCHED_KEYS_MAX
             && self.bytes + keys * WATCH_BYTES + bytes <= limits::WATCHED_BYTES_MAX
     }

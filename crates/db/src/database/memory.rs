@@ -84,7 +84,7 @@ impl Database {
 
     /// Whether a command that needs memory may run at once.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_memory(&self) -> bool {
         self.memory.bytes_max() == 0 || self.is_below_line()
     }
 

@@ -319,7 +319,7 @@ fn scattered_memory_is_no_reason_to_evict_many() {
 #[test]
 fn writes_wait_for_evicted_memory() {
     let value = "v".repeat(KEY_BYTES);
-    let step_us = limits::ROOM_WAIT_MAX.0 / 10;
+    let step_us = limits::MEMORY_WAIT_MAX.0 / 10;
     for engine in EngineKind::ALL {
         let mut shell = shell(engine, EvictionPolicy::AllKeysRandom, 50);
         let mut reader = shell.connect();
@@ -331,7 +331,7 @@ fn writes_wait_for_evicted_memory() {
                 (reply, Progress::Waits(Wait::Leave { until })) => {
                     assert!(reply.is_empty());
                     let now_us = START_MS * 1000 + waited_us;
-                    assert_eq!(until, Microseconds(now_us) + limits::ROOM_WAIT);
+                    assert_eq!(until, Microseconds(now_us) + limits::MEMORY_WAIT);
                     waited_us += step_us;
                     shell.pass_ms(step_us / 1000);
                 }
@@ -343,7 +343,7 @@ fn writes_wait_for_evicted_memory() {
             }
         };
         assert_eq!(refusal, format!("{OOM}\r\n").into_bytes());
-        assert_eq!(waited_us, limits::ROOM_WAIT_MAX.0, "{engine:?}");
+        assert_eq!(waited_us, limits::MEMORY_WAIT_MAX.0, "{engine:?}");
         assert!(evicted(&shell) > 0 && key > 40);
         drop(stalled);
         let taken = (0..100).any(|_| {

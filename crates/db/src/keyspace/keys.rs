@@ -6,7 +6,7 @@ use pando_engine::{Direction, Point, ReadAt, ValueRef};
 
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
-use crate::cursors::Place;
+use crate::cursors::ScanPosition;
 use crate::error::CommandError;
 use crate::options::EngineKind;
 use crate::store::{Listing, OrderedSession, WalkingSession};
@@ -35,18 +35,18 @@ impl Keyspace<'_> {
         }
     }
 
-    /// A cursor, never 0, from which a scan continues at `place`.
-    pub(crate) fn pause_at(&mut self, place: Place) -> u64 {
+    /// A cursor, never 0, from which a scan continues at `position`.
+    pub(crate) fn pause_at(&mut self, position: ScanPosition) -> u64 {
         let cursor = self.database.cursors.free_number(self.random());
-        self.give_out(cursor, place);
+        self.give_out(cursor, position);
         cursor
     }
 
     /// See [`crate::cursors::Cursors::give_out`].
-    pub(crate) fn give_out(&mut self, cursor: u64, place: Place) {
+    pub(crate) fn give_out(&mut self, cursor: u64, position: ScanPosition) {
         match &mut self.session.effects {
-            Some(run) => run.cursors.push((cursor, place)),
-            None => self.database.cursors.give_out(cursor, place),
+            Some(run) => run.cursors.push((cursor, position)),
+            None => self.database.cursors.give_out(cursor, position),
         }
     }
 

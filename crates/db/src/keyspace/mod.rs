@@ -313,7 +313,7 @@ impl<'t> Keyspace<'t> {
         self.session.counters.expired_met.load(Ordering::Relaxed)
     }
 
-    /// Whether writes that need memory are refused, as `Turn::room` found.
+    /// Whether writes that need memory are refused, as `Turn::ask_for_memory` found.
     pub(crate) fn refuses_growth(&self) -> bool {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }

@@ -38,7 +38,7 @@ use crate::keyspace::Keyspace;
 use crate::progress::{Progress, Wait};
 use crate::remapping;
 use crate::statistics::Figure;
-use crate::turn::{Room, Turn};
+use crate::turn::{MemoryGrant, Turn};
 
 /// What the commands need from the server that embeds the database, and report to it.
 pub trait MemcachedHost {
@@ -219,7 +219,7 @@ impl Turn<'_> {
         if self.database().snapshots.is_full() {
             self.check_memcached_images(verb, line)?;
         }
-        if !only_removes && let Room::Later(until) = self.room(client) {
+        if !only_removes && let MemoryGrant::Later(until) = self.ask_for_memory(client) {
             return Ok(Some(until));
         }
         Ok(None)

@@ -24,7 +24,7 @@ use thiserror::Error;
 use super::redis_file::Loaded;
 use crate::dump::file::{self, FileError};
 use crate::durable::Malformed;
-use crate::entries::{self, FORMAT, PORTION_BYTES, Place, Portion};
+use crate::entries::{self, DumpPosition, FORMAT, PORTION_BYTES, Portion};
 use crate::error::CommandError;
 use crate::session::Session;
 
@@ -169,7 +169,7 @@ impl Session {
     pub fn dump(&mut self, out: &mut dyn Write) -> Result<u64, StreamError> {
         let mut writer = DumpWriter::begin(out)?;
         for database in 0..self.database().databases() {
-            let mut next = Some(Place::START);
+            let mut next = Some(DumpPosition::START);
             let mut entry = Vec::new();
             while let Some(from) = next {
                 let mut turn = self.turn();

@@ -11,7 +11,7 @@
 //! Between two requests nothing is in progress: the group has ended (T4 one-group), and what the
 //! reply waits for is recorded with its client. So a turn that gave way is as good as two turns.
 
-use super::{Held, Turn};
+use super::{HeldGates, Turn};
 use crate::limits;
 
 impl Turn<'_> {
@@ -32,7 +32,7 @@ impl Turn<'_> {
         if now.0.wrapping_sub(self.session.now.0) < limits::HOLD_MAX.0 {
             return;
         }
-        let all = matches!(self.held, Held::All { .. });
+        let all = matches!(self.held, HeldGates::All { .. });
         self.let_go();
         if all {
             self.database.gates.let_pass();

@@ -21,7 +21,7 @@ use pando_protocol::command::CommandSpec;
 use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer};
-use super::{Held, Host, Turn};
+use super::{HeldGates, Host, Turn};
 use crate::client::{Client, Undo};
 use crate::database::Database;
 use crate::effects::{Effects, Leftover, leaves};
@@ -90,7 +90,7 @@ impl Turn<'_> {
                 return None;
             }
             conflicts += 1;
-            if conflicts == limits::CONFLICTS_MAX && matches!(self.held, Held::Own { .. }) {
+            if conflicts == limits::CONFLICTS_MAX && matches!(self.held, HeldGates::Own { .. }) {
                 self.hold_all();
             }
         }
@@ -182,7 +182,7 @@ impl Turn<'_> {
             log.drop_group();
         }
         if let Some(image) = effects.mapping {
-            debug_assert!(matches!(self.held, Held::All { .. }));
+            debug_assert!(matches!(self.held, HeldGates::All { .. }));
             remapping::put_back(database, image);
         }
         if leaves(Leftover::Counts) {

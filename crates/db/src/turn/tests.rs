@@ -107,9 +107,9 @@ impl Host for TestHost {
 
 fn held(turn: &Turn<'_>) -> &'static str {
     match turn.held {
-        Held::Nothing => "nothing",
-        Held::Own { .. } => "own",
-        Held::All { .. } => "all",
+        HeldGates::Nothing => "nothing",
+        HeldGates::Own { .. } => "own",
+        HeldGates::All { .. } => "all",
     }
 }
 

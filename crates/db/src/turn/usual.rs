@@ -12,7 +12,7 @@ use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
-use super::{Held, Host, Turn, is_exec};
+use super::{HeldGates, Host, Turn, is_exec};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
 use crate::commands;
@@ -29,7 +29,7 @@ impl Turn<'_> {
             return None;
         };
         let is_usual = spec.gates == GateNeed::Own
-            && matches!(self.held, Held::Own { .. })
+            && matches!(self.held, HeldGates::Own { .. })
             && client.authenticated
             && client.transaction.is_none()
             && client.uses.is_none()
@@ -38,7 +38,7 @@ impl Turn<'_> {
             && self.database.paused_until(true).is_none()
             && !self.session.store.repeats()
             && (!spec.flags.has(Flag::DenyOom)
-                || self.database.has_room() && client.waits_since.is_none())
+                || self.database.has_memory() && client.waits_since.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client));
         is_usual.then_some(command)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{PATIENCE, TestServer};
 
 /// How long a write waits for what was evicted before it is refused.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 const LIMIT: usize = 48 << 20;
 
@@ -44,7 +44,7 @@ fn send(pipe: &redis::Pipeline, connection: &mut redis::Connection) {
         let Err(error) = pipe.query::<()>(connection) else {
             return;
         };
-        let waited = sent.elapsed() >= ROOM_WAIT_MAX && error.to_string().contains("OOM");
+        let waited = sent.elapsed() >= MEMORY_WAIT_MAX && error.to_string().contains("OOM");
         let is_patient = Instant::now() < deadline;
         assert!(waited && is_patient, "refused: {error}");
     }

@@ -198,8 +198,8 @@ impl Operation {
             return i128::from(number as u64);
         }
         // So is one to a saturating signed field, if the space above it wraps to less than zero.
-        let room = (i64::MAX >> (u64::BITS - self.width)).wrapping_sub(number);
-        if overflow == Overflow::Saturate && self.width < u64::BITS && room < 0 {
+        let headroom = (i64::MAX >> (u64::BITS - self.width)).wrapping_sub(number);
+        if overflow == Overflow::Saturate && self.width < u64::BITS && headroom < 0 {
             return i128::from(i64::MAX);
         }
         i128::from(number)

@@ -10,7 +10,7 @@ use pando_engine::{HashRef, StringRef};
 use pando_protocol::{Reply, Request, number, pattern};
 
 use crate::commands::detached::reply_bulk;
-use crate::cursors::{self, Place};
+use crate::cursors::{self, ScanPosition};
 use crate::encoding::HASHTABLE;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
@@ -50,7 +50,7 @@ pub(super) fn scan(
             if let Some(last) = walk.paused_behind {
                 next = cursors.free_number(random);
                 let (key, field) = (key.into(), last.into());
-                paused = Some((next, Place::Field { view, key, field }));
+                paused = Some((next, ScanPosition::Field { view, key, field }));
             }
         } else {
             walk.advance(hash, &options, None, usize::MAX, usize::MAX);

@@ -4,7 +4,7 @@ use pando_protocol::{Reply, Request};
 
 use crate::dump::{self, HashForm};
 use crate::encoding;
-use crate::entries::{self, Place, Portion};
+use crate::entries::{self, DumpPosition, Portion};
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress};
@@ -38,15 +38,15 @@ pub(super) fn dump_keys(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let place = Place::parse(request.arg(1), keyspace.options().engine.is_ordered())?;
-    let (portion, next) = Portion::take(keyspace, &place);
+    let position = DumpPosition::parse(request.arg(1), keyspace.options().engine.is_ordered())?;
+    let (portion, next) = Portion::take(keyspace, &position);
     let mut bytes = Vec::new();
     for taken in portion {
         taken.put(&mut bytes, keyspace.index);
     }
     let pieces = bytes.chunks(limits::DUMP_PIECE_BYTES_MAX);
     reply.array(3);
-    reply.bulk(next.unwrap_or(Place::START).text());
+    reply.bulk(next.unwrap_or(DumpPosition::START).text());
     reply.integer(entries::FORMAT.into());
     reply.array(pieces.len());
     for piece in pieces {

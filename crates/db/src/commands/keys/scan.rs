@@ -1,7 +1,7 @@
 //! SCAN KEYS RANDOMKEY: walking the keys of the selected database.
 //!
 //! On an ordered engine keys come in key order, only over the range of the pattern's literal
-//! prefix, and a cursor names a place in a table. On an unordered one, keys come in the engine's
+//! prefix, and a cursor names a position in a table. On an unordered one, keys come in the engine's
 //! order, and a cursor is the engine's own number. SCAN may then show a key twice while the engine
 //! moves keys, as in Redis; KEYS leaves out repetitions.
 //!
@@ -57,7 +57,7 @@ impl Filter {
 
 /// Where a walk continues.
 #[derive(Clone, Debug)]
-enum Place {
+enum WalkPosition {
     /// At the beginning.
     Start,
     /// After the last entry looked at, in key order.
@@ -71,7 +71,7 @@ enum Place {
 struct Walk {
     view: View,
     filter: Filter,
-    place: Place,
+    position: WalkPosition,
     /// The keys found so far, if an engine may show one twice and that matters.
     shown: Option<HashSet<Box<[u8]>>>,
     /// The keys found, encoded.
@@ -91,11 +91,11 @@ enum End {
 }
 
 impl Walk {
-    fn new(keyspace: &Keyspace<'_>, filter: Filter, place: Place) -> Self {
+    fn new(keyspace: &Keyspace<'_>, filter: Filter, position: WalkPosition) -> Self {
         Self {
             view: keyspace.view,
             filter,
-            place,
+            position,
             shown: None,
             found: Vec::new(),
             count: 0,
@@ -123,17 +123,19 @@ impl Walk {
         mut entries_max: usize,
         bytes_max: usize,
     ) -> End {
-        let place = mem::replace(&mut self.place, Place::Start);
+        let position = mem::replace(&mut self.position, WalkPosition::Start);
         let Self {
             filter,
-            place: next,
+            position: next,
             found,
             count,
             count_max,
             ..
         } = self;
-        let from = match &place {
-            Place::Behind(behind) if **behind >= *filter.prefix => Bound::Excluded(&**behind),
+        let from = match &position {
+            WalkPosition::Behind(behind) if **behind >= *filter.prefix => {
+                Bound::Excluded(&**behind)
+            }
             _ => Bound::Included(&*filter.prefix),
         };
         let (mut looked, mut end) = (0, End::Complete);
@@ -154,7 +156,7 @@ impl Walk {
                 entries_max = looked;
             }
             if looked == entries_max {
-                *next = Place::Behind(key.into());
+                *next = WalkPosition::Behind(key.into());
             }
             ControlFlow::Continue(())
         });
@@ -168,9 +170,9 @@ impl Walk {
         entries_max: usize,
         bytes_max: usize,
     ) -> End {
-        let mut cursor = match self.place {
-            Place::Cursor(cursor) => cursor,
-            Place::Start | Place::Behind(_) => 0,
+        let mut cursor = match self.position {
+            WalkPosition::Cursor(cursor) => cursor,
+            WalkPosition::Start | WalkPosition::Behind(_) => 0,
         };
         let (mut looked, mut steps) = (0, 0);
         while looked < entries_max
@@ -195,7 +197,7 @@ impl Walk {
                 break;
             }
         }
-        self.place = Place::Cursor(cursor);
+        self.position = WalkPosition::Cursor(cursor);
         End::Paused
     }
 
@@ -224,14 +226,14 @@ impl Slice for Scan {
         if end == End::Paused && self.entries > 0 && !full {
             return false;
         }
-        let cursor = match &self.walk.place {
+        let cursor = match &self.walk.position {
             _ if end == End::Complete => 0,
-            Place::Start => 0,
-            Place::Behind(behind) => {
+            WalkPosition::Start => 0,
+            WalkPosition::Behind(behind) => {
                 let (view, key) = (self.walk.view, behind.clone());
-                keyspace.pause_at(cursors::Place::Key { view, key })
+                keyspace.pause_at(cursors::ScanPosition::Key { view, key })
             }
-            Place::Cursor(cursor) => *cursor,
+            WalkPosition::Cursor(cursor) => *cursor,
         };
         reply.array(2);
         reply.bulk(cursor.to_string());
@@ -266,14 +268,14 @@ pub(super) fn scan(
             return Err(CommandError::Syntax);
         }
     }
-    let place = match cursor {
-        0 => Place::Start,
+    let position = match cursor {
+        0 => WalkPosition::Start,
         cursor if keyspace.options().engine.is_ordered() => {
-            Place::Behind(keyspace.database.cursors.key_of(cursor, keyspace.view)?)
+            WalkPosition::Behind(keyspace.database.cursors.key_of(cursor, keyspace.view)?)
         }
-        cursor => Place::Cursor(cursor),
+        cursor => WalkPosition::Cursor(cursor),
     };
-    let walk = Walk::new(keyspace, filter, place);
+    let walk = Walk::new(keyspace, filter, position);
     super::begin(Scan { walk, entries }, keyspace, reply)
 }
 
@@ -305,7 +307,7 @@ pub(super) fn keys(
 ) -> Handled {
     let mut filter = Filter::default();
     filter.matching(request.arg(1));
-    let mut walk = Walk::new(keyspace, filter, Place::Start);
+    let mut walk = Walk::new(keyspace, filter, WalkPosition::Start);
     if !keyspace.options().engine.is_ordered() {
         walk.shown = Some(HashSet::new());
     }
@@ -351,7 +353,7 @@ pub(super) fn random_key(keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> 
             break;
         }
     }
-    let mut walk = Walk::new(keyspace, Filter::default(), Place::Start);
+    let mut walk = Walk::new(keyspace, Filter::default(), WalkPosition::Start);
     walk.count_max = 1;
     super::begin(AnyKey(walk), keyspace, reply)
 }

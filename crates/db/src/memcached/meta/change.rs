@@ -29,8 +29,8 @@ pub(in super::super) fn delete(
     line: Line<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
-    let meta = Meta::parse(Verb::MetaDelete, line, &mut room)?;
+    let mut buffer: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaDelete, line, &mut buffer)?;
     let (now, tokens) = (keyspace.now(), Tokens::of(keyspace));
     let expiry = meta.exptime.map(|exptime| Expiry::of(exptime, now));
     let mut outcome = Ok(Outcome::Absent);
@@ -111,8 +111,8 @@ pub(in super::super) fn arithmetic(
     line: Line<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
-    let meta = Meta::parse(Verb::MetaArithmetic, line, &mut room)?;
+    let mut buffer: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaArithmetic, line, &mut buffer)?;
     let (now, tokens) = (keyspace.now(), Tokens::of(keyspace));
     let up = !matches!(meta.mode, Some(b'D' | b'-'));
     let (mut outcome, mut made, mut is_longer) = (Ok(Outcome::Absent), false, false);

@@ -39,8 +39,8 @@ pub(in super::super) fn get(
     line: Line<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
-    let meta = Meta::parse(Verb::MetaGet, line, &mut room)?;
+    let mut buffer: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaGet, line, &mut buffer)?;
     let now = keyspace.now();
     if meta.unnoted {
         keyspace.leave_marks();
@@ -290,8 +290,8 @@ pub(in super::super) fn debug(
     line: Line<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
-    let key = meta::debug(line, &mut room)?;
+    let mut buffer: KeyBuffer = [0; KEY_BYTES_MAX];
+    let key = meta::debug(line, &mut buffer)?;
     let (now, accesses) = (keyspace.now(), keyspace.accesses());
     let tokens = Tokens::of(keyspace);
     let shown = line.word(1).unwrap_or_default();

@@ -16,8 +16,8 @@ pub(in super::super) fn set(
     line: Line<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let mut room: KeyBuffer = [0; KEY_BYTES_MAX];
-    let meta = Meta::parse(Verb::MetaSet, line, &mut room)?;
+    let mut buffer: KeyBuffer = [0; KEY_BYTES_MAX];
+    let meta = Meta::parse(Verb::MetaSet, line, &mut buffer)?;
     // As in memcached, whatever the mode.
     let data = take_data(keyspace, meta.key, true, line)?;
     let now = keyspace.now();

@@ -3,7 +3,7 @@
 //! | memory | a command that needs some |
 //! |---|---|
 //! | there is some, or eviction has freed some | runs |
-//! | evicted memory is about to be reclaimed | is postponed by [`ROOM_WAIT`], for [`ROOM_WAIT_MAX`] at most |
+//! | evicted memory is about to be reclaimed | is postponed by [`MEMORY_WAIT`], for [`MEMORY_WAIT_MAX`] at most |
 //! | no key can be evicted, or the wait was too long | fails |
 //!
 //! Evicted memory is reclaimed when pins end and epochs pass, which takes longer than evicting as
@@ -16,12 +16,12 @@ use super::Turn;
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::eviction::{Evicted, evict};
-use crate::limits::{self, ROOM_WAIT, ROOM_WAIT_MAX};
+use crate::limits::{self, MEMORY_WAIT, MEMORY_WAIT_MAX};
 use crate::statistics::add;
 
 /// Whether a command that needs memory may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum MemoryGrant {
     Granted,
     /// Not before this time, in microseconds.
     Later(Microseconds),
@@ -33,12 +33,12 @@ impl Turn<'_> {
     /// evicted to free some. Bounded work (EV1 bounded-eviction); between its rounds the turn
     /// releases its gate and pin, so that evicted memory is reclaimed.
     #[inline]
-    pub(crate) fn room(&mut self, client: &mut Client) -> Room {
-        if self.database.has_room() {
+    pub(crate) fn ask_for_memory(&mut self, client: &mut Client) -> MemoryGrant {
+        if self.database.has_memory() {
             client.waits_since = None;
-            return Room::Granted;
+            return MemoryGrant::Granted;
         }
-        self.make_room(client)
+        self.free_memory(client)
     }
 
     /// Counts a refused write.
@@ -53,21 +53,21 @@ impl Turn<'_> {
     }
 
     #[cold]
-    fn make_room(&mut self, client: &mut Client) -> Room {
+    fn free_memory(&mut self, client: &mut Client) -> MemoryGrant {
         let granted = self.try_evicting();
         let now = self.session.now;
         let since = client.waits_since.take().unwrap_or(now);
         match granted {
-            Room::Later(_) if now.saturating_sub(since) < ROOM_WAIT_MAX => {
+            MemoryGrant::Later(_) if now.saturating_sub(since) < MEMORY_WAIT_MAX => {
                 client.waits_since = Some(since);
-                Room::Later(now + ROOM_WAIT)
+                MemoryGrant::Later(now + MEMORY_WAIT)
             }
-            Room::Later(_) => Room::Refused,
-            room => room,
+            MemoryGrant::Later(_) => MemoryGrant::Refused,
+            grant => grant,
         }
     }
 
-    fn try_evicting(&mut self) -> Room {
+    fn try_evicting(&mut self) -> MemoryGrant {
         let database = self.database;
         if !database.evicts() {
             // What snapshots keep is dropped before anybody is refused.
@@ -75,7 +75,11 @@ impl Turn<'_> {
                 self.collect_between();
             }
             let out = database.is_out_of_memory();
-            return if out { Room::Refused } else { Room::Granted };
+            return if out {
+                MemoryGrant::Refused
+            } else {
+                MemoryGrant::Granted
+            };
         }
         for _ in 0..limits::EVICT_ROUNDS_MAX {
             // An evicted key would only live on as an image.
@@ -86,10 +90,10 @@ impl Turn<'_> {
                 evict(database, self.session)
             };
             if !database.is_out_of_memory() {
-                return Room::Granted;
+                return MemoryGrant::Granted;
             }
             if evicted.exhausted {
-                return Room::Refused;
+                return MemoryGrant::Refused;
             }
             self.collect_between();
             if !database.is_out_of_memory() {
@@ -102,9 +106,9 @@ impl Turn<'_> {
         }
         self.hold_own();
         if database.memory.is_beyond_ceiling() {
-            Room::Later(Microseconds::ZERO)
+            MemoryGrant::Later(Microseconds::ZERO)
         } else {
-            Room::Granted
+            MemoryGrant::Granted
         }
     }
 
