@@ -29,7 +29,7 @@ use crate::counters::Counters;
 use crate::find::{Found, LayerGone, current_root, is_of, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{BLOCK_SPAN_BYTES, Either, Guard, InteriorRef, NodeRef};
-use crate::recall::{Place, Spot, Spots};
+use crate::recall::{DescentEnd, Spot, Spots};
 use crate::slice::Cursor;
 use crate::tree::Directory;
 use crate::tree::Tree;
@@ -49,7 +49,7 @@ enum State<'g> {
     /// Finished.
     Done(Option<BlockRef<'g>>),
     /// Warmed: the block was prefetched, or there is none.
-    Warm(Place<'g>),
+    Warm(DescentEnd<'g>),
 }
 
 /// A step down, to be validated when the child has arrived.
@@ -85,10 +85,10 @@ impl<'k, 'g> Descent<'k, 'g> {
     /// Where a warming pass found the key.
     #[inline]
     fn spot(&self) -> Option<Spot> {
-        let State::Warm(place) = self.state else {
+        let State::Warm(end) = self.state else {
             return None;
         };
-        Spot::new(self.tree?, self.cursor, place, self.climbed)
+        Spot::new(self.tree?, self.cursor, end, self.climbed)
     }
 
     /// Does one step; returns whether there is more to do.
@@ -182,19 +182,19 @@ impl<'k, 'g> Descent<'k, 'g> {
             let permutation = border.permutation();
             let at = border.search_fetched(permutation, slice, rank);
             let found = border.read_place(permutation, at, version, guard);
-            let place = Place {
+            let end = DescentEnd {
                 border,
                 version,
                 permutation,
                 position: at.ok().map(|position| position as u8),
             };
             match found {
-                Some(Found::Absent) if WARM => return Ok(State::Warm(place)),
+                Some(Found::Absent) if WARM => return Ok(State::Warm(end)),
                 Some(Found::Absent) => return Ok(State::Done(None)),
                 Some(Found::Value(block)) => {
                     block.prefetch(BLOCK_SPAN_BYTES);
                     return Ok(if WARM {
-                        State::Warm(place)
+                        State::Warm(end)
                     } else {
                         State::Value(block)
                     });

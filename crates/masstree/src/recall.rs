@@ -45,7 +45,7 @@ pub(crate) const SPOTS_MAX: usize = 128;
 
 /// The border node where a descent ended, as it was read there.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'g> {
+pub(crate) struct DescentEnd<'g> {
     pub(crate) border: BorderRef<'g>,
     pub(crate) version: NodeVersion,
     pub(crate) permutation: Permutation,
@@ -100,7 +100,7 @@ impl Spot {
     pub(crate) fn new(
         tree: &Tree,
         cursor: Cursor<'_>,
-        place: Place<'_>,
+        end: DescentEnd<'_>,
         climbed: bool,
     ) -> Option<Self> {
         let layer = cursor.offset() / SLICE_BYTES;
@@ -109,15 +109,15 @@ impl Spot {
             *slice = cursor.above(above);
         }
         Some(Self {
-            border: place.border.pointer(),
-            version: place.version,
-            permutation: place.permutation,
+            border: end.border.pointer(),
+            version: end.version,
+            permutation: end.permutation,
             prefix,
             slice: cursor.slice(),
             tree: tree.id,
             layer: layer as u8,
             rank: cursor.rank(),
-            position: place.position,
+            position: end.position,
             climbed,
         })
     }

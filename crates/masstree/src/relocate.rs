@@ -12,7 +12,7 @@ use crate::find::{Found, LayerGone, look};
 use crate::node::Guard;
 use crate::slice::Cursor;
 use crate::tree::Tree;
-use crate::update::{Entry, Place, lock_border, place};
+use crate::update::{Entry, KeyState, key_state, lock_border};
 
 /// Moves the key's value if it is in such memory and fits elsewhere; returns whether it moved.
 pub(crate) fn relocate(tree: &Tree, key: &[u8], guard: Guard<'_>, context: &mut Context) -> bool {
@@ -54,10 +54,10 @@ fn descend<'g>(
             }
             Found::Value(_) => {
                 let locked = lock_border(&reached, cursor.slice())?;
-                let Entry { slot, block } = match place(*locked, cursor, guard) {
-                    Place::Own(entry) => entry,
-                    Place::Deeper => continue,
-                    Place::Other(..) | Place::Free(..) => return Ok(false),
+                let Entry { slot, block } = match key_state(*locked, cursor, guard) {
+                    KeyState::Own(entry) => entry,
+                    KeyState::Deeper => continue,
+                    KeyState::Other(..) | KeyState::Free(..) => return Ok(false),
                 };
                 if !leaves(block) {
                     return Ok(false);

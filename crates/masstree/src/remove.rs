@@ -48,12 +48,12 @@ pub(crate) fn remove_border(tree: &Tree, border: BorderRef<'_>, context: &mut Co
         border.version.mark_deleted();
     }
     leave_list(border);
-    let mut held = Held::default();
-    leave_ancestors(border, &mut held);
+    let mut locked = LockedAncestors::default();
+    leave_ancestors(border, &mut locked);
     border.version.unlock();
     context.retire_node(border.node());
     context.counters.node_removals_total.add(1);
-    for ancestor in held.0 {
+    for ancestor in locked.0 {
         let deleted = ancestor.version.peek().is_deleted();
         ancestor.version.unlock();
         if deleted {
@@ -88,20 +88,20 @@ fn leave_list(border: BorderRef<'_>) {
 
 /// The locked ancestors, lowest first.
 #[derive(Default)]
-struct Held<'g>(Vec<InteriorRef<'g>>);
+struct LockedAncestors<'g>(Vec<InteriorRef<'g>>);
 
-fn leave_ancestors<'g>(border: BorderRef<'g>, held: &mut Held<'g>) {
+fn leave_ancestors<'g>(border: BorderRef<'g>, locked: &mut LockedAncestors<'g>) {
     let mut child = border.node();
-    let lock_parent = |child: NodeRef<'g>, held: &mut Held<'g>| {
+    let lock_parent = |child: NodeRef<'g>, locked: &mut LockedAncestors<'g>| {
         let parent = child
             .locked_parent()
             .expect("the leftmost path is not removed (M5)");
         parent.version.mark_splitting();
-        held.0.push(parent);
+        locked.0.push(parent);
         (parent, parent.index_of(child))
     };
     let (parent, index) = loop {
-        let (parent, index) = lock_parent(child, held);
+        let (parent, index) = lock_parent(child, locked);
         if parent.count() > 0 {
             break (parent, index);
         }
@@ -115,7 +115,7 @@ fn leave_ancestors<'g>(border: BorderRef<'g>, held: &mut Held<'g>) {
     }
     child = parent.node();
     loop {
-        let (ancestor, index) = lock_parent(child, held);
+        let (ancestor, index) = lock_parent(child, locked);
         if index > 0 {
             ancestor.set_key(index - 1, moved);
             return;

@@ -153,7 +153,7 @@ pub(crate) struct Entry<'g> {
 }
 
 /// The state of the key in the locked border node.
-pub(crate) enum Place<'g> {
+pub(crate) enum KeyState<'g> {
     /// The key's own value or tombstone.
     Own(Entry<'g>),
     /// The entry of a longer key with the same slice.
@@ -251,14 +251,14 @@ where
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Result<Option<Commit>, Deeper> {
-        match place(*locked, cursor, guard) {
-            Place::Own(entry) => Ok(self.replace(locked, entry, cursor, guard, context)),
-            Place::Other(other) => Ok(self.insert_beside(locked, other, cursor, guard, context)),
-            Place::Free(permutation, position) => {
+        match key_state(*locked, cursor, guard) {
+            KeyState::Own(entry) => Ok(self.replace(locked, entry, cursor, guard, context)),
+            KeyState::Other(other) => Ok(self.insert_beside(locked, other, cursor, guard, context)),
+            KeyState::Free(permutation, position) => {
                 let at = (permutation, position);
                 Ok(self.insert(locked, at, cursor, guard, context))
             }
-            Place::Deeper => Err(Deeper),
+            KeyState::Deeper => Err(Deeper),
         }
     }
 
@@ -471,21 +471,25 @@ fn still_at<'g>(
     }
 }
 
-pub(crate) fn place<'g>(border: BorderRef<'g>, cursor: Cursor<'_>, guard: Guard<'g>) -> Place<'g> {
+pub(crate) fn key_state<'g>(
+    border: BorderRef<'g>,
+    cursor: Cursor<'_>,
+    guard: Guard<'g>,
+) -> KeyState<'g> {
     let permutation = border.permutation();
     let position = match border.search(permutation, cursor.slice(), cursor.rank()) {
         Ok(position) => position,
-        Err(position) => return Place::Free(permutation, position),
+        Err(position) => return KeyState::Free(permutation, position),
     };
     let slot = permutation.slot(position);
     match border.owned_slot(slot, guard).1 {
-        Found::Layer(_) => Place::Deeper,
+        Found::Layer(_) => KeyState::Deeper,
         Found::Value(block)
             if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
         {
-            Place::Own(Entry { slot, block })
+            KeyState::Own(Entry { slot, block })
         }
-        Found::Value(block) => Place::Other(Entry { slot, block }),
+        Found::Value(block) => KeyState::Other(Entry { slot, block }),
         Found::Absent => unreachable!("a listed slot holds something"),
     }
 }
