@@ -10,15 +10,15 @@ use std::collections::HashSet;
 use std::fmt;
 
 /// What a register holds; `None` is absence.
-pub type Held = Option<u64>;
+pub type RegisterValue = Option<u64>;
 
 /// What an operation did and saw.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Saw what the register holds.
-    Read(Held),
+    Read(RegisterValue),
     /// Saw the first and put the second in its place.
-    Swap(Held, Held),
+    Swap(RegisterValue, RegisterValue),
 }
 
 /// One operation of a thread.
@@ -97,7 +97,7 @@ fn candidates(threads: &[Vec<Event>], at: &[usize]) -> Vec<usize> {
 }
 
 /// Takes all reads that fit and may be next.
-fn pass_reads(threads: &[Vec<Event>], at: &mut [usize], held: Held) {
+fn pass_reads(threads: &[Vec<Event>], at: &mut [usize], held: RegisterValue) {
     let fits = |thread: usize, at: &[usize]| match threads[thread][at[thread]].action {
         Action::Read(seen) => seen == held,
         Action::Swap(old, new) => old == held && new == held,

@@ -57,7 +57,7 @@ impl fmt::Debug for Event {
 }
 
 /// What a key holds.
-type Held = Option<String>;
+type RegisterValue = Option<String>;
 
 /// A number that INCR takes: as it would be printed.
 fn parse(text: &str) -> Option<i64> {
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Option<i64> {
 
 impl Operation {
     /// What the key holds afterwards, or `None` if the answer does not fit what it holds.
-    fn apply(&self, held: &Held) -> Option<Held> {
+    fn apply(&self, held: &RegisterValue) -> Option<RegisterValue> {
         let holds = match self {
             Self::Get { found } => (found == held).then(|| held.clone())?,
             Self::Set { value } => Some(value.clone()),

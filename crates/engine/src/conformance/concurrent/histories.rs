@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove};
 use crate::conformance::keys::Family;
-use crate::conformance::linearizability::{self, Action, Event, Held};
+use crate::conformance::linearizability::{self, Action, Event, RegisterValue};
 use crate::conformance::{Failure, Plan, Subject};
 use crate::{Decision, Direction, Engine, Key, NewValue, NoHook, Point};
 
@@ -136,7 +136,7 @@ impl Worker {
         &mut self,
         call: u64,
         reply: u64,
-        held: Vec<Result<Held, String>>,
+        held: Vec<Result<RegisterValue, String>>,
     ) -> Result<(), String> {
         for (key, held) in (0..KEYS).zip(held) {
             self.note(key, call, reply, Action::Read(held?));
