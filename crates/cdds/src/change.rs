@@ -1,0 +1,302 @@
+//! Puts and removals.
+//!
+//! A change begins and ends entries of one leaf. Where the leaf has no slots left, or too few
+//! entries would be left, it is copied: what is live in it, with its sibling's in the second case,
+//! is spread over one or two new nodes, and the change goes on in the parent, whose entry for the
+//! old node ends and whose entries for the new ones begin. So every change ends in one node that is
+//! changed in place; what it has made below is nobody's until then.
+//!
+//! - **CC1 built-first** New nodes and records are written before any node that is reachable
+//!   changes. If there is no room for one, those before it are freed, and nothing has happened.
+//! - **CC2 ends-with-parent** What a node that was copied refers to is as it was for views before;
+//!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
+
+use pando_pmem::{Offset, Pmem};
+
+use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, prefix_of};
+use crate::record::{self, Record};
+use crate::tree::{Error, Tree};
+
+/// A node on the way down, and the slot of the child that was taken; of the leaf none.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    node: Offset,
+    slot: u64,
+}
+
+/// What is to happen in one node.
+#[derive(Debug, Default)]
+struct Edit {
+    ends: Vec<u64>,
+    begins: Vec<Entry>,
+}
+
+/// What a change has taken, and what it will free.
+#[derive(Debug, Default)]
+struct Work {
+    taken: Vec<Offset>,
+    freed: Vec<Offset>,
+}
+
+impl<M: Pmem> Tree<M> {
+    /// Puts a value. O(log n) nodes; flushes its record and one line of a leaf, a node or two more
+    /// where a leaf is full.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Self::check_lengths(key, value)?;
+        self.begin()?;
+        let record = record::make(&self.allocator, self.open, key, value)?;
+        let mut work = Work::default();
+        work.taken.push(record);
+        let begun = Entry {
+            prefix: prefix_of(key),
+            record,
+            child: Offset::NONE,
+        };
+        let changed = self.put_record(key, begun, &mut work);
+        self.finish(changed, &work)
+    }
+
+    fn put_record(&self, key: &[u8], begun: Entry, work: &mut Work) -> Result<(), Error> {
+        let Some(path) = self.descend(key) else {
+            let leaf = self.make_node(0, &[begun], work)?;
+            self.anchor_begins(Entry::lowest(leaf));
+            return Ok(());
+        };
+        let leaf = self.node(path[path.len() - 1].node);
+        let mut edit = Edit {
+            ends: Vec::new(),
+            begins: vec![begun],
+        };
+        if let Some(found) = leaf.find(key, self.present()) {
+            work.freed.push(found.entry.record);
+            if leaf.span(found.slot).start == self.open.0 {
+                leaf.replace(found.slot, begun.record);
+                return Ok(());
+            }
+            edit.ends.push(found.slot);
+        }
+        self.change(&path, edit, work)
+    }
+
+    /// Removes a key; whether it was there. Needs no room.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
+        let Some(path) = self.descend(key) else {
+            return Ok(false);
+        };
+        let leaf = path[path.len() - 1].node;
+        let Some(found) = self.node(leaf).find(key, self.present()) else {
+            return Ok(false);
+        };
+        self.begin()?;
+        let mut work = Work::default();
+        work.freed.push(found.entry.record);
+        let edit = Edit {
+            ends: vec![found.slot],
+            begins: Vec::new(),
+        };
+        let mut changed = self.change(&path, edit, &mut work);
+        if matches!(changed, Err(Error::Full(_))) {
+            // Without room for a merge the leaf keeps fewer entries than it should.
+            self.undo(&work);
+            work = Work {
+                taken: Vec::new(),
+                freed: vec![found.entry.record],
+            };
+            self.node(leaf).end(found.slot, self.open);
+            changed = Ok(());
+        }
+        self.finish(changed, &work).map(|()| true)
+    }
+
+    /// Frees what a change has made unreachable, or what it has taken in vain.
+    fn finish(&self, changed: Result<(), Error>, work: &Work) -> Result<(), Error> {
+        match &changed {
+            Ok(()) => {
+                for at in &work.freed {
+                    self.allocator.free(*at, self.open);
+                }
+            }
+            Err(_) => self.undo(work),
+        }
+        changed
+    }
+
+    fn undo(&self, work: &Work) {
+        for at in &work.taken {
+            self.allocator.free(*at, self.open);
+        }
+    }
+
+    /// The way from the anchor to the key's leaf.
+    fn descend(&self, key: &[u8]) -> Option<Vec<Step>> {
+        let view = self.present();
+        let mut node = self.anchor();
+        let mut found = node.seen(view).next()?;
+        let mut path = Vec::new();
+        loop {
+            path.push(Step {
+                node: node.at,
+                slot: found.slot,
+            });
+            node = self.node(found.entry.child);
+            if node.is_leaf() {
+                path.push(Step {
+                    node: node.at,
+                    slot: 0,
+                });
+                return Some(path);
+            }
+            found = node.child_for(key, view)?;
+        }
+    }
+
+    /// Fewest live entries of a node that is not the root.
+    pub(crate) fn least(&self, level: u64) -> usize {
+        let fifth = (self.slots / 5) as usize;
+        if level == 0 { fifth } else { fifth.max(2) }
+    }
+
+    fn change(&self, path: &[Step], mut edit: Edit, work: &mut Work) -> Result<(), Error> {
+        for depth in (1..path.len()).rev() {
+            let node = self.node(path[depth].node);
+            let after = node.seen(self.present()).count() + edit.begins.len() - edit.ends.len();
+            let is_root = depth == 1;
+            if is_root && !node.is_leaf() && after == 1 {
+                let only = self.after(node, &edit).remove(0);
+                work.freed.push(node.at);
+                work.freed
+                    .extend((!only.record.is_none()).then_some(only.record));
+                edit = Edit {
+                    ends: vec![path[0].slot],
+                    begins: vec![Entry::lowest(only.child)],
+                };
+                continue;
+            }
+            let is_short = !is_root && after < self.least(node.level);
+            if !is_short && self.change_in_place(node, &edit) {
+                return Ok(());
+            }
+            edit = self.copy(node, path[depth - 1], &edit, is_short, work)?;
+        }
+        let level = self.node(path[1].node).level;
+        if edit.begins.len() > 1 {
+            let root = self.make_node(level + 1, &edit.begins, work)?;
+            edit.begins = vec![Entry::lowest(root)];
+        }
+        let in_place = self.change_in_place(self.anchor(), &edit);
+        assert!(in_place, "the anchor has a slot for every view");
+        Ok(())
+    }
+
+    /// What is live in a node after a change.
+    fn after(&self, node: Node<'_, M>, edit: &Edit) -> Vec<Entry> {
+        let live = node.seen(self.present());
+        let stays = live.filter(|found| !edit.ends.contains(&found.slot));
+        let begins = edit.begins.iter().copied();
+        stays.map(|found| found.entry).chain(begins).collect()
+    }
+
+    /// Changes a node if it has the slots; whether it has.
+    fn change_in_place(&self, node: Node<'_, M>, edit: &Edit) -> bool {
+        let needs = self.needs();
+        let free = node.free_slots(&needs);
+        let slots: Vec<_> = free.take(edit.begins.len()).collect();
+        if slots.len() < edit.begins.len() {
+            return false;
+        }
+        for (slot, entry) in slots.into_iter().zip(&edit.begins) {
+            node.begin(slot, *entry, self.open);
+        }
+        for slot in &edit.ends {
+            node.end(*slot, self.open);
+        }
+        true
+    }
+
+    fn anchor_begins(&self, root: Entry) {
+        let edit = Edit {
+            ends: Vec::new(),
+            begins: vec![root],
+        };
+        let in_place = self.change_in_place(self.anchor(), &edit);
+        assert!(in_place, "the anchor of an empty tree has a slot");
+    }
+
+    /// Copies a node, with its sibling's entries if it is short of some; what its parent does.
+    fn copy(
+        &self,
+        node: Node<'_, M>,
+        above: Step,
+        edit: &Edit,
+        is_short: bool,
+        work: &mut Work,
+    ) -> Result<Edit, Error> {
+        let parent = if self.node(above.node).level == ANCHOR {
+            self.anchor()
+        } else {
+            self.node(above.node)
+        };
+        let siblings = parent.sorted(self.present());
+        let place = siblings.iter().position(|found| found.slot == above.slot);
+        let place = place.expect("the parent has the node");
+        let mut entries = self.after(node, edit);
+        work.freed.push(node.at);
+        let mut gone: Vec<Found> = vec![siblings[place]];
+        if let Some(sibling) = sibling(&siblings, place).filter(|_| is_short) {
+            let other = self.node(sibling.entry.child);
+            entries.extend(other.seen(self.present()).map(|found| found.entry));
+            work.freed.push(other.at);
+            gone.push(sibling);
+            gone.sort_by(|a, b| parent.order(a.entry, b.entry));
+        }
+        entries.sort_by(|a, b| node.order(*a, *b));
+        let lowest = gone[0].entry;
+        let separators = gone[1..].iter().map(|found| found.entry.record);
+        work.freed.extend(separators);
+        let mut begins = Vec::new();
+        for part in self.spread(&entries) {
+            let child = self.make_node(node.level, part, work)?;
+            let above = if begins.is_empty() {
+                lowest
+            } else {
+                self.separator(part[0], work)?
+            };
+            begins.push(Entry { child, ..above });
+        }
+        let ends = gone.iter().map(|found| found.slot).collect();
+        Ok(Edit { ends, begins })
+    }
+
+    /// The parts that become nodes: one, or two if they are more than 4/5 of one.
+    fn spread<'e>(&self, entries: &'e [Entry]) -> impl Iterator<Item = &'e [Entry]> {
+        let in_one = 4 * (self.slots / 5).max(1) as usize;
+        let count = if entries.len() > in_one { 2 } else { 1 };
+        let (first, second) = entries.split_at(entries.len().div_ceil(count));
+        [first, second].into_iter().take(count)
+    }
+
+    fn make_node(&self, level: u64, entries: &[Entry], work: &mut Work) -> Result<Offset, Error> {
+        let bytes = bytes_of(level, self.slots);
+        let at = self.allocator.allocate(bytes, self.open)?;
+        work.taken.push(at);
+        Node::make(&self.pool, at, (level, self.slots), self.open, entries);
+        Ok(at)
+    }
+
+    /// A separator of the same key as an entry, in a record of its own.
+    fn separator(&self, entry: Entry, work: &mut Work) -> Result<Entry, Error> {
+        let key = Record::at(&self.pool, entry.record).map(Record::key);
+        let key = key.ok_or(Error::Damaged { at: entry.record })?;
+        let record = record::make(&self.allocator, self.open, key, b"")?;
+        work.taken.push(record);
+        Ok(Entry { record, ..entry })
+    }
+}
+
+/// The neighbour above, or the one below where there is none.
+fn sibling(siblings: &[Found], place: usize) -> Option<Found> {
+    let above = siblings.get(place + 1);
+    above
+        .or_else(|| siblings.get(place.checked_sub(1)?))
+        .copied()
+}

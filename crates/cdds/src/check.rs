@@ -1,0 +1,209 @@
+//! The checker: every view is in order, and every block is somebody's or nobody's.
+
+use std::collections::BTreeSet;
+
+use pando_pmem::{BlockState, Offset, Pmem};
+use pando_sync::LogEpoch;
+use thiserror::Error;
+
+use crate::node::{ANCHOR, Entry, Node, View};
+use crate::record::Record;
+use crate::tree::{ANCHOR_SLOTS, Tree};
+
+/// What is wrong with a tree.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Disorder {
+    /// A node of another level than its place asks for.
+    #[error("node {at}: level {found}, expected {expected}")]
+    Level {
+        /// The node.
+        at: Offset,
+        /// What it says.
+        found: u64,
+        /// What its parent's level asks for.
+        expected: u64,
+    },
+    /// Too few or too many entries.
+    #[error("node {at}: {count} entries, at least {least}")]
+    Entries {
+        /// The node.
+        at: Offset,
+        /// Those that the view sees.
+        count: usize,
+        /// The bound.
+        least: usize,
+    },
+    /// A key twice, out of its node's range, or a record that is damaged.
+    #[error("node {at}: a key that is not in order, or damaged")]
+    Keys {
+        /// The node.
+        at: Offset,
+    },
+    /// More than one root.
+    #[error("{roots} roots in one view")]
+    Roots {
+        /// How many.
+        roots: usize,
+    },
+    /// A block is reachable and not taken, or freed before the view.
+    #[error("block {at} is reachable in epoch {view}, and {state:?}")]
+    Reachable {
+        /// The block.
+        at: Offset,
+        /// The view's epoch.
+        view: LogEpoch,
+        /// What the allocator says.
+        state: BlockState,
+    },
+    /// A block is taken and nobody's.
+    #[error("block {at} is taken and not reachable")]
+    Leaked {
+        /// The block.
+        at: Offset,
+    },
+    /// Two entries of one view share a block.
+    #[error("block {at} is reachable twice in one view")]
+    Shared {
+        /// The block.
+        at: Offset,
+    },
+}
+
+/// What a tree consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Levels of the present's tree.
+    pub height: u64,
+    /// Keys of the present.
+    pub keys: u64,
+    /// Nodes of the present.
+    pub nodes: u64,
+}
+
+struct Walk<'t, M> {
+    tree: &'t Tree<M>,
+    view: View,
+    /// Blocks of the view.
+    blocks: BTreeSet<Offset>,
+    report: Report,
+}
+
+impl<M: Pmem> Tree<M> {
+    /// Looks at everything: the order of keys and the bounds of nodes in every view, and that each
+    /// block is reachable or free, and not both. For tests; O(views × nodes).
+    pub fn check(&self) -> Result<Report, Disorder> {
+        for epoch in &self.retained {
+            Walk::new(self, View(*epoch)).run()?;
+        }
+        let present = Walk::new(self, self.present()).run()?;
+        let mut leaked = None;
+        self.allocator.blocks(|at, _, state| {
+            let is_ours = present.blocks.contains(&at) || self.anchor().at == at;
+            if state == BlockState::Taken && !is_ours {
+                leaked = Some(Disorder::Leaked { at });
+            }
+        });
+        match leaked {
+            Some(disorder) => Err(disorder),
+            None => Ok(present.report),
+        }
+    }
+}
+
+impl<'t, M: Pmem> Walk<'t, M> {
+    fn new(tree: &'t Tree<M>, view: View) -> Self {
+        Self {
+            tree,
+            view,
+            blocks: BTreeSet::new(),
+            report: Report::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Self, Disorder> {
+        let anchor = self.tree.anchor();
+        let roots = anchor.sorted(self.view);
+        debug_assert!(anchor.level == ANCHOR && roots.len() as u64 <= ANCHOR_SLOTS);
+        match roots[..] {
+            [] => {}
+            [root] => {
+                let node = self.tree.node(root.entry.child);
+                self.report.height = node.level + 1;
+                self.node(node, (Entry::lowest(Offset::NONE), None), true)?;
+            }
+            _ => return Err(Disorder::Roots { roots: roots.len() }),
+        }
+        Ok(self)
+    }
+
+    /// A block is the view's: taken, or freed after it.
+    fn block(&mut self, at: Offset) -> Result<(), Disorder> {
+        let view = self.view.0;
+        let (state, _) = self.tree.allocator.state(at);
+        let is_there = match state {
+            BlockState::Taken => true,
+            BlockState::Freed(epoch) => epoch > view,
+            _ => false,
+        };
+        if !is_there {
+            return Err(Disorder::Reachable { at, view, state });
+        }
+        let is_first = self.blocks.insert(at);
+        is_first.then_some(()).ok_or(Disorder::Shared { at })
+    }
+
+    /// A node whose keys are from the lowest entry on and below the other one.
+    fn node(
+        &mut self,
+        node: Node<'t, M>,
+        (lowest, below): (Entry, Option<Entry>),
+        is_root: bool,
+    ) -> Result<(), Disorder> {
+        let at = node.at;
+        self.block(at)?;
+        self.report.nodes += 1;
+        let found = node.sorted(self.view);
+        let least = match (is_root, node.is_leaf()) {
+            (true, false) => 2,
+            (true, true) => 0,
+            _ => self.tree.least(node.level),
+        };
+        if found.len() < least {
+            let count = found.len();
+            return Err(Disorder::Entries { at, count, least });
+        }
+        let entries: Vec<_> = found.iter().map(|found| found.entry).collect();
+        let ascend = |a: &Entry, b: &Entry| node.order(*a, *b).is_lt();
+        let in_range = |entry: &Entry| {
+            let from = !ascend(entry, &lowest) || entry.record.is_none();
+            from && below.is_none_or(|below| ascend(entry, &below))
+        };
+        if !entries.is_sorted_by(ascend) || !entries.iter().all(in_range) {
+            return Err(Disorder::Keys { at });
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            if !entry.record.is_none() {
+                self.block(entry.record)?;
+                let record = Record::at(&self.tree.pool, entry.record);
+                if !record.is_some_and(Record::is_whole) {
+                    return Err(Disorder::Keys { at });
+                }
+            }
+            if node.is_leaf() {
+                self.report.keys += 1;
+                continue;
+            }
+            let child = self.tree.node(entry.child);
+            if child.level + 1 != node.level {
+                return Err(Disorder::Level {
+                    at: child.at,
+                    found: child.level,
+                    expected: node.level - 1,
+                });
+            }
+            let below = entries.get(index + 1).copied().or(below);
+            self.node(child, (*entry, below), false)?;
+        }
+        Ok(())
+    }
+}

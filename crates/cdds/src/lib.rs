@@ -1,0 +1,62 @@
+//! A versioned B-tree in persistent memory, changed in place without a log: the CDDS B-tree.
+//!
+//! Follows Venkataraman et al., "Consistent and Durable Data Structures for Non-Volatile
+//! Byte-Addressable Memory" (FAST 2011), §3.2 and §3.3, on a [`pando_pmem::Pool`]. Every entry has
+//! the epochs in which it began and ended. An epoch holds any number of changes and is committed by
+//! one word; what a crash leaves of an epoch that was not committed is void, so recovery takes the
+//! same time for a tree of any size.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use pando_cdds::{Tree, limits};
+//! use pando_pmem::{Pool, Shape, Simulated};
+//!
+//! let memory = Simulated::new(1 << 20);
+//! let shape = Shape::with_nodes(limits::node_bytes(limits::ENTRIES));
+//! let pool = Arc::new(Pool::create(memory, shape).unwrap());
+//! let mut tree = Tree::open(pool).unwrap();
+//! tree.put(b"tree", b"pando").unwrap();
+//! tree.commit().unwrap();
+//! let then = tree.retain().unwrap();
+//! tree.put(b"tree", b"aspen").unwrap();
+//! assert_eq!(tree.get(b"tree").unwrap(), Some(&b"aspen"[..]));
+//! assert_eq!(tree.get_at(then, b"tree").unwrap(), Some(&b"pando"[..]));
+//! ```
+//!
+//! Where this departs from the paper, or fills what it leaves open:
+//!
+//! - An epoch is not an operation: many changes share one commit (§3.2.1 has one each). An entry
+//!   that began in the open epoch may change in place, since no other view can see it.
+//! - Nodes are not sorted (§3.3.1 names both layouts): no entry that a committed epoch needs is
+//!   ever moved. The binary search of Algorithm 1, which loses keys as printed, has no counterpart.
+//! - Keys and values of any length are in records outside of the nodes. A node has the first eight
+//!   bytes of each key.
+//! - A separator is the lowest key of its subtree, not the highest.
+//! - The root is an entry of the *anchor*, a node that never moves. A change of the root ends one
+//!   entry and begins another (§3.3 leaves the root out).
+//! - A node that is copied is freed in the epoch of the copy. Its entries are not ended one by one
+//!   (Algorithm 2, lines 41 and 42): its parent's entry is, which costs one line.
+//! - Splits and merges are one mechanism: what is live in a node, or in a node and its sibling, is
+//!   spread over one new node, or two if it is more than 4/5 of one. Copying from a sibling, whose
+//!   steps §3.3.3 leaves out, is the case of a merge that makes two.
+//! - An inner node keeps at least two live entries, where a fifth of the entries would be one:
+//!   the paper's bound of the height, to the base of k/5, is none for k below ten.
+//! - A slot is used again when its end is committed and no snapshot sees it, or when it began and
+//!   ended in the open epoch. Allocation is `pando-pmem`'s.
+//!
+//! Deliberately absent, for now: readers beside the writer, a sorted layout and inner nodes in DRAM
+//! to measure against, cleaning of void epochs in the background.
+
+mod change;
+mod check;
+pub mod limits;
+mod node;
+mod record;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use check::{Disorder, Report};
+pub use scan::Direction;
+pub use tree::{Error, Snapshot, Tree};

@@ -1,0 +1,25 @@
+//! Bounds of a tree.
+
+/// Fewest entries of a node: the paper's fewest live ones, a fifth, are then one.
+pub const ENTRIES_MIN: u32 = 5;
+
+/// Most entries of a node.
+pub const ENTRIES_MAX: u32 = 1024;
+
+/// Entries of a node unless the caller says otherwise: 32 bytes each, half a page together.
+pub const ENTRIES: u32 = 62;
+
+/// Snapshots that last.
+pub const SNAPSHOTS_MAX: usize = 28;
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Bytes of a leaf of so many entries: what a pool is told of its nodes.
+#[must_use]
+pub const fn node_bytes(entries: u32) -> u32 {
+    64 + 32 * entries
+}

@@ -1,0 +1,89 @@
+//! Keys and values: records outside of the nodes.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | bytes of the key |
+//! | 4 | 4 | bytes of the value |
+//! | 8 | 8 | CRC-32C of both lengths, key and value |
+//! | 16 | | the key, then the value |
+//!
+//! - **CR1 unchanging** A record is written and flushed before an entry refers to it, and is not
+//!   changed afterwards. Copies of the entry refer to the same record.
+//! - **CR2 freed-with-its-pair** A record is freed in the epoch in which its pair ends, whatever
+//!   copies of the entry there are: all of them have ended by then.
+
+use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool};
+use pando_sync::LogEpoch;
+
+const HEADER_BYTES: u64 = 16;
+
+const FLUSH: Mark = Mark("record: flush");
+
+/// Writes a record; where it is.
+pub(crate) fn make<M: Pmem>(
+    allocator: &Allocator<M>,
+    epoch: LogEpoch,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Offset, Full> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + key.len() + value.len());
+    let lengths = (key.len() as u64) | (value.len() as u64) << 32;
+    bytes.extend_from_slice(&lengths.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(value);
+    let check = u64::from(checksum(&bytes));
+    bytes[8..16].copy_from_slice(&check.to_le_bytes());
+    let at = allocator.allocate(bytes.len() as u64, epoch)?;
+    let memory = allocator.pool().memory();
+    memory.write(at, &bytes);
+    memory.mark(FLUSH);
+    memory.flush(at, bytes.len());
+    Ok(at)
+}
+
+/// Of the lengths, and what they tell of.
+fn checksum(bytes: &[u8]) -> u32 {
+    let (lengths, rest) = bytes.split_at(8);
+    crc32c::crc32c_append(crc32c::crc32c(lengths), &rest[8..])
+}
+
+/// A record as it stands in a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'p> {
+    bytes: &'p [u8],
+    key_bytes: usize,
+}
+
+impl<'p> Record<'p> {
+    /// The record at `at`, if its lengths lie within the pool.
+    pub(crate) fn at<M: Pmem>(pool: &'p Pool<M>, at: Offset) -> Option<Self> {
+        let memory = pool.memory();
+        let lengths = memory.load(at);
+        let (key_bytes, value_bytes) = (lengths & 0xffff_ffff, lengths >> 32);
+        let length = HEADER_BYTES + key_bytes + value_bytes;
+        if at.get() + length > memory.bytes() {
+            return None;
+        }
+        // SAFETY: CR1 unchanging. It is freed for reuse only by a writer, which has the tree for
+        // itself, while this borrows it.
+        let bytes = unsafe { memory.read(at, length as usize) };
+        Some(Self {
+            bytes,
+            key_bytes: key_bytes as usize,
+        })
+    }
+
+    pub(crate) fn key(self) -> &'p [u8] {
+        &self.bytes[HEADER_BYTES as usize..][..self.key_bytes]
+    }
+
+    pub(crate) fn value(self) -> &'p [u8] {
+        &self.bytes[HEADER_BYTES as usize + self.key_bytes..]
+    }
+
+    /// Whether it is as it was written.
+    pub(crate) fn is_whole(self) -> bool {
+        self.bytes[8..16] == u64::from(checksum(self.bytes)).to_le_bytes()
+    }
+}

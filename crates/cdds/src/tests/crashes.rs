@@ -1,0 +1,315 @@
+//! Every workload of a few operations on small trees, a crash at every fence of it, and every
+//! memory that it may leave: what is found is what was committed, and the tree goes on.
+//!
+//! Each flush and fence is needed, which is shown by leaving it out:
+//!
+//! | mark | without it |
+//! |---|---|
+//! | record: flush | an entry of a committed epoch refers to a record that is not there |
+//! | node: flush of a new one | a parent refers to a node that is not there |
+//! | entry: flush of its beginning | a committed entry is lost |
+//! | entry: flush of its end | a replaced or removed entry is seen again |
+//! | root words: flush | an acknowledged snapshot is lost, or one that was released stays |
+//! | root words: fence | the same |
+//!
+//! Those of the pool and of the allocator are `pando-pmem`'s, and shown there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fastrand::Rng;
+use pando_pmem::{Mark, Platform, Pool, Sampling, Simulated, Trace};
+
+use super::{SHAPE, create};
+use crate::Direction;
+use crate::node::View;
+use crate::tree::{Snapshot, Tree};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const POOL_BYTES: u64 = 48 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    /// A value that is the number of the operation, twelve bytes and more.
+    Put(u8),
+    Remove(u8),
+    /// Two puts and a removal in one epoch.
+    Several(u8),
+    Retain,
+    Release,
+    RollBack,
+}
+
+/// What a tree is to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    present: Map,
+    snapshots: Vec<Map>,
+}
+
+/// Keys that differ behind their first eight bytes.
+fn key(number: u8) -> Vec<u8> {
+    format!("a key of {number}").into_bytes()
+}
+
+fn value(serial: u64) -> Vec<u8> {
+    format!("value {serial:06}").into_bytes()
+}
+
+impl Op {
+    /// All, on so many keys.
+    fn all(keys: u8) -> Vec<Self> {
+        let on_keys = (0..keys).flat_map(|key| [Self::Put(key), Self::Remove(key)]);
+        let others = [
+            Self::Several(0),
+            Self::Retain,
+            Self::Release,
+            Self::RollBack,
+        ];
+        on_keys.chain(others).collect()
+    }
+
+    fn run(self, tree: &mut Tree<Simulated>, serial: u64) {
+        let newest = tree.snapshots().last();
+        match (self, newest) {
+            (Self::Put(number), _) => tree.put(&key(number), &value(serial)).unwrap(),
+            (Self::Remove(number), _) => drop(tree.remove(&key(number)).unwrap()),
+            (Self::Several(number), _) => {
+                tree.put(&key(number), &value(serial)).unwrap();
+                tree.put(&key(number), &value(serial + 1)).unwrap();
+                tree.put(&key(number + 1), &value(serial)).unwrap();
+                tree.remove(&key(number + 2)).unwrap();
+            }
+            (Self::Retain, _) => drop(tree.retain().unwrap()),
+            (Self::Release, Some(snapshot)) => tree.release(snapshot).unwrap(),
+            (Self::RollBack, Some(snapshot)) => tree.roll_back(snapshot).unwrap(),
+            (Self::Release | Self::RollBack, None) => {}
+        }
+        tree.commit().unwrap();
+    }
+}
+
+fn state_of(tree: &Tree<Simulated>) -> State {
+    let read = |view: View| {
+        let mut map = Map::new();
+        let scanned = tree.run(view, Bound::Unbounded, Direction::Forward, |key, value| {
+            map.insert(key.to_vec(), value.to_vec());
+            ControlFlow::Continue(())
+        });
+        scanned.expect("nothing is damaged");
+        map
+    };
+    let at = |snapshot: Snapshot| read(View(snapshot.epoch()));
+    State {
+        present: read(tree.present()),
+        snapshots: tree.snapshots().map(at).collect(),
+    }
+}
+
+/// A run that was recorded, and the states before and after each of its operations.
+struct Run {
+    trace: Trace,
+    states: Vec<State>,
+}
+
+fn record(start: &[u64], ops: &[Op]) -> Run {
+    let memory = Simulated::recording(start.to_vec());
+    let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
+    let mut tree = Tree::open(pool.into()).expect("a tree");
+    let mut states = vec![state_of(&tree)];
+    for (index, op) in (0..).zip(ops) {
+        tree.pool.memory().note(2 * index + 1);
+        op.run(&mut tree, 100 * (index + 1));
+        tree.pool.memory().note(2 * index + 2);
+        states.push(state_of(&tree));
+    }
+    Run {
+        trace: tree.pool.memory().trace(),
+        states,
+    }
+}
+
+/// What is found after a crash, beside what may be.
+fn judge(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), String> {
+    let last = noted.last().copied().unwrap_or(0);
+    let (acknowledged, begun) = ((last / 2) as usize, last.div_ceil(2) as usize);
+    let pool = Pool::open(memory, SHAPE.node_bytes).map_err(|error| error.to_string())?;
+    let mut tree = Tree::open(pool.into()).map_err(|error| error.to_string())?;
+    let found = state_of(&tree);
+    if found != states[acknowledged] && found != states[begun] {
+        return Err(format!(
+            "{found:?} beside {:?}",
+            &states[acknowledged..=begun]
+        ));
+    }
+    tree.check().map_err(|disorder| disorder.to_string())?;
+    for number in 0..3 {
+        tree.put(&key(number), b"further")
+            .map_err(|error| error.to_string())?;
+    }
+    tree.commit().map_err(|error| error.to_string())?;
+    tree.check().map_err(|disorder| disorder.to_string())?;
+    let snapshots = state_of(&tree).snapshots;
+    if snapshots != found.snapshots {
+        return Err("a snapshot changed by further work".into());
+    }
+    Ok(())
+}
+
+/// The first thing that is wrong after some crash.
+fn failure(trace: &Trace, states: &[State], sampling: Sampling) -> (u64, Option<String>) {
+    let (mut images, mut failure) = (0, None);
+    trace.crashes(Platform::Lines, |crash| {
+        if failure.is_some() {
+            return;
+        }
+        for image in crash.images(sampling) {
+            images += 1;
+            let judged = || judge(image.memory(), states, crash.noted());
+            let judged = catch_unwind(AssertUnwindSafe(judged));
+            let judged = judged.unwrap_or_else(|_| Err("a panic".into()));
+            if let Err(reason) = judged {
+                failure = Some(format!("{:?}: {reason}", crash.noted()));
+                return;
+            }
+        }
+    });
+    (images, failure)
+}
+
+/// The memory of a tree that some random operations made.
+fn start(seed: u64) -> Vec<u64> {
+    let mut rng = Rng::with_seed(seed);
+    let mut tree = create(Simulated::new(POOL_BYTES));
+    let ops = Op::all(12);
+    for serial in 0..rng.u64(..40) {
+        // More puts than removals: trees of two and three levels.
+        let op = match rng.u8(..3) {
+            0 => ops[rng.usize(..ops.len())],
+            _ => Op::Put(rng.u8(..12)),
+        };
+        if op != Op::Retain || tree.snapshots().count() < 3 {
+            op.run(&mut tree, 100_000 + serial);
+        }
+    }
+    tree.pool.memory().words()
+}
+
+/// How much is tried, by `PANDO_CRASH_EFFORT`.
+fn effort() -> u64 {
+    let effort = std::env::var("PANDO_CRASH_EFFORT").ok();
+    effort.map_or(1, |effort| effort.parse().expect("a number"))
+}
+
+const QUICK: Sampling = Sampling {
+    exhaustive_max: 24,
+    samples: 6,
+    seed: 1,
+};
+
+#[test]
+fn a_crash_leaves_what_was_committed() {
+    let (mut images, ops) = (0, Op::all(5));
+    let trees = 20.min(4 * effort());
+    for seed in 0..trees {
+        let start = start(seed);
+        for (index, first) in ops.iter().enumerate() {
+            // Every pair on some tree; every pair on every tree with more effort.
+            for (other, second) in ops.iter().enumerate() {
+                if effort() == 1 && (index + other) as u64 % trees != seed {
+                    continue;
+                }
+                let run = record(&start, &[*first, *second]);
+                let (tried, failure) = failure(&run.trace, &run.states, QUICK);
+                images += tried;
+                assert_eq!(failure, None, "tree {seed}, {first:?}, {second:?}");
+            }
+        }
+    }
+    assert!(images > 2000, "{images} images");
+}
+
+#[test]
+fn longer_runs_leave_what_was_committed() {
+    for seed in 0..12 * effort() {
+        let mut rng = Rng::with_seed(seed);
+        let all = Op::all(9);
+        let ops: Vec<_> = (0..8).map(|_| all[rng.usize(..all.len())]).collect();
+        let sampling = Sampling {
+            exhaustive_max: 8,
+            samples: 4,
+            seed,
+        };
+        let run = record(&start(seed), &ops);
+        let (_, failure) = failure(&run.trace, &run.states, sampling);
+        assert_eq!(failure, None, "seed {seed}: {ops:?}");
+    }
+}
+
+/// A crash while what a crash left is opened, and one after that.
+#[test]
+fn opening_can_be_interrupted() {
+    let mut images = 0;
+    for seed in 0..6 * effort() {
+        let ops = [Op::Put(1), Op::Remove(2), Op::Several(3)];
+        let run = record(&start(seed), &ops);
+        let mut crashes = 0;
+        run.trace.crashes(Platform::Lines, |crash| {
+            crashes += 1;
+            let few = Sampling {
+                exhaustive_max: 4,
+                samples: 2,
+                seed,
+            };
+            for image in crash.images(few) {
+                let memory = image.recording();
+                let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
+                let tree = Tree::open(pool.into()).expect("a tree");
+                tree.pool
+                    .memory()
+                    .trace()
+                    .crashes(Platform::Lines, |again| {
+                        for image in again.images(few) {
+                            images += 1;
+                            let judged = judge(image.memory(), &run.states, crash.noted());
+                            judged.unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+                        }
+                    });
+            }
+        });
+    }
+    assert!(images > 500, "{images} images");
+}
+
+/// The canary of the harness, and the table in the header: whatever flush or fence is left out, a
+/// crash shows it.
+#[test]
+fn every_flush_and_fence_is_needed() {
+    let mut needless = BTreeSet::new();
+    let mut found: BTreeMap<Mark, bool> = BTreeMap::new();
+    for seed in 0..16 {
+        let ops = [
+            Op::Put(1),
+            Op::Retain,
+            Op::Remove(4),
+            Op::Several(2),
+            Op::Release,
+        ];
+        let run = record(&start(seed), &ops);
+        for count in run.trace.marks() {
+            let mark = count.mark.expect("every flush and fence has a name");
+            let of_pool = ["pool:", "allocator:", "commit:"];
+            if of_pool.iter().any(|of| mark.0.starts_with(of)) || found.get(&mark) == Some(&true) {
+                continue;
+            }
+            let trace = run.trace.without(mark, None);
+            let fails = failure(&trace, &run.states, QUICK).1.is_some();
+            *found.entry(mark).or_insert(false) |= fails;
+        }
+    }
+    assert_eq!(found.len(), 6, "{found:?}");
+    needless.extend(found.into_iter().filter(|(_, fails)| !fails));
+    assert_eq!(needless, BTreeSet::new(), "nothing fails without these");
+}

@@ -1,0 +1,371 @@
+//! The tree as a whole: opening, reading, committing, snapshots.
+//!
+//! Root words of the pool:
+//!
+//! | word | what |
+//! |---|---|
+//! | 0 | the epoch that made the anchor |
+//! | 1 | the anchor |
+//! | 4 … | the newest epoch that a snapshot sees; 0: none |
+//!
+//! - **CT1 one-word** An epoch is committed by the pool's word alone (PL4 one-commit); everything
+//!   else it stored is judged by epochs. So opening looks at no node.
+//! - **CT2 kept-at-once** A snapshot is one word, which is durable when it is acknowledged, and is
+//!   judged by no epoch: a rollback neither forgets a snapshot nor brings back one that was
+//!   released, whose memory may have been used again.
+//! - **CT3 horizon** The allocator's horizon is the oldest snapshot, or the newest committed epoch:
+//!   no view that can come again reads what was freed before.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError};
+use pando_sync::LogEpoch;
+use thiserror::Error;
+
+use crate::limits::{
+    ENTRIES_MAX, ENTRIES_MIN, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
+};
+use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
+use crate::record::Record;
+
+/// Slots of the anchor: a root for each snapshot, the committed one, and the one of the open epoch.
+pub(crate) const ANCHOR_SLOTS: u64 = SNAPSHOTS_MAX as u64 + 4;
+
+/// Root words of snapshots.
+const SNAPSHOT_WORDS: std::ops::Range<u64> = 4..4 + SNAPSHOTS_MAX as u64;
+
+const ROOT_FLUSH: Mark = Mark("root words: flush");
+const ROOT_FENCE: Mark = Mark("root words: fence");
+
+/// Why something could not be done. Nothing has changed then, except after [`Error::Pool`].
+#[derive(Debug, Error)]
+pub enum Error {
+    /// There is no room; reads and removals go on.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// The pool is no longer to be trusted, or cannot be opened.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A record is not as it was written.
+    #[error("the record at {at} is damaged")]
+    Damaged {
+        /// Where.
+        at: Offset,
+    },
+    /// Nodes have fewer or more entries than they may have.
+    #[error("{entries} entries to a node: {ENTRIES_MIN} to {ENTRIES_MAX} are possible")]
+    Entries {
+        /// What the pool says.
+        entries: u32,
+    },
+    /// A key or value is longer than it may be.
+    #[error("{bytes} bytes of a {what}, at most {bytes_max} are possible")]
+    TooLong {
+        /// Key or value.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// There are as many snapshots as there can be.
+    #[error("there are {SNAPSHOTS_MAX} snapshots already")]
+    TooManySnapshots,
+    /// It was released, or is not of this tree.
+    #[error("there is no snapshot of epoch {epoch}")]
+    NoSnapshot {
+        /// Its epoch.
+        epoch: LogEpoch,
+    },
+    /// A rollback would lose a newer snapshot.
+    #[error("the snapshot of epoch {epoch} is newer and would be lost")]
+    NewerSnapshot {
+        /// Its epoch.
+        epoch: LogEpoch,
+    },
+}
+
+/// A moment that is kept, across restarts, until it is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Snapshot(LogEpoch);
+
+impl Snapshot {
+    /// The newest epoch that it sees.
+    #[must_use]
+    pub fn epoch(self) -> LogEpoch {
+        self.0
+    }
+}
+
+/// A tree in a pool of its own. See the crate's header.
+pub struct Tree<M> {
+    pub(crate) pool: Arc<Pool<M>>,
+    pub(crate) allocator: Allocator<M>,
+    /// Slots of a node.
+    pub(crate) slots: u64,
+    anchor: Offset,
+    /// The open epoch.
+    pub(crate) open: LogEpoch,
+    /// Whether it has stored anything.
+    has_begun: bool,
+    /// Epochs of snapshots, oldest first.
+    pub(crate) retained: Vec<LogEpoch>,
+    /// The same, with their root words.
+    words: Vec<(LogEpoch, u64)>,
+}
+
+impl<M: Pmem> fmt::Debug for Tree<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tree")
+            .field("pool", &self.pool)
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Pmem> Tree<M> {
+    /// Opens the tree of a pool, or makes an empty one. Takes the same time whatever it holds.
+    pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
+        let bytes = pool.shape().node_bytes;
+        let entries = bytes.saturating_sub(64) / 32;
+        if bytes != node_bytes(entries) || !(ENTRIES_MIN..=ENTRIES_MAX).contains(&entries) {
+            return Err(Error::Entries { entries });
+        }
+        let mut tree = Self {
+            allocator: Allocator::new(Arc::clone(&pool))?,
+            slots: entries.into(),
+            anchor: Offset::NONE,
+            open: pool.first_epoch(),
+            has_begun: false,
+            retained: Vec::new(),
+            words: Vec::new(),
+            pool,
+        };
+        match tree.named_anchor() {
+            Some(anchor) => tree.anchor = anchor,
+            None => tree.make_anchor()?,
+        }
+        for word in SNAPSHOT_WORDS {
+            let epoch = tree.pool.memory().load(tree.pool.root(word));
+            if epoch != 0 {
+                tree.words.push((LogEpoch(epoch), word));
+            }
+        }
+        tree.note_retained();
+        tree.settle_horizon();
+        Ok(tree)
+    }
+
+    /// The anchor, if the epoch that made it counts.
+    fn named_anchor(&self) -> Option<Offset> {
+        let memory = self.pool.memory();
+        let [made, anchor] = [0, 1].map(|word| memory.load(self.pool.root(word)));
+        let counts = self.present().sees(&self.pool, made);
+        counts.then_some(Offset::new(anchor))
+    }
+
+    fn flush_root(&self, word: u64) {
+        let memory = self.pool.memory();
+        memory.mark(ROOT_FLUSH);
+        memory.flush(self.pool.root(word), 8);
+    }
+
+    /// Makes a snapshot's word durable.
+    fn set_kept(&self, word: u64, epoch: LogEpoch) {
+        let memory = self.pool.memory();
+        memory.store(self.pool.root(word), epoch.0);
+        self.flush_root(word);
+        memory.mark(ROOT_FENCE);
+        memory.fence();
+    }
+
+    fn make_anchor(&mut self) -> Result<(), Error> {
+        self.begin()?;
+        let bytes = bytes_of(ANCHOR, ANCHOR_SLOTS);
+        let at = self.allocator.allocate(bytes, self.open)?;
+        Node::make(&self.pool, at, (ANCHOR, ANCHOR_SLOTS), self.open, &[]);
+        let memory = self.pool.memory();
+        memory.store(self.pool.root(1), at.get());
+        memory.store(self.pool.root(0), self.open.0);
+        self.flush_root(0);
+        self.anchor = at;
+        self.commit()?;
+        Ok(())
+    }
+
+    fn note_retained(&mut self) {
+        self.words.sort_unstable();
+        self.retained = self.words.iter().map(|(epoch, _)| *epoch).collect();
+    }
+
+    fn settle_horizon(&self) {
+        let committed = self.pool.committed();
+        let oldest = self.retained.first().copied();
+        self.allocator
+            .set_horizon(oldest.unwrap_or(committed).min(committed));
+    }
+
+    /// Before the first store of an epoch.
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
+        if !self.has_begun {
+            self.pool.begin(self.open)?;
+            self.has_begun = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn needs(&self) -> Needs<'_> {
+        Needs {
+            open: self.open,
+            committed: self.pool.committed(),
+            retained: &self.retained,
+        }
+    }
+
+    pub(crate) fn present(&self) -> View {
+        View(self.open)
+    }
+
+    pub(crate) fn anchor(&self) -> Node<'_, M> {
+        Node::at(&self.pool, self.anchor, ANCHOR_SLOTS)
+    }
+
+    pub(crate) fn node(&self, at: Offset) -> Node<'_, M> {
+        Node::at(&self.pool, at, self.slots)
+    }
+
+    pub(crate) fn root_node(&self, view: View) -> Option<Node<'_, M>> {
+        let root = self.anchor().seen(view).next()?;
+        Some(self.node(root.entry.child))
+    }
+
+    /// Makes everything since the last commit durable, as one; the epoch that it is. Nothing
+    /// happens if nothing has changed.
+    ///
+    /// Cost: the lines of records that changed, and one commit, whatever the number of changes.
+    pub fn commit(&mut self) -> Result<LogEpoch, Error> {
+        if !self.has_begun {
+            return Ok(self.pool.committed());
+        }
+        self.allocator.settle();
+        self.pool.commit(self.open)?;
+        let committed = self.open;
+        self.open = committed.next();
+        self.has_begun = false;
+        self.settle_horizon();
+        Ok(committed)
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        self.look_up(key, self.present())
+    }
+
+    /// The value that a key had at a snapshot.
+    pub fn get_at(&self, at: Snapshot, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        self.look_up(key, self.view(at)?)
+    }
+
+    /// The view of a snapshot that is there.
+    pub(crate) fn view(&self, at: Snapshot) -> Result<View, Error> {
+        let is_there = self.retained.binary_search(&at.0).is_ok();
+        let view = is_there.then_some(View(at.0));
+        view.ok_or(Error::NoSnapshot { epoch: at.0 })
+    }
+
+    fn look_up(&self, key: &[u8], view: View) -> Result<Option<&[u8]>, Error> {
+        let Some(mut node) = self.root_node(view) else {
+            return Ok(None);
+        };
+        while !node.is_leaf() {
+            let Some(found) = node.child_for(key, view) else {
+                return Ok(None);
+            };
+            node = self.node(found.entry.child);
+        }
+        let Some(found) = node.find(key, view) else {
+            return Ok(None);
+        };
+        self.value(found.entry).map(Some)
+    }
+
+    pub(crate) fn value(&self, entry: Entry) -> Result<&[u8], Error> {
+        Ok(self.record(entry)?.value())
+    }
+
+    /// The record of an entry, if it is whole.
+    pub(crate) fn record(&self, entry: Entry) -> Result<Record<'_>, Error> {
+        let record = Record::at(&self.pool, entry.record).filter(|record| record.is_whole());
+        record.ok_or(Error::Damaged { at: entry.record })
+    }
+
+    /// Keeps this moment, durably. Commits.
+    pub fn retain(&mut self) -> Result<Snapshot, Error> {
+        let epoch = self.commit()?;
+        if self.retained.contains(&epoch) {
+            return Ok(Snapshot(epoch));
+        }
+        let mut words = SNAPSHOT_WORDS;
+        let word = words.find(|word| self.words.iter().all(|(_, used)| used != word));
+        let word = word.ok_or(Error::TooManySnapshots)?;
+        self.set_kept(word, epoch);
+        self.words.push((epoch, word));
+        self.note_retained();
+        Ok(Snapshot(epoch))
+    }
+
+    /// The snapshots, oldest first.
+    pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> + '_ {
+        self.retained.iter().map(|epoch| Snapshot(*epoch))
+    }
+
+    /// Lets a snapshot go, durably: what it alone saw is used again from now on.
+    pub fn release(&mut self, snapshot: Snapshot) -> Result<(), Error> {
+        let place = self.retained.binary_search(&snapshot.0);
+        let place = place.map_err(|_| Error::NoSnapshot { epoch: snapshot.0 })?;
+        let (_, word) = self.words.remove(place);
+        self.set_kept(word, LogEpoch::NONE);
+        self.note_retained();
+        self.settle_horizon();
+        Ok(())
+    }
+
+    /// Makes the present what it was at a snapshot, which stays. Takes the same time whatever has
+    /// happened since: the epochs after it become void.
+    pub fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error> {
+        self.view(snapshot)?;
+        let newest = self.retained.last().copied();
+        if let Some(epoch) = newest.filter(|epoch| *epoch > snapshot.0) {
+            return Err(Error::NewerSnapshot { epoch });
+        }
+        self.open = self.pool.roll_back(snapshot.0)?;
+        self.allocator.forget();
+        self.has_begun = false;
+        Ok(())
+    }
+
+    /// Closes the pool in peace, committed or not: the next opening has nothing to take back.
+    pub fn close(mut self) -> Result<(), Error> {
+        let newest = self.commit()?;
+        self.pool.rest(newest)?;
+        Ok(())
+    }
+
+    pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<(), Error> {
+        for (what, bytes, bytes_max) in [
+            ("key", key.len(), KEY_BYTES_MAX),
+            ("value", value.len(), VALUE_BYTES_MAX),
+        ] {
+            if bytes > bytes_max {
+                return Err(Error::TooLong {
+                    what,
+                    bytes,
+                    bytes_max,
+                });
+            }
+        }
+        Ok(())
+    }
+}
