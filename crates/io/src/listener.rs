@@ -54,7 +54,7 @@ pub enum ListenerError {
     #[error("cannot listen on {}: another server answers there", .0.display())]
     UnixInUse(PathBuf),
     /// The path is a file of another kind, which is left alone.
-    #[error("cannot listen on {}: it exists and is no socket", .0.display())]
+    #[error("cannot listen on {}: it exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
 }
 

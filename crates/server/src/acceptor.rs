@@ -153,7 +153,7 @@ impl Acceptor {
         if !std::mem::replace(&mut self.refusals_told, true) {
             warn!(
                 address = %accepted.peer,
-                "protected mode refuses a connection, and will refuse others, without a word here"
+                "protected mode refuses a connection; further refusals are not logged"
             );
         }
         self.shared.registry.refuse();

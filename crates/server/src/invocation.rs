@@ -102,25 +102,25 @@ fn command(settings: &[&'static Setting]) -> Command {
     let stream = Arg::new("stream")
         .value_name("FILE")
         .value_parser(ValueParser::path_buf())
-        .help("What to load; the standard input unless given");
+        .help("File to load; by default the standard input");
     let shell = Arg::new("shell")
         .required(true)
         .value_parser(clap::value_parser!(Shell))
-        .help("Shell that is to complete");
+        .help("Shell to generate completions for");
     let page = Arg::new("subcommand")
         .value_name("COMMAND")
         .value_parser(["check", "dump", "load", "memcached"])
-        .help("Subcommand whose page to print; that of pando unless given");
+        .help("Subcommand whose page to print; by default that of pando");
     let from = Arg::new("from")
         .long("from")
         .value_name("HOST:PORT")
         .value_parser(address)
-        .help("Running server whose keys to dump; the data directory's unless given");
+        .help("Running server to dump; by default the data directory is dumped");
     let snapshot = Arg::new("snapshot")
         .long("snapshot")
         .value_name("NAME")
         .requires("from")
-        .help("Snapshot of that server to dump; unless given, one is made and dropped again");
+        .help("Snapshot of that server to dump; by default one is created and dropped again");
     let offline = |name: &'static str, about: &'static str| {
         let flags = settings.iter().map(|setting| {
             let hidden = !OF_FILES.contains(&setting.name);
@@ -155,12 +155,12 @@ fn command(settings: &[&'static Setting]) -> Command {
         .subcommand(config::memcached::command(flags()))
         .subcommand(
             Command::new("completions")
-                .about("Print what makes a shell complete this command line")
+                .about("Print shell completions")
                 .arg(shell),
         )
         .subcommand(
             Command::new("man")
-                .about("Print the manual page, or that of a subcommand, for man -l -")
+                .about("Print the manual page of pando or of a subcommand, for man -l -")
                 .arg(page),
         )
 }

@@ -207,12 +207,12 @@ impl Rescue {
     fn is_due(&mut self, log: Option<LogState>, commits: u64, now: Instant) -> bool {
         let Some(LogState::Full { reason }) = log else {
             if std::mem::take(self).is_full {
-                info!("the log has room again: writes are taken");
+                info!("the log has space again: writes are accepted");
             }
             return false;
         };
         if !self.is_full {
-            warn!(%reason, "the log has no room: writes are refused until there is some");
+            warn!(%reason, "the log has no space: writes are refused until there is some");
             self.is_full = true;
             self.left = limits::RESCUES_AT_ONCE;
         }

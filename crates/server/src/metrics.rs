@@ -287,7 +287,7 @@ fn memory(page: &mut Page, shared: &Shared) {
         ),
         (
             "pando_memory_max_bytes",
-            "Bytes beyond which keys are removed or writes refused; 0 is no limit.",
+            "Bytes beyond which keys are evicted or writes refused; 0 is no limit.",
             shared.database.max_memory() as u64,
         ),
     ] {

@@ -59,19 +59,19 @@ pub enum RunningError {
     #[error("the server has closed the connection")]
     Closed,
     /// It is connected but sends nothing.
-    #[error("the server has not answered for {} s", PATIENCE.as_secs())]
+    #[error("the server has not replied for {} s", PATIENCE.as_secs())]
     Silent,
     /// It is not a server of this protocol.
     #[error("the server does not speak RESP: {0}")]
     Foreign(#[from] ReplyError),
     /// It speaks RESP but does not know a needed command.
-    #[error("the server is no Pando, or an older one; it answers: {answer}")]
+    #[error("the server is not Pando, or an older one; it replies: {answer}")]
     Unable {
         /// Its reply.
         answer: String,
     },
     /// It requires a password.
-    #[error("the server asks for a password; --requirepass or its configuration file has it")]
+    #[error("the server requires a password; --requirepass or its configuration file has it")]
     Password,
     /// It refuses another command.
     #[error("the server refuses {command}: {answer}")]
@@ -88,13 +88,13 @@ pub enum RunningError {
         name: String,
     },
     /// The snapshot existed but was dropped.
-    #[error("the snapshot has gone, so that the dump is not whole: {answer}")]
+    #[error("the snapshot was dropped, so the dump is incomplete: {answer}")]
     Gone {
         /// The server's reply.
         answer: String,
     },
     /// A reply of unknown form.
-    #[error("the server's answer to {command} has no known form")]
+    #[error("the server's reply to {command} has an unknown form")]
     Unexpected {
         /// The command.
         command: &'static str,
@@ -122,7 +122,7 @@ impl Running {
         let at_end = Arc::clone(&own);
         let interrupted = move || {
             let given_up = at_end.give_up();
-            eprintln!("interrupted: the dump is not whole");
+            eprintln!("interrupted: the dump is incomplete");
             // A thread that finds the snapshot dropped waits here for the end of the process.
             std::mem::forget(given_up);
         };
@@ -433,8 +433,8 @@ mod tests {
     fn what_a_server_refuses_is_told_by_its_code() {
         let told = |answer: &str| refusal("AUTH", answer.as_bytes()).to_string();
         assert!(told("NOAUTH Authentication required.").contains("--requirepass"));
-        assert!(told("NOSNAPSHOT no snapshot has this name").contains("not whole"));
-        assert!(told("ERR unknown command 'SNAPSHOT'").contains("no Pando, or an older one"));
+        assert!(told("NOSNAPSHOT no snapshot has this name").contains("incomplete"));
+        assert!(told("ERR unknown command 'SNAPSHOT'").contains("not Pando, or an older one"));
         let wrong = told("WRONGPASS invalid username-password pair or user is disabled.");
         assert!(wrong.contains("refuses AUTH: WRONGPASS"), "{wrong}");
     }

@@ -293,7 +293,7 @@ fn tell_of_recovery(database: &Database) {
         let epochs = found.torn.len();
         warn!(
             epochs,
-            "the end of the log is torn: what it holds was never on disk as a whole, and is dropped"
+            "the end of the log is torn: it was never completely on disk, and is dropped"
         );
     }
     info!(

@@ -97,7 +97,7 @@ pub enum CheckpointFailure {
     #[error("a checkpoint is being taken already")]
     Busy,
     /// The database is being closed.
-    #[error("the checkpoint was given up")]
+    #[error("the checkpoint was abandoned")]
     Stopped,
     /// No session is free for a thread.
     #[error(transparent)]

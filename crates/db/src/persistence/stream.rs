@@ -76,7 +76,7 @@ pub enum StreamError {
         databases: usize,
     },
     /// The log takes no writes, so loaded data could not be kept.
-    #[error("the log cannot be written, so that nothing more is loaded: {0}")]
+    #[error("the log cannot be written, so nothing more is loaded: {0}")]
     Log(String),
     /// The dump file of Redis is not read to its end.
     #[error(transparent)]

@@ -163,7 +163,7 @@ impl Manifest {
             return damaged(0, "the manifest has been cut");
         };
         if magic != MAGIC {
-            return damaged(0, "this is no manifest");
+            return damaged(0, "this is not a manifest");
         }
         if format != FORMAT {
             return Err(CheckpointError::Format {

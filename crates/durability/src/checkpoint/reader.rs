@@ -117,7 +117,11 @@ fn open<'d>(
         .read_full_at(&mut header, 0)
         .map_err(CheckpointError::disk(&path))?;
     if read < FILE_HEADER_BYTES || header[..8] != *MAGIC {
-        return Err(CheckpointError::damaged(&path, 0, "this is no part file"));
+        return Err(CheckpointError::damaged(
+            &path,
+            0,
+            "this is not a part file",
+        ));
     }
     let format = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
     if format != FORMAT {

@@ -10,18 +10,18 @@ const HEAD: &str = "\
 # Settings
 
 Every setting is a flag of `pando`, a line of the configuration file and a parameter of CONFIG GET.
-This page is made from the table of settings; after a change there, make it again:
+This page is generated from the table of settings. After a change there, regenerate it:
 
     cargo run -q -p pando-server --example settings > docs/SETTINGS.md
 
 Flags win over the file (`pando FILE`, `--config FILE`), the file over the defaults. In the file a
-line is `name value`; `#` begins a comment; values with blanks stand in quotes, as in `redis.conf`.
-Where two names are given, both are understood everywhere; CONFIG REWRITE writes the one that Redis
-has. Amounts of memory take the units b, k (1000), kb (1024), m, mb, g and gb.
+line is `name value`; `#` begins a comment; values with blanks are quoted, as in `redis.conf`. If
+two names are given, both work everywhere; CONFIG REWRITE writes Redis' name. Amounts of memory
+accept the units b, k (1000), kb (1024), m, mb, g and gb.
 
-`include PATH` reads another file in its place, or all files that a pattern (`*`, `?`, `[...]`)
-meets, in the order of their names; a path is relative to the directory that the server is started
-in, as in Redis. A start that refuses lines names all of them.
+`include PATH` reads another file in its place, or all files that match a pattern (`*`, `?`,
+`[...]`), in name order. A path is relative to the server's working directory, as in Redis. If the
+server refuses lines at the start, it names all of them.
 ";
 
 /// The page.
@@ -52,7 +52,7 @@ pub fn reference() -> String {
 const PERSISTENCE: &str = "
 ## What other settings say, in Redis' words
 
-`pando redis.conf` starts with a configuration file of Redis. Where `durability` is not given it
+`pando redis.conf` starts with a configuration file of Redis. If `durability` is not given, it
 follows from these:
 
 | `appendonly` | `save` | durability |
@@ -74,8 +74,8 @@ A value that would change what clients see, but does not here, is refused.
 const INERT: &str = "
 ## Settings of Redis that mean nothing here
 
-They are accepted with any value that is well formed, and CONFIG GET, SET and REWRITE know them.
-A start names in one line of its log those that were given.
+They are accepted with any well-formed value, and CONFIG GET, SET and REWRITE know them. At the
+start, one line of the log names those that were given.
 
 ";
 

@@ -193,7 +193,7 @@ const MIB: u64 = 1024 * 1024;
 pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "bind",
-        "Addresses to listen on; * is all of IPv4, ::* of IPv6; after a - one may be unavailable",
+        "Addresses to listen on; * is all of IPv4, ::* all of IPv6; one after a - is optional",
         |config| print_addresses(&config.bind),
         |config, value| set(&mut config.bind, parse_addresses(value)),
     )
@@ -254,7 +254,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "memcached-udp-port",
-        "UDP port of the first worker for memcached clients, the others' follow; off is none",
+        "UDP port of the first worker for memcached clients, then one more per worker; off is none",
         |config| {
             config
                 .memcached_udp_port
@@ -264,7 +264,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "memcached-udp-reply-ratio",
-        "Bytes that another host gets over UDP for each it sends; 0 serves loopback addresses only",
+        "Most bytes that another host gets over UDP per byte it sends; 0 serves loopback only",
         |config| print(config.memcached_udp_reply_ratio),
         |config, value| {
             set(
@@ -275,7 +275,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "threads",
-        "Workers; the machine's cores unless given",
+        "Number of workers; by default one per core",
         |config| print(config.threads),
         |config, value| {
             set(
@@ -323,8 +323,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .list(),
     Setting::new(
         "checkpoint-dir",
-        "Directories of checkpoints, over which each is spread evenly, for several disks, \
-         with a thread for each (8 at most); the data directory if none",
+        "Directories over which each checkpoint is spread evenly, for several disks, with a \
+         thread for each (8 at most); the data directory if none",
         |config| print_paths(&config.checkpoint_dirs),
         |config, value| set(&mut config.checkpoint_dirs, parse_paths(value)),
     )
@@ -337,8 +337,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "checkpoint-log-size",
-        "Bytes of log after which a checkpoint is written, fewer (down to a quarter) if the data \
-         are fewer; 0 is never. A volume that runs out of room has one earlier",
+        "Bytes of log after which a checkpoint is written, fewer (down to a quarter) if there is \
+         less data; 0 is never. A volume that runs out of space gets one earlier",
         |config| print(config.checkpoint_log_bytes),
         |config, value| set(&mut config.checkpoint_log_bytes, memory(value, 0, u64::MAX)),
     )
@@ -357,14 +357,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "checkpoint-share",
-        "Percent of its time in which a checkpoint's thread works while requests are served",
+        "Percentage of its time in which a checkpoint's thread works while requests are served",
         |config| print(config.checkpoint_share_percent),
         |config, value| set(&mut config.checkpoint_share_percent, integer(value, 1, 100)),
     )
     .running(),
     Setting::new(
         "databases",
-        "Databases that SELECT reaches",
+        "Number of databases (SELECT)",
         |config| print(config.databases),
         |config, value| {
             let databases_max = pando_db::limits::DATABASES_MAX as i64;
@@ -373,8 +373,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "maxclients",
-        "Connections at a time; fewer where the limit of open files, 64 and 8 for each worker \
-         taken off, has no room for them",
+        "Most connections at a time; lowered to the limit of open files, less 64 and 8 per worker",
         |config| print(config.clients_max),
         |config, value| {
             set(
@@ -402,7 +401,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "maxmemory",
-        "Bytes of memory beyond which keys are removed or writes refused; 0 is no limit",
+        "Bytes of memory beyond which keys are evicted or writes refused; 0 is no limit",
         |config| print(config.max_memory),
         |config, value| set(&mut config.max_memory, memory(value, 0, u64::MAX)),
     )
@@ -410,7 +409,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "maxmemory-policy",
-        "Which keys are removed when memory is short: noeviction (none, writes are refused), \
+        "Which keys are evicted when memory is short: noeviction (none, writes are refused), \
          allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, volatile-lfu, volatile-random or \
          volatile-ttl",
         |config| config.eviction_policy.name().into(),
@@ -426,10 +425,10 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "maxmemory-clients",
-        "Bytes of memory, or percent of maxmemory, that requests may take before they run: what \
-         has come of them, and what MULTI has queued. Beyond it the connections that hold most are \
-         closed, and no key is removed; a request that alone would take more than seven eighths \
-         of it is refused. 0 is no bound",
+        "Bytes of memory, or percentage of maxmemory, that requests may take before they run: what \
+         has arrived of them, and what MULTI has queued. Beyond it the connections that hold most \
+         are closed, and no key is evicted; a request that alone would take more than seven \
+         eighths of it is refused. 0 is no limit",
         |config| print(config.requests_memory),
         |config, value| {
             let share = text(value).and_then(parse_memory_share);
@@ -442,7 +441,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "snapshots-max",
-        "Snapshots (SNAPSHOT CREATE) at a time",
+        "Most snapshots (SNAPSHOT CREATE) at a time",
         |config| print(config.snapshots_max),
         |config, value| {
             let snapshots_max = pando_db::limits::SNAPSHOTS_MAX as i64;
@@ -452,9 +451,9 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "snapshots-memory",
-        "Bytes of memory, or percent of maxmemory (where there is none, of the machine's), that \
-         values may take which are kept for snapshots only. Beyond it the oldest snapshot goes; \
-         if all are held, writes are refused that would have to keep one more. 0 is no bound",
+        "Bytes of memory, or percentage of maxmemory (of the machine's memory if that is 0), for \
+         values kept only for snapshots. Beyond it the oldest snapshot is dropped; if all are \
+         held, writes that would have to keep another value are refused. 0 is no limit",
         |config| print(config.snapshots_memory),
         |config, value| {
             let share = text(value).and_then(parse_memory_share);
@@ -513,23 +512,21 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "logfile",
-        "File that the log is appended to, opened anew for each line; the standard error stream \
-         if empty",
+        "File to which the log is appended, opened anew for each line; standard error if empty",
         |config| print_path(config.log_file.as_deref()),
         |config, value| set(&mut config.log_file, parse_path(value)),
     )
     .own_name("log-file"),
     Setting::new(
         "pidfile",
-        "File that holds the number of the process while the server runs; none if empty",
+        "File that holds the process number while the server runs; none if empty",
         |config| print_path(config.pid_file.as_deref()),
         |config, value| set(&mut config.pid_file, parse_path(value)),
     )
     .own_name("pid-file"),
     Setting::new(
         "daemonize",
-        "Only no: the server stays in the foreground, where a service manager or a shell looks \
-         after it",
+        "Only no: the server stays in the foreground, under a service manager or a shell",
         |config| print_switch(config.daemonize),
         |config, value| set(&mut config.daemonize, switch(value)),
     )
@@ -561,7 +558,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "client-output-buffer-limit",
-        "Bounds of the output that waits for a client: class, hard and soft bytes, seconds",
+        "Limits on the output that waits for a client: class, hard and soft bytes, seconds",
         |config| print_output_limits(&config.output_limits).into(),
         |config, value| {
             let limits = text(value).ok_or(Expected::OutputLimits(WrongLimits::Limit))?;
@@ -588,7 +585,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "slowlog-max-len",
-        "Slow commands that are remembered",
+        "Number of slow commands that are kept",
         |config| print(config.slowlog_entries_max),
         |config, value| {
             let entries_max = limits::SLOWLOG_ENTRIES_MAX as i64;
@@ -649,9 +646,9 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "retired-bytes-max",
-        "Bytes that were replaced or removed and that a stalled reader holds back, at which writes \
-         are refused with OOM; from half of it each write is put off for a millisecond. Reads and \
-         commands that only remove keys go on",
+        "Replaced or removed bytes kept from reclamation by a stalled reader at which writes are \
+         refused with OOM; from half of it each write is delayed by a millisecond. Reads and \
+         commands that only remove keys continue",
         |config| print(config.retired_bytes_max),
         |config, value| {
             let least = limits::RETIRED_BYTES_MAX_LEAST;
@@ -662,9 +659,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     // Other settings in Redis' words: see `persistence`.
     Setting::new(
         "appendonly",
-        "Whether a log is kept. At the start, without durability: yes, or no where save is not \
-         empty, is what appendfsync says; no with an empty save is durability none. Later it only \
-         says what is",
+        "Whether a log is kept. At the start, without durability: yes leaves it to appendfsync, no \
+         is interval if save is not empty, else none. Later it only reports the state",
         |config| print_switch(has_log(config)),
         |config, value| {
             let value_now = if has_log(config) { &["yes"] } else { &["no"] };
@@ -687,8 +683,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "save",
-        "When a snapshot is written. Only whether it is empty matters, and only beside appendonly \
-         no; checkpoint-log-size and checkpoint-interval say when a checkpoint is written",
+        "When a snapshot is written. Only whether it is empty matters, and only with appendonly \
+         no; checkpoint-log-size and checkpoint-interval set when a checkpoint is written",
         |config| config.save_points.as_deref().unwrap_or_default().into(),
         |config, value| {
             let points = persistence::points(value)?;

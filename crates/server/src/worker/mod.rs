@@ -305,7 +305,7 @@ impl Worker {
         }
         if news.lines_dropped > 0 {
             let lines = news.lines_dropped;
-            warn!(worker = self.index, lines, "monitors have missed lines");
+            warn!(worker = self.index, lines, "monitors missed lines");
         }
     }
 
@@ -494,7 +494,7 @@ impl Worker {
         match reason {
             Reason::Ended => debug!(client, address, "connection closed"),
             Reason::Killed => debug!(client, address, "connection killed"),
-            Reason::Abandoned => debug!(client, address, "connection closed: replies not taken"),
+            Reason::Abandoned => debug!(client, address, "connection closed: replies not read"),
             Reason::Idle => {
                 statistics.idle_closes.add(1);
                 debug!(client, address, "connection closed: idle for too long");

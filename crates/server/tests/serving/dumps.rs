@@ -212,7 +212,7 @@ fn a_dump_that_is_interrupted_leaves_no_snapshot() {
         assert_eq!(wait_for_exit(&mut dump).code(), Some(1));
         assert_eq!(snapshots(&server), [""; 0]);
         let output = dump.wait_with_output().expect("it has ended");
-        assert_eq!(said(&output), "interrupted: the dump is not whole\n");
+        assert_eq!(said(&output), "interrupted: the dump is incomplete\n");
     }
 }
 
@@ -245,7 +245,7 @@ fn a_snapshot_that_goes_meanwhile_makes_no_whole_dump() {
         let output = dump.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(1));
         assert!(
-            said(&output).contains("the snapshot has gone"),
+            said(&output).contains("the snapshot was dropped"),
             "{}",
             said(&output)
         );
@@ -274,7 +274,7 @@ fn why_there_is_no_dump_is_told() {
         );
     };
     let server = TestServer::start(&["--requirepass", "secret"]);
-    refused(server.address, &[], "asks for a password; --requirepass");
+    refused(server.address, &[], "requires a password; --requirepass");
     refused(server.address, &["--requirepass", "other"], "WRONGPASS");
     let flags = ["--requirepass", "secret", "--snapshot", "monday"];
     refused(server.address, &flags, "the server has no snapshot monday");
@@ -289,7 +289,7 @@ fn why_there_is_no_dump_is_told() {
         ("", "has closed the connection"),
         (
             "-ERR unknown command 'SNAPSHOT'\r\n",
-            "is no Pando, or an older one",
+            "is not Pando, or an older one",
         ),
         (
             "-DENIED protected mode\r\n",
