@@ -1,4 +1,4 @@
-//! Many keys that come and go in every order: nodes that split, empty and come back.
+//! Many keys inserted and removed in every order: nodes that split, empty and are reused.
 
 use std::ops::Bound;
 
@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// Fills trees, empties them partly and wholly, purges and fills them again; everything is compared
+/// Fills trees, empties them partly and wholly, purges and fills them again; compares everything
 /// with the model at each stage.
 pub fn bulk_loads<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "bulk_loads";

@@ -1,4 +1,4 @@
-//! Memory that is being emptied: values move out of it and nobody can tell.
+//! Memory that is being emptied: values move out of it unnoticed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const CHECK: &str = "moves_are_unnoticed";
 const KEYS: usize = 98_000;
 const THREADS: usize = 2;
 
-/// Pieces of sweeps that the check makes at most.
+/// Most pieces of sweeps that the check makes.
 const PIECES_MAX: usize = 100_000;
 
 fn key_of(number: usize) -> [u8; 12] {
@@ -22,7 +22,7 @@ fn key_of(number: usize) -> [u8; 12] {
     key
 }
 
-/// What a value of this key shows: two copies of a number with padding that tells its size.
+/// The content of this key's value: two copies of a number with padding that encodes its size.
 fn body_of(number: usize, round: u32) -> Vec<u8> {
     let mut body = vec![number as u8; 24 + number % 64];
     body[..8].copy_from_slice(&(number as u64).to_le_bytes());
@@ -34,7 +34,7 @@ fn mark_of(number: usize) -> u8 {
     (number % 60) as u8
 }
 
-/// What a value says that it is.
+/// The number in a value.
 fn read(value: &ValueRef<'_>) -> Option<(usize, u32)> {
     let BodyRef::String(StringRef::Flat(bytes)) = value.body else {
         return None;
@@ -55,12 +55,12 @@ fn write(session: &mut impl Point, tree: TreeId, number: usize, round: u32) -> V
     version.expect("a write commits")
 }
 
-/// Most keys go; then the memory of the others is emptied round by round, as far as the engine
-/// wants, while readers and writers look at them: each value keeps its bytes, mark and version, and
-/// no update is lost.
+/// Most keys are removed. Then the memory of the others is emptied round by round, as far as the
+/// engine wants, under readers and writers: each value keeps its bytes, mark and version, and no
+/// update is lost.
 ///
 /// # Errors
-/// What the engine did wrong.
+/// The engine's fault.
 pub fn moves_are_unnoticed<E: Emptying>(plan: &Plan) -> Result<(), Failure> {
     let fail = |what: String| Err(plan.failure(CHECK, what));
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
@@ -117,7 +117,7 @@ fn empty_all(session: &mut impl Relocate, tree: TreeId) -> Result<(), String> {
                 });
                 let number = std::str::from_utf8(&key[4..]).ok();
                 let number: usize = number.and_then(|text| text.parse().ok()).unwrap_or(1);
-                // Writers have the keys of odd numbers.
+                // Writers own the odd keys.
                 if !whole || (number.is_multiple_of(2) && now != version) {
                     return Err(format!("{number}: {version:?} became {now:?}, {whole}"));
                 }
@@ -133,7 +133,7 @@ fn empty_all(session: &mut impl Relocate, tree: TreeId) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads keys that stay, and writes those of them with odd numbers, each by one thread.
+/// Reads permanent keys, and writes the odd ones, each by one thread.
 fn use_keys<E: Engine>(
     engine: &Arc<E>,
     tree: TreeId,

@@ -1,15 +1,15 @@
-//! Keys that ordered engines get wrong: those at the edges of 8-byte slices, layers and nodes.
+//! Keys that ordered engines may get wrong: those at the edges of 8-byte slices, layers and nodes.
 
 use proptest::prelude::*;
 
 use crate::limits::KEY_BYTES_MAX;
 
-/// A key by its construction, so that failures print short.
+/// A key by its construction, so that failures print briefly.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum KeySpec {
     /// This many bytes of one value: 0, a letter or 0xff.
     Run(u8, usize),
-    /// Shares its first bytes with all others of this length; then a byte, unless it is 0.
+    /// Shares all but the last byte with others of this length; then a byte, unless it is 0.
     Prefixed(usize, u8),
     /// `abc` and zeros up to this length: one 8-byte slice for all lengths from 3 to 8.
     Padded(usize),
@@ -17,7 +17,7 @@ pub(super) enum KeySpec {
     Longest(u8),
     /// Eight bytes, big-endian: neighbours fill nodes.
     Dense(u16),
-    /// So many full layers of common bytes, then a dense number.
+    /// This many full layers of common bytes, then a dense number.
     Layered(usize, u16),
     /// Decimal digits: lengths vary, neighbours share prefixes.
     Decimal(u16),
@@ -74,19 +74,19 @@ pub(super) fn key() -> impl Strategy<Value = KeySpec> {
     ]
 }
 
-/// A family of keys numbered from 0 on, each in byte order unless it says otherwise.
+/// A family of keys numbered from 0 on, in byte order unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// All in one layer.
     Dense,
     /// All below common layers.
     Layered,
-    /// A key and longer ones of the same 8-byte slice, in layers of their own that come and go.
+    /// A key and longer ones with the same 8-byte slice, in layers of their own that come and go.
     Slices,
-    /// Below chains of one to 25 common layers, so that whole chains come and go; not in the order
-    /// of the numbers.
+    /// Below chains of one to 25 common layers, so that whole chains come and go; not in numerical
+    /// order.
     Deep,
-    /// Decimal: not in the order of the numbers.
+    /// Decimal: not in numerical order.
     Decimal,
 }
 

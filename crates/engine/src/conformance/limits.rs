@@ -1,4 +1,4 @@
-//! Bounds: sessions are limited and come back, samples reach every key, misuse is refused alike.
+//! Bounds: sessions are limited and reusable, samples reach every key, misuse is rejected alike.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::{
     ValueVersion,
 };
 
-/// Sessions are bounded, the bound is told, and a dropped session makes room for another.
+/// Sessions are limited, the limit is reported, and dropping a session frees its place.
 pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const TRIED_MAX: usize = 100_000;
     let check = "sessions_are_bounded";
@@ -58,8 +58,8 @@ pub fn sessions_are_bounded<E: Engine<Session: Subject>>(plan: &Plan) -> Result<
     Ok(())
 }
 
-/// A panic in a closure ends the pin that was taken around it: what others replace from then on
-/// goes back.
+/// A panic in a closure ends the pin taken around it: memory that others replace from then on is
+/// reclaimed.
 pub fn a_pin_ends_with_its_scope<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "a_pin_ends_with_its_scope";
     let (_, engine) = open::<E>();
@@ -85,7 +85,7 @@ pub fn a_pin_ends_with_its_scope<E: Engine<Session: Subject>>(plan: &Plan) -> Re
     }
 }
 
-/// Every key can be sampled, wherever in the tree it is.
+/// Every key can be sampled, wherever it is in the tree.
 pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     const DRAWS: usize = 4_000;
     let check = "samples_reach_every_key";
@@ -113,7 +113,7 @@ pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Resu
             Decision::Write(NewValue::new(Body::string(b"value")))
         });
     }
-    // Removed keys must not come up, nor hide those beside them.
+    // Removed keys must not show up, nor hide their neighbours.
     for key in (0..40)
         .step_by(3)
         .map(|number| KeySpec::Dense(number).bytes())
@@ -139,7 +139,7 @@ pub fn samples_reach_every_key<E: Engine<Session: Subject>>(plan: &Plan) -> Resu
     Ok(())
 }
 
-/// What a caller can get wrong.
+/// A caller's possible mistakes.
 #[derive(Clone, Copy, Debug)]
 enum Misuse {
     /// A key beyond the bound.
@@ -179,7 +179,7 @@ impl Misuse {
     }
 }
 
-/// Every engine refuses the same misuse with the same words, wherever it is met.
+/// Every engine rejects the same misuse with the same words, wherever it occurs.
 pub fn misuse_is_refused<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let writes: [fn(&mut E::Session, Key<'_>, Misuse); 3] = [
         |session, key, misuse| {

@@ -1,10 +1,10 @@
-//! Whether a history of one key could have happened one operation after another.
+//! Whether a history of one key could have happened one operation at a time.
 //!
 //! A history is what each thread did to the key, with readings of one shared counter before and
-//! after each operation. It is linearizable if there is an order of all operations that explains
-//! every answer and in which an operation that was over before another began comes first. The
-//! search goes through the positions that the threads can be in together; a read that fits is taken
-//! at once, since it can only be too late for it.
+//! after each operation. It is linearizable if some order of all operations explains every answer
+//! and puts an operation that was over before another began first. The search goes through the
+//! positions that the threads can be in together; a read that fits is taken at once, since it can
+//! only be too late for it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,9 +15,9 @@ pub type RegisterValue = Option<u64>;
 /// What an operation did and saw.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Saw what the register holds.
+    /// Saw the register's content.
     Read(RegisterValue),
-    /// Saw the first and put the second in its place.
+    /// Saw the first and replaced it by the second.
     Swap(RegisterValue, RegisterValue),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Checks the history of a register that is empty at first: the events of each thread, in order.
+/// Checks the history of an initially empty register: the events of each thread, in order.
 ///
 /// # Errors
 /// Where the longest explanation of the history ends.
@@ -85,7 +85,7 @@ pub fn check(threads: &[Vec<Event>]) -> Result<(), String> {
     Err(format!("no order explains {next:?}"))
 }
 
-/// The threads whose next event may be the next of all: no other event was over before it began.
+/// The threads whose next event may be the next overall: no other event was over before it began.
 fn candidates(threads: &[Vec<Event>], at: &[usize]) -> Vec<usize> {
     let next = |thread: usize| threads[thread].get(at[thread]);
     let first_reply = (0..threads.len())

@@ -17,11 +17,11 @@ fn mark_of(round: usize, key: u16) -> u8 {
     ((usize::from(key) * 7 + round * 13) % (usize::from(MARK_MAX) + 1)) as u8
 }
 
-/// Marks are what they were set to, in reads, updates and sweeps; a sweep of any number of steps
-/// shows each key that stays, and ends.
+/// Marks keep the values they were set to, in reads, updates and sweeps. A sweep of any number of
+/// steps shows each permanent key, and ends.
 ///
 /// # Errors
-/// What the engine did wrong.
+/// The engine's fault.
 pub fn marks_stay_and_sweeps_pass_every_key<E: Engine>(plan: &Plan) -> Result<(), Failure> {
     let fail = |what: String| Err(plan.failure(CHECK, what));
     for family in Family::ALL {

@@ -1,21 +1,21 @@
-//! What every engine must do, as tests: `pando_engine::conformance_suite!(MyEngine);`
+//! The duties of every engine, as tests: `pando_engine::conformance_suite!(MyEngine);`
 //!
-//! The macro makes one `#[test]` for each check. Checks are of two kinds. Sequential
-//! ones run generated operations and compare each answer, each call of a closure or hook and each
-//! version with a model (a `BTreeMap`); concurrent ones run threads and check what must hold in
-//! every interleaving: no increment is lost, values are whole, scans and walks miss no permanent
-//! key, commits of a key form one chain, per-key histories are linearizable.
+//! The macro makes one `#[test]` for each check. There are two kinds of checks. Sequential ones run
+//! generated operations and compare each answer, each call of a closure or hook and each version
+//! with a model (a `BTreeMap`). Concurrent ones run threads and check what must hold in every
+//! interleaving: no increment is lost, values are whole, scans and walks miss no permanent key,
+//! commits of a key form one chain, per-key histories are linearizable.
 //!
-//! What is generated follows from one seed, which every failure prints; set
-//! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one (interleavings of threads are
-//! the machine's), and `PANDO_CONFORMANCE_EFFORT` to a number above its default to run longer.
+//! Everything generated follows from one seed, which every failure prints. Set
+//! `PANDO_CONFORMANCE_SEED` to repeat a run or to make another one (thread interleavings are the
+//! machine's), and `PANDO_CONFORMANCE_EFFORT` to a number above its default to run longer.
 //!
-//! What is asked beyond the letter of the contract:
+//! The checks require more than the contract's letter:
 //! - versions are exactly those of V1 version-draw;
-//! - `get_many` and `update_many` go through the keys in order;
+//! - `get_many` and `update_many` process the keys in order;
 //! - after `maintain` has returned 0 with no session pinned, tombstones below the horizon are gone.
 //!
-//! Every check has canaries: engines that are broken in one way each, which the suite must refuse.
+//! Every check has canaries: engines that are broken in one way each, which the suite must reject.
 
 mod bulk;
 #[cfg(test)]
@@ -42,10 +42,10 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::{Engine, EpochClock, LogEpoch};
 
-/// What a run of the suite is made from.
+/// The parameters of a run of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Everything that is generated follows from it.
+    /// Everything generated follows from it.
     pub seed: u64,
     /// Multiplies the generated cases and the rounds of threads.
     pub effort: u32,
@@ -66,8 +66,8 @@ impl Plan {
 
     const EFFORT: u64 = 8;
 
-    /// The usual plan, with the seed and the effort that the environment holds, if it does
-    /// (decimal, or hexadecimal after `0x`).
+    /// The usual plan, with the seed and the effort from the environment, if set (decimal, or
+    /// hexadecimal after `0x`).
     ///
     /// # Panics
     /// When a variable holds something else.
@@ -90,7 +90,7 @@ impl Plan {
         }
     }
 
-    /// A runner of so many generated cases, times the effort, for the check of this name.
+    /// A runner of this many generated cases, times the effort, for the check of this name.
     fn runner(&self, check: &str, cases: u32) -> TestRunner {
         let config = Config {
             cases: cases * self.effort,
@@ -173,8 +173,8 @@ pub use snapshots::{
 };
 pub use subject::{Subject, SubjectAt, list_by_walking};
 
-/// Makes a module `conformance` with one test for each check of the suite, run on an engine with
-/// key order; further capabilities that it has (`emptying`) are named after it.
+/// Makes a module `conformance` with one test for each check of the suite, for an ordered engine;
+/// its further capabilities (`emptying`) are named after it.
 #[macro_export]
 macro_rules! conformance_suite {
     ($engine:ty $(, $capability:ident)*) => {
@@ -189,7 +189,7 @@ macro_rules! conformance_suite {
             $($crate::conformance_suite! { @$capability $engine })*
         }
     };
-    // What every engine is asked; listings stand for scans where there are none.
+    // Checks for every engine; listings replace scans on unordered ones.
     (@point $engine:ty) => {
         $crate::conformance_suite! { @tests $engine:
             operation_sequences
@@ -210,13 +210,13 @@ macro_rules! conformance_suite {
             restored_trees_keep_their_numbers
         }
     };
-    // What an engine that moves values is asked.
+    // Checks for an engine that moves values.
     (@emptying $engine:ty) => {
         $crate::conformance_suite! { @tests $engine:
             moves_are_unnoticed
         }
     };
-    // What an engine with snapshots is asked.
+    // Checks for an engine with snapshots.
     (@snapshots $engine:ty) => {
         $crate::conformance_suite! { @tests $engine:
             snapshots_stand
@@ -234,8 +234,8 @@ macro_rules! conformance_suite {
     };
 }
 
-/// The suite for an engine without key order, whose sessions, named second, implement
-/// [`Walk`](crate::Walk): what every engine is asked (scans are walks then, see `subject`), and the
+/// The suite for an unordered engine, whose sessions, named second, implement
+/// [`Walk`](crate::Walk): the checks for every engine (scans become walks, see `subject`), and the
 /// checks of walks. Further capabilities (`emptying`, `snapshots`) are named last.
 #[macro_export]
 macro_rules! unordered_conformance_suite {

@@ -1,4 +1,4 @@
-//! The model of an engine: sorted maps, and the versions that V1 version-draw asks for.
+//! The model of an engine: sorted maps, and the versions that V1 version-draw requires.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -111,7 +111,7 @@ impl Tree {
         ))
     }
 
-    /// Scans the engine's tree and this one; they must show the same.
+    /// Scans the engine's tree and this one; both must show the same.
     pub(super) fn check_scan(
         &self,
         session: &mut impl Subject,
@@ -162,7 +162,7 @@ impl Tree {
             .map_err(|what| format!("{direction:?} scan from {from:?}: {what}"))
     }
 
-    /// Checks everything that can be asked about the tree.
+    /// Checks all answers about the tree.
     pub(super) fn check(
         &self,
         session: &mut impl Subject,
@@ -191,7 +191,7 @@ impl Tree {
     }
 }
 
-/// The first thing that was wrong, noted where a closure cannot return it.
+/// The first error, recorded where a closure cannot return it.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(pub(super) Option<String>);
 
@@ -208,13 +208,13 @@ impl Verdict {
 }
 
 impl Expected {
-    /// Whether the closure was shown what it must see.
+    /// Whether the closure saw the right value.
     pub(super) fn check_shown(&self, old: Option<ValueRef<'_>>) -> Result<(), String> {
         compare(old, self.old.as_ref()).map_err(|what| format!("shown to the closure: {what}"))
     }
 }
 
-/// A hook that compares commits with what is expected, in order (E3 hook-once).
+/// A hook that compares commits with the expected ones, in order (E3 hook-once).
 #[derive(Debug)]
 pub(super) struct ExpectingHook<'e> {
     expected: std::slice::Iter<'e, Expected>,

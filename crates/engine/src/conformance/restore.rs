@@ -1,5 +1,5 @@
-//! What recovery asks of an engine: values and tombstones put back in any order, trees by their
-//! numbers, keys that cut a tree evenly.
+//! What recovery needs from an engine: values and tombstones restored in any order, trees by
+//! number, keys that divide a tree evenly.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -25,8 +25,8 @@ struct Record {
     change: Option<Change>,
 }
 
-/// The newest version of each key stands in the end, in whatever order versions come; a tombstone
-/// keeps older ones away; versions go on above what was restored.
+/// The newest version of each key wins, in whatever order versions come; a tombstone keeps older
+/// ones away; versions continue above what was restored.
 pub fn restores_keep_the_newest<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "restores_keep_the_newest";
     let mut rng = plan.rng(check);
@@ -156,8 +156,8 @@ fn write_on(
     Ok(())
 }
 
-/// A tree that is restored is there under its number, keeps what it has when it is restored again,
-/// and new trees get numbers above it.
+/// A restored tree exists under its number, keeps its content when it is restored again, and new
+/// trees get higher numbers.
 pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
@@ -183,8 +183,8 @@ pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject>>(
     Ok(())
 }
 
-/// Boundaries are in order and cut trees of every shape into parts none of which holds more than a
-/// few times its share.
+/// Boundaries are in order and divide trees of every shape into parts, none of which holds more
+/// than a few times its share.
 pub fn boundaries_cut_evenly<E: Engine<Session: Ordered>>(plan: &Plan) -> Result<(), Failure> {
     const TREE_KEYS: u16 = 12_000;
     const PARTS: usize = 8;

@@ -1,4 +1,4 @@
-//! Random sequences of all operations on several trees, through two sessions that take turns.
+//! Random sequences of all operations on several trees, through two alternating sessions.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{Direction, Engine, EpochClock, Key, LogEpoch, NoHook, Point, Probe, 
 const TREES_MAX: usize = 4;
 const MAINTAIN_ROUNDS_MAX: usize = 100_000;
 
-/// What happens next; keys are picked from the case's pool.
+/// The next operation; keys are picked from the case's pool.
 #[derive(Clone, Debug)]
 enum Operation {
     Update(Index, Change),
@@ -26,7 +26,7 @@ enum Operation {
     Get(Index),
     GetMany(Vec<Index>),
     Warm(Vec<Index>),
-    /// Warms keys under a pin, then works on them in turn.
+    /// Warms keys under a pin, then operates on them one after another.
     Batch(Vec<Step>),
     Probe(Index),
     Scan(From, Direction, usize),
@@ -34,7 +34,7 @@ enum Operation {
     Len,
     Run(Run),
     Tick,
-    /// Moves the horizon to so many epochs before the current one.
+    /// Moves the horizon to this many epochs before the current one.
     Horizon(u64),
     Maintain(usize),
     /// Maintains until there is nothing to do.
@@ -47,7 +47,7 @@ enum Operation {
     Pin(bool),
 }
 
-/// Puts or removes keys of a family: each `step`th from `first` on.
+/// Stores or removes keys of a family: every `step`th from `first` on.
 #[derive(Clone, Debug)]
 struct Run {
     family: Family,
@@ -65,7 +65,7 @@ struct Step {
     change: Option<Change>,
     /// What the other session does in between.
     other: Option<(Index, Change)>,
-    /// The session is told that another of the keys comes.
+    /// The session is told that another of the keys is next.
     misled: bool,
 }
 
@@ -88,11 +88,11 @@ enum From {
     Unbounded,
     Included(Index),
     Excluded(Index),
-    /// Behind a key of the pool: the key and a zero.
+    /// After a key of the pool: the key and a zero.
     Behind(Index),
     /// Before a key of the pool: the key without its last byte.
     Before(Index),
-    /// The longest key that there can be.
+    /// The longest possible key.
     Last,
 }
 
@@ -321,7 +321,7 @@ impl<E: Engine<Session: Subject>> Case<E> {
                 )));
             }
         } else {
-            // What becomes of the write is the engine's affair; it is not seen.
+            // The fate of the write is up to the engine; it is not visible.
             session.update(Key::new(*tree, key), &mut NoHook, |old| {
                 decided = true;
                 verdict.note(compare(old, None));
@@ -485,7 +485,7 @@ impl<E: Engine<Session: Subject>> Case<E> {
         Ok(done)
     }
 
-    /// Maintains until nothing is left; the tombstones below the horizon must be gone then.
+    /// Maintains until nothing is left; then the tombstones below the horizon must be gone.
     fn settle(&mut self) -> Result<(), String> {
         for (session, pinned) in &mut self.sessions {
             if std::mem::take(pinned) {

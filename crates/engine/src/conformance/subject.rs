@@ -1,9 +1,8 @@
 //! Sessions as the checks use them: how keys are listed depends on what an engine can do.
 //!
-//! Every check is written for scans. An engine without key order stands in with walks: all of its
-//! keys are gathered and put in order, so that the check asks of walks what E7 walk-complete
-//! promises (every key that was there throughout, with a whole value) and the rest of the contract
-//! in full.
+//! Every check is written for scans. On an unordered engine walks replace them: all keys are
+//! gathered and sorted, so the check requires of walks what E7 walk-complete promises (every key
+//! that was there throughout, with a whole value) and the rest of the contract in full.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -18,7 +17,8 @@ const STEPS_MAX: usize = 1 << 22;
 
 /// A session under test.
 pub trait Subject: Point {
-    /// Whether a listing costs what it shows; else it costs the whole tree, and checks ask for few.
+    /// Whether a listing costs what it shows; if not, it costs the whole tree, and checks ask for
+    /// few.
     const ORDERED: bool;
 
     /// Shows entries as [`Ordered::scan`] does.

@@ -33,36 +33,36 @@ pub(super) enum Change {
         length: usize,
         seed: u8,
     },
-    /// Bytes at an offset of the string that stands there.
+    /// Bytes at an offset of the present string.
     Write {
         offset: usize,
         length: usize,
         seed: u8,
     },
-    /// Fields of the hash that stands there.
+    /// Fields of the present hash.
     SetFields {
         first: u16,
         count: u16,
         length: usize,
         seed: u8,
     },
-    /// Takes fields from the hash that stands there, and removes it with the last one.
+    /// Removes fields of the present hash, and the hash with the last one.
     RemoveFields {
         first: u16,
         count: u16,
     },
-    /// Other attributes on what stands there, its content handed over.
+    /// Other attributes on the present value, its content handed over.
     Attributes {
         deadline: Option<u64>,
         flags: u32,
         encoding: u8,
         token: u64,
     },
-    /// A copy of what stands there that shares nothing with it.
+    /// A copy of the present value that shares nothing with it.
     Copy,
 }
 
-/// So many bytes, different for each seed.
+/// This many bytes, different for each seed.
 pub(super) fn bytes(length: usize, seed: u8) -> Vec<u8> {
     let period: Vec<u8> = (0..251_u8)
         .map(|at| at.wrapping_mul(seed | 1) ^ seed)
@@ -86,7 +86,7 @@ fn columns(first: u16, count: u16, length: usize, seed: u8) -> Vec<(Vec<u8>, Vec
     (first..first + count).map(column).collect()
 }
 
-/// What a change makes of a model's value.
+/// The effect of a change on a model's value.
 pub(super) enum Applied {
     Keep,
     Remove,
@@ -129,7 +129,7 @@ impl<'c> Prepared<'c> {
         }
     }
 
-    /// What an engine's update is told.
+    /// The decision for an engine's update.
     pub(super) fn decide(&self, old: Option<ValueRef<'_>>) -> Decision<'_> {
         let attributes = old.map_or_else(Attributes::default, |old| old.attributes);
         let write = |body| Decision::Write(NewValue::new(body).with(attributes));
@@ -184,7 +184,7 @@ impl<'c> Prepared<'c> {
         draft
     }
 
-    /// What the model does.
+    /// The model's update.
     pub(super) fn apply(&self, old: Option<&Entry>) -> Applied {
         let attributes = old.map_or_else(Attributes::default, |old| old.attributes);
         let write = |content| Applied::Write(Arc::new(content), attributes);

@@ -1,7 +1,7 @@
 //! An engine that is sound, or broken in one way.
 //!
-//! It is a map behind a mutex, and values are counted references, so that closures of readers run
-//! outside the lock as they do on lock-free engines.
+//! It is a map behind a mutex. Values are counted references, so readers' closures run outside the
+//! lock as they do on lock-free engines.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
@@ -21,11 +21,11 @@ const SESSIONS_MAX: usize = 32;
 const SCAN_CHUNK_ENTRIES: usize = 16;
 const WALK_STEP_ENTRIES: usize = 8;
 
-/// What is broken.
+/// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Fault {
-    /// Nothing: the suite must accept this engine.
+    /// None: the suite must accept this engine.
     Nothing,
     LostUpdate,
     ClosureNotRunOnDroppedTree,
@@ -108,7 +108,7 @@ pub(super) struct FaultyEngine<const FAULT: u8> {
     clock: Arc<EpochClock>,
     state: Mutex<State>,
     sessions: AtomicUsize,
-    /// Pins that are held, told as memory that waits.
+    /// Held pins, reported as retained memory.
     pins: AtomicUsize,
 }
 
@@ -259,7 +259,7 @@ impl<const FAULT: u8> Drop for FaultySession<FAULT> {
 }
 
 impl<const FAULT: u8> FaultySession<FAULT> {
-    /// What a reader is shown.
+    /// What a reader sees.
     fn read_slot(&mut self, key: Key<'_>) -> Option<Slot> {
         let slot = self.engine.slot(key);
         self.reads += 1;
@@ -299,7 +299,7 @@ impl<const FAULT: u8> FaultySession<FAULT> {
         slot
     }
 
-    /// Draws a version, calls the hook, puts the value in place.
+    /// Draws a version, calls the hook, stores the value.
     fn commit<H: CommitHook>(
         state: &mut State,
         epoch: LogEpoch,
@@ -427,7 +427,7 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             }) = &slot
             && value.attributes.flags % 8 == 7
         {
-            // What a reader sees of memory that was freed and used again.
+            // What a reader sees of memory that was freed and reused.
             let value = NewValue::new(Body::string(b"other")).with(value.attributes);
             return read(Some(value.view(*version)));
         }
@@ -751,7 +751,7 @@ impl<const FAULT: u8> Walk for FaultySession<FAULT> {
         mut visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64 {
         let hash = |key: &[u8]| {
-            // 0 is where walks begin and end, no key's.
+            // 0 is where walks begin and end, and no key's hash.
             key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
             }) | 1
@@ -769,7 +769,7 @@ impl<const FAULT: u8> Walk for FaultySession<FAULT> {
             entries.partition_point(|(hash, ..)| *hash < cursor)
         };
         let mut last = entries.len().min(first + WALK_STEP_ENTRIES);
-        // Keys of one hash go together.
+        // Keys with one hash are shown together.
         while (1..entries.len()).contains(&last) && entries[last].0 == entries[last - 1].0 {
             last += 1;
         }

@@ -1,11 +1,11 @@
-//! Engines that are broken in one way each: the suite must refuse every one of them.
+//! Engines that are broken in one way each: the suite must reject every one of them.
 
 mod faulty;
 
 use super::{Failure, Plan};
 use faulty::{Fault, FaultyEngine};
 
-/// What refuses the broken engines must accept their sound twin.
+/// The checks that reject the broken engines must accept their sound twin.
 #[test]
 fn the_sound_engine_passes() {
     type Sound = FaultyEngine<{ Fault::Nothing as u8 }>;
@@ -42,7 +42,7 @@ fn the_sound_engine_passes() {
 
 const EFFORT: u32 = 2;
 
-/// Races may go well: so many seeds are tried before a check counts as blind.
+/// Races may go well: this many seeds are tried before a check counts as blind.
 const ATTEMPTS: u64 = 10;
 
 fn refuses(check: fn(&Plan) -> Result<(), Failure>) -> bool {
@@ -56,7 +56,7 @@ fn refuses(check: fn(&Plan) -> Result<(), Failure>) -> bool {
     })
 }
 
-/// For each fault, a check that must refuse it.
+/// For each fault, a check that must reject it.
 macro_rules! canaries {
     ($($test:ident: $fault:ident, $check:ident;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Commits of a key follow each other, over removal, purge and insertion too (E1 atomic-update,
+//! Commits of a key follow each other, also across removal, purge and insertion (E1 atomic-update,
 //! E2 versions-grow, E3 hook-once).
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ type Links = HashMap<Vec<u8>, Mutex<Link>>;
 /// A hook that ties each commit to the one before it.
 struct Chain<'l> {
     links: &'l Links,
-    /// What the closure was shown when it decided.
+    /// What the closure saw when it decided.
     shown: &'l Cell<Option<ValueVersion>>,
     verdict: Verdict,
     commits: usize,
@@ -93,12 +93,12 @@ struct Worker {
     rng: fastrand::Rng,
     number: u64,
     count: u64,
-    /// The last version of each key that was seen.
+    /// The last version seen of each key.
     seen: [Option<ValueVersion>; KEYS as usize],
 }
 
 impl Worker {
-    /// Updates a key in some way; how many commits that made.
+    /// Updates a key in some way; returns how many commits that made.
     fn update(
         &mut self,
         session: &mut impl Point,
@@ -129,8 +129,8 @@ impl Worker {
         Ok(usize::from(version.is_some()))
     }
 
-    /// Probes a key: what stands there is not older than what was seen, and a tombstone that was
-    /// seen is gone only below the horizon.
+    /// Probes a key: its state is not older than what was seen, and a tombstone that was seen is
+    /// gone only below the horizon.
     fn probe<E: Engine<Session: Subject>>(
         &mut self,
         arena: &Arena<E>,
@@ -155,8 +155,8 @@ impl Worker {
     }
 }
 
-/// Each commit of a key replaces what the one before it left, with a greater version and one hook,
-/// while tombstones are purged as soon as they may be.
+/// Each commit of a key replaces what the previous one left, with a greater version and one hook,
+/// while tombstones are purged as early as allowed.
 pub fn commits_form_a_chain<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     for_each_family(plan, "commits_form_a_chain", |family, name| {
         let arena = Arena::<E>::new(plan);

@@ -37,7 +37,7 @@ pub fn histories_are_linearizable<E: Engine<Session: Subject>>(plan: &Plan) -> R
             for _ in 0..ROUND_OPERATIONS {
                 worker.operate(&arena, session, family, &time)?;
             }
-            // Neighbours that come and go, so that nodes and layers do.
+            // Neighbours that are inserted and removed, so that nodes and layers are, too.
             let neighbour = family.key(KEYS + 5 * worker.rng.u16(..6) + worker.number as u16);
             put(session, arena.tree, &neighbour, 0);
             remove(session, arena.tree, &neighbour);
@@ -62,7 +62,7 @@ impl Worker {
         family: Family,
         time: &AtomicU64,
     ) -> Result<(), String> {
-        // SeqCst: the counter's order is the order of real time that the checker takes it for.
+        // SeqCst: the counter's order is the real-time order that the checker assumes.
         let now = || time.fetch_add(1, Ordering::SeqCst);
         let index = self.rng.u16(..KEYS);
         let bytes = family.key(index);
@@ -116,7 +116,7 @@ impl Worker {
                     }
                     ControlFlow::Continue(())
                 });
-                // A key that a scan does not show was absent at some time of the scan
+                // A key that a scan does not show was absent at some time during the scan
                 // (E4 scan-complete).
                 self.note_all(call, now(), held)?;
             }

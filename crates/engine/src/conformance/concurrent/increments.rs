@@ -1,4 +1,4 @@
-//! Counters that several threads increase (E1 atomic-update).
+//! Counters that several threads increment (E1 atomic-update).
 
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove, short};
 use crate::conformance::{Failure, Plan, Subject};
@@ -33,12 +33,12 @@ struct Worker {
     verdict: Option<String>,
 }
 
-/// No increment made through `update` or `update_many` is lost, and each has a version of its own,
-/// while keys beside the counters come and go.
+/// No increment made through `update` or `update_many` is lost, and each has its own version, while
+/// keys around the counters are inserted and removed.
 pub fn increments_are_not_lost<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     for_each_family(plan, "increments_are_not_lost", |family, name| {
         let arena = Arena::<E>::new(plan);
-        // Every third key is a counter; between them others come and go.
+        // Every third key is a counter; keys between them are inserted and removed.
         let key = |counter: u16| family.key(3 * counter);
         let begin = |worker: usize| Worker {
             rng: plan.rng(&format!("{name} {worker}")),

@@ -1,7 +1,7 @@
-//! What must hold in every interleaving of threads.
+//! Properties that must hold in every interleaving of threads.
 //!
-//! Workers go through rounds of operations, each round under one pin. After each they begin an
-//! epoch, move the horizon up to it and maintain, so that tombstones come and go all the time.
+//! Workers do rounds of operations, each round under one pin. After each they begin an epoch, move
+//! the horizon up to it and maintain, so tombstones are made and purged all the time.
 
 mod commits;
 mod histories;
@@ -59,8 +59,8 @@ impl<E: Engine<Session: Subject>> Arena<E> {
         session(&self.engine)
     }
 
-    /// Runs `rounds` rounds, times the effort, of `work` on each worker, whose states `begin`
-    /// makes; returns the states.
+    /// Runs `rounds` rounds, times the effort, of `work` on each worker, whose initial states
+    /// `begin` makes; returns the states.
     fn race<W: Send>(
         &self,
         rounds: usize,
@@ -83,7 +83,7 @@ impl<E: Engine<Session: Subject>> Arena<E> {
                     Ok(state)
                 }
             };
-            // Sessions begin here and go on elsewhere: they may be moved between threads.
+            // Sessions begin here and continue elsewhere: they may move between threads.
             let workers: Vec<_> = (0..WORKERS)
                 .map(|worker| scope.spawn(run(begin(worker), self.session())))
                 .collect();
@@ -95,7 +95,7 @@ impl<E: Engine<Session: Subject>> Arena<E> {
         })
     }
 
-    /// Begins an epoch and does what can be done about the ones before it.
+    /// Begins an epoch and does the work that earlier epochs allow.
     fn maintain(&self, session: &mut E::Session) -> Result<usize, String> {
         self.clock.set_horizon(self.clock.tick());
         let done = session.maintain(MAINTAIN_STEPS);
@@ -105,7 +105,7 @@ impl<E: Engine<Session: Subject>> Arena<E> {
         Ok(done)
     }
 
-    /// Checks that what can be asked about a tree at rest agrees with itself; returns its keys.
+    /// Checks that all answers about a tree at rest agree; returns its keys.
     fn settled(&self) -> Result<Vec<Vec<u8>>, String> {
         let mut session = self.session();
         let mut scan = |direction| {
@@ -169,7 +169,7 @@ fn number_of(value: &ValueRef<'_>) -> Result<u64, String> {
     Ok(number)
 }
 
-/// Puts a number, whatever is there.
+/// Stores a number, replacing any value.
 fn put(session: &mut impl Point, tree: TreeId, key: &[u8], number: u64) {
     session.update(Key::new(tree, key), &mut NoHook, |_| {
         Decision::Write(NewValue::new(number_body(number, number as usize % 100)))

@@ -1,6 +1,6 @@
-//! Reads of keys that stay, in small trees whose nodes split, empty and go all the time.
+//! Reads of permanent keys, in small trees whose nodes split, empty and are removed all the time.
 //!
-//! A leader makes one tree after another: it puts the keys that stay, lets readers have the tree,
+//! A leader makes one tree after another: it stores the permanent keys, lets readers have the tree,
 //! and then inserts, removes and purges the keys between them; a helper changes some of these too.
 //! Trees are small so that readers meet the nodes that change.
 
@@ -13,14 +13,14 @@ use crate::conformance::{Failure, Plan, Subject};
 use crate::{Decision, Direction, Engine, Key, NoHook, Point, Probe, TreeId, ValueRef};
 
 const KEYS: u16 = 210;
-/// Keys whose number this divides stay.
+/// Keys whose number this divides are permanent.
 const PERMANENT: u16 = 14;
 const ROUNDS: usize = 4;
 const ROUND_CYCLES: usize = 3;
 /// Reads of one pin.
 const PIN_READS: usize = 32;
 
-/// The tree that readers are to read.
+/// The tree for readers.
 #[derive(Default)]
 struct Stage {
     tree: AtomicU32,
@@ -37,13 +37,13 @@ impl Stage {
         self.tree.store(tree.0, Ordering::Release);
     }
 
-    /// Whether this tree is still the one to be read.
+    /// Whether this is still the tree to read.
     fn shows(&self, tree: TreeId) -> bool {
         self.tree() == tree && !self.over.load(Ordering::Acquire)
     }
 }
 
-/// Ends the play when its leader fails, so that nobody waits for the next tree.
+/// Ends the test when its leader fails, so that nobody waits for the next tree.
 struct Curtain<'s>(&'s Stage);
 
 impl Drop for Curtain<'_> {
@@ -60,8 +60,8 @@ struct Actor<'s> {
     stage: &'s Stage,
 }
 
-/// A key that stays is found by every kind of read, with its value, whatever comes and goes beside
-/// it.
+/// Every kind of read finds a permanent key, with its value, whatever is inserted and removed
+/// around it.
 pub fn reads_miss_no_permanent_key<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ pub fn reads_miss_no_permanent_key<E: Engine<Session: Subject>>(
     })
 }
 
-/// Puts the keys that stay.
+/// Stores the permanent keys.
 fn fill(session: &mut impl Point, tree: TreeId, family: Family) {
     for number in (0..KEYS).step_by(usize::from(PERMANENT)) {
         put(session, tree, &family.key(number), u64::from(number));
@@ -108,7 +108,7 @@ impl Actor<'_> {
         fill(session, tree, self.family);
         let last = self.stage.tree();
         self.stage.enter(tree);
-        // Only now: a reader that misses a key of the dropped tree sees that there is another.
+        // Only now: a reader that misses a key of the dropped tree sees that there is a new one.
         arena.engine.drop_tree(last);
         let mut between: Vec<u16> = (0..KEYS)
             .filter(|number| !number.is_multiple_of(PERMANENT))
@@ -131,7 +131,7 @@ impl Actor<'_> {
         Ok(())
     }
 
-    /// Changes keys of the tree as long as it is shown.
+    /// Changes keys of the tree while it is current.
     fn help(&mut self, session: &mut impl Point) {
         let tree = self.stage.tree();
         while self.stage.shows(tree) {
@@ -146,7 +146,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Reads keys of the tree as long as it is shown.
+    /// Reads keys of the tree while it is current.
     fn read(&mut self, session: &mut impl Subject) -> Result<(), String> {
         let tree = self.stage.tree();
         while self.stage.shows(tree) {
@@ -209,7 +209,7 @@ impl Actor<'_> {
     }
 }
 
-/// A scan that begins at a key that stays must show it first.
+/// A scan that begins at a permanent key must show it first.
 fn scan_at(
     session: &mut impl Subject,
     tree: TreeId,

@@ -1,4 +1,4 @@
-//! Scans beside inserts and removals (E4 scan-complete).
+//! Scans concurrent with inserts and removals (E4 scan-complete).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
@@ -11,12 +11,13 @@ use crate::{Direction, Engine, Point, ValueRef};
 
 const KEYS: u16 = 700;
 const ROUNDS: usize = 10;
-/// Keys of one region: in every other region few keys stay, so that nodes and layers empty.
+/// Keys of one region: in every other region few keys are permanent, so that nodes and layers
+/// empty.
 const REGION_KEYS: u16 = 100;
 const ROUND_CHANGES: usize = 60;
 const ROUND_SCANS: usize = 4;
 
-/// Whether a key stays; the others come and go.
+/// Whether a key is permanent; the others are inserted and removed.
 fn is_permanent(number: u16) -> bool {
     let period = if (number / REGION_KEYS).is_multiple_of(2) {
         3
@@ -26,8 +27,8 @@ fn is_permanent(number: u16) -> bool {
     number.is_multiple_of(period)
 }
 
-/// A scan yields keys in strict order, each within its bound, and every key that stays, while the
-/// keys between them come and go.
+/// A scan yields keys in strict order, each within its bound, and every permanent key, while the
+/// keys between them are inserted and removed.
 pub fn scans_miss_no_permanent_key<E: Engine<Session: Subject>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
@@ -91,7 +92,7 @@ pub fn scans_miss_no_permanent_key<E: Engine<Session: Subject>>(
     })
 }
 
-/// What else can be asked of the whole tree meanwhile: its size and a sample.
+/// Other questions about the whole tree meanwhile: its size and a sample.
 fn check_around<E: Engine<Session: Subject>>(
     arena: &Arena<E>,
     session: &mut E::Session,
@@ -99,8 +100,8 @@ fn check_around<E: Engine<Session: Subject>>(
     permanent: usize,
     random: u64,
 ) -> Result<(), String> {
-    // The sum over sessions is no snapshot, but it is near the truth, unless whoever adds up loses
-    // his core meanwhile.
+    // The sum over sessions is not a snapshot, but close to the truth, unless the summing thread is
+    // descheduled meanwhile.
     let near = |_| arena.engine.len(arena.tree) <= 2 * u64::from(KEYS);
     if !(0..100).any(near) {
         return Err(format!(
@@ -129,7 +130,7 @@ fn check_entry(
     Err(format!("{} shows the value of key {found}", short(key)))
 }
 
-/// Inserts or removes runs of neighbours, and now and then overwrites what stays.
+/// Inserts or removes runs of neighbours, and sometimes overwrites permanent keys.
 fn churn(family: Family, rng: &mut fastrand::Rng, mut change: impl FnMut(&[u8], Option<u16>)) {
     let (first, put) = (rng.u16(..KEYS), rng.bool());
     for number in (first..KEYS).take(ROUND_CHANGES) {
@@ -176,7 +177,7 @@ impl Scanned<'_> {
         if let Some(key) = keys.iter().find(|key| !self.is_within(key)) {
             return Err(format!("{} is beyond the bound", short(key)));
         }
-        // An early end hides what comes after the last key.
+        // An early end hides what follows the last key.
         let last = keys.last().filter(|_| keys.len() == self.limit).cloned();
         let shown = |key: &[u8]| {
             last.as_ref().is_none_or(|last| {

@@ -1,4 +1,4 @@
-//! Trees that are made and dropped beside one that stays.
+//! Trees that are made and dropped alongside a permanent one.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -11,7 +11,7 @@ const ROUNDS: usize = 20;
 const ROUND_KEYS: u16 = 40;
 
 /// Trees do not see each other's keys, and a dropped one reads as empty, while other trees are in
-/// use and memory is returned.
+/// use and memory is reclaimed.
 pub fn trees_come_and_go<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
     let check = "trees_come_and_go";
     run::<E>(plan).map_err(|what| plan.failure(check, what))
@@ -25,12 +25,12 @@ fn run<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), String> {
         |(worker, round), session| {
             *round += 1;
             if *worker % 2 == 0 {
-                // Keys of this worker and round, in the tree that stays.
+                // Keys of this worker and round, in the permanent tree.
                 let first = (*round * 4 + *worker as u16) * ROUND_KEYS;
                 fill(session, arena.tree, first);
                 return check_filled(session, arena.tree, first);
             }
-            // A session that is short-lived: what it retired is still to be freed by others.
+            // A short-lived session: others must still free what it retired.
             let session = &mut arena.session();
             let tree = arena.engine.create_tree();
             check_empty(&arena, session, tree)?;
@@ -41,7 +41,7 @@ fn run<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), String> {
             }
             arena.engine.drop_tree(tree);
             check_empty(&arena, session, tree)?;
-            // Lost, and nobody minds.
+            // Lost, as intended.
             put(session, tree, b"late", 1);
             check_empty(&arena, session, tree)
         },

@@ -1,4 +1,4 @@
-//! Walks, at rest, between changes and beside them (E7 walk-complete).
+//! Walks, at rest, between changes and concurrent with them (E7 walk-complete).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use crate::conformance::model::short;
 use crate::conformance::{Failure, Plan, Subject};
 use crate::{Engine, Point, TreeId, Walk};
 
-/// Keys that stay: those whose number divides by this.
+/// Permanent keys: those whose number is divisible by this.
 const PERMANENT: u16 = 16;
 const KEYS: u16 = 3_000;
 const WALKS: usize = 6;
-/// Changes that one walk meets at most.
+/// Most changes that one walk meets.
 const CHANGES_MAX: usize = 4;
 const ROUNDS: usize = 40;
 const ROUND_STEPS: usize = 12;
 
-/// A walk shows every key that stays, nothing that never was, and at rest each key once, while its
-/// tree grows and shrinks between its steps and under them.
+/// A walk shows every permanent key, nothing that never existed, and at rest each key once, while
+/// its tree grows and shrinks between its steps and during them.
 pub fn walks_miss_no_permanent_key<E>(plan: &Plan) -> Result<(), Failure>
 where
     E: Engine<Session: Subject + Walk>,
@@ -30,12 +30,12 @@ where
     beside_changes::<E>(plan, family).map_err(fail)
 }
 
-/// One walk on its way, or several after one another.
+/// One walk in progress, or several in sequence.
 struct Walker {
     cursor: u64,
     seen: BTreeSet<Vec<u8>>,
     twice: usize,
-    /// Walks that came to their end.
+    /// Finished walks.
     complete: usize,
 }
 
@@ -85,7 +85,7 @@ fn fill<E: Engine<Session: Subject>>(arena: &Arena<E>, session: &mut E::Session,
     }
 }
 
-/// Takes turns with changes that double and halve the tree.
+/// Alternates with changes that double and halve the tree.
 fn between_changes<E>(plan: &Plan, family: Family) -> Result<(), String>
 where
     E: Engine<Session: Subject + Walk>,
@@ -118,7 +118,7 @@ where
             }
             put_next = !put_next;
             arena.clock.set_horizon(arena.clock.tick());
-            // Sometimes so little that the tree stays half way.
+            // Sometimes so few that the tree stops half way.
             let rounds = if rng.bool() {
                 usize::MAX
             } else {
@@ -187,7 +187,7 @@ where
             Ok(())
         },
     )?;
-    // The last walks are brought to their ends.
+    // The last walks are finished.
     let mut session = arena.session();
     for (worker, mut walker, _) in states {
         while worker * 2 < WORKERS && !walker.step(&mut session, arena.tree, family)? {}

@@ -104,7 +104,7 @@ fn run<E: Engine<Session: Subject>>(plan: &Plan, check: &str) -> Result<(), Stri
     arena.settled().map(drop)
 }
 
-/// Puts the next number into all parts of the value; a hash changes field by field in one draft.
+/// Writes the next number into all parts of the value; a hash changes field by field in one draft.
 fn write(session: &mut impl Point, tree: crate::TreeId, form: usize) {
     session.update(Key::new(tree, &key(form)), &mut NoHook, |old| {
         let number = old.map_or(0, |old| old.attributes.flags) + 1;
@@ -148,7 +148,7 @@ fn see(
     *last = Some(seen);
     check_whole(form, &value)?;
     if twice {
-        // Others go on meanwhile; what a reader was shown must not change under it.
+        // Others continue meanwhile; what a reader sees must not change under it.
         std::thread::yield_now();
         check_whole(form, &value)?;
     }
