@@ -22,6 +22,7 @@
 mod allocator;
 mod contract;
 mod error;
+mod filed;
 pub mod limits;
 mod mapped;
 mod offset;
@@ -32,6 +33,7 @@ mod simulated;
 pub use allocator::{Allocator, BlockState};
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Writes};
 pub use error::{Full, PoolError};
+pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
 pub use offset::Offset;
 pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};

@@ -36,3 +36,7 @@ const _: () = assert!(
     CHUNK_BYTES_MAX / 32 < 1 << 16,
     "blocks are numbered in 16 bits"
 );
+
+/// Bytes of the journal of a filed pool before it begins anew: what a restart reads at most, unless
+/// one commit was larger.
+pub const JOURNAL_LAP_BYTES: u64 = 64 << 20;

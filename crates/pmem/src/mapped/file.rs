@@ -11,7 +11,7 @@ use crate::PoolError;
 /// Creates a file that must not exist, with room for all of its bytes, and locks it.
 ///
 /// Without the room a store to the mapping could end the process when the file system is full.
-pub(super) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
+pub(crate) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).open(path)?;
     let made = lock(&file).and_then(|()| {
@@ -27,7 +27,7 @@ pub(super) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
 }
 
 /// Opens a file and locks it.
-pub(super) fn open(path: &Path) -> Result<File, PoolError> {
+pub(crate) fn open(path: &Path) -> Result<File, PoolError> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     lock(&file)?;
     Ok(file)

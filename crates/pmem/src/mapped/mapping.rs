@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
 /// Mapped bytes.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -20,7 +20,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` bytes of a file, from `offset` on.
-    pub(super) fn new(file: &File, offset: u64, bytes: u64, flags: MapFlags) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, offset: u64, bytes: u64, flags: MapFlags) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the system's choice.
@@ -29,12 +29,12 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    pub(super) fn start(&self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// Lets stores to it fault, or lets them be again.
-    pub(super) fn set_writable(&self, writable: bool) -> io::Result<()> {
+    pub(crate) fn set_writable(&self, writable: bool) -> io::Result<()> {
         let protection = if writable {
             MprotectFlags::READ | MprotectFlags::WRITE
         } else {

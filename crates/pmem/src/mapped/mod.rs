@@ -7,7 +7,7 @@
 //! | [`Medium::SharedMemory`] | as DAX | yes | no |
 //!
 //! A mapping of any other file is refused: the kernel writes its pages back whenever it likes, so
-//! that no flush orders anything.
+//! that no flush orders anything. [`crate::Filed`] is for these.
 //!
 //! - **PX1 mapped-while-used** The region lies in the mapping, and is dropped with it.
 //! - **PX2 synchronous** A DAX mapping is made with `MAP_SYNC`: the file system's own metadata is
@@ -17,7 +17,7 @@
 //!
 //! Deliberately absent: machine checks. A line that the memory has lost ends the process.
 
-mod file;
+pub(crate) mod file;
 mod lines;
 mod mapping;
 mod protection;
@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
 pub use self::lines::Flush;
-use self::mapping::Mapping;
+pub(crate) use self::mapping::Mapping;
 use self::protection::Protector;
 pub use self::protection::{Protection, has_protection_keys};
 use crate::region::Region;
