@@ -1,4 +1,4 @@
-//! What a process has used: processor time and memory, as `/proc` tells (Linux).
+//! The resource use of a process: processor time and memory, from `/proc` (Linux).
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(crate) struct CpuTime {
     pub(crate) system: f64,
 }
 
-/// Of all threads that there are and were, in ticks of 10 ms, by kind.
+/// Of all threads, past and present, in ticks of 10 ms, by kind.
 pub(crate) fn cpu_time(process: u32) -> io::Result<CpuTime> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the program's name in parentheses and may hold spaces.
@@ -27,12 +27,12 @@ pub(crate) fn cpu_time(process: u32) -> io::Result<CpuTime> {
     }
 }
 
-/// Seconds of processor: to the nanosecond of the threads that are there, in ticks where the kernel
-/// does not tell that.
+/// Processor seconds: to the nanosecond for present threads, in ticks where the kernel does not
+/// report that.
 pub(crate) fn cpu_seconds(process: u32) -> io::Result<f64> {
     let mut nanoseconds = 0;
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread that has ended meanwhile tells nothing.
+        // A thread that has ended meanwhile reports nothing.
         let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
         let first = text.split(' ').next().and_then(|it| it.parse::<u64>().ok());
         nanoseconds += first.unwrap_or(0);
@@ -56,13 +56,13 @@ pub(crate) fn resident_bytes(process: u32) -> io::Result<u64> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Resident memory of this process in bytes; 0 where the system does not tell.
+/// Resident memory of this process in bytes; 0 where the system does not report it.
 pub(crate) fn own_resident_bytes() -> usize {
     resident_bytes(std::process::id()).map_or(0, |bytes| bytes as usize)
 }
 
-/// Share of this process's resident memory that lies on huge pages, 0 to 1; 0 where the system does
-/// not tell.
+/// Share of this process's resident memory on huge pages, 0 to 1; 0 where the system does not
+/// report it.
 pub(crate) fn own_huge_share() -> f64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kilobytes = |name: &str| {

@@ -1,4 +1,4 @@
-//! Numbers on the command line, refused where they are where they cannot be meant.
+//! Numbers on the command line; impossible ones are refused at once.
 
 /// A count of at least one.
 pub(crate) fn count(text: &str) -> Result<usize, String> {

@@ -1,13 +1,13 @@
-//! This server's memcached port beside memcached, and its two engines beside each other over RESP:
-//! rate and server CPU per operation, in turns.
+//! This server's memcached port compared with memcached, and its two engines compared over RESP:
+//! rate and server CPU per operation, alternating.
 //!
-//! The client is as cheap as one can be, so that the server is what is measured: requests and the
-//! replies that they must have are made beforehand, a connection sends its next block when the last
-//! one is answered, and a reply is compared, not parsed. With more connections than one the server
-//! has work while the client looks at another.
+//! The client is as cheap as possible, so that the server is measured. Requests and their expected
+//! replies are made beforehand, a connection sends its next block when the last one is answered,
+//! and a reply is compared, not parsed. With several connections the server has work while the
+//! client looks at another.
 //!
-//! Servers with one thread have a core to themselves, the client the other one. With more, server
-//! and client share the cores, and CPU per operation is the figure to look at.
+//! Servers with one thread have a core of their own, the client the other one. With more threads,
+//! server and client share the cores, and CPU per operation is the figure that counts.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

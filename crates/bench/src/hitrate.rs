@@ -1,10 +1,10 @@
-//! `pando-bench hitrate`: which share of reads a cache of bounded memory answers.
+//! `pando-bench hitrate`: the share of reads that a cache of bounded memory answers.
 //!
-//! Every server gets the same limit of memory and the same requests: 32 GETs at a time, then a SET
-//! for each miss, as an application in front of a database does. Two traces: `zipf` draws keys by a
-//! Zipfian distribution; `scan` mixes as many reads of keys that come once in. Values of a key have
-//! always the same length. The first half of a trace fills the cache and is not counted; reads of
-//! the scan are never counted.
+//! Every server gets the same memory limit and the same requests: 32 GETs at a time, then a SET for
+//! each miss, like an application in front of a database. Two traces: `zipf` draws keys from a
+//! Zipfian distribution; `scan` mixes in as many reads of keys used only once. Values of a key
+//! always have the same length. The first half of a trace fills the cache and is not counted; reads
+//! of the scan are never counted.
 //!
 //! With `--expiring` the servers run under the `volatile` policies instead, and so many in a
 //! hundred of the keys, those that come once included, have a deadline: 1,000 to 9,999 seconds from

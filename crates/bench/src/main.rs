@@ -1,14 +1,14 @@
-//! `pando-bench`: this server and its peers on the same work, in turns, in one run.
+//! `pando-bench`: this server and its peers under the same workloads, alternating, in one run.
 //!
 //! `wire` drives servers with redis-benchmark and prints the CPU seconds that a server spends per
-//! million operations: a figure that survives a noisy machine and a client that saturates first.
-//! `load` drives running servers with a load generator of its own: closed or open loop, chosen
+//! million operations: a figure that is robust on a noisy machine and with a client that saturates
+//! first. `load` drives running servers with its own load generator: closed or open loop, chosen
 //! distributions, verified replies. `embedded` drives engines and embedded peers, each in a fresh
-//! process; `bars` sets the tree's goals beside what it reaches; `allocators` sets our pools beside
-//! general allocators. `hash` does so for maps without
-//! key order. `hitrate` asks which share of reads a bounded cache answers. `memcached` drives the
-//! memcached port beside memcached. `restart` times servers that come back with their data.
-//! `report` answers every question on one page. `guard` compares two builds.
+//! process; `bars` compares the tree's goals with its results; `allocators` compares our pools with
+//! general allocators. `hash` does so for maps without key order. `hitrate` measures which share of
+//! reads a bounded cache answers. `memcached` compares the memcached port with memcached. `restart`
+//! times servers that restart with their data. `report` answers every question on one page. `guard`
+//! compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 

@@ -1,10 +1,10 @@
-//! `pando-bench restart`: how long a server takes to come back with its data.
+//! `pando-bench restart`: how long a server takes to restart with its data.
 //!
 //! Every candidate is filled with the same pairs by pipelined SETs, told to keep them (`SAVE` where
-//! a picture is loaded, nothing where a log is replayed), stopped, and then started and stopped in
-//! turns with the others. What counts is the time from the start of the process until it answers
-//! `PONG` and has all keys, and the CPU seconds that it has used by then: the former shows what
-//! several cores bring, the latter survives a busy machine. Files are in the page cache for all.
+//! a snapshot is loaded, nothing where a log is replayed), stopped, and then started and stopped
+//! alternating with the others. The result is the time from the start of the process until it
+//! answers `PONG` and has all keys, and the CPU seconds used by then: the former shows the gain
+//! from several cores, the latter is robust on a busy machine. Files are in the page cache for all.
 //!
 //! Keys are decimal numbers in no order, as in §6 of the Masstree paper, values 8 bytes.
 

@@ -1,6 +1,5 @@
-//! Targets in turns: each measurement in a process of its own, round by round, so that a slow
-//! minute of the machine meets all of them; then medians and ratios to the first target, made round
-//! by round.
+//! Targets alternate: each measurement in its own process, round by round, so that a slow minute of
+//! the machine affects all of them; then medians and ratios to the first target, per round.
 //!
 //! A process under measurement prints lines `name value`. It ends with this one, whatever ends this
 //! one ([`bound_to_this_process`]).

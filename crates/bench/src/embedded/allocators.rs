@@ -1,15 +1,15 @@
-//! `allocators`: the tree on our pools beside the same tree whose nodes and values come from a
-//! general allocator.
+//! `allocators`: the tree on our pools compared with the same tree whose nodes and values come from
+//! a general allocator.
 //!
 //! Another allocator is another build of this program (`crates/bench/scripts/allocators.sh` makes
 //! them): the feature `program-allocator` takes the pools out of crate `memory`, another one picks
-//! the allocator. Every build is asked which one it has, so that no figure gets a wrong name. All
-//! of them count bytes and blocks: what differs is where a block comes from.
+//! the allocator. Every build is asked which one it has, so no figure gets a wrong name. All of
+//! them count bytes and blocks; they differ in where a block comes from.
 //!
-//! Huge pages are asked for as each allocator takes the wish: ours by `Pages::Huge`, the others by
-//! the variable of [`wish`], which also tells them to do without.
+//! Huge pages are requested in each allocator's own way: ours by `Pages::Huge`, the others by the
+//! variable of [`wish`], which can also turn them off.
 //!
-//! What is measured is kept, as `bars` does it: a call goes on where the last one stopped.
+//! Measurements are kept, as in `bars`: a call continues where the last one stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,14 +1,14 @@
-//! `guard`: two builds on a fixed short set of cells; regressions are named: more than
-//! 2 % in instructions, more than 5 % in times.
+//! `guard`: compares two builds on a fixed short set of cells and names regressions: more than 2 %
+//! in instructions, more than 5 % in times.
 //!
 //! Two measures per cell. Instructions (callgrind, where valgrind is installed) are the same on a
-//! busy machine and see what makes code longer, not what makes it wait. Times are taken in pairs,
-//! the builds in turns; a build is slower when the median of the pairs' ratios says so and all
-//! pairs but one agree that there is a loss at all.
+//! busy machine and show what makes code longer, not what makes it wait. Times are taken in pairs,
+//! with the builds alternating; a build is slower when the median of the pairs' ratios says so and
+//! all pairs but one agree that there is a loss at all.
 //!
-//! A build is a git revision, built in a worktree of its own that is removed afterwards, whatever
-//! ends the guard ([`sweep()`]), or the path of a `pando-bench` that is built already and has the
-//! server `pando` beside it.
+//! A build is a git revision, built in its own worktree that is removed afterwards, however the
+//! guard ends ([`sweep()`]), or the path of an existing `pando-bench` with the server `pando` next
+//! to it.
 
 mod builds;
 mod served;

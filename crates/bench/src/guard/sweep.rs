@@ -1,5 +1,5 @@
-//! Who cleans up after a guard that is interrupted: a process of its own, which learns of the
-//! guard's end by the end of its standard input, whatever ended it.
+//! Cleaning up after an interrupted guard: a separate process, which learns of the guard's end by
+//! the end of its standard input, whatever the cause.
 //!
 //! Lines of its input: `group N`, a process group is at work now; `idle`, it is done. At the end of
 //! the input the group is ended, the worktrees below the scratch directory are removed, and the

@@ -1,10 +1,10 @@
 //! `report`: every question measured, one page and one JSON file written.
 //!
-//! A question ([`model::Question`]) is a list of cells (a target at a point), what is plotted of
-//! them and what the papers say. Cells are measured in turns, each in a fresh process, round by
-//! round, so that a slow minute of the machine meets all of them; ratios are made per round.
-//! The samples are kept beside the page (`samples.tsv`), so that `--keep` can measure one question
-//! anew and write the whole page.
+//! A question ([`model::Question`]) is a list of cells (a target at a point), with their plots and
+//! the papers' figures. Cells are measured alternately, each in a fresh process, round by round, so
+//! a slow minute of the machine affects all of them; ratios are made per round. The samples are
+//! kept next to the page (`samples.tsv`), so `--keep` can measure one question anew and write the
+//! whole page.
 //!
 //! Deliberately absent: scripts in the page, anything that a page would load.
 

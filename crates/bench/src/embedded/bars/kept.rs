@@ -1,4 +1,5 @@
-//! What was measured, in a file: a first line that says of what, then cell, round, figure, value.
+//! Kept measurements, in a file: a first line that names the subject, then cell, round, figure,
+//! value.
 
 use std::collections::BTreeMap;
 use std::fs;

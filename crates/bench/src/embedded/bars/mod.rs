@@ -1,10 +1,10 @@
 //! `bars`: every in-process goal of the tree, each as the median of ratios of paired runs.
 //!
-//! Each measurement is a fresh process (`cell`); the cells of a part take turns round by round, and
-//! a ratio is made of two figures of one round, so that a slow minute meets both sides. Beside each
-//! ratio of rates stands the ratio by processor time, which other work on the machine disturbs
-//! less. What is measured is kept (`--samples`), so that rounds can be run one at a time: a call
-//! goes on where the last one stopped, unless the program, the keys or the pages are others.
+//! Each measurement is a fresh process (`cell`). The cells of a part alternate round by round, and
+//! a ratio is made of two figures of one round, so a slow minute affects both sides. Next to each
+//! ratio of rates is the ratio by processor time, which other work on the machine disturbs less.
+//! Measurements are kept (`--samples`), so rounds can be run one at a time: a call continues where
+//! the last one stopped, unless the program, the keys or the pages differ.
 //!
 //! | part | cells |
 //! |---|---|
