@@ -219,11 +219,13 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// How two entries' keys are ordered.
     pub(crate) fn order(self, a: Entry, b: Entry) -> Ordering {
-        match Record::at(self.pool, b.record) {
-            _ if b.record.is_none() => a.record.is_none().cmp(&true).reverse(),
-            Some(record) => self.order_to(a, b.prefix, record.key()),
-            None => Ordering::Equal,
+        if a.record.is_none() || b.record.is_none() {
+            return b.record.is_none().cmp(&a.record.is_none());
         }
+        a.prefix.cmp(&b.prefix).then_with(|| {
+            let [a, b] = [a, b].map(|entry| Record::at(self.pool, entry.record).map(Record::key));
+            a.cmp(&b)
+        })
     }
 
     /// How an entry's key is ordered to another one, whose prefix this is.
@@ -233,7 +235,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         }
         entry.prefix.cmp(&prefix).then_with(|| {
             let record = Record::at(self.pool, entry.record);
-            record.map_or(Ordering::Less, |record| record.key().cmp(key))
+            record.map(Record::key).cmp(&Some(key))
         })
     }
 
