@@ -221,6 +221,14 @@ impl Snapshots {
         version.to_bits() < self.frozen_below.load(Ordering::Relaxed)
     }
 
+    /// Whether any value may need an image.
+    #[inline]
+    #[must_use]
+    pub fn is_keeping(&self) -> bool {
+        // Relaxed: as in `keeps`.
+        self.frozen_below.load(Ordering::Relaxed) != 0
+    }
+
     fn list<'g>(&self, _: Guard<'g>) -> &'g List {
         // Acquire pairs with `publish`.
         let list = self.current.load(Ordering::Acquire);

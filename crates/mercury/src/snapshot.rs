@@ -24,12 +24,24 @@ use pando_sync::epoch::Guard;
 use crate::batch::find_many;
 use crate::context::Context;
 use crate::engine::Mercury;
-use crate::find::find;
+use crate::find::{find, locate};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::session::{MercurySession, follow_up};
 use crate::tree::Tree;
 use crate::update::{Change, restore};
 use crate::walk::{collect, following, step_mask};
+
+/// Prefetches the bucket that an image of the key would go to, so that a writer waits for it and
+/// for the key's own bucket at once.
+#[cold]
+#[inline(never)]
+pub(crate) fn fetch_shadow(engine: &Mercury, tree: &Tree, hash: u64, guard: Guard<'_>) {
+    if let Some((_, shadow)) = engine.snapshots.newest(tree.id, guard)
+        && let Some(shadow) = engine.directory.get(shadow.0, guard)
+    {
+        locate(shadow, hash, guard).1.prefetch();
+    }
+}
 
 /// Puts the value of an entry that is about to be retired into the newest shadow (SI1 image-first);
 /// `next` replaces it. The caller holds the lock of the entry's bucket.

@@ -16,7 +16,7 @@ use crate::bucket::{Owned, Place, Tag, Tagged};
 use crate::context::{Context, Retire};
 use crate::engine::Mercury;
 use crate::find::lock_bucket;
-use crate::snapshot::keep_image;
+use crate::snapshot::{fetch_shadow, keep_image};
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -73,6 +73,9 @@ where
     #[inline]
     pub(crate) fn run(mut self, guard: Guard<'_>, context: &mut Context) -> Option<Commit> {
         let Self { tree, key, .. } = self;
+        if self.engine.snapshots.is_keeping() {
+            fetch_shadow(self.engine, tree, self.hash, guard);
+        }
         let locked = Locked::of_key(tree, key.bytes, self.hash, guard, context);
         let found = locked.found;
         // The most common write, plain bytes over plain bytes, in few instructions: while this one
