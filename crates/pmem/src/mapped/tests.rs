@@ -241,3 +241,71 @@ fn every_promise_names_both_failures() {
         assert!(promise.contains("loss of power"), "{promise}");
     }
 }
+
+/// Where the process that is to be killed finds its pool.
+const VICTIM: &str = "PANDO_PMEM_VICTIM";
+
+/// How many blocks an epoch leaves.
+const KEPT: u64 = 3;
+
+/// The process of the test below, and nothing when tests run as they are.
+#[test]
+fn victim() {
+    let Ok(path) = std::env::var(VICTIM) else {
+        return;
+    };
+    let medium = Medium::SharedMemory;
+    let mapped = Mapped::create(Path::new(&path), BYTES, medium, Protection::None).unwrap();
+    let allocator = Allocator::new(Arc::new(Pool::create(mapped, SHAPE).unwrap())).unwrap();
+    let pool = allocator.pool();
+    let mut held = std::collections::VecDeque::new();
+    for epoch in (pool.first_epoch().0..).map(LogEpoch) {
+        pool.begin(epoch).unwrap();
+        let at = allocator.allocate(200, epoch).unwrap();
+        pool.memory().store(at, epoch.0);
+        pool.memory().flush(at, 8);
+        held.push_back(at);
+        if held.len() as u64 > KEPT {
+            allocator.free(held.pop_front().unwrap(), epoch);
+        }
+        allocator.settle();
+        pool.commit(epoch).unwrap();
+        allocator.set_horizon(epoch);
+        println!("committed {epoch}");
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_what_it_committed() {
+    use std::io::BufRead;
+    use std::process::{Command, Stdio};
+    for lines in [1, 40, 400] {
+        let scratch = Scratch::new(&format!("killed-{lines}"));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "mapped::tests::victim", "--nocapture"])
+            .env(VICTIM, &scratch.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let told = told.map_while(Result::ok);
+        let epochs = told.filter_map(|line| line.strip_prefix("committed ")?.parse::<u64>().ok());
+        let acknowledged = epochs.take(lines).last().expect("it commits");
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let pool = Pool::open(open(&scratch).unwrap(), SHAPE.node_bytes).unwrap();
+        let committed = pool.committed().0;
+        assert!(committed >= acknowledged, "{committed} of {acknowledged}");
+        let allocator = Allocator::new(Arc::new(pool)).unwrap();
+        let mut held = Vec::new();
+        allocator.blocks(|at, _, state| {
+            if state == BlockState::Taken {
+                held.push(allocator.pool().memory().load(at));
+            }
+        });
+        held.sort_unstable();
+        let first = committed.saturating_sub(KEPT - 1).max(1);
+        assert_eq!(held, (first..=committed).collect::<Vec<_>>());
+    }
+}
