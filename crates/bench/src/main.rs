@@ -7,8 +7,8 @@
 //! process; `bars` compares the tree's goals with its results; `allocators` compares our pools with
 //! general allocators. `hash` does so for maps without key order. `hitrate` measures which share of
 //! reads a bounded cache answers. `memcached` compares the memcached port with memcached. `restart`
-//! times servers that restart with their data. `report` answers every question on one page. `guard`
-//! compares two builds.
+//! times servers that restart with their data. `pmem` times what persistent memory costs, without a
+//! tree. `report` answers every question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -26,6 +26,7 @@ mod hitrate;
 mod listener;
 mod load;
 mod locking;
+mod pmem;
 mod progress;
 mod report;
 mod restart;
@@ -78,6 +79,8 @@ enum Question {
     Memcached(beside::Options),
     /// The time that servers take to come back with their data, beside redis-server.
     Restart(restart::Options),
+    /// Flushes, blocks and commits of persistent memory, without a tree.
+    Pmem(pmem::Options),
     /// Two builds on a fixed set of cells; names regressions.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Question::Hitrate(options) => hitrate::run(&options).map_err(Into::into),
         Question::Memcached(options) => beside::run(&options).map_err(Into::into),
         Question::Restart(options) => restart::run(&options).map_err(Into::into),
+        Question::Pmem(options) => pmem::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Sweep { scratch } => {
             guard::sweep(&scratch);
