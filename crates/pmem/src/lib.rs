@@ -23,6 +23,7 @@ mod allocator;
 mod contract;
 mod error;
 mod filed;
+pub mod fuzz;
 pub mod limits;
 mod mapped;
 mod offset;

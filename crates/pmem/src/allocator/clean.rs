@@ -52,9 +52,7 @@ impl<M: Pmem> Allocator<M> {
             }
             match self.use_of(chunk) {
                 Use::Slab(bytes) => {
-                    let Some(class) = self.classes.exactly(bytes) else {
-                        continue;
-                    };
+                    let class = self.class_of(bytes);
                     // Nobody takes a block of this size meanwhile.
                     let _slabs = lock(&self.slabs[class]);
                     for index in 0..self.slab(class).blocks {

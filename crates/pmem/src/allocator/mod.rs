@@ -107,7 +107,7 @@ impl<M: Pmem> Allocator<M> {
         let first_chunk = descriptor_at(chunks)
             .get()
             .next_multiple_of(POOL_UNIT_BYTES);
-        let used = supply::chunks_used(&pool)?;
+        let used = supply::chunks_used(&pool, chunks)?;
         let classes = Classes::new(chunk_bytes);
         Ok(Self {
             slabs: (0..classes.count()).map(|_| Mutex::default()).collect(),
@@ -355,7 +355,18 @@ impl<M: Pmem> Allocator<M> {
     }
 
     fn use_of(&self, chunk: u64) -> Use {
-        Use::decode(self.pool.memory().load(descriptor_at(chunk)))
+        let used_for = Use::decode(self.pool.memory().load(descriptor_at(chunk)));
+        let can_be = match used_for {
+            Use::Slab(bytes) => self.classes.exactly(bytes).is_some(),
+            Use::Span(chunks) => (1..=self.freed.len() as u64 - chunk).contains(&chunks),
+            Use::Empty | Use::Damaged => true,
+        };
+        if can_be { used_for } else { Use::Damaged }
+    }
+
+    /// The class of a slab that [`Allocator::use_of`] has found.
+    fn class_of(&self, bytes: u64) -> usize {
+        self.classes.exactly(bytes).expect("a size of blocks")
     }
 
     fn slab(&self, class: usize) -> Slab {
@@ -387,7 +398,7 @@ impl<M: Pmem> Allocator<M> {
         let within = at.get() - self.chunk_at(chunk).get();
         match self.use_of(chunk) {
             Use::Slab(bytes) => {
-                let class = self.classes.exactly(bytes).expect("a size of blocks");
+                let class = self.class_of(bytes);
                 let slab = self.slab(class);
                 let from_first = within.checked_sub(slab.blocks_at);
                 let from_first = from_first.filter(|bytes| bytes.is_multiple_of(slab.block_bytes));

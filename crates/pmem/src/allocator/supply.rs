@@ -40,11 +40,12 @@ pub(super) struct Supply {
 }
 
 /// The number of chunks in use, as the pool has it.
-pub(super) fn chunks_used<M: Pmem>(pool: &Pool<M>) -> Result<u64, PoolError> {
+pub(super) fn chunks_used<M: Pmem>(pool: &Pool<M>, chunks: u64) -> Result<u64, PoolError> {
     match pool.memory().load(CHUNKS_AT) {
         0 => Ok(0),
         word => unsealed(word)
-            .map(|chunks| chunks.0)
+            .map(|used| used.0)
+            .filter(|used| *used <= chunks)
             .ok_or(PoolError::Damaged {
                 at: CHUNKS_AT,
                 what: "the number of chunks",
@@ -87,11 +88,7 @@ impl Supply {
                 Use::Empty => {
                     self.empty.insert(chunk);
                 }
-                Use::Slab(bytes) => {
-                    if let Some(class) = allocator.classes.exactly(bytes) {
-                        self.found[class].push(chunk);
-                    }
-                }
+                Use::Slab(bytes) => self.found[allocator.class_of(bytes)].push(chunk),
                 Use::Span(chunks) => {
                     let rest = chunk + chunks..self.unvisited.end;
                     self.unvisited.start = rest.start.min(rest.end);

@@ -402,7 +402,7 @@ fn check_room(allocator: &Allocator<Simulated>, model: &Model) -> Result<(), Str
     let epoch = allocator.pool().first_epoch();
     allocator.pool().begin(epoch).unwrap();
     let mut used = model.clone();
-    let fresh = allocator.chunk_at(supply::chunks_used(allocator.pool()).unwrap());
+    let fresh = allocator.chunk_at(supply::chunks_used(allocator.pool(), u64::MAX).unwrap());
     let mut fresh_seen = false;
     for bytes in [40, 480] {
         while let Ok(at) = allocator.allocate(bytes, epoch) {

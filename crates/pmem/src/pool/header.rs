@@ -23,7 +23,7 @@
 
 use pando_sync::LogEpoch;
 
-use crate::limits::VOID_RANGES_MAX;
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, VOID_RANGES_MAX};
 use crate::{Offset, Pmem, PoolError, Writes};
 
 /// Bytes of a slot.
@@ -63,6 +63,11 @@ pub(super) struct Header {
     pub(super) voids: Vec<VoidRange>,
 }
 
+/// Whether chunks may have so many bytes.
+pub(super) fn is_chunk_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes)
+}
+
 /// What a slot holds.
 enum Slot {
     Empty,
@@ -77,6 +82,11 @@ fn slot_at(generation: u64) -> Offset {
 }
 
 impl Header {
+    /// Whether its numbers can be those of a pool, whatever wrote them.
+    fn can_be(&self) -> bool {
+        is_chunk_size(self.chunk_bytes) && self.voids.iter().all(|range| range.first <= range.last)
+    }
+
     /// The bytes before the checksum, and the ranges.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let mut fields = Vec::with_capacity(CHECKSUM_AT as usize);
@@ -182,9 +192,22 @@ fn read_slot(memory: &impl Pmem, slot: u64) -> Slot {
     };
     let (fields, ranges) = header.encode();
     let is_whole = format == FORMAT && stored == checksum(&fields, &ranges);
-    if is_whole && header.generation % 2 == slot {
+    if is_whole && header.generation % 2 == slot && header.can_be() {
         Slot::Whole(header)
     } else {
         Slot::Damaged
     }
+}
+
+/// Changes one of a slot's words and makes its checksum right, for the fuzz target.
+pub(super) fn reseal(memory: &impl Pmem, slot: u64, change: u64) {
+    let at = slot_at(slot);
+    let place = at.plus(change % 16 * 8);
+    memory.store(place, memory.load(place) ^ (change >> 4));
+    let word = |from| memory.load(at.plus(from)).to_le_bytes();
+    let ranges = (memory.load(at.plus(48)) >> 32).min(VOID_RANGES_MAX as u64);
+    let fields: Vec<u8> = (0..CHECKSUM_AT).step_by(8).flat_map(word).collect();
+    let ranges = (0..ranges * 2).flat_map(|index| word(RANGES_AT + index * 8));
+    let ranges: Vec<u8> = ranges.collect();
+    memory.store(at.plus(CHECKSUM_AT), checksum(&fields, &ranges));
 }

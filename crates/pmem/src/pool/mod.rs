@@ -37,11 +37,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{LogEpoch, lock};
 
 pub use self::header::{FORMAT, VoidRange};
-use self::header::{Header, SLOT_BYTES};
+use self::header::{Header, SLOT_BYTES, is_chunk_size};
 use self::voids::{Voids, joined};
 use crate::limits::{
-    CHUNK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX,
-    POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS, VOID_RANGES_MAX,
+    CHUNK_BYTES, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX, POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS,
+    VOID_RANGES_MAX,
 };
 use crate::{LINE_BYTES, Mark, Offset, Pmem, PoolError, WORD_BYTES, Writes};
 
@@ -119,12 +119,8 @@ impl<M: Pmem> Pool<M> {
     /// Makes a pool of zeroed memory, or of what a creation left that did not end.
     pub fn create(memory: M, shape: Shape) -> Result<Self, PoolError> {
         check_size(memory.bytes())?;
-        let chunks = CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX;
-        assert!(
-            shape.chunk_bytes.is_power_of_two() && chunks.contains(&shape.chunk_bytes),
-            "chunks of {} bytes",
-            shape.chunk_bytes
-        );
+        let chunk_bytes = shape.chunk_bytes;
+        assert!(is_chunk_size(chunk_bytes), "chunks of {chunk_bytes} bytes");
         let window = Writes::new(&memory);
         for at in [COMMITTED_AT, MARK_AT] {
             memory.store(at, sealed(LogEpoch::NONE));
@@ -338,6 +334,11 @@ impl<M: Pmem> Pool<M> {
         }
         Ok(())
     }
+}
+
+/// Makes a header's checksum right again after one of its words was changed, for the fuzz target.
+pub(crate) fn reseal(memory: &impl Pmem, slot: u64, change: u64) {
+    header::reseal(memory, slot, change);
 }
 
 /// An epoch with its checksum.
