@@ -1,4 +1,16 @@
 //! Blocks are taken, freed and found after every crash.
+//!
+//! Each flush and fence is needed, which is shown by leaving it out:
+//!
+//! | mark | without it |
+//! |---|---|
+//! | `allocator: flush of records` | a block that was freed stays taken, or one that was taken is free |
+//! | `allocator: flush of the number of chunks`, and the fence after it | a chunk counts as never used, and bytes in it are read as records |
+//! | `allocator: flush of an emptied descriptor` | a chunk is read as what it was, with bytes for records |
+//! | `allocator: flush of a zeroed table`, and the fence after it | bytes of an earlier use are read as records |
+//! | `allocator: flush of a span's descriptors` | a span is lost, or the table of an earlier slab is read in it |
+//! | `allocator: fence after a span's descriptors` | the same, of its bytes |
+//! | `allocator: flush of a cleaned record` | a void epoch is forgotten and counts again |
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,14 @@
 //! The format, what is refused, and what every crash leaves.
+//!
+//! Each flush and fence is needed, which is shown by leaving it out:
+//!
+//! | mark | without it |
+//! |---|---|
+//! | `pool: flush of the head` | a new pool is there, and its committed epoch is not |
+//! | `pool: flush of the header` | the newest header has a checksum and not what it covers |
+//! | `commit: the fence before the word` | an epoch is committed, and what it stored is not there |
+//! | `commit: the flush of the word` | what was acknowledged is gone, or the pool itself |
+//! | `commit: the fence after the word` | the same, and a lost epoch's number is drawn again |
 
 use super::*;
 use crate::limits::POOL_BYTES_MIN;
