@@ -40,3 +40,6 @@ const _: () = assert!(
 /// Bytes of the journal of a filed pool before it begins anew: what a restart reads at most, unless
 /// one commit was larger.
 pub const JOURNAL_LAP_BYTES: u64 = 64 << 20;
+
+/// Of so many chunks one is kept back for removals: a full pool can still be emptied.
+pub const CHUNKS_PER_RESERVED: u64 = 64;

@@ -73,6 +73,15 @@ struct Slabs {
     exhausted: Option<(u64, u64)>,
 }
 
+/// What a block is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// More data.
+    Growth,
+    /// Less of it.
+    Removal,
+}
+
 /// Gives the blocks of a pool out and takes them back.
 pub struct Allocator<M> {
     pool: Arc<Pool<M>>,
@@ -131,10 +140,20 @@ impl<M: Pmem> Allocator<M> {
     /// Takes a block of at least so many bytes, at the beginning of a line if they are whole lines.
     /// It holds anything.
     pub fn allocate(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+        self.allocate_for(Purpose::Growth, bytes, epoch)
+    }
+
+    /// The same for a removal that needs a block to free others: it may use what a full pool keeps
+    /// back.
+    pub fn allocate_to_remove(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+        self.allocate_for(Purpose::Removal, bytes, epoch)
+    }
+
+    fn allocate_for(&self, purpose: Purpose, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
         debug_assert!(epoch > self.horizon(), "epoch {epoch} is not open");
         let _window = Writes::new(self.pool.memory());
         let Some(class) = self.classes.of(bytes) else {
-            return self.allocate_span(bytes, epoch);
+            return self.allocate_span(purpose, bytes, epoch);
         };
         let mut slabs = lock(&self.slabs[class]);
         loop {
@@ -144,7 +163,7 @@ impl<M: Pmem> Allocator<M> {
                 self.soil(record);
                 return Ok(block);
             }
-            if !self.refill(&mut slabs, class) {
+            if !self.refill(&mut slabs, class, purpose) {
                 return Err(Full { bytes });
             }
         }
@@ -239,7 +258,7 @@ impl<M: Pmem> Allocator<M> {
     }
 
     /// Gets free blocks into an empty hand; whether there are any.
-    fn refill(&self, slabs: &mut Slabs, class: usize) -> bool {
+    fn refill(&self, slabs: &mut Slabs, class: usize, purpose: Purpose) -> bool {
         if self.look_at_candidates(slabs, class, CANDIDATES_TRIED) {
             return true;
         }
@@ -248,7 +267,7 @@ impl<M: Pmem> Allocator<M> {
         if self.look_at_found(slabs, &mut supply, class) {
             return true;
         }
-        if let Some(chunk) = supply.take_chunk(self) {
+        if let Some(chunk) = supply.take_chunk(self, purpose) {
             self.make_slab(slabs, class, chunk);
             return true;
         }
@@ -265,7 +284,7 @@ impl<M: Pmem> Allocator<M> {
             return true;
         }
         self.empty_slabs(slabs, class, &mut supply);
-        if let Some(chunk) = supply.take_chunk(self) {
+        if let Some(chunk) = supply.take_chunk(self, purpose) {
             self.make_slab(slabs, class, chunk);
             return true;
         }

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use pando_sync::{LogEpoch, lock};
 
 use super::chunk::{BlockState, Record, Use, descriptor_at};
-use super::{Allocator, Slabs};
+use super::{Allocator, Purpose, Slabs};
+use crate::limits::CHUNKS_PER_RESERVED;
 use crate::pool::{CHUNKS_AT, sealed, unsealed};
 use crate::{Full, Mark, Offset, Pmem, Pool, PoolError, WORD_BYTES};
 
@@ -105,9 +106,16 @@ impl Supply {
     }
 
     /// Takes a chunk that holds nothing, with a table of zeroes (PA4 clean-tables).
-    pub(super) fn take_chunk<M: Pmem>(&mut self, allocator: &Allocator<M>) -> Option<u64> {
+    pub(super) fn take_chunk<M: Pmem>(
+        &mut self,
+        allocator: &Allocator<M>,
+        purpose: Purpose,
+    ) -> Option<u64> {
         if self.empty.is_empty() {
             self.dissolve_spans(allocator);
+        }
+        if !self.may_take(1, purpose) {
+            return None;
         }
         let Some(chunk) = self.empty.pop_first() else {
             return self.extend(allocator, 1);
@@ -129,6 +137,13 @@ impl Supply {
         memory.mark(TABLE_FENCE);
         memory.fence();
         Some(chunk)
+    }
+
+    /// Whether so many chunks leave what is kept back for removals.
+    fn may_take(&self, chunks: u64, purpose: Purpose) -> bool {
+        let left = self.empty.len() as u64 + (self.chunks - self.used);
+        let reserved = self.chunks / CHUNKS_PER_RESERVED;
+        purpose == Purpose::Removal || left >= chunks + reserved
     }
 
     /// Takes chunks that were never used.
@@ -163,7 +178,15 @@ impl Supply {
     }
 
     /// Takes neighbours among the empty chunks, or fresh ones.
-    fn take_span<M: Pmem>(&mut self, allocator: &Allocator<M>, chunks: u64) -> Option<u64> {
+    fn take_span<M: Pmem>(
+        &mut self,
+        allocator: &Allocator<M>,
+        chunks: u64,
+        purpose: Purpose,
+    ) -> Option<u64> {
+        if !self.may_take(chunks, purpose) {
+            return None;
+        }
         let mut run = 0..0;
         for chunk in &self.empty {
             if *chunk != run.end {
@@ -183,15 +206,20 @@ impl Supply {
 }
 
 impl<M: Pmem> Allocator<M> {
-    pub(super) fn allocate_span(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+    pub(super) fn allocate_span(
+        &self,
+        purpose: Purpose,
+        bytes: u64,
+        epoch: LogEpoch,
+    ) -> Result<Offset, Full> {
         let chunks = bytes.div_ceil(self.chunk_bytes);
         let mut supply = lock(&self.supply);
         supply.visit(self, VISITED_AT_ONCE);
-        let mut taken = supply.take_span(self, chunks);
+        let mut taken = supply.take_span(self, chunks, purpose);
         if taken.is_none() {
             supply.visit(self, usize::MAX);
             supply.dissolve_spans(self);
-            taken = supply.take_span(self, chunks);
+            taken = supply.take_span(self, chunks, purpose);
         }
         if taken.is_none() {
             for class in 0..self.classes.count() {
@@ -199,7 +227,7 @@ impl<M: Pmem> Allocator<M> {
                     self.empty_class(&mut slabs, class, &mut supply);
                 }
             }
-            taken = supply.take_span(self, chunks);
+            taken = supply.take_span(self, chunks, purpose);
         }
         let first = taken.ok_or(Full { bytes })?;
         self.describe_span(first, chunks, epoch);

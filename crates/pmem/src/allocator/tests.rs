@@ -158,6 +158,25 @@ fn a_block_that_still_waits_is_found_once_the_horizon_moves() {
 }
 
 #[test]
+fn a_full_pool_has_room_for_removals() {
+    for bytes in [100, 400, 1000] {
+        let allocator = allocator(Simulated::new(256 * 1024));
+        let reserved = allocator.freed.len() as u64 / crate::limits::CHUNKS_PER_RESERVED;
+        assert_eq!(reserved, 3);
+        let epoch = begin(&allocator, 1);
+        fill(&allocator, bytes, epoch);
+        let removals = std::iter::from_fn(|| allocator.allocate_to_remove(bytes, epoch).ok());
+        let removals = removals.count() as u64;
+        let slab = allocator
+            .classes
+            .of(bytes)
+            .map(|class| allocator.slab(class).blocks);
+        assert_eq!(removals, reserved * slab.unwrap_or(1), "{bytes}");
+        assert_eq!(allocator.allocate(bytes, epoch), Err(Full { bytes }));
+    }
+}
+
+#[test]
 #[should_panic(expected = "is freed in epoch 1")]
 fn a_block_is_freed_once() {
     let allocator = fresh();
