@@ -80,6 +80,11 @@ pub(super) fn head(pool_bytes: u64) -> AlignedBuffer {
     head
 }
 
+/// Bytes of the journal of such a pool before it begins anew. A larger commit makes it longer.
+pub(super) fn lap_bytes(pool_bytes: u64) -> u64 {
+    JOURNAL_LAP_BYTES.min(pool_bytes)
+}
+
 /// The size of the pool that a file says it has.
 pub(super) fn pool_bytes(file: &dyn DiskFile) -> Result<u64, PoolError> {
     let mut bytes = [0; 32];
@@ -124,12 +129,13 @@ impl Journal {
             pool_bytes: pool_bytes(&*places)?,
             places,
             records,
-            lap_bytes: JOURNAL_LAP_BYTES,
+            lap_bytes: 0,
             run: fastrand::u64(..),
             sequence: 0,
             at: 0,
             poisoned: false,
         };
+        journal.lap_bytes = lap_bytes(journal.pool_bytes);
         journal.replay()?;
         Ok(journal)
     }

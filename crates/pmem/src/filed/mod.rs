@@ -68,7 +68,8 @@ impl Filed {
     /// Creates a file for a pool of so many bytes, all zero, that must not exist.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, PoolError> {
         check_size(bytes)?;
-        let file = file::create(path, BLOCK_BYTES + bytes)?;
+        // With room for the journal: a commit that the disk has no room for is the last one.
+        let file = file::create(path, BLOCK_BYTES + bytes + journal::lap_bytes(bytes))?;
         let made = (|| {
             let written = RealDisk.open(path, Access::Write)?;
             written.write_all_at(journal::head(bytes).as_slice(), 0)?;

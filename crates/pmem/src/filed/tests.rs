@@ -293,6 +293,7 @@ fn what_is_no_filed_pool_is_refused() {
     assert!(!scratch.0.exists());
     drop(Filed::create(&scratch.0, POOL_BYTES_MIN).unwrap());
     let whole = fs::read(&scratch.0).unwrap();
+    assert_eq!(whole.len() as u64, BLOCK_BYTES + 2 * POOL_BYTES_MIN);
     let open = |bytes: &[u8]| {
         fs::write(&scratch.0, bytes).unwrap();
         Filed::open(&scratch.0, None).map(|filed| filed.bytes())
