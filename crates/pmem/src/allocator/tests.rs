@@ -602,3 +602,43 @@ fn canary_cleaning_is_durable_before_void_epochs_are_forgotten() {
     assert_eq!(cleaned(None), None);
     assert!(cleaned(Some(clean::CLEAN_FLUSH)).is_some());
 }
+
+/// One thread takes a block, another one commits; which of them settles?
+fn two_threads(committer_settles: bool) -> Option<String> {
+    let words = fresh().pool().memory().words();
+    let allocator = reopened(Simulated::recording(words));
+    let epoch = begin(&allocator, 1);
+    let memory = allocator.pool().memory();
+    let taken = std::thread::scope(|scope| {
+        let taker = scope.spawn(|| {
+            let at = allocator.allocate(200, epoch).unwrap();
+            scribble(memory, at, 200);
+            memory.fence();
+            if !committer_settles {
+                allocator.settle();
+            }
+            at
+        });
+        taker.join().unwrap()
+    });
+    if committer_settles {
+        allocator.settle();
+    }
+    allocator.pool().commit(epoch).unwrap();
+    memory.note(epoch.0);
+    let models = [
+        (LogEpoch(0), Model::new()),
+        (epoch, Model::from([(taken, 200)])),
+    ];
+    let run = Run {
+        trace: memory.trace(),
+        models: BTreeMap::from(models),
+    };
+    fault_at(&run.trace, &run, Platform::Lines, FEW)
+}
+
+#[test]
+fn canary_whoever_commits_settles() {
+    assert_eq!(two_threads(true), None);
+    assert!(two_threads(false).is_some());
+}
