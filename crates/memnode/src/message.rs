@@ -1,0 +1,114 @@
+//! What a memnode is asked, and what it answers.
+//!
+//! Messages may be lost, delayed, repeated and reordered. Each request may be sent again,
+//! unchanged, until it is answered.
+
+use crate::{Items, MemnodeId, MinitransactionId, Sequence, Slot, SlotState};
+
+/// A request to a memnode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Runs a minitransaction that this memnode alone takes part in.
+    Execute {
+        /// Its name. If nothing is written, it is not looked at.
+        id: MinitransactionId,
+        /// The coordinator will send nothing more for lower numbers of its own.
+        settled: u64,
+        /// What it does.
+        items: Items,
+        /// Ticks for which it waits for locks.
+        wait: u16,
+    },
+    /// The first phase at one of several participants: locks, compares, reads, and votes.
+    Prepare {
+        /// Its name.
+        id: MinitransactionId,
+        /// As in `Execute`.
+        settled: u64,
+        /// All who take part. Whoever settles it in the coordinator's place asks them.
+        participants: Vec<MemnodeId>,
+        /// What it does here.
+        items: Items,
+        /// As in `Execute`. Who waits at several memnodes asks them one by one, in their order, so
+        /// that no two wait for each other.
+        wait: u16,
+    },
+    /// The second phase: writes what was prepared, or drops it.
+    Decide {
+        /// Which.
+        id: MinitransactionId,
+        /// Whether all participants voted for it.
+        commit: bool,
+    },
+    /// How does a minitransaction stand here? If this memnode has not voted, it now votes against.
+    Settle {
+        /// Which.
+        id: MinitransactionId,
+    },
+    /// Which minitransactions are prepared?
+    InDoubt,
+    /// Which slots are free?
+    Reserve {
+        /// How many are wanted.
+        count: u32,
+    },
+}
+
+/// How a minitransaction, or its first phase, ended at a memnode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was run, or the vote is for it. These are the slots that were read, in their order.
+    Done(Vec<SlotState>),
+    /// The comparisons with these indexes do not hold.
+    Failed(Vec<u32>),
+    /// A lock is busy. If it is held by another, this is who.
+    Busy(Option<InDoubt>),
+    /// It was settled in its coordinator's place, or refused before it came.
+    Aborted,
+    /// It exceeds a bound, or does not fit the slots that it writes.
+    Invalid,
+}
+
+/// A prepared minitransaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Which.
+    pub id: MinitransactionId,
+    /// Who took part.
+    pub participants: Vec<MemnodeId>,
+}
+
+/// What a participant knows of a minitransaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It voted for it, and does not know the decision.
+    Prepared,
+    /// It was committed.
+    Committed,
+    /// It was aborted, or this memnode voted against it.
+    Aborted,
+    /// Its coordinator has seen it through at all participants.
+    Settled,
+}
+
+/// An answer of a memnode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To `Execute` and `Prepare`.
+    Outcome(Outcome),
+    /// To `Execute` and `Prepare`: a copy of a request whose coordinator has long had its answer.
+    Stale,
+    /// To `Decide`.
+    Decided,
+    /// To `Settle`.
+    Standing(Standing),
+    /// To `InDoubt`.
+    InDoubt(Vec<InDoubt>),
+    /// To `Reserve`.
+    Reserved {
+        /// Free slots and their sequences, possibly fewer than asked for.
+        slots: Vec<(Slot, Sequence)>,
+        /// Slots in use here.
+        used: u64,
+    },
+}

@@ -1,0 +1,72 @@
+//! The slots of a memnode.
+//!
+//! A slot holds bytes or is free. A free slot is one of zero bytes, and no absent one: its sequence
+//! stays. Sequences increase by one here; a store that gives each write a version of its own serves
+//! as well, since nobody relies on more than MN1 sequences-increase.
+
+use crate::minitransaction::{Bytes, Write};
+use crate::{Sequence, Slot};
+
+/// What a slot holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotState {
+    /// Which state this is.
+    pub sequence: Sequence,
+    /// Its bytes; none if it is free.
+    pub bytes: Bytes,
+}
+
+impl SlotState {
+    /// Whether it may be allocated.
+    pub fn is_free(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// All slots that were ever written. Those above are free and at sequence 0.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    states: Vec<SlotState>,
+}
+
+impl Slots {
+    pub(crate) fn get(&self, slot: Slot) -> SlotState {
+        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
+        self.states.get(index).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn bytes_len(&self, slot: Slot) -> usize {
+        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
+        self.states.get(index).map_or(0, |state| state.bytes.len())
+    }
+
+    /// The slots that were ever written, with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &SlotState)> {
+        (0..).map(Slot).zip(&self.states)
+    }
+
+    /// Applies a write that fits.
+    pub(crate) fn apply(&mut self, write: &Write) {
+        let index = usize::try_from(write.slot().0).expect("a bounded slot");
+        if self.states.len() <= index {
+            self.states.resize(index + 1, SlotState::default());
+        }
+        let state = &mut self.states[index];
+        state.sequence.0 += 1;
+        match write {
+            Write::Whole(_, bytes) => state.bytes = bytes.clone(),
+            Write::Patch(_, pieces) => {
+                let target = Bytes::make_mut(&mut state.bytes);
+                for piece in pieces {
+                    piece.apply(target);
+                }
+            }
+            Write::Add { at, by, .. } => {
+                let target = &mut Bytes::make_mut(&mut state.bytes)[*at as usize..][..8];
+                let number = u64::from_le_bytes(target.try_into().expect("eight bytes"));
+                target.copy_from_slice(&number.wrapping_add(*by).to_le_bytes());
+            }
+            Write::Free(_) => state.bytes = Bytes::default(),
+        }
+    }
+}
