@@ -1,4 +1,4 @@
-//! Spreads keys over many servers: the rings of Tembo.
+//! Spreads keys over many servers: the rings and clients of Tembo.
 //!
 //! A [`Ring`] gives every key one of its nodes, by the node's *name*. Follows Venkataraman et al.,
 //! "Consistent and Durable Data Structures for Non-Volatile Byte-Addressable Memory" (FAST 2011),
@@ -28,14 +28,48 @@
 //! # Ok::<(), pando_client::RingError>(())
 //! ```
 //!
-//! Deliberately absent: a server of rings. A ring is a file that all clients have alike. A change
-//! of addresses may reach them one after the other; a change of names or weights moves keys.
+//! A [`Client`], or an [`AsyncClient`] on tokio, follows the ring. Its requests go to the servers
+//! of their keys' nodes, batches to all at once. What fails is told apart: a node, and with it all
+//! its keys for now, or one request on one key ([`Error::is_of_node`]).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use pando_client::{Client, Options, Ring};
+//!
+//! let ring = Arc::new(Ring::load("ring.toml")?);
+//! let mut client = Client::new(ring, Options::default());
+//! client.set("{cart7}:items", "3")?;
+//! assert_eq!(client.get("{cart7}:items")?.as_deref(), Some(&b"3"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A node that fails keeps its keys: they are in its log and on its replicas, and nowhere else. No
+//! key is sent to another node instead. When a replica takes a primary's place, the ring's file
+//! gets its address, and [`Client::readdress`] takes the new file.
+//!
+//! Deliberately absent: TLS, which the servers do not speak; moving the keys of a changed ring; a
+//! server of rings. A ring is a file that all clients have alike. A change of addresses may reach
+//! them one after the other; a change of names or weights moves keys.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "async")]
+mod asynchronous;
+mod blocking;
 mod error;
 pub mod limits;
+mod options;
+mod request;
 mod ring;
+mod routes;
 
-pub use error::RingError;
+#[cfg(feature = "async")]
+pub use asynchronous::AsyncClient;
+pub use blocking::Client;
+pub use error::{Error, RingError};
+pub use options::{Options, ReadFrom};
+/// The crate whose commands, values and errors this one's are.
+pub use redis;
+pub use request::Request;
 pub use ring::{Address, Node, Ring, Scheme};

@@ -101,6 +101,10 @@ impl Node {
         &self.replicas
     }
 
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     fn check(&self) -> Result<(), RingError> {
         let name = self.name.to_string();
         let strange = |byte: char| byte.is_control() || byte.is_whitespace();
