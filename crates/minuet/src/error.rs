@@ -1,0 +1,57 @@
+//! Why a transaction stops.
+
+/// Why a run of a transaction stopped before its end. Programs hand it on, with `?`.
+#[derive(Debug)]
+pub enum Stop {
+    /// Something is not here yet. It is fetched, and the program runs again.
+    Away,
+    /// What was read does not fit together. The program runs again on fresher data.
+    Conflict,
+    /// The transaction fails, without effect.
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Why a transaction failed. It had no effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no tree yet.
+    #[error("nothing was founded here")]
+    Unfounded,
+    /// A key exceeds [`crate::Config::key_bytes_max`].
+    #[error("a key of {bytes} bytes; at most {max} are allowed")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// A value exceeds [`crate::Config::value_bytes_max`].
+    #[error("a value of {bytes} bytes; at most {max} are allowed")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// A transaction touches more than [`crate::limits::TOUCHED_MAX`] slots.
+    #[error("the transaction touches too much")]
+    TooLarge,
+    /// Others were faster, very often.
+    #[error("the transaction met too many others")]
+    Contended,
+    /// A memnode has no free slot.
+    #[error("a memnode has no free slot")]
+    Full,
+    /// What is written belongs to a snapshot, which never changes.
+    #[error("a snapshot cannot be written")]
+    ReadOnly,
+    /// A memnode refused a minitransaction as malformed.
+    #[error("a memnode refused a minitransaction")]
+    Refused,
+}

@@ -1,0 +1,549 @@
+//! How a transaction is run to its end: fetching, running again, validating, committing.
+//!
+//! ```text
+//!           ┌────────────────────── conflict ──────────────────────┐
+//!           v                                                      │
+//!   run ── away ──> Fetching ──> run ── done ──┬─> (confirmed at once: over)
+//!    ^                 │                       ├─> Validating ─────┤
+//!    │               busy                      ├─> Executing ──────┤──> over
+//!    └──── tick ──── Paused <── busy ──────────┴─> Preparing ──────┘
+//! ```
+//!
+//! - Nothing written, and all that was read was so in one wave at one memnode, because the wave
+//!   compared what was read before: over, without a further trip (§2.2, piggy-backed validation).
+//! - Nothing written otherwise: `Validating` compares everything once more, at each memnode by
+//!   itself. Why that is enough, `pando_memnode`'s `minitransaction` says.
+//! - One memnode: `Executing`, one phase. More: `Preparing`, then the proxy sees the decision
+//!   through. A transaction is over when all have voted for it.
+//! - What writes replicated slots takes part at all memnodes, one by one in their order, and waits
+//!   there for locks (§4.1, blocking minitransactions).
+//!
+//! Departs from the paper: a wave, too, compares what was read before at the memnodes that it
+//! visits, so that a transaction that cannot commit ends early.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use pando_memnode::{
+    Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, SlotState, Write,
+};
+
+use crate::error::{Error, Stop};
+use crate::fault::{Fault, planted};
+use crate::limits::ATTEMPTS_MAX;
+use crate::proxy::{JobId, Proxy};
+use crate::transaction::{Confirmed, Read, Replica, Sets, Transaction, Want, Written};
+use crate::transport::Ticket;
+
+/// What a transaction does. It runs again whenever something was not here, or did not fit; only the
+/// last run counts. It changes nothing but the transaction and itself.
+pub trait Program {
+    /// What the last run returns.
+    type Output;
+
+    /// One run.
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<Self::Output, Stop>;
+}
+
+impl<R, F: FnMut(&mut Transaction<'_>) -> Result<R, Stop>> Program for F {
+    type Output = R;
+
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<R, Stop> {
+        self(transaction)
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// To be run.
+    Ready,
+    /// To be run after a tick.
+    Paused,
+    Fetching(BTreeMap<Ticket, Vec<Want>>),
+    Validating(BTreeSet<Ticket>),
+    Executing(MinitransactionId),
+    Preparing(Preparing),
+}
+
+/// The first phase at several memnodes.
+#[derive(Debug)]
+struct Preparing {
+    id: MinitransactionId,
+    participants: Vec<MemnodeId>,
+    pending: BTreeSet<Ticket>,
+    /// Who is asked later, one by one.
+    later: VecDeque<(MemnodeId, Items)>,
+}
+
+/// What came back and did not help.
+#[derive(Debug, Default)]
+struct Trouble {
+    conflict: bool,
+    busy: bool,
+    error: Option<Error>,
+}
+
+/// A transaction on its way.
+#[derive(Debug)]
+pub struct Job<P: Program> {
+    id: JobId,
+    program: P,
+    sets: Sets,
+    phase: Phase,
+    output: Option<P::Output>,
+    trouble: Trouble,
+    wave: u32,
+    attempts: u32,
+    busy_times: u32,
+}
+
+/// How a transaction ended.
+pub type Ended<P> = Result<<P as Program>::Output, Error>;
+
+impl<P: Program> Job<P> {
+    /// A transaction to be advanced. No other of the proxy's has its id.
+    pub fn new(id: JobId, program: P) -> Self {
+        Self {
+            id,
+            program,
+            sets: Sets::default(),
+            phase: Phase::Ready,
+            output: None,
+            trouble: Trouble::default(),
+            wave: 0,
+            attempts: 0,
+            busy_times: 0,
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &P {
+        &self.program
+    }
+
+    /// Begins the transaction. It ends here if it needs nobody.
+    pub fn start(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
+        self.run(proxy)
+    }
+
+    /// A tick of the host's clock: who met locks tries again.
+    pub fn tick(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
+        matches!(self.phase, Phase::Paused)
+            .then(|| self.run(proxy))
+            .flatten()
+    }
+
+    /// Whether the outcome may be decided at the memnodes already, by requests that were sent.
+    pub fn is_committing(&self) -> bool {
+        matches!(self.phase, Phase::Executing(_) | Phase::Preparing(_))
+    }
+
+    fn run(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
+        loop {
+            self.phase = Phase::Ready;
+            self.sets.begin_run();
+            let result = self
+                .program
+                .run(&mut Transaction::new(proxy, &mut self.sets));
+            let stop = match result {
+                // A program that swallowed a stop has read nothing there.
+                Ok(_) if !self.sets.wants.is_empty() => Stop::Away,
+                Ok(output) => {
+                    self.output = Some(output);
+                    return self.commit(proxy);
+                }
+                Err(stop) => stop,
+            };
+            match stop {
+                Stop::Away => {
+                    self.fetch(proxy);
+                    return None;
+                }
+                Stop::Conflict => {
+                    if let Err(error) = self.begin_attempt(proxy) {
+                        return self.over(proxy, Err(error));
+                    }
+                }
+                Stop::Error(error) => return self.over(proxy, Err(error)),
+            }
+        }
+    }
+
+    fn begin_attempt(&mut self, proxy: &mut Proxy) -> Result<(), Error> {
+        self.sets.begin_attempt(proxy);
+        self.output = None;
+        self.attempts += 1;
+        if self.attempts > ATTEMPTS_MAX {
+            Err(Error::Contended)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn over(&mut self, proxy: &mut Proxy, ended: Ended<P>) -> Option<Ended<P>> {
+        if ended.is_ok() {
+            self.sets.spend_held(proxy);
+        } else {
+            self.sets.return_held(proxy);
+        }
+        Some(ended)
+    }
+
+    /// Asks for all that the run lacked.
+    fn fetch(&mut self, proxy: &mut Proxy) {
+        self.wave += 1;
+        let mut waves: BTreeMap<MemnodeId, Vec<Want>> = BTreeMap::new();
+        let mut pending = BTreeMap::new();
+        for want in std::mem::take(&mut self.sets.wants) {
+            let home = MemnodeId((self.id.0 % u64::from(proxy.config.memnodes)) as u16);
+            let to = match want {
+                Want::Read(address) | Want::Dirty(address) => address.memnode,
+                Want::Replica(_) => home,
+                Want::Free(memnode) => {
+                    let request = Request::Reserve {
+                        count: proxy.config.reserved,
+                    };
+                    pending.insert(proxy.send_for(self.id, memnode, request), vec![want]);
+                    continue;
+                }
+            };
+            waves.entry(to).or_default().push(want);
+        }
+        for (to, wants) in waves {
+            let slot = |want: &Want| match want {
+                Want::Read(address) | Want::Dirty(address) => address.slot,
+                Want::Replica(slot) => *slot,
+                Want::Free(_) => unreachable!("asked for by itself"),
+            };
+            let items = Items {
+                compares: self.compares(to),
+                reads: wants.iter().map(slot).collect(),
+                writes: Vec::new(),
+            };
+            let request = Request::Execute {
+                id: MinitransactionId::default(),
+                settled: 0,
+                items,
+                wait: 0,
+            };
+            pending.insert(proxy.send_for(self.id, to, request), wants);
+        }
+        self.phase = Phase::Fetching(pending);
+    }
+
+    /// What was read, as far as `memnode` can compare it.
+    fn compares(&self, memnode: MemnodeId) -> Vec<Compare> {
+        let reads = self
+            .sets
+            .reads
+            .iter()
+            .filter(|(address, _)| address.memnode == memnode);
+        let compare = |(address, read): (&pando_memnode::Address, &Read)| {
+            Compare::Sequence(address.slot, read.state.sequence)
+        };
+        let skipped = usize::from(planted(Fault::OneRead));
+        let mut compares: Vec<_> = reads.map(compare).skip(skipped).collect();
+        if !(planted(Fault::OneTip) && memnode.0 == 0) {
+            let replicas = self.sets.replicas.iter();
+            compares.extend(
+                replicas.map(|(slot, replica)| Compare::Bytes(*slot, replica.bytes.clone())),
+            );
+        }
+        compares
+    }
+
+    fn commit(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
+        if self.sets.writes_nothing() {
+            if self.sets.is_confirmed_at_once() {
+                let output = self.output.take().expect("the run is done");
+                return self.over(proxy, Ok(output));
+            }
+            self.validate(proxy);
+            return None;
+        }
+        let mut participants = self.participants(proxy);
+        let id = proxy.open();
+        if participants.len() == 1 {
+            let (to, items) = participants.pop_front().expect("one");
+            let wait = self.wait(proxy);
+            let request = Request::Execute {
+                id,
+                settled: proxy.settled(),
+                items,
+                wait,
+            };
+            proxy.send_for(self.id, to, request);
+            self.phase = Phase::Executing(id);
+            return None;
+        }
+        let mut preparing = Preparing {
+            id,
+            participants: participants.iter().map(|(memnode, _)| *memnode).collect(),
+            pending: BTreeSet::new(),
+            later: participants,
+        };
+        let at_once = if self.sets.replica_writes.is_empty() {
+            preparing.later.len()
+        } else {
+            1
+        };
+        for _ in 0..at_once {
+            self.prepare_next(&mut preparing, proxy);
+        }
+        self.phase = Phase::Preparing(preparing);
+        None
+    }
+
+    fn wait(&self, proxy: &Proxy) -> u16 {
+        if self.sets.replica_writes.is_empty() {
+            0
+        } else {
+            proxy.config.wait_ticks
+        }
+    }
+
+    fn prepare_next(&self, preparing: &mut Preparing, proxy: &mut Proxy) {
+        if let Some((to, items)) = preparing.later.pop_front() {
+            let request = Request::Prepare {
+                id: preparing.id,
+                settled: proxy.settled(),
+                participants: preparing.participants.clone(),
+                items,
+                wait: self.wait(proxy),
+            };
+            preparing
+                .pending
+                .insert(proxy.send_for(self.id, to, request));
+        }
+    }
+
+    /// Compares what was read, at each memnode by itself.
+    fn validate(&mut self, proxy: &mut Proxy) {
+        let participants = self.participants(proxy);
+        let requests = participants.into_iter().map(|(to, items)| {
+            let id = MinitransactionId::default();
+            (
+                to,
+                Request::Execute {
+                    id,
+                    settled: 0,
+                    items,
+                    wait: 0,
+                },
+            )
+        });
+        let tickets = requests.map(|(to, request)| proxy.send_for(self.id, to, request));
+        self.phase = Phase::Validating(tickets.collect());
+    }
+
+    /// Who takes part in the commit, in their order, and with what.
+    fn participants(&self, proxy: &Proxy) -> VecDeque<(MemnodeId, Items)> {
+        let sets = &self.sets;
+        let mut memnodes: BTreeSet<_> = sets
+            .reads
+            .keys()
+            .chain(sets.writes.keys())
+            .map(|address| address.memnode)
+            .collect();
+        if memnodes.is_empty() {
+            memnodes.insert(MemnodeId(0));
+        }
+        if !sets.replica_writes.is_empty() {
+            memnodes.extend((0..proxy.config.memnodes).map(MemnodeId));
+        }
+        let mut participants = VecDeque::new();
+        for memnode in memnodes {
+            let mut items = Items {
+                compares: self.compares(memnode),
+                ..Items::default()
+            };
+            for address in sets
+                .allocated()
+                .filter(|address| address.memnode == memnode)
+            {
+                items
+                    .compares
+                    .push(Compare::Sequence(address.slot, address.generation));
+            }
+            let writes = sets
+                .writes
+                .iter()
+                .filter(|(address, _)| address.memnode == memnode);
+            items
+                .writes
+                .extend(writes.map(|(address, written)| match written {
+                    Written::Page(page) => match page.pieces() {
+                        Some(pieces) => Write::Patch(address.slot, pieces.to_vec()),
+                        None => Write::Whole(address.slot, page.bytes().clone()),
+                    },
+                    Written::Free => Write::Free(address.slot),
+                }));
+            let replicas = sets.replica_writes.iter();
+            items
+                .writes
+                .extend(replicas.map(|(slot, bytes)| Write::Whole(*slot, bytes.clone())));
+            participants.push_back((memnode, items));
+        }
+        participants
+    }
+
+    /// Takes a reply to one of the job's requests.
+    pub fn receive(
+        &mut self,
+        proxy: &mut Proxy,
+        ticket: Ticket,
+        from: MemnodeId,
+        reply: Reply,
+    ) -> Option<Ended<P>> {
+        match &mut self.phase {
+            Phase::Fetching(pending) => {
+                let wants = pending.remove(&ticket)?;
+                let over = pending.is_empty();
+                self.fetched(proxy, &wants, from, reply);
+                over.then(|| self.go_on(proxy)).flatten()
+            }
+            Phase::Validating(pending) => {
+                pending.remove(&ticket);
+                let over = pending.is_empty();
+                self.note(proxy, &reply);
+                over.then(|| self.go_on(proxy)).flatten()
+            }
+            Phase::Executing(id) => {
+                let id = *id;
+                proxy.close(id);
+                self.note(proxy, &reply);
+                self.go_on(proxy)
+            }
+            Phase::Preparing(_) => self.voted(proxy, ticket, &reply),
+            Phase::Ready | Phase::Paused => None,
+        }
+    }
+
+    fn fetched(&mut self, proxy: &mut Proxy, wants: &[Want], from: MemnodeId, reply: Reply) {
+        match reply {
+            Reply::Reserved { slots, used } => {
+                if slots.is_empty() {
+                    self.trouble.error = Some(Error::Full);
+                }
+                proxy.stock(from, &slots, used);
+            }
+            Reply::Outcome(Outcome::Done(states)) => {
+                let confirmed = (self.wave, from);
+                let reads = self.sets.reads.iter_mut();
+                for (_, read) in reads.filter(|(address, _)| address.memnode == from) {
+                    read.confirmed = Some(confirmed);
+                }
+                for replica in self.sets.replicas.values_mut() {
+                    replica.confirmed = Some(confirmed);
+                }
+                for (want, state) in wants.iter().zip(states) {
+                    self.store(proxy, *want, state, confirmed);
+                }
+            }
+            other => self.note(proxy, &other),
+        }
+    }
+
+    fn store(&mut self, proxy: &mut Proxy, want: Want, state: SlotState, confirmed: Confirmed) {
+        let confirmed = Some(confirmed);
+        match want {
+            Want::Read(address) => {
+                self.sets.reads.insert(address, Read { state, confirmed });
+            }
+            Want::Dirty(address) => {
+                self.sets.dirty.insert(address, state);
+            }
+            Want::Replica(slot) => {
+                proxy.set_replica(slot, state.bytes.clone());
+                self.sets.replicas.insert(
+                    slot,
+                    Replica {
+                        bytes: state.bytes,
+                        confirmed,
+                    },
+                );
+            }
+            Want::Free(_) => {}
+        }
+    }
+
+    fn note(&mut self, proxy: &mut Proxy, reply: &Reply) {
+        match reply {
+            Reply::Outcome(Outcome::Done(_)) => {}
+            Reply::Outcome(busy @ Outcome::Busy(_)) => {
+                self.trouble.busy = true;
+                self.busy_times += 1;
+                proxy.met_locks(busy, self.busy_times);
+            }
+            Reply::Outcome(Outcome::Failed(_) | Outcome::Aborted) => self.trouble.conflict = true,
+            _ => self.trouble.error = Some(Error::Refused),
+        }
+    }
+
+    /// All replies of a phase are here.
+    fn go_on(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
+        let trouble = std::mem::take(&mut self.trouble);
+        if let Some(error) = trouble.error {
+            return self.over(proxy, Err(error));
+        }
+        let committing = !matches!(self.phase, Phase::Fetching(_));
+        if !trouble.conflict && !trouble.busy {
+            if !committing {
+                return self.run(proxy);
+            }
+            self.update_cache(proxy);
+            let output = self.output.take().expect("the run is done");
+            return self.over(proxy, Ok(output));
+        }
+        if trouble.conflict {
+            if self.attempts % 4 == 3 {
+                // Perhaps a slot in reserve is used by now: who restarts forgets reservations.
+                self.sets.spend_held(proxy);
+            }
+            if let Err(error) = self.begin_attempt(proxy) {
+                return self.over(proxy, Err(error));
+            }
+        }
+        if trouble.busy {
+            self.phase = Phase::Paused;
+            return None;
+        }
+        self.run(proxy)
+    }
+
+    /// What was committed is better known now.
+    fn update_cache(&mut self, proxy: &mut Proxy) {
+        for address in self.sets.writes.keys() {
+            proxy.uncache(*address);
+        }
+        for (slot, bytes) in &self.sets.replica_writes {
+            proxy.set_replica(*slot, bytes.clone());
+        }
+    }
+
+    fn voted(&mut self, proxy: &mut Proxy, ticket: Ticket, reply: &Reply) -> Option<Ended<P>> {
+        self.note(proxy, reply);
+        let Phase::Preparing(mut preparing) = std::mem::replace(&mut self.phase, Phase::Ready)
+        else {
+            unreachable!("votes are for what is prepared");
+        };
+        preparing.pending.remove(&ticket);
+        let against = self.trouble.conflict || self.trouble.busy || self.trouble.error.is_some();
+        if !against && !preparing.later.is_empty() && preparing.pending.is_empty() {
+            self.prepare_next(&mut preparing, proxy);
+        }
+        if !against && !preparing.pending.is_empty() {
+            self.phase = Phase::Preparing(preparing);
+            return None;
+        }
+        // MX2 decide-by-votes: no vote that is still to come can change it.
+        for ticket in &preparing.pending {
+            proxy.drop_ticket(*ticket);
+        }
+        let asked = preparing.participants.len() - preparing.later.len();
+        let mut participants = preparing.participants;
+        participants.truncate(asked);
+        proxy.decide(preparing.id, participants, !against);
+        self.phase = Phase::Executing(preparing.id);
+        self.go_on(proxy)
+    }
+}

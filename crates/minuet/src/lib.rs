@@ -1,0 +1,64 @@
+//! Minuet: serializable transactions and snapshots on one B-tree over many memnodes.
+//!
+//! Follows Sowell, Golab and Shah, "Minuet: A Scalable Distributed Multiversion B-Tree" (VLDB
+//! 2012). This crate is what the paper calls a proxy, without I/O, clock, threads or randomness.
+//!
+//! | module | paper | what it does |
+//! |---|---|---|
+//! | `transport` | Figure 1 | the way to memnodes: embedded, simulated, or over a network |
+//! | `proxy` | Figure 1, §2.3 | what transactions share: requests under way, cached nodes |
+//! | `transaction`, `job` | §2.2, §3 | dynamic transactions with dirty reads, and their commits |
+//! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
+//! | `snapshot` | §4 | the tip, and views |
+//!
+//! A [`Program`] is a function of a [`Transaction`]. It runs as often as it must, and counts once:
+//!
+//! ```
+//! use pando_memnode::{CoordinatorId, Limits};
+//! use pando_minuet::{Config, Database, Embedded, TreeId};
+//!
+//! let memnodes = Embedded::new(2, Limits::default());
+//! let config = Config { memnodes: 2, ..Config::default() };
+//! let mut database = Database::found(CoordinatorId(1), config, memnodes).unwrap();
+//! let (rows, index) = (TreeId(1), TreeId(2));
+//! database
+//!     .run(|transaction| {
+//!         let tip = transaction.tip()?;
+//!         rows.put(transaction, tip, b"ada", b"lovelace")?;
+//!         index.put(transaction, tip, b"lovelace", b"ada")
+//!     })
+//!     .unwrap();
+//! let read = database.run(|transaction| {
+//!     let tip = transaction.tip()?;
+//!     rows.get(transaction, tip, b"ada")
+//! });
+//! assert_eq!(read.unwrap().value.as_deref(), Some(&b"lovelace"[..]));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod database;
+mod error;
+mod fault;
+mod job;
+pub mod limits;
+mod page;
+mod proxy;
+#[cfg(test)]
+mod simulator;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod transport;
+mod tree;
+
+pub use database::Database;
+pub use error::{Error, Stop};
+pub use job::{Ended, Job, Program};
+pub use limits::Config;
+pub use proxy::{JobId, Proxy};
+pub use snapshot::{SnapshotId, View};
+pub use transaction::Transaction;
+pub use transport::{Embedded, Ticket, Transport};
+pub use tree::{Entry, Probe, Scanned, TreeId, found};

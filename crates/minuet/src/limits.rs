@@ -1,0 +1,70 @@
+//! Bounds and settings of a proxy.
+
+use crate::page;
+
+/// Runs of one transaction before it is given up as contended.
+pub const ATTEMPTS_MAX: u32 = 10_000;
+
+/// Slots that one transaction may read and write. More is [`crate::Error::TooLarge`].
+pub const TOUCHED_MAX: usize = 1 << 15;
+
+/// Bytes of a page, at least.
+pub const PAGE_BYTES_MIN: usize = 384;
+
+/// Bytes of a page, at most: offsets in it have 16 bits.
+pub const PAGE_BYTES_MAX: usize = 1 << 15;
+
+/// Settings of a proxy, the same for all that share memnodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Memnodes of the cluster, numbered from 0. 1 and up.
+    pub memnodes: u16,
+    /// Bytes of a page. [`PAGE_BYTES_MIN`] to [`PAGE_BYTES_MAX`].
+    pub page_bytes: usize,
+    /// Inner nodes that a proxy caches. 16 and up.
+    pub cached_nodes: usize,
+    /// Free slots that a proxy asks a memnode for at once. 1 to
+    /// [`pando_memnode::limits::RESERVED_MAX`].
+    pub reserved: u32,
+    /// Ticks after which an unanswered request is sent again. 1 and up.
+    pub resend_ticks: u32,
+    /// Ticks for which a minitransaction that writes replicated slots waits for locks at a memnode.
+    pub wait_ticks: u16,
+    /// Times that a transaction meets the same locks before it settles who holds them. 1 and up.
+    pub patience: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memnodes: 1,
+            page_bytes: 4096,
+            cached_nodes: 1 << 16,
+            reserved: 64,
+            resend_ticks: 4,
+            wait_ticks: 8,
+            patience: 8,
+        }
+    }
+}
+
+impl Config {
+    /// The longest key, in bytes: two fences and a few cells of such keys fit into a page.
+    pub fn key_bytes_max(&self) -> usize {
+        self.page_bytes / 16
+    }
+
+    /// The longest value, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        self.page_bytes / 8
+    }
+}
+
+// A page of the least size is split into two that hold their cells: what is left between the
+// longest fences, with a cell of the largest size more, is at most twice that room less one cell.
+const _: () = {
+    let (key, value) = (PAGE_BYTES_MIN / 16, PAGE_BYTES_MIN / 8);
+    let room = PAGE_BYTES_MIN - page::HEADER_BYTES - 2 * key;
+    let cell = page::CELL_BYTES_MAX + key + value;
+    assert!(room >= 2 * cell);
+};

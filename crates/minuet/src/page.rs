@@ -1,0 +1,262 @@
+//! A node of the tree, as bytes: a slotted page.
+//!
+//! All numbers are little-endian.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | format, 1 |
+//! | 1 | 1 | height; 0 in a leaf |
+//! | 2 | 2 | number of cells |
+//! | 4 | 4 | which tree |
+//! | 8 | 8 | generation of the page's address |
+//! | 16 | 8 | created-at: the snapshot at which the page was made |
+//! | 24 | 8 | floor: in a leaf, the highest version that a key had when it was removed |
+//! | 32 | 2 | where the cells begin; they reach to the end, in any order |
+//! | 34 | 2 | bytes of removed cells among them |
+//! | 36 | 2 | bytes of the low fence |
+//! | 38 | 2 | bytes of the high fence; `0xffff`: there is none, the page is the last |
+//! | 40 | 2 | bytes of the prefix that all keys share, which is that of the fences |
+//! | 42 | 1 | number of copied-to ids |
+//! | 43 | 5 | zero |
+//! | 48 | 64 | copied-to: the snapshots at which the page was copied |
+//! | 112 | | the low fence, the high fence, the directory: two bytes a cell, in the order of keys |
+//!
+//! A cell begins with the length of its suffix, the key less the prefix (2). In an inner node
+//! follow the child's address (memnode 2, slot 8, generation 8) and the suffix. In a leaf follow
+//! the length of the value (2), the suffix, the version (8), the value.
+//!
+//! A page covers the keys from its low fence up to, not including, its high fence. The first key of
+//! an inner node is its low fence.
+//!
+//! Departs from the paper, which leaves the layout open: changes are made in place and noted as
+//! pieces, so that a SET sends and logs some tens of bytes (`edit`).
+
+mod edit;
+mod node;
+
+use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
+
+pub(crate) use edit::PageEdit;
+pub(crate) use node::{Cell, CellBody, Node};
+
+use crate::SnapshotId;
+
+/// Bytes before the fences.
+pub(crate) const HEADER_BYTES: usize = 112;
+/// Bytes of a cell without its suffix and value, and of its entry in the directory, at most.
+pub(crate) const CELL_BYTES_MAX: usize = 2 + CHILD_CELL_BYTES;
+/// Copied-to ids that a page has room for.
+pub(crate) const COPIES_MAX: usize = 8;
+/// The version of this format.
+const FORMAT: u8 = 1;
+/// Bytes of an encoded address.
+pub(crate) const ADDRESS_BYTES: usize = 18;
+
+const HEIGHT: usize = 1;
+const COUNT: usize = 2;
+const TREE: usize = 4;
+const GENERATION: usize = 8;
+const CREATED: usize = 16;
+const FLOOR: usize = 24;
+const HEAP: usize = 32;
+const DEAD: usize = 34;
+const LOW: usize = 36;
+const HIGH: usize = 38;
+const PREFIX: usize = 40;
+const COPIES: usize = 42;
+const COPIED: usize = 48;
+const _: () = assert!(COPIED + 8 * COPIES_MAX == HEADER_BYTES);
+
+const NO_HIGH: u16 = u16::MAX;
+const LEAF_CELL_BYTES: usize = 2 + 2 + 8;
+const CHILD_CELL_BYTES: usize = 2 + ADDRESS_BYTES;
+const _: () = assert!(CHILD_CELL_BYTES >= LEAF_CELL_BYTES);
+
+/// Encodes an address.
+pub(crate) fn encode_address(address: Address) -> [u8; ADDRESS_BYTES] {
+    let mut bytes = [0; ADDRESS_BYTES];
+    bytes[..2].copy_from_slice(&address.memnode.0.to_le_bytes());
+    bytes[2..10].copy_from_slice(&address.slot.0.to_le_bytes());
+    bytes[10..].copy_from_slice(&address.generation.0.to_le_bytes());
+    bytes
+}
+
+/// Decodes an address from the first bytes of `bytes`.
+pub(crate) fn decode_address(bytes: &[u8]) -> Address {
+    Address {
+        memnode: MemnodeId(u16_at(bytes, 0)),
+        slot: Slot(u64_at(bytes, 2)),
+        generation: Sequence(u64_at(bytes, 10)),
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// A page that is read. Its bytes are shared.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    bytes: Bytes,
+}
+
+impl Page {
+    /// Reads a page; `None` if the bytes are no page of this address and tree.
+    pub(crate) fn parse(bytes: &Bytes, address: Address, tree: u32) -> Option<Self> {
+        let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
+        let page = Self {
+            bytes: bytes.clone(),
+        };
+        (is_page && page.is_of(address) && u32_at(bytes, TREE) == tree).then_some(page)
+    }
+
+    /// Whether the page was made for this use of its slot, not for a later one.
+    fn is_of(&self, address: Address) -> bool {
+        self.generation() == address.generation
+            || crate::fault::planted(crate::fault::Fault::GenerationCheck)
+    }
+
+    fn generation(&self) -> Sequence {
+        Sequence(u64_at(&self.bytes, GENERATION))
+    }
+
+    pub(crate) fn height(&self) -> u8 {
+        self.bytes[HEIGHT]
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        usize::from(u16_at(&self.bytes, COUNT))
+    }
+
+    pub(crate) fn tree(&self) -> u32 {
+        u32_at(&self.bytes, TREE)
+    }
+
+    pub(crate) fn created(&self) -> SnapshotId {
+        SnapshotId(u64_at(&self.bytes, CREATED))
+    }
+
+    pub(crate) fn floor(&self) -> u64 {
+        u64_at(&self.bytes, FLOOR)
+    }
+
+    /// The snapshots at which the page was copied.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = SnapshotId> + '_ {
+        let count = usize::from(self.bytes[COPIES]);
+        (0..count).map(|index| SnapshotId(u64_at(&self.bytes, COPIED + 8 * index)))
+    }
+
+    pub(crate) fn low(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..][..self.low_len()]
+    }
+
+    fn low_len(&self) -> usize {
+        usize::from(u16_at(&self.bytes, LOW))
+    }
+
+    /// The high fence; `None` in the last page of its height.
+    pub(crate) fn high(&self) -> Option<&[u8]> {
+        let len = u16_at(&self.bytes, HIGH);
+        let start = HEADER_BYTES + self.low_len();
+        (len != NO_HIGH).then(|| &self.bytes[start..][..usize::from(len)])
+    }
+
+    /// Whether the page is responsible for `key`.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        self.low() <= key && self.high().is_none_or(|high| key < high)
+    }
+
+    fn prefix_len(&self) -> usize {
+        usize::from(u16_at(&self.bytes, PREFIX))
+    }
+
+    fn directory(&self) -> usize {
+        HEADER_BYTES + self.low_len() + self.high().map_or(0, <[u8]>::len)
+    }
+
+    fn heap(&self) -> usize {
+        usize::from(u16_at(&self.bytes, HEAP))
+    }
+
+    fn dead(&self) -> usize {
+        usize::from(u16_at(&self.bytes, DEAD))
+    }
+
+    /// Bytes between the directory and the cells.
+    fn gap(&self) -> usize {
+        self.heap() - self.directory() - 2 * self.count()
+    }
+
+    /// Bytes in use beyond the header and fences.
+    pub(crate) fn used(&self) -> usize {
+        self.bytes.len() - self.directory() - self.gap() - self.dead()
+    }
+
+    fn cell_at(&self, index: usize) -> usize {
+        usize::from(u16_at(&self.bytes, self.directory() + 2 * index))
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.height() == 0
+    }
+
+    fn suffix(&self, index: usize) -> &[u8] {
+        let at = self.cell_at(index);
+        let len = usize::from(u16_at(&self.bytes, at));
+        let start = at + if self.is_leaf() { 4 } else { CHILD_CELL_BYTES };
+        &self.bytes[start..start + len]
+    }
+
+    /// The key of a cell.
+    pub(crate) fn key(&self, index: usize) -> Vec<u8> {
+        [&self.low()[..self.prefix_len()], self.suffix(index)].concat()
+    }
+
+    /// Where `key`, which the page covers, is, or would be.
+    pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        let suffix = &key[self.prefix_len()..];
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.suffix(middle).cmp(suffix) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// The child of an inner node that is responsible for `key`, which the node covers.
+    pub(crate) fn child_for(&self, key: &[u8]) -> usize {
+        match self.find(key) {
+            Ok(index) => index,
+            Err(index) => index.saturating_sub(1),
+        }
+    }
+
+    /// The address of a child.
+    pub(crate) fn child(&self, index: usize) -> Address {
+        decode_address(&self.bytes[self.cell_at(index) + 2..])
+    }
+
+    /// Version and value of a leaf's cell.
+    pub(crate) fn entry(&self, index: usize) -> (u64, &[u8]) {
+        let at = self.cell_at(index);
+        let suffix = usize::from(u16_at(&self.bytes, at));
+        let value = usize::from(u16_at(&self.bytes, at + 2));
+        let start = at + 4 + suffix;
+        (
+            u64_at(&self.bytes, start),
+            &self.bytes[start + 8..][..value],
+        )
+    }
+}

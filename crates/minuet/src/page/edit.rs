@@ -1,0 +1,194 @@
+//! Changes of a page in place, noted as pieces.
+//!
+//! A change that does not find its room as the page lies fails with [`NoRoom`]; the caller packs
+//! the page anew, or splits it.
+
+use pando_memnode::{Address, Bytes, Piece, Sequence};
+
+use super::{
+    CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, Cell, CellBody, DEAD, FLOOR,
+    GENERATION, HEAP, LEAF_CELL_BYTES, Node, Page, encode_address,
+};
+use crate::SnapshotId;
+
+/// The page has too few bytes between its directory and its cells.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// A page being changed.
+#[derive(Clone, Debug)]
+pub(crate) struct PageEdit {
+    page: Page,
+    /// What changed since the page was read; `None` if all of it did.
+    pieces: Option<Vec<Piece>>,
+}
+
+impl PageEdit {
+    /// Changes a page that memnodes have.
+    pub(crate) fn of(page: Page) -> Self {
+        Self {
+            page,
+            pieces: Some(Vec::new()),
+        }
+    }
+
+    /// A page that memnodes do not have, or not like this. It must fit.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self {
+            page: Page { bytes },
+            pieces: None,
+        }
+    }
+
+    pub(crate) fn page(&self) -> &Page {
+        &self.page
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.page.bytes
+    }
+
+    pub(crate) fn pieces(&self) -> Option<&[Piece]> {
+        self.pieces.as_deref()
+    }
+
+    fn apply(&mut self, piece: Piece) {
+        piece.apply(Bytes::make_mut(&mut self.page.bytes));
+        if let Some(pieces) = &mut self.pieces {
+            pieces.push(piece);
+        }
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.apply(Piece::Bytes {
+            at: at as u32,
+            bytes: bytes.into(),
+        });
+    }
+
+    fn shift(&mut self, from: usize, to: usize, len: usize) {
+        if len > 0 {
+            self.apply(Piece::Move {
+                from: from as u32,
+                to: to as u32,
+                len: len as u32,
+            });
+        }
+    }
+
+    /// Makes it the page of a copy, made at `created`.
+    pub(crate) fn become_copy(&mut self, generation: Sequence, created: SnapshotId) {
+        self.pieces = None;
+        self.put(GENERATION, &generation.0.to_le_bytes());
+        self.put(CREATED, &created.0.to_le_bytes());
+        self.put(COPIES, &[0]);
+    }
+
+    /// Notes that the page was copied at `snapshot`. There must be room.
+    pub(crate) fn note_copy(&mut self, snapshot: SnapshotId) {
+        let count = usize::from(self.page.bytes[COPIES]);
+        assert!(count < COPIES_MAX, "the descendant set is bounded");
+        self.put(COPIED + 8 * count, &snapshot.0.to_le_bytes());
+        self.put(COPIES, &[count as u8 + 1]);
+    }
+
+    /// Raises the floor to `version`.
+    pub(crate) fn raise_floor(&mut self, version: u64) {
+        if self.page.floor() < version {
+            self.put(FLOOR, &version.to_le_bytes());
+        }
+    }
+
+    /// Makes a child of an inner node another.
+    pub(crate) fn set_child(&mut self, index: usize, child: Address) {
+        let at = self.page.cell_at(index) + 2;
+        self.put(at, &encode_address(child));
+    }
+
+    /// Gives an entry of a leaf another version and value.
+    pub(crate) fn set_entry(
+        &mut self,
+        index: usize,
+        version: u64,
+        value: &[u8],
+    ) -> Result<(), NoRoom> {
+        if self.page.entry(index).1.len() == value.len() {
+            let at = self.page.cell_at(index);
+            let start = at + 4 + self.page.suffix(index).len();
+            self.put(start, &[&version.to_le_bytes(), value].concat());
+            return Ok(());
+        }
+        let key = self.page.key(index);
+        let body = CellBody::Entry {
+            version,
+            value: value.to_vec(),
+        };
+        let cell = Cell { key, body }.encode(self.page.prefix_len());
+        if self.page.gap() < cell.len() {
+            return Err(NoRoom);
+        }
+        let dead = self.page.dead() + self.cell_len(index);
+        let heap = self.push_cell(&cell);
+        self.put(
+            self.page.directory() + 2 * index,
+            &(heap as u16).to_le_bytes(),
+        );
+        self.put(DEAD, &(dead as u16).to_le_bytes());
+        Ok(())
+    }
+
+    /// Adds a cell at its place.
+    pub(crate) fn insert(&mut self, index: usize, cell: &Cell) -> Result<(), NoRoom> {
+        let cell = cell.encode(self.page.prefix_len());
+        if self.page.gap() < cell.len() + 2 {
+            return Err(NoRoom);
+        }
+        let count = self.page.count();
+        let at = self.page.directory() + 2 * index;
+        self.shift(at, at + 2, 2 * (count - index));
+        self.put(COUNT, &(count as u16 + 1).to_le_bytes());
+        let heap = self.push_cell(&cell);
+        self.put(at, &(heap as u16).to_le_bytes());
+        Ok(())
+    }
+
+    fn push_cell(&mut self, cell: &[u8]) -> usize {
+        let heap = self.page.heap() - cell.len();
+        self.put(heap, cell);
+        self.put(HEAP, &(heap as u16).to_le_bytes());
+        heap
+    }
+
+    /// Removes a cell.
+    pub(crate) fn remove(&mut self, index: usize) {
+        let count = self.page.count();
+        let dead = self.page.dead() + self.cell_len(index);
+        let at = self.page.directory() + 2 * index;
+        self.shift(at + 2, at, 2 * (count - index - 1));
+        self.put(COUNT, &(count as u16 - 1).to_le_bytes());
+        self.put(DEAD, &(dead as u16).to_le_bytes());
+    }
+
+    fn cell_len(&self, index: usize) -> usize {
+        let suffix = self.page.suffix(index).len();
+        if self.page.is_leaf() {
+            LEAF_CELL_BYTES + suffix + self.page.entry(index).1.len()
+        } else {
+            CHILD_CELL_BYTES + suffix
+        }
+    }
+
+    /// The node, taken apart.
+    pub(crate) fn node(&self) -> Node {
+        Node::decode(&self.page)
+    }
+
+    /// Makes it the page of `node`; whether that fits.
+    pub(crate) fn replace(&mut self, node: &Node) -> bool {
+        let encoded = node.encode(self.page.bytes.len());
+        if let Some(bytes) = &encoded {
+            *self = Self::whole(bytes.clone());
+        }
+        encoded.is_some()
+    }
+}

@@ -1,0 +1,180 @@
+//! Tests of the tree on embedded memnodes, against a map.
+
+use std::collections::BTreeMap;
+
+use pando_memnode::{CoordinatorId, Limits};
+
+use crate::simulator::audit::{audit, tip};
+use crate::{Config, Database, Embedded, Entry, Error, Probe, TreeId};
+
+fn database(memnodes: u16, page_bytes: usize) -> Database {
+    let limits = Limits {
+        slots_fixed: 4,
+        ..Limits::default()
+    };
+    let config = Config {
+        memnodes,
+        page_bytes,
+        reserved: 4,
+        ..Config::default()
+    };
+    Database::found(CoordinatorId(1), config, Embedded::new(memnodes, limits)).unwrap()
+}
+
+type Model = BTreeMap<(TreeId, Vec<u8>), (u64, Vec<u8>)>;
+
+/// A key of one to ten bytes; few enough are drawn that they meet.
+fn key(random: &mut fastrand::Rng) -> Vec<u8> {
+    let number = random.u32(0..400);
+    let text = number.to_string();
+    [text.as_bytes(), &vec![b'-'; (number % 8) as usize]].concat()
+}
+
+fn step(database: &mut Database, model: &mut Model, random: &mut fastrand::Rng, removals: u32) {
+    let tree = TreeId(random.u32(1..3));
+    let key = key(random);
+    let value = vec![random.u8(..); random.usize(0..30)];
+    let old = model.get(&(tree, key.clone())).cloned();
+    match random.u32(0..100) {
+        draw if draw < removals => {
+            let removed = database.run(|t| {
+                let tip = t.tip()?;
+                tree.remove(t, tip, &key)
+            });
+            assert_eq!(removed.unwrap(), old.as_ref().map(|(version, _)| *version));
+            model.remove(&(tree, key.clone()));
+            let probe = database.run(|t| {
+                let tip = t.tip()?;
+                tree.get(t, tip, &key)
+            });
+            let Probe { version, value } = probe.unwrap();
+            assert_eq!(value, None);
+            assert!(
+                old.is_none_or(|(old, _)| version >= old),
+                "versions never go back"
+            );
+        }
+        draw if draw < 90 => {
+            let version = database.run(|t| {
+                let tip = t.tip()?;
+                let version = tree.put(t, tip, &key, &value)?;
+                let read = tree.get(t, tip, &key)?;
+                assert_eq!(
+                    read,
+                    Probe {
+                        version,
+                        value: Some(value.clone())
+                    }
+                );
+                Ok(version)
+            });
+            let version = version.unwrap();
+            assert!(old.is_none_or(|(old, _)| version > old));
+            model.insert((tree, key), (version, value));
+        }
+        _ => {
+            let limit = random.usize(1..50);
+            let scanned = database.run(|t| {
+                let tip = t.tip()?;
+                tree.scan(t, tip, &key, limit)
+            });
+            let scanned = scanned.unwrap();
+            let range = model
+                .range((tree, key)..)
+                .take_while(|((of, _), _)| *of == tree);
+            let mut expected = range.map(|((_, key), (version, value))| Entry {
+                key: key.clone(),
+                version: *version,
+                value: value.clone(),
+            });
+            let first: Vec<_> = expected.by_ref().take(limit).collect();
+            assert_eq!(scanned.entries, first);
+            assert_eq!(scanned.next, expected.next().map(|entry| entry.key));
+        }
+    }
+}
+
+fn audited(database: &Database, model: &Model) {
+    let memnodes = database.memnodes().memnodes();
+    let tip = tip(memnodes).unwrap();
+    let contents = audit(memnodes, &[tip], true).unwrap().remove(0);
+    let expected: BTreeMap<_, _> = model
+        .iter()
+        .map(|((tree, key), held)| ([&tree.0.to_be_bytes()[..], key].concat(), held.clone()))
+        .collect();
+    assert_eq!(contents, expected);
+}
+
+#[test]
+fn the_tree_is_a_map() {
+    for seed in 0..12 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut database = database(1 + (seed % 3) as u16, 384);
+        let mut model = Model::new();
+        // It grows, is emptied almost, and grows again.
+        for removals in [10, 80, 20, 85] {
+            for _ in 0..400 {
+                step(&mut database, &mut model, &mut random, removals);
+            }
+            audited(&database, &model);
+        }
+    }
+}
+
+#[test]
+fn sizes_are_bounded_by_clear_errors() {
+    let mut database = database(1, 512);
+    let put = |database: &mut Database, key: usize, value: usize| {
+        database.run(|t| {
+            let tip = t.tip()?;
+            TreeId(1).put(t, tip, &vec![7; key], &vec![8; value])
+        })
+    };
+    assert_eq!(put(&mut database, 28, 64), Ok(1));
+    assert_eq!(
+        put(&mut database, 29, 1),
+        Err(Error::KeyTooLong { bytes: 29, max: 28 })
+    );
+    assert_eq!(
+        put(&mut database, 1, 65),
+        Err(Error::ValueTooLong { bytes: 65, max: 64 })
+    );
+    audit(
+        database.memnodes().memnodes(),
+        &[tip(database.memnodes().memnodes()).unwrap()],
+        true,
+    )
+    .unwrap();
+}
+
+#[test]
+fn the_longest_keys_and_values_fit_everywhere() {
+    let mut database = database(2, crate::limits::PAGE_BYTES_MIN);
+    let config = Config {
+        page_bytes: crate::limits::PAGE_BYTES_MIN,
+        ..Config::default()
+    };
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut model = Model::new();
+    for _ in 0..500 {
+        let mut key = vec![b'x'; config.key_bytes_max() - 4];
+        let last = key.len() - 2;
+        key[random.usize(0..=last)] = random.u8(..);
+        key[last + 1] = random.u8(..);
+        let long = random.bool();
+        let value = vec![
+            1;
+            if long {
+                config.value_bytes_max()
+            } else {
+                random.usize(0..9)
+            }
+        ];
+        let version = database.run(|t| {
+            let tip = t.tip()?;
+            TreeId(9).put(t, tip, &key, &value)
+        });
+        model.insert((TreeId(9), key), (version.unwrap(), value));
+    }
+    audited(&database, &model);
+}

@@ -1,0 +1,317 @@
+//! Dynamic transactions: what a program has read and will write, and what it still lacks.
+//!
+//! Follows §2.2 and §3. A program reads and writes slots; nothing reaches a memnode before the
+//! commit, which compares what was read and writes what was written (`job`).
+//!
+//! Departs from the paper in how a program waits: it does not. What is not here is noted as wanted,
+//! the run ends with [`Stop::Away`], all that was wanted is fetched in one wave, and the program
+//! runs again from its start on what is here by then. So a program is a plain function, it must not
+//! change anything but the transaction, and a wave serves as many reads as the program could name.
+//!
+//! | set | what it holds | over runs of an attempt |
+//! |---|---|---|
+//! | `reads` | slots whose sequences the commit compares | kept |
+//! | `dirty` | slots fetched for dirty reads that are not cached | kept |
+//! | `replicas` | replicated slots, compared by content at each participant | kept |
+//! | `writes`, `replica_writes` | what the commit writes | cleared |
+//! | `held` | free slots; those up to `taken` are allocated | kept, `taken` cleared |
+//!
+//! A dirty read (§3) is compared only if its slot is written later: it is then moved to `reads`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pando_memnode::{Address, Bytes, MemnodeId, Slot, SlotState};
+
+use crate::error::{Error, Stop};
+use crate::limits::{Config, TOUCHED_MAX};
+use crate::page::PageEdit;
+use crate::proxy::Proxy;
+
+/// What a run lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    /// A slot, to be compared at the commit.
+    Read(Address),
+    /// A slot, as it is at some time.
+    Dirty(Address),
+    /// A replicated slot.
+    Replica(Slot),
+    /// Free slots.
+    Free(MemnodeId),
+}
+
+/// When something was last known to be so: in this wave, at this memnode.
+pub(crate) type Confirmed = (u32, MemnodeId);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) state: SlotState,
+    pub(crate) confirmed: Option<Confirmed>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Replica {
+    pub(crate) bytes: Bytes,
+    pub(crate) confirmed: Option<Confirmed>,
+}
+
+/// What the commit does to a slot.
+#[derive(Clone, Debug)]
+pub(crate) enum Written {
+    Page(PageEdit),
+    Free,
+}
+
+/// What a transaction has read and written.
+#[derive(Debug, Default)]
+pub(crate) struct Sets {
+    pub(crate) reads: BTreeMap<Address, Read>,
+    pub(crate) dirty: BTreeMap<Address, SlotState>,
+    pub(crate) replicas: BTreeMap<Slot, Replica>,
+    pub(crate) writes: BTreeMap<Address, Written>,
+    pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
+    pub(crate) wants: BTreeSet<Want>,
+    /// Cached nodes that this run relied on.
+    visited: Vec<Address>,
+    held: BTreeMap<MemnodeId, Vec<Address>>,
+    taken: BTreeMap<MemnodeId, usize>,
+}
+
+impl Sets {
+    /// Prepares for another run of the same attempt.
+    pub(crate) fn begin_run(&mut self) {
+        self.writes.clear();
+        self.replica_writes.clear();
+        self.wants.clear();
+        self.visited.clear();
+        self.taken.clear();
+    }
+
+    /// Forgets what was read, and what the proxy remembers of it: the attempt failed.
+    pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy) {
+        for address in self.reads.keys().chain(&self.visited) {
+            proxy.uncache(*address);
+        }
+        for slot in self.replicas.keys() {
+            proxy.forget_replica(*slot);
+        }
+        self.begin_run();
+        self.reads.clear();
+        self.dirty.clear();
+        self.replicas.clear();
+    }
+
+    /// The slots that the last run allocated.
+    pub(crate) fn allocated(&self) -> impl Iterator<Item = Address> + '_ {
+        let taken = |memnode| self.taken.get(memnode).copied().unwrap_or(0);
+        let held = self.held.iter();
+        held.flat_map(move |(memnode, held)| held[..taken(memnode)].iter().copied())
+    }
+
+    /// The transaction is over, or its allocation failed: hints that were used are spent, the
+    /// others go back.
+    pub(crate) fn spend_held(&mut self, proxy: &mut Proxy) {
+        for (memnode, held) in std::mem::take(&mut self.held) {
+            let taken = self.taken.get(&memnode).copied().unwrap_or(0);
+            for address in held.into_iter().skip(taken).rev() {
+                proxy.give_back(address);
+            }
+        }
+        self.taken.clear();
+    }
+
+    /// All hints go back: none was used.
+    pub(crate) fn return_held(&mut self, proxy: &mut Proxy) {
+        self.taken.clear();
+        self.spend_held(proxy);
+    }
+
+    /// Whether everything that was read was so at one moment, at one memnode.
+    pub(crate) fn is_confirmed_at_once(&self) -> bool {
+        let reads = self.reads.values().map(|read| read.confirmed);
+        let mut all = reads.chain(self.replicas.values().map(|replica| replica.confirmed));
+        let Some(first) = all.next() else {
+            return true;
+        };
+        first.is_some() && all.all(|confirmed| confirmed == first)
+    }
+
+    pub(crate) fn writes_nothing(&self) -> bool {
+        self.writes.is_empty() && self.replica_writes.is_empty()
+    }
+
+    fn touched(&self) -> usize {
+        self.reads.len() + self.dirty.len() + self.writes.len()
+    }
+}
+
+/// A transaction, as its program sees it in one run.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    proxy: &'a mut Proxy,
+    sets: &'a mut Sets,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(proxy: &'a mut Proxy, sets: &'a mut Sets) -> Self {
+        Self { proxy, sets }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.proxy.config
+    }
+
+    fn want<T>(&mut self, want: Want) -> Result<T, Stop> {
+        if self.sets.touched() > TOUCHED_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        self.sets.wants.insert(want);
+        Err(Stop::Away)
+    }
+
+    /// What this transaction made of a slot.
+    fn written(&self, address: Address) -> Option<Result<Bytes, Stop>> {
+        Some(match self.sets.writes.get(&address)? {
+            Written::Page(page) => Ok(page.bytes().clone()),
+            // Nobody follows an address to what this transaction freed, unless it is confused.
+            Written::Free => Err(Stop::Conflict),
+        })
+    }
+
+    /// Reads a slot; the commit compares it.
+    pub(crate) fn read(&mut self, address: Address) -> Result<Bytes, Stop> {
+        if let Some(written) = self.written(address) {
+            return written;
+        }
+        match self.sets.reads.get(&address) {
+            Some(read) => Ok(read.state.bytes.clone()),
+            None => self.want(Want::Read(address)),
+        }
+    }
+
+    /// Reads a slot as it is at some time, possibly long ago.
+    pub(crate) fn dirty_read(&mut self, address: Address) -> Result<Bytes, Stop> {
+        if let Some(written) = self.written(address) {
+            return written;
+        }
+        if let Some(read) = self.sets.reads.get(&address) {
+            return Ok(read.state.bytes.clone());
+        }
+        if let Some(state) = self.proxy.cached(address) {
+            self.sets.visited.push(address);
+            return Ok(state.bytes.clone());
+        }
+        match self.sets.dirty.get(&address) {
+            Some(state) => Ok(state.bytes.clone()),
+            None => self.want(Want::Dirty(address)),
+        }
+    }
+
+    /// Keeps a node that was read dirty for other transactions.
+    pub(crate) fn keep_cached(&mut self, address: Address) {
+        if let Some(state) = self.sets.dirty.remove(&address) {
+            self.proxy.cache(address, state);
+            self.sets.visited.push(address);
+        }
+    }
+
+    /// Makes what was read dirty something that the commit compares.
+    fn compare_later(&mut self, address: Address) {
+        let sets = &mut *self.sets;
+        if !sets.reads.contains_key(&address) {
+            let state = sets
+                .dirty
+                .remove(&address)
+                .or_else(|| self.proxy.cached(address).cloned());
+            let state = state.expect("what is written was read");
+            sets.reads.insert(
+                address,
+                Read {
+                    state,
+                    confirmed: None,
+                },
+            );
+        }
+    }
+
+    /// Takes a page to change it; `put_page` gives it back.
+    pub(crate) fn take_page(&mut self, address: Address, page: crate::page::Page) -> PageEdit {
+        match self.sets.writes.remove(&address) {
+            Some(Written::Page(edit)) => edit,
+            Some(Written::Free) => unreachable!("a freed page is not read"),
+            None => {
+                self.compare_later(address);
+                PageEdit::of(page)
+            }
+        }
+    }
+
+    /// Writes a page that was taken, or allocated.
+    pub(crate) fn put_page(&mut self, address: Address, page: PageEdit) {
+        self.sets.writes.insert(address, Written::Page(page));
+    }
+
+    /// Frees a slot that was read or allocated.
+    pub(crate) fn free(&mut self, address: Address) {
+        if self.is_allocated(address) {
+            self.sets.writes.remove(&address);
+            return;
+        }
+        if !self.sets.writes.contains_key(&address) {
+            self.compare_later(address);
+        }
+        self.sets.writes.insert(address, Written::Free);
+    }
+
+    fn is_allocated(&self, address: Address) -> bool {
+        self.sets.allocated().any(|allocated| allocated == address)
+    }
+
+    /// A memnode for something new.
+    pub(crate) fn place(&mut self) -> MemnodeId {
+        self.proxy.place()
+    }
+
+    /// Allocates a slot at a memnode.
+    pub(crate) fn allocate(&mut self, memnode: MemnodeId) -> Result<Address, Stop> {
+        let taken = self.sets.taken.get(&memnode).copied().unwrap_or(0);
+        let held = self.sets.held.entry(memnode).or_default();
+        if held.len() == taken {
+            match self.proxy.take_free(memnode) {
+                Some(address) => held.push(address),
+                None => return self.want(Want::Free(memnode)),
+            }
+        }
+        let address = held[taken];
+        self.sets.taken.insert(memnode, taken + 1);
+        Ok(address)
+    }
+
+    /// Reads a replicated slot; each participant of the commit compares it. Empty if it is free.
+    pub(crate) fn replica(&mut self, slot: Slot) -> Result<Bytes, Stop> {
+        if let Some(bytes) = self.sets.replica_writes.get(&slot) {
+            return Ok(bytes.clone());
+        }
+        if let Some(replica) = self.sets.replicas.get(&slot) {
+            return Ok(replica.bytes.clone());
+        }
+        let Some(bytes) = self.proxy.replica(slot).cloned() else {
+            return self.want(Want::Replica(slot));
+        };
+        let replica = Replica {
+            bytes: bytes.clone(),
+            confirmed: None,
+        };
+        self.sets.replicas.insert(slot, replica);
+        Ok(bytes)
+    }
+
+    /// Writes a replicated slot, at all memnodes. It must have been read.
+    pub(crate) fn write_replica(&mut self, slot: Slot, bytes: Bytes) {
+        debug_assert!(
+            self.sets.replicas.contains_key(&slot),
+            "what is written was read"
+        );
+        self.sets.replica_writes.insert(slot, bytes);
+    }
+}

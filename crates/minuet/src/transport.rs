@@ -1,0 +1,60 @@
+//! The way from coordinators to memnodes and back.
+//!
+//! Requests leave with a ticket, replies come back with it, at any time, in any order, repeatedly
+//! or never. Nothing waits here: a transport that is embedded answers at once, one that is
+//! simulated when a seeded scheduler says so, one over a network when it has answers.
+
+use std::collections::VecDeque;
+
+use pando_memnode::{Limits, Memnode, MemnodeId, Reply, Request};
+
+/// Names a request of one proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// See the module's header.
+pub trait Transport {
+    /// Sends a request, if it can.
+    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request);
+
+    /// A reply that has come.
+    fn receive(&mut self) -> Option<(Ticket, Reply)>;
+}
+
+/// Memnodes in this process, which answer at once.
+#[derive(Debug)]
+pub struct Embedded {
+    memnodes: Vec<Memnode>,
+    replies: Vec<(u64, Reply)>,
+    arrived: VecDeque<(Ticket, Reply)>,
+}
+
+impl Embedded {
+    /// `count` empty memnodes.
+    pub fn new(count: u16, limits: Limits) -> Self {
+        Self {
+            memnodes: (0..count).map(|_| Memnode::new(limits)).collect(),
+            replies: Vec::new(),
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// The memnodes.
+    pub fn memnodes(&self) -> &[Memnode] {
+        &self.memnodes
+    }
+}
+
+impl Transport for Embedded {
+    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request) {
+        let memnode = &mut self.memnodes[usize::from(to.0)];
+        memnode.handle(ticket.0, request, &mut self.replies);
+        let replies = self.replies.drain(..);
+        self.arrived
+            .extend(replies.map(|(ticket, reply)| (Ticket(ticket), reply)));
+    }
+
+    fn receive(&mut self) -> Option<(Ticket, Reply)> {
+        self.arrived.pop_front()
+    }
+}

@@ -1,0 +1,100 @@
+//! The tree: a B-tree of pages over all memnodes, whose versions share nodes.
+//!
+//! | part | where | paper |
+//! |---|---|---|
+//! | traversal by dirty reads, with its checks | `traverse` | Figure 5, §4.2 |
+//! | GET, scans | `read` | §2.3 |
+//! | copy-on-write, PUT, splits | `write` | §4.1 |
+//! | removal, merges | `remove` | |
+//!
+//! The leaves are read by the transaction, inner nodes dirty. So the commit compares leaves and the
+//! tip alone, unless an inner node changes. In a snapshot nothing is compared.
+//!
+//! Departs from the paper:
+//! - One B-tree holds all trees of users. Keys begin with the tree's number, which costs nothing,
+//!   since pages leave out what their keys share. So one root and one id are the snapshot of all.
+//! - Each key has a version. A new one is the greater of its old one and the leaf's floor, plus
+//!   one; the floor is the highest version of a removed key, inherited in splits, the greater of
+//!   both in merges. So a key's versions increase over its removal, without tombstones.
+//! - The paper has no merges. Two siblings that are one page at most three quarters full are
+//!   merged.
+//!
+//! Invariants:
+//! - **MB1 fences-nest** The fences of a node's children cut the range of its own fences without
+//!   gap or overlap, in every version.
+//! - **MB2 made-at-the-tip** A node changes only in the version at which it was made, apart from
+//!   its copied-to ids. The tip's root was made at the tip.
+//! - **MB3 old-nodes-say-so** Whoever takes a node out of the tip's tree frees it, if it was made
+//!   at the tip, or else notes there that it was copied at the tip. Whoever reads the old one then
+//!   finds out by the address's generation, or by the note.
+
+mod read;
+mod remove;
+mod traverse;
+mod write;
+
+use pando_memnode::Address;
+
+use crate::error::{Error, Stop};
+use crate::page::{Cell, CellBody, Node, PageEdit};
+use crate::snapshot::{SnapshotId, View};
+use crate::transaction::Transaction;
+
+pub use read::{Entry, Probe, Scanned};
+
+/// What pages say in place of a tree's number: all trees of users are one.
+pub(crate) const DATA: u32 = 1;
+
+/// A tree of a user's: a namespace of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreeId(pub u32);
+
+impl TreeId {
+    /// The key as pages have it.
+    fn key(self, key: &[u8], transaction: &Transaction<'_>) -> Result<Vec<u8>, Error> {
+        let full = [&self.0.to_be_bytes()[..], key].concat();
+        let max = transaction.config().key_bytes_max();
+        if full.len() > max {
+            return Err(Error::KeyTooLong {
+                bytes: key.len(),
+                max: max - 4,
+            });
+        }
+        Ok(full)
+    }
+}
+
+/// Founds the tree, where none is: an empty leaf below a root, at the first snapshot.
+pub fn found(transaction: &mut Transaction<'_>) -> Result<(), Stop> {
+    if transaction.is_founded()? {
+        return Ok(());
+    }
+    let place = transaction.place();
+    let leaf = transaction.allocate(place)?;
+    let root = transaction.allocate(place)?;
+    let snapshot = SnapshotId(1);
+    let inner = Node {
+        height: 1,
+        cells: vec![Cell {
+            key: Vec::new(),
+            body: CellBody::Child(leaf),
+        }],
+        ..Node::empty(DATA, root, snapshot)
+    };
+    put_new(transaction, leaf, &Node::empty(DATA, leaf, snapshot));
+    put_new(transaction, root, &inner);
+    transaction.set_tip(View {
+        snapshot,
+        root,
+        tip: true,
+    });
+    Ok(())
+}
+
+/// Writes a new node that fits.
+fn put_new(transaction: &mut Transaction<'_>, address: Address, node: &Node) {
+    let bytes = node
+        .encode(transaction.config().page_bytes)
+        .expect("a node that fits");
+    transaction.put_page(address, PageEdit::whole(bytes));
+}
