@@ -13,7 +13,7 @@
 
 use pando_pmem::{Offset, Pmem};
 
-use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, prefix_of};
+use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
 use crate::record::{self, Record};
 use crate::tree::{Error, Tree};
 
@@ -47,11 +47,7 @@ impl<M: Pmem> Tree<M> {
         let record = record::make(&self.allocator, self.open, key, value)?;
         let mut work = Work::default();
         work.taken.push(record);
-        let begun = Entry {
-            prefix: prefix_of(key),
-            record,
-            child: Offset::NONE,
-        };
+        let begun = Entry::of_key(key, record);
         let changed = self.put_record(key, begun, &mut work);
         self.finish(changed, &work)
     }
@@ -256,12 +252,11 @@ impl<M: Pmem> Tree<M> {
         let mut begins = Vec::new();
         for part in self.spread(&entries) {
             let child = self.make_node(node.level, part, work)?;
-            let above = if begins.is_empty() {
-                lowest
+            begins.push(if begins.is_empty() {
+                Entry { child, ..lowest }
             } else {
-                self.separator(part[0], work)?
-            };
-            begins.push(Entry { child, ..above });
+                self.separator(part[0], child, work)?
+            });
         }
         let ends = gone.iter().map(|found| found.slot).collect();
         Ok(Edit { ends, begins })
@@ -284,12 +279,12 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// A separator of the same key as an entry, in a record of its own.
-    fn separator(&self, entry: Entry, work: &mut Work) -> Result<Entry, Error> {
+    fn separator(&self, entry: Entry, child: Offset, work: &mut Work) -> Result<Entry, Error> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
         let record = record::make(&self.allocator, self.open, key, b"")?;
         work.taken.push(record);
-        Ok(Entry { record, ..entry })
+        Ok(Entry::separator(key, record, child))
     }
 }
 

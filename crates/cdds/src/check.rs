@@ -39,6 +39,13 @@ pub enum Disorder {
         /// The node.
         at: Offset,
     },
+    /// A look-up does not find an entry that is there: its fingerprint, or its separator's bytes
+    /// in the node, are not its key's.
+    #[error("node {at}: an entry that is not found by its key")]
+    Unfindable {
+        /// The node.
+        at: Offset,
+    },
     /// More than one root.
     #[error("{roots} roots in one view")]
     Roots {
@@ -185,8 +192,16 @@ impl<'t, M: Pmem> Walk<'t, M> {
             if !entry.record.is_none() {
                 self.block(entry.record)?;
                 let record = Record::at(&self.tree.pool, entry.record);
-                if !record.is_some_and(Record::is_whole) {
+                let Some(record) = record.filter(|record| record.is_whole()) else {
                     return Err(Disorder::Keys { at });
+                };
+                let by_key = if node.is_leaf() {
+                    node.find(record.key(), self.view)
+                } else {
+                    node.child_for(record.key(), self.view)
+                };
+                if by_key.is_none_or(|by_key| by_key.slot != found[index].slot) {
+                    return Err(Disorder::Unfindable { at });
                 }
             }
             if node.is_leaf() {

@@ -18,8 +18,9 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// Bytes of a leaf of so many entries: what a pool is told of its nodes.
+/// Bytes of a leaf of so many entries: what a pool is told of its nodes. Before the entries is a
+/// byte for the level, and one for each of them.
 #[must_use]
 pub const fn node_bytes(entries: u32) -> u32 {
-    64 + 32 * entries
+    (1 + entries).next_multiple_of(64) + 32 * entries
 }

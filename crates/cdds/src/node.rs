@@ -2,8 +2,9 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 8 | level: 0 is a leaf, [`ANCHOR`] the anchor |
-//! | 64 | | the slots, of 32 bytes in a leaf and 64 elsewhere |
+//! | 0 | 1 | level: 0 is a leaf, [`ANCHOR`] the anchor |
+//! | 1 | 1 each | of a leaf: one byte of the hash of each slot's key, its *fingerprint* |
+//! | whole lines | | the slots, of 32 bytes in a leaf and 64 elsewhere |
 //!
 //! | offset in a slot | size | field |
 //! |---|---|---|
@@ -12,6 +13,10 @@
 //! | 16 | 8 | the first eight bytes of the key, big-endian, then zeros |
 //! | 24 | 8 | the record of key and value, or of the separator; 0: below every key |
 //! | 32 | 8 | the child, but in a leaf |
+//! | 40 | 24 | the separator's next bytes, likewise, but in a leaf |
+//!
+//! So a look-up reads two lines of a leaf, most often, and of other nodes no record unless keys
+//! share their first 32 bytes.
 //!
 //! - **CN1 begun-last** A slot lies in one line, and an entry's beginning is stored last: if it is
 //!   durable, so is the entry (PM1 any-order). Before a slot is used again its beginning is erased.
@@ -20,25 +25,31 @@
 //! - **CN3 needed** A slot is used again if its end is committed and no snapshot sees it, or if it
 //!   began and ended in the open epoch, or if its beginning is void. A view that can come again
 //!   after a crash sees none of these.
+//! - **CN4 fingerprinted** A fingerprint is stored before its entry's beginning and flushed in
+//!   the same epoch: an entry of a committed epoch has it. That of a slot that nobody needs is
+//!   anything.
 
 use std::cmp::Ordering;
 
-use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
+use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup};
 use pando_sync::LogEpoch;
 
 use crate::record::Record;
 
 /// The level of the anchor.
-pub(crate) const ANCHOR: u64 = u64::MAX;
+pub(crate) const ANCHOR: u64 = 0xff;
 
 const NODE_FLUSH: Mark = Mark("node: flush of a new one");
 const BEGIN_FLUSH: Mark = Mark("entry: flush of its beginning");
+const FINGERPRINT_FLUSH: Mark = Mark("entry: flush of its fingerprint");
 const END_FLUSH: Mark = Mark("entry: flush of its end");
 
 /// What an entry says, apart from when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) prefix: u64,
+    /// The bytes behind the prefix, likewise. A leaf's entry has none.
+    pub(crate) more: Option<[u64; 3]>,
     pub(crate) record: Offset,
     pub(crate) child: Offset,
 }
@@ -48,7 +59,29 @@ impl Entry {
     pub(crate) fn lowest(child: Offset) -> Self {
         Self {
             prefix: 0,
+            more: None,
             record: Offset::NONE,
+            child,
+        }
+    }
+
+    /// Of a leaf: a key and where its record is.
+    pub(crate) fn of_key(key: &[u8], record: Offset) -> Self {
+        Self {
+            prefix: prefix_of(key),
+            more: None,
+            record,
+            child: Offset::NONE,
+        }
+    }
+
+    /// Above a leaf: a separator, where its record is, and the child.
+    pub(crate) fn separator(key: &[u8], record: Offset, child: Offset) -> Self {
+        let Probe { prefix, more, .. } = Probe::new(key);
+        Self {
+            prefix,
+            more: Some(more),
+            record,
             child,
         }
     }
@@ -61,12 +94,37 @@ pub(crate) struct Found {
     pub(crate) entry: Entry,
 }
 
+/// A key that is looked for, and its first words.
+struct Probe<'k> {
+    key: &'k [u8],
+    prefix: u64,
+    more: [u64; 3],
+}
+
+impl<'k> Probe<'k> {
+    fn new(key: &'k [u8]) -> Self {
+        let behind = |bytes: usize| prefix_of(key.get(bytes..).unwrap_or_default());
+        Self {
+            key,
+            prefix: prefix_of(key),
+            more: [behind(8), behind(16), behind(24)],
+        }
+    }
+}
+
 /// The first bytes of a key, so that most comparisons need no record.
-pub(crate) fn prefix_of(key: &[u8]) -> u64 {
+fn prefix_of(key: &[u8]) -> u64 {
+    if let Some(whole) = key.first_chunk() {
+        return u64::from_be_bytes(*whole);
+    }
     let mut bytes = [0; 8];
-    let length = key.len().min(8);
-    bytes[..length].copy_from_slice(&key[..length]);
+    bytes[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(bytes)
+}
+
+/// What tells most keys of a leaf apart.
+pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
+    crc32c::crc32c(key) as u8
 }
 
 /// Who looks: at the end of an epoch, or at what is there in the open one.
@@ -78,6 +136,12 @@ impl View {
     #[inline]
     pub(crate) fn sees<M: Pmem>(self, pool: &Pool<M>, epoch: u64) -> bool {
         epoch != 0 && epoch <= self.0.0 && !pool.is_void(LogEpoch(epoch))
+    }
+
+    /// Whether it sees an entry that began and ended then (CN2 seen).
+    #[inline]
+    pub(crate) fn sees_entry<M: Pmem>(self, pool: &Pool<M>, start: u64, end: u64) -> bool {
+        self.sees(pool, start) && !self.sees(pool, end)
     }
 }
 
@@ -106,8 +170,22 @@ impl<M> Copy for Node<'_, M> {}
 
 /// Bytes of a node.
 pub(crate) fn bytes_of(level: u64, slots: u64) -> u64 {
-    let bytes = LINE_BYTES + slots * slot_bytes(level);
+    let bytes = header_bytes(slots) + slots * slot_bytes(level);
     bytes.next_multiple_of(LINE_BYTES)
+}
+
+/// Bytes before the slots: the level and a fingerprint each.
+fn header_bytes(slots: u64) -> u64 {
+    (1 + slots).next_multiple_of(LINE_BYTES)
+}
+
+/// The word of the header that has a slot's fingerprint, and by how many bits it is shifted there.
+fn fingerprint_at(slot: u64) -> (u64, u32) {
+    let byte = 1 + slot;
+    (
+        byte / WORD_BYTES * WORD_BYTES,
+        (byte % WORD_BYTES * 8) as u32,
+    )
 }
 
 fn slot_bytes(level: u64) -> u64 {
@@ -121,7 +199,7 @@ fn slot_bytes(level: u64) -> u64 {
 impl<'p, M: Pmem> Node<'p, M> {
     /// The node at `at`, of so many slots.
     pub(crate) fn at(pool: &'p Pool<M>, at: Offset, slots: u64) -> Self {
-        let level = pool.memory().load(at);
+        let level = pool.memory().load(at) & 0xff;
         Self {
             pool,
             at,
@@ -140,13 +218,22 @@ impl<'p, M: Pmem> Node<'p, M> {
     ) -> Self {
         debug_assert!(entries.len() as u64 <= slots, "a node that overflows");
         let mut bytes = vec![0; bytes_of(level, slots) as usize];
-        bytes[..8].copy_from_slice(&level.to_le_bytes());
+        bytes[0] = level as u8;
         for (slot, entry) in entries.iter().enumerate() {
-            let from = (LINE_BYTES + slot as u64 * slot_bytes(level)) as usize;
+            let from = (header_bytes(slots) + slot as u64 * slot_bytes(level)) as usize;
             let words = [epoch.0, 0, entry.prefix, entry.record.get()];
-            let child = (level > 0).then_some(entry.child.get());
-            for (index, word) in words.into_iter().chain(child).enumerate() {
+            let above = (level > 0).then_some([entry.child.get()]);
+            let more = entry.more.filter(|_| level > 0);
+            let above = above
+                .into_iter()
+                .flatten()
+                .chain(more.into_iter().flatten());
+            for (index, word) in words.into_iter().chain(above).enumerate() {
                 bytes[from + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+            if level == 0 {
+                let key = Record::at(pool, entry.record).map_or(&b""[..], Record::key);
+                bytes[1 + slot] = fingerprint_of(key);
             }
         }
         let memory = pool.memory();
@@ -166,7 +253,8 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     fn slot_at(self, slot: u64) -> Offset {
-        self.at.plus(LINE_BYTES + slot * slot_bytes(self.level))
+        self.at
+            .plus(header_bytes(self.slots) + slot * slot_bytes(self.level))
     }
 
     fn word(self, slot: u64, index: u64) -> u64 {
@@ -183,22 +271,30 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     pub(crate) fn entry(self, slot: u64) -> Entry {
-        let child = if self.is_leaf() {
-            0
-        } else {
-            self.word(slot, 4)
-        };
+        let row = |words| self.pool.memory().row(self.slot_at(slot), words);
+        if self.is_leaf() {
+            let words = row(4);
+            return Entry {
+                prefix: words.load(2),
+                more: None,
+                record: Offset::new(words.load(3)),
+                child: Offset::NONE,
+            };
+        }
+        let words = row(8);
         Entry {
-            prefix: self.word(slot, 2),
-            record: Offset::new(self.word(slot, 3)),
-            child: Offset::new(child),
+            prefix: words.load(2),
+            more: Some([5, 6, 7].map(|index| words.load(index))),
+            record: Offset::new(words.load(3)),
+            child: Offset::new(words.load(4)),
         }
     }
 
     /// Whether a view sees the entry in this slot (CN2 seen).
     #[inline]
     pub(crate) fn is_seen(self, slot: u64, view: View) -> bool {
-        view.sees(self.pool, self.word(slot, 0)) && !view.sees(self.pool, self.word(slot, 1))
+        let words = self.pool.memory().row(self.slot_at(slot), 2);
+        view.sees_entry(self.pool, words.load(0), words.load(1))
     }
 
     /// What a view sees of the node, in no order.
@@ -222,58 +318,133 @@ impl<'p, M: Pmem> Node<'p, M> {
         if a.record.is_none() || b.record.is_none() {
             return b.record.is_none().cmp(&a.record.is_none());
         }
-        a.prefix.cmp(&b.prefix).then_with(|| {
+        let more = || match (a.more, b.more) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => Ordering::Equal,
+        };
+        a.prefix.cmp(&b.prefix).then_with(more).then_with(|| {
             let [a, b] = [a, b].map(|entry| Record::at(self.pool, entry.record).map(Record::key));
             a.cmp(&b)
-        })
-    }
-
-    /// How an entry's key is ordered to another one, whose prefix this is.
-    fn order_to(self, entry: Entry, prefix: u64, key: &[u8]) -> Ordering {
-        if entry.record.is_none() {
-            return Ordering::Less;
-        }
-        entry.prefix.cmp(&prefix).then_with(|| {
-            let record = Record::at(self.pool, entry.record);
-            record.map(Record::key).cmp(&Some(key))
         })
     }
 
     /// The entry of this key in a leaf.
     pub(crate) fn find(self, key: &[u8], view: View) -> Option<Found> {
         let prefix = prefix_of(key);
-        (0..self.slots).find_map(|slot| {
-            if self.word(slot, 2) != prefix || !self.is_seen(slot, view) {
+        self.alike(fingerprint_of(key)).find_map(|slot| {
+            let words = self.pool.memory().row(self.slot_at(slot), 4);
+            if words.load(2) != prefix || !view.sees_entry(self.pool, words.load(0), words.load(1))
+            {
                 return None;
             }
             let entry = self.entry(slot);
-            let is_it = self.order_to(entry, prefix, key) == Ordering::Equal;
-            is_it.then_some(Found { slot, entry })
+            let record = Record::at(self.pool, entry.record);
+            (record.map(Record::key) == Some(key)).then_some(Found { slot, entry })
+        })
+    }
+
+    /// The slots of a leaf with this fingerprint (CN4 fingerprinted).
+    fn alike(self, fingerprint: u8) -> impl Iterator<Item = u64> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let wanted = u64::from(fingerprint) * ONES;
+        let words = (header_bytes(self.slots) / WORD_BYTES) as usize;
+        let header = self.pool.memory().row(self.at, words);
+        (0..words).flat_map(move |index| {
+            let differ = header.load(index) ^ wanted;
+            // The top bits of bytes that are zero, perhaps of some above such a one.
+            let mut equal = differ.wrapping_sub(ONES) & !differ & (ONES << 7);
+            let slots = self.slots;
+            std::iter::from_fn(move || {
+                let bit = (equal != 0).then(|| equal.trailing_zeros())?;
+                equal &= equal - 1;
+                Some(index as u64 * WORD_BYTES + u64::from(bit / 8))
+            })
+            // Byte 0 is the level.
+            .filter_map(move |byte| byte.checked_sub(1).filter(|slot| *slot < slots))
         })
     }
 
     /// The entry whose subtree has the key: that of the highest separator at or below it.
     pub(crate) fn child_for(self, key: &[u8], view: View) -> Option<Found> {
-        let prefix = prefix_of(key);
-        let below = self
-            .seen(view)
-            .filter(|found| self.order_to(found.entry, prefix, key) != Ordering::Greater);
-        below.max_by(|a, b| self.order(a.entry, b.entry))
+        let probe = Probe::new(key);
+        let at = self.at.plus(header_bytes(self.slots));
+        let row = self.pool.memory().row(at, 8 * self.slots as usize);
+        let mut best: Option<(u64, WordGroup<'_, 8>)> = None;
+        for (slot, words) in (0..).zip(row.groups::<8>()) {
+            let prefix = words.load(2);
+            if prefix > probe.prefix
+                || best.is_some_and(|(_, best)| prefix < best.load(2))
+                || !view.sees_entry(self.pool, words.load(0), words.load(1))
+                || self.is_above(words, &probe)
+            {
+                continue;
+            }
+            if best.is_none_or(|(_, best)| self.compare(best, words) == Ordering::Less) {
+                best = Some((slot, words));
+            }
+        }
+        let (slot, _) = best?;
+        Some(Found {
+            slot,
+            entry: self.entry(slot),
+        })
+    }
+
+    /// Whether a separator whose prefix is not above the key's is above the key.
+    fn is_above(self, words: WordGroup<'_, 8>, probe: &Probe<'_>) -> bool {
+        let record = Offset::new(words.load(3));
+        if words.load(2) < probe.prefix || record.is_none() {
+            return false;
+        }
+        let more = [5, 6, 7].map(|index| words.load(index));
+        let order = more.cmp(&probe.more).then_with(|| {
+            let record = Record::at(self.pool, record);
+            record.map(Record::key).cmp(&Some(probe.key))
+        });
+        order == Ordering::Greater
+    }
+
+    /// How the separators of two slots are ordered.
+    fn compare(self, a: WordGroup<'_, 8>, b: WordGroup<'_, 8>) -> Ordering {
+        let [a, b] = [a, b].map(|words| Entry {
+            prefix: words.load(2),
+            more: Some([5, 6, 7].map(|index| words.load(index))),
+            record: Offset::new(words.load(3)),
+            child: Offset::NONE,
+        });
+        self.order(a, b)
     }
 
     /// Begins an entry in a slot that nobody needs (CN1 begun-last).
     pub(crate) fn begin(self, slot: u64, entry: Entry, epoch: LogEpoch) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
+        if self.is_leaf() {
+            self.set_fingerprint(slot, entry.record);
+        }
         memory.store(at, 0);
         memory.store(at.plus(8), 0);
         memory.store(at.plus(16), entry.prefix);
         memory.store(at.plus(24), entry.record.get());
         if !self.is_leaf() {
             memory.store(at.plus(32), entry.child.get());
+            for (index, word) in (5..).zip(entry.more.unwrap_or_default()) {
+                memory.store(at.plus(index * WORD_BYTES), word);
+            }
         }
         memory.store(at, epoch.0);
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, slot_bytes(self.level) as usize);
+    }
+
+    /// Before an entry begins in this slot of a leaf (CN4 fingerprinted).
+    fn set_fingerprint(self, slot: u64, record: Offset) {
+        let key = Record::at(self.pool, record).map_or(&b""[..], Record::key);
+        let (within, shift) = fingerprint_at(slot);
+        let (memory, at) = (self.pool.memory(), self.at.plus(within));
+        let others = memory.load(at) & !(0xff << shift);
+        memory.store(at, others | u64::from(fingerprint_of(key)) << shift);
+        memory.mark(FINGERPRINT_FLUSH);
+        memory.flush(at, WORD_BYTES as usize);
     }
 
     /// Ends an entry.

@@ -129,10 +129,11 @@ impl<M: Pmem> Tree<M> {
     /// Opens the tree of a pool, or makes an empty one. Takes the same time whatever it holds.
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
         let bytes = pool.shape().node_bytes;
-        let entries = bytes.saturating_sub(64) / 32;
-        if bytes != node_bytes(entries) || !(ENTRIES_MIN..=ENTRIES_MAX).contains(&entries) {
+        let entries = (ENTRIES_MIN..=ENTRIES_MAX).find(|entries| node_bytes(*entries) == bytes);
+        let Some(entries) = entries else {
+            let entries = bytes / 32;
             return Err(Error::Entries { entries });
-        }
+        };
         let mut tree = Self {
             allocator: Allocator::new(Arc::clone(&pool))?,
             slots: entries.into(),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pando_pmem::{Mapped, Offset, Pmem};
+use pando_pmem::{Mapped, Offset, Pmem, Words};
 
 /// See the module's header.
 #[derive(Debug)]
@@ -22,6 +22,11 @@ impl Pmem for Unflushed {
     #[inline]
     fn load(&self, at: Offset) -> u64 {
         self.0.load(at)
+    }
+
+    #[inline]
+    fn row(&self, at: Offset, count: usize) -> Words<'_> {
+        self.0.row(at, count)
     }
 
     #[inline]

@@ -18,6 +18,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Offset;
 
@@ -42,6 +43,9 @@ pub trait Pmem: Debug + Send + Sync + 'static {
 
     /// Loads a word; acquires what its store released.
     fn load(&self, at: Offset) -> u64;
+
+    /// Words in a row, to be loaded: one look at their position for all of them.
+    fn row(&self, at: Offset, count: usize) -> Words<'_>;
 
     /// Stores a word; releases what came before it.
     fn store(&self, at: Offset, word: u64);
@@ -80,6 +84,44 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Ends what the last call of [`Pmem::begin_writes`] began.
     #[inline]
     fn end_writes(&self) {}
+}
+
+/// Words in a row, to be loaded as [`Pmem::load`] loads one.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(pub(crate) &'a [AtomicU64]);
+
+impl<'a> Words<'a> {
+    /// How many there are.
+    #[inline]
+    pub fn count(self) -> usize {
+        self.0.len()
+    }
+
+    /// Loads the word at this index.
+    #[inline]
+    pub fn load(self, index: usize) -> u64 {
+        // Acquire: as `Pmem::load`.
+        u64::from_le(self.0[index].load(Ordering::Acquire))
+    }
+
+    /// The words in groups of `N`, without those that make no whole one.
+    #[inline]
+    pub fn groups<const N: usize>(self) -> impl Iterator<Item = WordGroup<'a, N>> {
+        self.0.as_chunks().0.iter().map(WordGroup)
+    }
+}
+
+/// `N` words in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct WordGroup<'a, const N: usize>(&'a [AtomicU64; N]);
+
+impl<const N: usize> WordGroup<'_, N> {
+    /// Loads the word at this index.
+    #[inline]
+    pub fn load(self, index: usize) -> u64 {
+        // Acquire: as `Pmem::load`.
+        u64::from_le(self.0[index].load(Ordering::Acquire))
+    }
 }
 
 /// A window in which its thread may store. Windows may lie within each other.

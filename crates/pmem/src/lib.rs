@@ -32,7 +32,7 @@ mod region;
 mod simulated;
 
 pub use allocator::{Allocator, BlockState};
-pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Writes};
+pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, WordGroup, Words, Writes};
 pub use error::{Full, PoolError};
 pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};

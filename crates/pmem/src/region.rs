@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{LINE_BYTES, Offset, WORD_BYTES};
+use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
 
 /// Words that somebody else owns and keeps until the region is gone.
 #[derive(Debug)]
@@ -79,6 +79,11 @@ impl Region {
     pub(crate) fn load(&self, at: Offset) -> u64 {
         // Acquire: pairs with the release of `store` and `compare_exchange`.
         u64::from_le(self.words(at, 1)[0].load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn row(&self, at: Offset, count: usize) -> Words<'_> {
+        Words(self.words(at, count))
     }
 
     #[inline]

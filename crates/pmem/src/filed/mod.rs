@@ -38,7 +38,7 @@ use rustix::mm::MapFlags;
 use self::journal::{BLOCK_BYTES, Journal};
 use crate::mapped::{Mapping, file};
 use crate::region::Region;
-use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, check_size};
+use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Words, check_size};
 
 /// An ordinary file as memory.
 pub struct Filed {
@@ -138,6 +138,11 @@ impl Pmem for Filed {
     #[inline]
     fn load(&self, at: Offset) -> u64 {
         self.region.load(at)
+    }
+
+    #[inline]
+    fn row(&self, at: Offset, count: usize) -> Words<'_> {
+        self.region.row(at, count)
     }
 
     #[inline]

@@ -37,7 +37,7 @@ pub(crate) use self::mapping::Mapping;
 use self::protection::Protector;
 pub use self::protection::{Protection, has_protection_keys};
 use crate::region::Region;
-use crate::{Offset, Pmem, PoolError, WORD_BYTES, Writes, check_size};
+use crate::{Offset, Pmem, PoolError, WORD_BYTES, Words, Writes, check_size};
 
 /// What lies below a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +201,11 @@ impl Pmem for Mapped {
     #[inline]
     fn load(&self, at: Offset) -> u64 {
         self.region.load(at)
+    }
+
+    #[inline]
+    fn row(&self, at: Offset, count: usize) -> Words<'_> {
+        self.region.row(at, count)
     }
 
     #[inline]

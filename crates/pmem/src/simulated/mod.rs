@@ -37,7 +37,7 @@ pub use trace::{Crash, MarkCount, Platform, Trace};
 use trace::{Event, What};
 
 use crate::region::Region;
-use crate::{LINE_BYTES, Mark, Offset, Pmem, WORD_BYTES};
+use crate::{LINE_BYTES, Mark, Offset, Pmem, WORD_BYTES, Words};
 
 /// The flushes and fences within [`Pmem::commit`].
 const COMMIT_BEFORE: Mark = Mark("commit: the fence before the word");
@@ -161,6 +161,11 @@ impl Pmem for Simulated {
 
     fn load(&self, at: Offset) -> u64 {
         self.region.load(at)
+    }
+
+    #[inline]
+    fn row(&self, at: Offset, count: usize) -> Words<'_> {
+        self.region.row(at, count)
     }
 
     fn store(&self, at: Offset, word: u64) {
