@@ -155,8 +155,11 @@ impl<M: Pmem> Tree<M> {
     fn change(&self, path: &[Step], mut edit: Edit, work: &mut Work) -> Result<(), Error> {
         for depth in (1..path.len()).rev() {
             let node = self.node(path[depth].node);
-            let after = node.seen(self.present()).count() + edit.begins.len() - edit.ends.len();
             let is_root = depth == 1;
+            // Only whether there are that many plays a part.
+            let enough = self.least(node.level).max(2) + edit.ends.len();
+            let before = node.seen(self.present()).take(enough).count();
+            let after = before + edit.begins.len() - edit.ends.len();
             if is_root && !node.is_leaf() && after == 1 {
                 let only = self.after(node, &edit).remove(0);
                 work.freed.push(node.at);
@@ -195,7 +198,8 @@ impl<M: Pmem> Tree<M> {
     /// Changes a node if it has the slots; whether it has.
     fn change_in_place(&self, node: Node<'_, M>, edit: &Edit) -> bool {
         let needs = self.needs();
-        let free = node.free_slots(&needs);
+        let home = edit.begins.first().map_or(0, |entry| node.home(entry));
+        let free = node.free_slots(home, &needs);
         let slots: Vec<_> = free.take(edit.begins.len()).collect();
         if slots.len() < edit.begins.len() {
             return false;

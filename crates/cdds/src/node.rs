@@ -122,6 +122,16 @@ fn prefix_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// The first 16 bytes of a key, in order.
+fn first_bytes(prefix: u64, next: u64) -> u128 {
+    u128::from(prefix) << 64 | u128::from(next)
+}
+
+/// The slot where a key with this fingerprint is looked for first.
+fn home_of(fingerprint: u8, slots: u64) -> u64 {
+    (u64::from(fingerprint) * slots) >> 8
+}
+
 /// What tells most keys of a leaf apart.
 pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
     crc32c::crc32c(key) as u8
@@ -219,7 +229,20 @@ impl<'p, M: Pmem> Node<'p, M> {
         debug_assert!(entries.len() as u64 <= slots, "a node that overflows");
         let mut bytes = vec![0; bytes_of(level, slots) as usize];
         bytes[0] = level as u8;
-        for (slot, entry) in entries.iter().enumerate() {
+        let mut used = vec![false; slots as usize];
+        for (index, entry) in entries.iter().enumerate() {
+            let slot = if level == 0 {
+                let key = Record::at(pool, entry.record).map_or(&b""[..], Record::key);
+                let fingerprint = fingerprint_of(key);
+                let home = home_of(fingerprint, slots) as usize;
+                let slot = (home..used.len()).chain(0..home).find(|slot| !used[*slot]);
+                let slot = slot.expect("a slot for each entry");
+                used[slot] = true;
+                bytes[1 + slot] = fingerprint;
+                slot
+            } else {
+                index
+            };
             let from = (header_bytes(slots) + slot as u64 * slot_bytes(level)) as usize;
             let words = [epoch.0, 0, entry.prefix, entry.record.get()];
             let above = (level > 0).then_some([entry.child.get()]);
@@ -230,10 +253,6 @@ impl<'p, M: Pmem> Node<'p, M> {
                 .chain(more.into_iter().flatten());
             for (index, word) in words.into_iter().chain(above).enumerate() {
                 bytes[from + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
-            }
-            if level == 0 {
-                let key = Record::at(pool, entry.record).map_or(&b""[..], Record::key);
-                bytes[1 + slot] = fingerprint_of(key);
             }
         }
         let memory = pool.memory();
@@ -330,8 +349,10 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// The entry of this key in a leaf.
     pub(crate) fn find(self, key: &[u8], view: View) -> Option<Found> {
-        let prefix = prefix_of(key);
-        self.alike(fingerprint_of(key)).find_map(|slot| {
+        let (prefix, fingerprint) = (prefix_of(key), fingerprint_of(key));
+        let home = self.slot_at(home_of(fingerprint, self.slots));
+        self.pool.memory().row(home, 4).prefetch();
+        self.alike(fingerprint).find_map(|slot| {
             let words = self.pool.memory().row(self.slot_at(slot), 4);
             if words.load(2) != prefix || !view.sees_entry(self.pool, words.load(0), words.load(1))
             {
@@ -365,21 +386,42 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     /// The entry whose subtree has the key: that of the highest separator at or below it.
+    ///
+    /// The first pass finds the highest first bytes at or below the key's, of entries that anybody
+    /// sees or nobody does; it has no branch that depends on them. The second one judges the
+    /// entries with these bytes, mostly one. Only if the view sees none of them are all judged.
     pub(crate) fn child_for(self, key: &[u8], view: View) -> Option<Found> {
         let probe = Probe::new(key);
         let at = self.at.plus(header_bytes(self.slots));
         let row = self.pool.memory().row(at, 8 * self.slots as usize);
+        let bytes_of = |words: WordGroup<'_, 8>| first_bytes(words.load(2), words.load(5));
+        let wanted = first_bytes(probe.prefix, probe.more[0]);
+        let highest = row.groups::<8>().fold(0, |highest, words| {
+            let bytes = bytes_of(words);
+            let is_next = bytes <= wanted && bytes > highest;
+            std::hint::select_unpredictable(is_next, bytes, highest)
+        });
+        let is_candidate = |words: WordGroup<'_, 8>| bytes_of(words) == highest;
+        self.highest(view, &probe, is_candidate)
+            .or_else(|| self.highest(view, &probe, |words| bytes_of(words) <= wanted))
+    }
+
+    /// The highest entry at or below the key, of candidates whose first bytes are not above it.
+    fn highest(
+        self,
+        view: View,
+        probe: &Probe<'_>,
+        is_candidate: impl Fn(WordGroup<'_, 8>) -> bool,
+    ) -> Option<Found> {
+        let at = self.at.plus(header_bytes(self.slots));
+        let row = self.pool.memory().row(at, 8 * self.slots as usize);
         let mut best: Option<(u64, WordGroup<'_, 8>)> = None;
         for (slot, words) in (0..).zip(row.groups::<8>()) {
-            let prefix = words.load(2);
-            if prefix > probe.prefix
-                || best.is_some_and(|(_, best)| prefix < best.load(2))
-                || !view.sees_entry(self.pool, words.load(0), words.load(1))
-                || self.is_above(words, &probe)
+            if is_candidate(words)
+                && view.sees_entry(self.pool, words.load(0), words.load(1))
+                && !self.is_above(words, probe)
+                && best.is_none_or(|(_, best)| self.compare(best, words) == Ordering::Less)
             {
-                continue;
-            }
-            if best.is_none_or(|(_, best)| self.compare(best, words) == Ordering::Less) {
                 best = Some((slot, words));
             }
         }
@@ -463,9 +505,21 @@ impl<'p, M: Pmem> Node<'p, M> {
         memory.flush(at, slot_bytes(self.level) as usize);
     }
 
-    /// The slots that may be used (CN3 needed).
-    pub(crate) fn free_slots(self, needs: &Needs<'_>) -> impl Iterator<Item = u64> {
-        (0..self.slots).filter(move |slot| !needs.need(self.pool, self.span(*slot)))
+    /// The slots that may be used (CN3 needed), from this one on and around.
+    pub(crate) fn free_slots(self, home: u64, needs: &Needs<'_>) -> impl Iterator<Item = u64> {
+        let slots = self.slots;
+        let around = (0..slots).map(move |slot| (home + slot) % slots);
+        around.filter(move |slot| !needs.need(self.pool, self.span(*slot)))
+    }
+
+    /// The slot of a leaf where an entry is put if it may be used, else in the next one that may:
+    /// a look-up asks for its line together with the header.
+    pub(crate) fn home(self, entry: &Entry) -> u64 {
+        if !self.is_leaf() {
+            return 0;
+        }
+        let key = Record::at(self.pool, entry.record).map_or(&b""[..], Record::key);
+        home_of(fingerprint_of(key), self.slots)
     }
 }
 

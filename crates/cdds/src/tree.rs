@@ -298,7 +298,11 @@ impl<M: Pmem> Tree<M> {
 
     /// The record of an entry, if it is whole.
     pub(crate) fn record(&self, entry: Entry) -> Result<Record<'_>, Error> {
-        let record = Record::at(&self.pool, entry.record).filter(|record| record.is_whole());
+        let record = Record::at(&self.pool, entry.record);
+        let record = record.filter(|record| {
+            record.prefetch();
+            record.is_whole()
+        });
         record.ok_or(Error::Damaged { at: entry.record })
     }
 

@@ -20,6 +20,8 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_sync::prefetch::prefetch_lines;
+
 use crate::Offset;
 
 /// What is stored, and never torn, at once (PM3).
@@ -102,6 +104,12 @@ impl<'a> Words<'a> {
     pub fn load(self, index: usize) -> u64 {
         // Acquire: as `Pmem::load`.
         u64::from_le(self.0[index].load(Ordering::Acquire))
+    }
+
+    /// Asks for the lines of the words, without waiting for them.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch_lines(self.0.as_ptr().cast(), self.0.len() * WORD_BYTES as usize);
     }
 
     /// The words in groups of `N`, without those that make no whole one.
