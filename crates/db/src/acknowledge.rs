@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_durability::log::Log;
+use pando_durability::log::{Log, Ring};
 use pando_engine::{EpochClock, LogEpoch};
 use pando_sync::{Gates, lock};
 
@@ -92,6 +92,8 @@ impl Durability {
 pub(crate) struct Acknowledgement {
     clock: Arc<EpochClock>,
     log: Option<EpochLog>,
+    /// The newest epochs, for followers.
+    ring: Arc<Ring>,
     whole: Mutex<Whole>,
     /// Signals that a tick requested from another thread is done, or that it is time to retry.
     ticked: Condvar,
@@ -112,6 +114,7 @@ impl Acknowledgement {
         Self {
             clock,
             log,
+            ring: Arc::new(Ring::new(limits::RING_BYTES)),
             whole: Mutex::default(),
             ticked: Condvar::new(),
             straddle: AtomicU64::new(0),
@@ -121,6 +124,26 @@ impl Acknowledgement {
     /// Makes epochs durable, if anything does.
     pub(crate) fn log(&self) -> Option<&EpochLog> {
         self.log.as_ref()
+    }
+
+    /// The newest epochs, for followers.
+    #[inline]
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Ends epochs until the current one is above `epoch`, within a command under all gates that
+    /// has written nothing so far.
+    pub(crate) fn rise_above(&self, epoch: LogEpoch, now: Milliseconds) {
+        let mut whole = lock(&self.whole);
+        debug_assert!(whole.running, "a command under all gates");
+        if self.clock.current() <= epoch {
+            drop(self.close(now));
+            self.clock.rise_to(epoch.next());
+        }
+        if std::mem::take(&mut whole.tick_wanted) {
+            self.ticked.notify_all();
+        }
     }
 
     /// The log of files, if there is one.
@@ -216,6 +239,8 @@ impl Acknowledgement {
     /// either all gates or none of the others do.
     fn close(&self, now: Milliseconds) -> Sealed<'_> {
         let next = self.clock.tick();
+        // Before the log has it: what is durable there is here.
+        self.ring.close(next.previous(), now);
         let log = self.log.as_ref();
         log.map_or_else(Sealed::default, |log| log.close_epoch(next.previous(), now))
     }

@@ -22,6 +22,8 @@ pub enum CommandError {
          FLUSHALL too, and writes will when there is room on the disk"
     )]
     LogFull,
+    #[error("READONLY You can't write against a read only replica.")]
+    ReadOnly,
     #[error("ERR this command needs a server; the database is embedded")]
     NoHost,
 

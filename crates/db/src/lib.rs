@@ -43,6 +43,8 @@ mod pause;
 mod persistence;
 mod progress;
 mod remapping;
+mod replication;
+mod role;
 mod session;
 mod session_state;
 mod settings;
@@ -83,6 +85,9 @@ pub use persistence::{
     StreamError, check, expect_database,
 };
 pub use progress::{Progress, Slice, Slices, Wait};
+pub use replication::{
+    Acknowledged, Position, REPLICATION_FORMAT, Replica, ReplicationError, Sent, Source,
+};
 pub use session::Session;
 pub use statistics::{MemcachedFigures, Statistics};
 pub use turn::{Host, Turn};

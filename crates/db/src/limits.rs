@@ -24,6 +24,15 @@ pub const SLOW_WRITE: Microseconds = Microseconds(1000);
 /// them. Short batches run through: they are not worth two thread switches.
 pub const HOLD_MAX: Microseconds = Microseconds(500);
 
+/// Bytes of epochs that are kept in memory for followers, unless configured.
+pub const RING_BYTES: usize = 64 * 1024 * 1024;
+
+/// Entries of a full copy that are read, or written, in one turn; bytes that end a slice.
+pub(crate) const COPY_SLICE_ENTRIES: usize = 1024;
+
+/// See [`COPY_SLICE_ENTRIES`].
+pub(crate) const COPY_SLICE_BYTES: usize = 128 * 1024;
+
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
 pub const SLICE_ENTRIES_MAX: usize = 4096;
 

@@ -2,7 +2,8 @@
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//! | `slots[i]` | SWAPDB, FLUSHDB, FLUSHALL, a full copy | all gates, `Relaxed` | commands under a gate, `Relaxed` |
+//! | `changes` | likewise | all gates, `Relaxed` | checkpoints, full copies, under a gate |
 //!
 //! It changes only under all gates (B1 mapping-stands-still), whose mutexes order the `Relaxed`
 //! accesses.
@@ -15,6 +16,8 @@ use pando_engine::{LogEpoch, TreeId};
 #[derive(Debug)]
 pub(crate) struct Mapping {
     slots: Box<[Slot]>,
+    /// How often it has changed, as the log says; under all gates.
+    pub(crate) changes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -29,14 +32,15 @@ struct Slot {
 pub(crate) struct TreesImage(Box<[(TreeId, LogEpoch)]>);
 
 impl Mapping {
-    /// The tree of each database.
-    pub(crate) fn new(trees: impl IntoIterator<Item = TreeId>) -> Self {
+    /// The tree of each database, after so many changes.
+    pub(crate) fn new(trees: impl IntoIterator<Item = TreeId>, changes: u64) -> Self {
         let slot = |tree: TreeId| Slot {
             tree: AtomicU32::new(tree.0),
             changed_in: AtomicU64::new(0),
         };
         Self {
             slots: trees.into_iter().map(slot).collect(),
+            changes: AtomicU64::new(changes),
         }
     }
 

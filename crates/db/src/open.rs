@@ -108,6 +108,7 @@ impl Database {
             store,
             expiry: ExpiryIndex::new(),
             trees,
+            mapping_changes: 0,
             log,
             durable: None,
         };

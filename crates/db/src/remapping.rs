@@ -3,7 +3,7 @@
 //! The old tree of an emptied database is freed in the background, or when the last snapshot that
 //! shows it is dropped.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use pando_engine::TreeId;
 
@@ -67,7 +67,7 @@ fn keep_image(database: &Database, session: &mut SessionState) {
             watches: database.watchers.image(&database.watch_horizon),
             made: Vec::new(),
             left: Vec::new(),
-            recorded: recorded(database).map_or(0, |changes| changes.load(Ordering::Relaxed)),
+            recorded: database.mapping.changes.load(Ordering::Relaxed),
         });
     }
 }
@@ -81,9 +81,8 @@ pub(crate) fn put_back(database: &Database, image: MappingImage) {
             database.store.drop_tree(tree);
         }
     }
-    if let Some(changes) = recorded(database) {
-        changes.store(image.recorded, Ordering::Relaxed);
-    }
+    let changes = &database.mapping.changes;
+    changes.store(image.recorded, Ordering::Relaxed);
     if leaves(Leftover::Watches) {
         image.watches.release(&database.watch_horizon);
     } else {
@@ -91,16 +90,10 @@ pub(crate) fn put_back(database: &Database, image: MappingImage) {
     }
 }
 
-/// How many changes were recorded, for a database on disk.
-fn recorded(database: &Database) -> Option<&AtomicU64> {
-    let durable = database.durable.as_ref();
-    durable.map(|durable| &durable.mapping_changes)
-}
-
-/// Records the mapping in the session's log.
-fn record(database: &Database, session: &mut SessionState) {
-    if let (Some(durable), Some(log)) = (&database.durable, &mut session.log) {
-        let changes = durable.mapping_changes.fetch_add(1, Ordering::Relaxed) + 1;
+/// Records the mapping in the session's log. The caller has changed it, under all gates.
+pub(crate) fn record(database: &Database, session: &mut SessionState) {
+    let changes = database.mapping.changes.fetch_add(1, Ordering::Relaxed) + 1;
+    if let Some(log) = &mut session.log {
         record_mapping(log, changes, database.mapping().into_iter());
     }
 }

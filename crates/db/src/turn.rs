@@ -26,6 +26,7 @@
 use crate::clock::{Microseconds, Milliseconds};
 use std::sync::Arc;
 
+use pando_durability::log::LogSession;
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{
     CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, HostCommand, Refusal, Rule,
@@ -175,11 +176,23 @@ impl<'t> Turn<'t> {
             self.session.wait_for_room();
             let gate = self.database.gates.enter(self.session.gate);
             self.held = HeldGates::Own { _gate: gate };
+            self.follow_ring();
             self.collect();
             self.session.store.pin();
             self.refresh_clock();
             // CONFIG SET runs under another gate than the commands after it.
             self.session.access.tracking = self.database.eviction_policy().tracking();
+        }
+    }
+
+    /// Without a log of files, a session writes records while somebody follows the database.
+    #[inline]
+    fn follow_ring(&mut self) {
+        let ring = self.database.acknowledgement.ring();
+        if self.database.durable.is_none() && self.session.log.is_some() != ring.is_on() {
+            let index = self.session.gate;
+            let log = || LogSession::in_memory(Arc::clone(ring), index);
+            self.session.log = ring.is_on().then(log);
         }
     }
 
@@ -189,6 +202,7 @@ impl<'t> Turn<'t> {
             self.session.wait_for_room();
             let gates = self.database.gates.enter_all();
             self.held = HeldGates::All { _gates: gates };
+            self.follow_ring();
             self.session.store.pin();
             self.refresh_clock();
         }
@@ -433,6 +447,9 @@ impl<'t> Turn<'t> {
                 MemoryGrant::Later(until) => return Ok(Some(until)),
                 MemoryGrant::Refused => return Err(CommandError::OutOfMemory),
             }
+        }
+        if writes && self.database.role.refuses_writes() {
+            return Err(CommandError::ReadOnly);
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
             let removes = client.transaction.is_none() && spec.rules.has(Rule::OnlyRemoves);

@@ -178,6 +178,11 @@ impl EpochClock {
         LogEpoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
+    /// Makes `epoch` the current one, unless a later one is. The caller excludes all commits.
+    pub fn rise_to(&self, epoch: LogEpoch) {
+        self.current.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
     /// Tombstones of epochs below this one may be removed (V2).
     #[must_use]
     pub fn horizon(&self) -> LogEpoch {

@@ -36,6 +36,7 @@ use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
+use crate::role::Role;
 use crate::session_state::SessionState;
 use crate::snapshots::{Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
@@ -49,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) expiry: ExpiryIndex,
     /// One for each database.
     pub(crate) trees: Vec<TreeId>,
+    /// How often their mapping has changed.
+    pub(crate) mapping_changes: u64,
     pub(crate) log: Option<EpochLog>,
     pub(crate) durable: Option<Durable>,
 }
@@ -70,6 +73,9 @@ pub struct Database {
     pub(crate) watchers: Watchers,
     pub(crate) watch_horizon: WatchHorizon,
     pub(crate) pause: Pause,
+    pub(crate) role: Role,
+    /// Names what happens to the data from this opening on (FW1 one-history).
+    pub(crate) history: u128,
     pub(crate) counters: Counters,
     free_gates: Mutex<Vec<usize>>,
     active_expire: AtomicBool,
@@ -92,7 +98,9 @@ impl Database {
             acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
             epochs: parts.epochs,
             store: parts.store,
-            mapping: Mapping::new(parts.trees),
+            mapping: Mapping::new(parts.trees, parts.mapping_changes),
+            role: Role::default(),
+            history: fastrand::u128(1..),
             snapshots: Snapshots::default(),
             expiry: parts.expiry,
             durable: parts.durable,
@@ -132,10 +140,10 @@ impl Database {
         let random = fastrand::Rng::with_seed(self.options.seed.wrapping_add(gate as u64));
         Ok(SessionState {
             store,
-            log: self
-                .durable
-                .as_ref()
-                .map(|durable| durable.log.session(gate)),
+            log: self.durable.as_ref().map(|durable| {
+                let ring = Arc::clone(self.acknowledgement.ring());
+                durable.log.session(gate).followed(ring, gate)
+            }),
             gate,
             counters: self.counters.open(),
             random,
@@ -289,9 +297,12 @@ impl Database {
         self.pause.until(writes, &*self.options.clock)
     }
 
-    /// Whether writes without a client may run: no pause forbids writes, and the log takes them.
+    /// Whether writes without a client may run: no pause forbids writes, the log takes them, and
+    /// they do not come from another database (RO1 rests).
     pub(crate) fn takes_writes(&self) -> bool {
-        self.paused_until(true).is_none() && self.acknowledgement.accepts_writes()
+        self.paused_until(true).is_none()
+            && self.acknowledgement.accepts_writes()
+            && !self.role.follows()
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) mod record;
 pub(crate) mod testing;
 pub(crate) mod value;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -88,12 +88,13 @@ pub(crate) struct Durable {
     pub(crate) files: Directories,
     pub(crate) log: Arc<Log>,
     pub(crate) identity: u128,
-    /// How often the mapping of database numbers has changed; under all gates.
-    pub(crate) mapping_changes: AtomicU64,
     /// Trees of databases beyond the configured number, kept for a later configuration.
     pub(crate) hidden_trees: Vec<TreeId>,
     /// The start epochs of the checkpoints that are kept, newest first; locked while one is taken.
     pub(crate) checkpoints: Mutex<Vec<LogEpoch>>,
+    /// Trees are being loaded that the mapping does not show yet (FW4 log-has-copy); changes while
+    /// `checkpoints` is locked, or to false.
+    pub(crate) loading: AtomicBool,
     pub(crate) stopping: AtomicBool,
     pub(crate) last: Mutex<Option<CheckpointReport>>,
     pub(crate) recovery: Recovery,

@@ -242,6 +242,20 @@ impl Keyspace<'_> {
         self.session.access.tracking.is_unread(effects.old_mark)
     }
 
+    /// An update that comes from another database, which has judged deadlines: `decide` sees the
+    /// value even if it has expired by the clock of this one (FW6 expired-is-there).
+    pub(crate) fn repeat<'d>(
+        &mut self,
+        key: &[u8],
+        decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) {
+        let key = self.view.key(key);
+        let mut hook = Hook::new(self.now(), self.session.log.as_mut());
+        self.session.store.update(key, &mut hook, decide);
+        let effects = hook.finish(key);
+        self.settle(key, &effects);
+    }
+
     fn remove_if(
         &mut self,
         tree: TreeId,

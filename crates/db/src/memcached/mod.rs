@@ -205,6 +205,9 @@ impl Turn<'_> {
         if !writes {
             return Ok(None);
         }
+        if self.database().role.refuses_writes() {
+            return Err(CommandError::ReadOnly);
+        }
         let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
         let log = &self.database().acknowledgement;
         if !(log.accepts_writes() || only_removes && log.accepts_removals()) {

@@ -96,6 +96,9 @@ pub enum CheckpointFailure {
     /// Another one is being taken.
     #[error("a checkpoint is being taken already")]
     Busy,
+    /// A full copy of another server is being loaded: only the log has what came so far.
+    #[error("a full copy is being loaded: a checkpoint follows when it is complete")]
+    Loading,
     /// The database is being closed.
     #[error("the checkpoint was abandoned")]
     Stopped,
@@ -147,6 +150,9 @@ impl Database {
         let Ok(mut kept) = durable.checkpoints.try_lock() else {
             return Err(CheckpointFailure::Busy);
         };
+        if durable.loading.load(Ordering::Relaxed) {
+            return Err(CheckpointFailure::Loading);
+        }
         let taken = self.take_checkpoint(durable, options, &mut kept);
         if taken.is_err() {
             // A disk that was too full for it gets the space back. What cannot be removed is
@@ -269,7 +275,7 @@ impl Database {
         let about = About {
             identity: durable.identity,
             written: LogEpoch::NONE,
-            changes: durable.mapping_changes.load(Ordering::Relaxed),
+            changes: self.mapping.changes.load(Ordering::Relaxed),
             trees: self.mapping(),
         };
         drop(gates);

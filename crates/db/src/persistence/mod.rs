@@ -31,7 +31,7 @@ mod stream;
 mod tests;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::Room;
@@ -43,6 +43,7 @@ pub use checkpoint::{CheckpointFailure, CheckpointOptions};
 pub use pace::Pace;
 pub use recover::RecoveryError;
 pub use redis_file::Loaded;
+pub(crate) use replay::restore;
 pub use stream::{DumpWriter, StreamError};
 
 use crate::clock::{Clock, Microseconds};
@@ -125,6 +126,7 @@ pub(crate) fn open(
             store: found.store,
             expiry: found.expiry,
             trees: found.trees,
+            mapping_changes: found.changes,
             log: None,
             durable: None,
         };
@@ -146,9 +148,9 @@ pub(crate) fn open(
     let durable = Durable {
         log: Arc::clone(&log),
         identity: found.identity,
-        mapping_changes: AtomicU64::new(found.changes),
         hidden_trees: found.trees.split_off(options.databases),
         checkpoints: Mutex::new(found.checkpoints),
+        loading: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         last: Mutex::new(None),
         recovery: found.recovery,
@@ -162,6 +164,7 @@ pub(crate) fn open(
         store: found.store,
         expiry: found.expiry,
         trees: found.trees,
+        mapping_changes: found.changes,
         log: Some(EpochLog::Files(log)),
         durable: Some(durable),
     };

@@ -143,20 +143,30 @@ impl<'a> Restorer<'a> {
 
     /// Restores what is newer than the key's present state.
     pub(super) fn put(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>) {
-        let replaced = match self.session.probe(key) {
-            Probe::Present { deadline, .. } => deadline,
-            Probe::Absent | Probe::Removed(_) => None,
-        };
-        let deadline = value.as_ref().and_then(|value| value.attributes.deadline);
-        let restored = self.session.restore(key, version, value);
-        if restored && replaced != deadline {
-            self.expiry.reconcile(key, replaced, || deadline);
-        }
+        restore(&mut self.session, self.expiry, (key, version), value);
     }
 
     /// Reclaims the memory of replaced values.
     pub(super) fn tidy(&mut self) {
         self.session.maintain(0);
+    }
+}
+
+/// Restores what is newer than the key's present state, a removal if there is no value.
+pub(crate) fn restore(
+    session: &mut StoreSession,
+    expiry: &ExpiryIndex,
+    (key, version): (Key<'_>, ValueVersion),
+    value: Option<NewValue<'_>>,
+) {
+    let replaced = match session.probe(key) {
+        Probe::Present { deadline, .. } => deadline,
+        Probe::Absent | Probe::Removed(_) => None,
+    };
+    let deadline = value.as_ref().and_then(|value| value.attributes.deadline);
+    let restored = session.restore(key, version, value);
+    if restored && replaced != deadline {
+        expiry.reconcile(key, replaced, || deadline);
     }
 }
 

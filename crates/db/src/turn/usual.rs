@@ -50,6 +50,7 @@ impl Turn<'_> {
             && self.database.store.pressure() == Pressure::None
             && self.database.acknowledgement.accepts_writes()
             && !self.database.snapshots.is_full()
+            && !self.database.role.refuses_writes()
     }
 
     /// Runs a request whose command [`Self::usual`] has returned.

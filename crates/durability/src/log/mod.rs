@@ -20,6 +20,7 @@
 //! | `writer` | from the queue into segments, and the handling of failures |
 //! | `supply` | files made ahead, recycled segments |
 //! | `reserve` | the space of a volume reserved for checkpoints |
+//! | `follow` | the newest epochs in memory, for followers |
 //! | `state` | what these share; full, failed |
 //! | `segment`, `frame` | the formats |
 //! | `scan`, `cut`, `reader`, `waves` | reading: what exists, up to where it counts, its groups, for several threads |
@@ -41,6 +42,7 @@
 mod cut;
 mod epochs;
 mod error;
+mod follow;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -68,6 +70,7 @@ pub use cut::{LogCut, TornEpoch};
 pub use epochs::Due;
 use epochs::Epochs;
 pub use error::LogError;
+pub use follow::{FollowedEpoch, Next, Ring, records};
 use frame::Mark;
 use queue::State as QueueState;
 pub use reader::{Group, LogReader};

@@ -15,15 +15,20 @@ use std::sync::Arc;
 use pando_sync::{LogEpoch, Microseconds};
 
 use super::Shared;
+use super::follow::Ring;
 use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
 use super::queue::Body;
-use crate::limits::FRAME_BYTES;
+use crate::limits::{FRAME_BYTES, FRAME_BYTES_MAX};
 
 /// One session's connection to its log.
 #[derive(Debug)]
 pub struct LogSession {
-    shared: Arc<Shared>,
+    /// None: what is handed over goes to the ring alone.
+    shared: Option<Arc<Shared>>,
     log: usize,
+    ring: Option<Arc<Ring>>,
+    /// The session's part of the ring.
+    index: usize,
     /// Whole groups with their headers, then the group being written, its header empty.
     buffer: Vec<u8>,
     /// Where the group being written begins: the buffer's length if there is none.
@@ -42,9 +47,28 @@ pub struct LogSession {
 impl LogSession {
     pub(super) fn new(shared: Arc<Shared>, log: usize) -> Self {
         let frame_bytes_max = shared.frame_bytes_max();
+        Self::with(Some(shared), log, frame_bytes_max)
+    }
+
+    /// A session without a log of files, whose groups followers see and nobody else.
+    #[must_use]
+    pub fn in_memory(ring: Arc<Ring>, index: usize) -> Self {
+        Self::with(None, 0, FRAME_BYTES_MAX).followed(ring, index)
+    }
+
+    /// The same session, which leaves a copy of its groups in the ring while that is on.
+    #[must_use]
+    pub fn followed(mut self, ring: Arc<Ring>, index: usize) -> Self {
+        (self.ring, self.index) = (Some(ring), index);
+        self
+    }
+
+    fn with(shared: Option<Arc<Shared>>, log: usize, frame_bytes_max: usize) -> Self {
         Self {
             shared,
             log,
+            ring: None,
+            index: 0,
             buffer: Vec::new(),
             group: 0,
             epoch: LogEpoch::NONE,
@@ -141,8 +165,10 @@ impl LogSession {
     /// one; the clock is read once per epoch.
     #[inline]
     pub fn note_write(&self, now: impl FnOnce() -> Microseconds) {
-        if !self.buffer.is_empty() || !self.frames.is_empty() {
-            self.shared.epochs.note_write(now);
+        if let Some(shared) = &self.shared
+            && (!self.buffer.is_empty() || !self.frames.is_empty())
+        {
+            shared.epochs.note_write(now);
         }
     }
 
@@ -161,15 +187,25 @@ impl LogSession {
 
     fn hand_over_all(&mut self) {
         assert!(!self.has_group(), "a group was begun and not ended");
+        if let Some(ring) = self.ring.as_ref().filter(|ring| ring.is_on()) {
+            let bodies = self.frames.iter().map(|(_, body)| body);
+            ring.push(self.index, bodies, &self.buffer);
+        }
+        let Some(shared) = &self.shared else {
+            self.frames.clear();
+            self.buffer.clear();
+            self.group = 0;
+            return;
+        };
         let frames: usize = self.frames.iter().map(|(_, body)| body.bytes()).sum();
         let bytes = frames + self.buffer.len();
         // Partner of the subtraction after the write: only the sum matters.
-        self.shared.pending.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.logs[self.log]
+        shared.pending.fetch_add(bytes, Ordering::Relaxed);
+        shared.logs[self.log]
             .pending
             .fetch_add(bytes, Ordering::Relaxed);
         self.granted = self.granted.saturating_sub(bytes);
-        let queue = &self.shared.logs[self.log].queue;
+        let queue = &shared.logs[self.log].queue;
         let early = queue.push(self.frames.drain(..), self.epoch, &mut self.buffer);
         self.group = 0;
         if early {
@@ -181,10 +217,11 @@ impl LogSession {
     /// taken. Returns at once when writes are refused anyway ([`super::Log::state`]).
     #[inline]
     pub fn wait_for_room(&mut self) {
-        if self.shared.is_crowded(self.log) {
-            self.shared.wait_for_room(self.log);
+        let Some(shared) = &self.shared else { return };
+        if shared.is_crowded(self.log) {
+            shared.wait_for_room(self.log);
         }
-        self.granted = self.shared.granted(self.log);
+        self.granted = shared.granted(self.log);
     }
 
     /// Whether groups not handed over yet may find no space on the disk (LT1 acknowledged-fits):
@@ -192,6 +229,11 @@ impl LogSession {
     #[inline]
     #[must_use]
     pub fn is_beyond_room(&self) -> bool {
+        self.shared.is_some() && self.is_beyond_granted()
+    }
+
+    #[inline]
+    fn is_beyond_granted(&self) -> bool {
         self.buffer.len() > self.granted || !self.frames.is_empty() && self.all_beyond_room()
     }
 

@@ -1,0 +1,243 @@
+//! What is sent from a source to a replica: a message is a kind and its fields.
+//!
+//! | kind | fields |
+//! |---|---|
+//! | 1 hello | format (4 bytes), history (16), whether a full copy follows (1), position, databases, how often their mapping has changed, the tree of each |
+//! | 2 entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
+//! | 3 done | the position of the copy |
+//! | 4 epoch | epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
+//! | 5 beat | position, offset, wall clock in ms |
+//!
+//! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
+
+use pando_engine::{LogEpoch, TreeId};
+
+use super::ReplicationError;
+use crate::clock::Milliseconds;
+use crate::durable::bytes::{Input, Malformed, Sink, malformed};
+use crate::limits;
+
+/// The format of messages; a replica refuses another one.
+pub const REPLICATION_FORMAT: u32 = 1;
+
+const HELLO: u8 = 1;
+const ENTRIES: u8 = 2;
+const DONE: u8 = 3;
+const EPOCH: u8 = 4;
+const BEAT: u8 = 5;
+
+/// How a stream begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) history: u128,
+    pub(super) full: bool,
+    pub(super) position: LogEpoch,
+    pub(super) changes: u64,
+    /// The tree of each database, as records name it.
+    pub(super) trees: Vec<TreeId>,
+}
+
+/// An epoch of the followed log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpochSent<'a> {
+    pub(super) epoch: LogEpoch,
+    pub(super) previous: LogEpoch,
+    pub(super) wall_ms: Milliseconds,
+    pub(super) offset: u64,
+    pub(super) groups: &'a [u8],
+}
+
+/// A parsed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message<'a> {
+    Hello(Hello),
+    Entries {
+        tree: TreeId,
+        entries: &'a [u8],
+    },
+    Done {
+        position: LogEpoch,
+    },
+    Epoch(EpochSent<'a>),
+    Beat {
+        position: LogEpoch,
+        offset: u64,
+        wall_ms: Milliseconds,
+    },
+}
+
+impl Hello {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.put(&[HELLO]);
+        out.put(&REPLICATION_FORMAT.to_le_bytes());
+        out.put(&self.history.to_le_bytes());
+        out.put(&[u8::from(self.full)]);
+        out.number(self.position.0);
+        out.number(self.trees.len() as u64);
+        out.number(self.changes);
+        for tree in &self.trees {
+            out.number(u64::from(tree.0));
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, ReplicationError> {
+        let format = u32::from_le_bytes(input.take(4)?.try_into().expect("four bytes"));
+        if format != REPLICATION_FORMAT {
+            return Err(ReplicationError::Format {
+                got: format,
+                expected: REPLICATION_FORMAT,
+            });
+        }
+        let history = u128::from_le_bytes(input.take(16)?.try_into().expect("sixteen bytes"));
+        let full = input.byte()? != 0;
+        let position = LogEpoch(input.number()?);
+        let databases = input.length(limits::DATABASES_MAX)?;
+        let changes = input.number()?;
+        let trees = (0..databases)
+            .map(|_| take_tree(input))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            history,
+            full,
+            position,
+            changes,
+            trees,
+        })
+    }
+}
+
+pub(super) fn put_entries_head(out: &mut Vec<u8>, tree: TreeId) {
+    out.put(&[ENTRIES]);
+    out.number(u64::from(tree.0));
+}
+
+pub(super) fn put_done(out: &mut Vec<u8>, position: LogEpoch) {
+    out.put(&[DONE]);
+    out.number(position.0);
+}
+
+pub(super) fn put_epoch(out: &mut Vec<u8>, sent: &EpochSent<'_>) {
+    out.put(&[EPOCH]);
+    for number in [sent.epoch.0, sent.previous.0, sent.wall_ms.0, sent.offset] {
+        out.number(number);
+    }
+    out.put(sent.groups);
+}
+
+pub(super) fn put_beat(out: &mut Vec<u8>, position: LogEpoch, offset: u64, wall_ms: Milliseconds) {
+    out.put(&[BEAT]);
+    for number in [position.0, offset, wall_ms.0] {
+        out.number(number);
+    }
+}
+
+fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
+    Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
+}
+
+/// Parses a message.
+pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
+    let mut input = Input(bytes);
+    let message = match input.byte()? {
+        HELLO => Message::Hello(Hello::take(&mut input)?),
+        ENTRIES => {
+            let tree = take_tree(&mut input)?;
+            let entries = std::mem::take(&mut input.0);
+            Message::Entries { tree, entries }
+        }
+        DONE => Message::Done {
+            position: LogEpoch(input.number()?),
+        },
+        EPOCH => Message::Epoch(EpochSent {
+            epoch: LogEpoch(input.number()?),
+            previous: LogEpoch(input.number()?),
+            wall_ms: Milliseconds(input.number()?),
+            offset: input.number()?,
+            groups: std::mem::take(&mut input.0),
+        }),
+        BEAT => Message::Beat {
+            position: LogEpoch(input.number()?),
+            offset: input.number()?,
+            wall_ms: Milliseconds(input.number()?),
+        },
+        _ => return Ok(malformed("a message of an unknown kind")?),
+    };
+    if input.is_empty() {
+        Ok(message)
+    } else {
+        Ok(malformed("a message is longer than its fields")?)
+    }
+}
+
+/// Checks that any bytes cause nothing worse than an error.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    if let Ok(Message::Epoch(sent)) = take(bytes) {
+        pando_durability::log::records(sent.groups, |_| true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let hello = Hello {
+            history: 7 << 100,
+            full: true,
+            position: LogEpoch(300),
+            changes: 5,
+            trees: vec![TreeId(1), TreeId(900)],
+        };
+        let epoch = EpochSent {
+            epoch: LogEpoch(302),
+            previous: LogEpoch(300),
+            wall_ms: Milliseconds(1 << 40),
+            offset: 99,
+            groups: b"groups",
+        };
+        let mut written = [(); 5].map(|()| Vec::new());
+        hello.put(&mut written[0]);
+        put_entries_head(&mut written[1], TreeId(900));
+        put_done(&mut written[2], LogEpoch(300));
+        put_epoch(&mut written[3], &epoch);
+        put_beat(&mut written[4], LogEpoch(302), 99, Milliseconds(1));
+        assert_eq!(take(&written[0]).unwrap(), Message::Hello(hello));
+        let tree = TreeId(900);
+        let entries = &b""[..];
+        assert_eq!(
+            take(&written[1]).unwrap(),
+            Message::Entries { tree, entries }
+        );
+        let position = LogEpoch(300);
+        assert_eq!(take(&written[2]).unwrap(), Message::Done { position });
+        assert_eq!(take(&written[3]).unwrap(), Message::Epoch(epoch));
+        let Message::Beat { offset: 99, .. } = take(&written[4]).unwrap() else {
+            panic!("a beat");
+        };
+        for message in &written {
+            for end in 0..message.len() {
+                fuzz(&message[..end]);
+            }
+        }
+        written[0][1] = 2;
+        let wrong = take(&written[0]);
+        assert!(matches!(
+            wrong,
+            Err(ReplicationError::Format { got: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_at_worst() {
+        let mut random = fastrand::Rng::with_seed(16);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
+            if let Some(kind) = bytes.first_mut() {
+                *kind %= 7;
+            }
+            fuzz(&bytes);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Following another database: its data first, then every change of it, while both are served.
+//!
+//! After §5.3 of the CDDS paper: Tembo's primaries have trees of replicas. A [`Source`] on the
+//! followed side makes messages, a [`Replica`] on the other takes them. Whoever carries them (the
+//! server's link) keeps their order and loses none.
+//!
+//! ```text
+//!  followed database                                          following database
+//!  Source: Hello ─► (Entries │ Epoch)… ─► Done ─► Epoch… ──► Replica: loading ─► following
+//!          └────── a full copy ──────────────┘                trees beside │ the mapping
+//!  Source: Hello ─► Epoch…                                    the present  ▼ shows them
+//!          └ where the replica stood (FW2)                    ones: `swap`
+//! ```
+//!
+//! *A full copy* is fuzzy, as a checkpoint is. The source scans its trees in bounded turns, and
+//! sends the log's epochs in between. Whatever it sends of a key is at least as new as everything
+//! it sent before, so the replica keeps the newest version, and needs nothing that it has missed.
+//! Nothing is copied or forked on the followed side.
+//!
+//! *Following* repeats one epoch at a time, under all gates, as one group of the replica's own log.
+//! Here we depart from the first plan, in which a replica's log had the same epochs and versions: a
+//! replica draws its own. So everything that a database does with a write (images for snapshots,
+//! WATCH, the expiry index, its own followers) works on a replica by the one write path, and its
+//! clock never has to stand still.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `message` | what is sent |
+//! | `source` | the followed side |
+//! | `scan` | its trees, slice by slice |
+//! | `replica` | the following side |
+//! | `loading` | a full copy on its way in |
+//!
+//! Invariants:
+//! - **FW1 one-history** A history names what happens to the data of one database from one opening
+//!   on. A position, which is a history and an epoch, means the same wherever it is known.
+//! - **FW2 chained** An epoch is repeated only directly behind the one that it names as the one
+//!   before it. Otherwise the replica refuses it, and takes a full copy.
+//! - **FW3 durable-above** An epoch is sent only when it is durable on the followed side. Without a
+//!   log of files there, when it is closed.
+//! - **FW4 log-has-copy** What a full copy brings is in the log of a replica on disk before the
+//!   mapping shows it, and no checkpoint is taken meanwhile: a crash leaves the old data or the
+//!   new.
+//! - **FW5 whole-epochs-shown** A reader of a replica sees all of a repeated epoch or nothing of
+//!   it; after a crash of the replica, too: it is one group.
+//! - **FW6 expired-is-there** A replica repeats changes of a value whatever its own clock says
+//!   about its deadline. Only the followed side decides that a key has expired.
+//!
+//! Deliberately absent: sockets, roles, who follows whom (the server). Positions that survive a
+//! restart: after one, a replica takes a full copy.
+
+mod loading;
+mod message;
+mod replica;
+mod scan;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use pando_engine::{LogEpoch, SessionLimit};
+use thiserror::Error;
+
+pub use message::REPLICATION_FORMAT;
+pub use replica::{Acknowledged, Replica};
+pub use source::{Sent, Source};
+
+use crate::database::Database;
+use crate::durable::bytes::Malformed;
+
+/// What a replica has: everything up to an epoch of a history (FW1 one-history).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The history.
+    pub history: u128,
+    /// The last epoch of it that the replica has.
+    pub epoch: LogEpoch,
+}
+
+/// Why a message cannot be taken. The replica then needs a full copy, except after
+/// [`Self::Databases`] and [`Self::Format`], which a copy does not mend.
+#[derive(Debug, Error)]
+pub enum ReplicationError {
+    /// The bytes are no message.
+    #[error("the primary has sent something else than this version understands: {0}")]
+    Malformed(#[from] Malformed),
+    /// Another version of the messages.
+    #[error("the primary speaks format {got} of replication, this server {expected}")]
+    Format {
+        /// The primary's.
+        got: u32,
+        /// This one's.
+        expected: u32,
+    },
+    /// Another number of databases.
+    #[error(
+        "the primary has {got} databases, this server {expected}: start it with --databases {got}"
+    )]
+    Databases {
+        /// The primary's.
+        got: usize,
+        /// This one's.
+        expected: usize,
+    },
+    /// An epoch does not follow the replica's position (FW2 chained).
+    #[error(
+        "epoch {got} follows {previous}, and this server is at {position}: something is missing"
+    )]
+    Gap {
+        /// The epoch.
+        got: LogEpoch,
+        /// The one that it names.
+        previous: LogEpoch,
+        /// Where the replica is.
+        position: LogEpoch,
+    },
+    /// A message that does not belong here.
+    #[error("the primary has sent {0} out of turn")]
+    OutOfTurn(&'static str),
+    /// The log takes no writes.
+    #[error("the log of this server takes no writes")]
+    Log,
+    /// No session is free.
+    #[error(transparent)]
+    Session(#[from] SessionLimit),
+}
+
+impl Database {
+    /// The history that began when the database was opened.
+    #[must_use]
+    pub fn history(&self) -> u128 {
+        self.history
+    }
+
+    /// Whether it follows another database.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.role.follows()
+    }
+
+    /// Makes it follow another database, or none: then clients' writes are taken. While it follows,
+    /// they are refused if it is `read_only` (RO1 rests). The caller has no open turn.
+    pub fn set_follows(&self, follows: bool, read_only: bool) {
+        self.role.set(follows, read_only);
+        drop(self.gates.enter_all());
+    }
+
+    /// Bytes of all epochs that were closed since somebody first followed, and how many of these
+    /// bytes are kept for followers.
+    #[must_use]
+    pub fn backlog(&self) -> (u64, usize) {
+        self.acknowledgement.ring().sizes()
+    }
+
+    /// Sets how many bytes are kept for followers.
+    pub fn set_backlog_bytes_max(&self, bytes_max: usize) {
+        self.acknowledgement.ring().set_bytes_max(bytes_max);
+    }
+
+    /// Whether epochs are kept for followers.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        self.acknowledgement.ring().is_on()
+    }
+
+    /// The last epoch that was closed.
+    #[must_use]
+    pub fn closed_epoch(&self) -> LogEpoch {
+        self.epochs.current().previous()
+    }
+
+    /// The epoch in which a write now belongs.
+    #[must_use]
+    pub fn open_epoch(&self) -> LogEpoch {
+        self.epochs.current()
+    }
+
+    /// The newest epoch that a follower may see (FW3 durable-above).
+    pub(crate) fn followable(&self) -> LogEpoch {
+        match self.acknowledgement.log() {
+            Some(log) => log.durable(),
+            None => self.closed_epoch(),
+        }
+    }
+
+    /// Makes what is written up to now followable soon, if anything is (FW3 durable-above).
+    pub(crate) fn press(self: &Arc<Self>) {
+        if self.is_durable() {
+            self.want_durable(self.epochs.current());
+        } else {
+            self.end_epoch();
+        }
+    }
+}

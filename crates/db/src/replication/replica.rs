@@ -1,0 +1,437 @@
+//! The following side: takes the messages of one source.
+//!
+//! | state | on | becomes |
+//! |---|---|---|
+//! | any | `Hello` with a full copy | `Loading` |
+//! | `Following` | `Hello` at its position | `Following` |
+//! | `Loading` | `Entries`, `Epoch` | `Loading` |
+//! | `Loading` | `Done` | `Following`, by `swap` |
+//! | `Following` | `Epoch` | `Following`, by `repeat` |
+//! | any | an error | `Nothing`, its data as they are |
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_engine::{Decision, LogEpoch, SessionLimit, TreeId};
+use pando_sync::lock;
+
+use super::loading::{Loading, joined};
+use super::message::{self, EpochSent, Hello, Message};
+use super::{Position, ReplicationError};
+use crate::clock::Milliseconds;
+use crate::database::Database;
+use crate::durable::bytes::{Input, Malformed};
+use crate::durable::record::{self, Record};
+use crate::limits;
+use crate::remapping;
+use crate::session::Session;
+use crate::turn::Turn;
+
+/// What a replica tells its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// The epoch of the source up to which its clients see everything.
+    pub applied: LogEpoch,
+    /// The epoch up to which everything is durable here; none without a log of files.
+    pub durable: LogEpoch,
+}
+
+#[derive(Debug)]
+enum State {
+    Nothing,
+    Loading(Loading),
+    Following,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub struct Replica {
+    session: Session,
+    state: State,
+    history: u128,
+    position: LogEpoch,
+    /// The followed database's tree of each database.
+    trees: Vec<TreeId>,
+    /// Epochs there, and the epoch here with what they brought, until that is durable.
+    awaited: VecDeque<(LogEpoch, LogEpoch)>,
+    durable: LogEpoch,
+    /// The newest wall clock and offset there that it has been told, and its own offset.
+    told: Told,
+}
+
+/// What a replica knows of how far its source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The source's clock in its last message.
+    pub wall_ms: Milliseconds,
+    /// Bytes of the source's epochs.
+    pub offset: u64,
+    /// Bytes of these that are applied here.
+    pub applied: u64,
+}
+
+impl Replica {
+    /// A replica that has nothing of anybody yet. The caller has no open turn.
+    pub fn new(database: &Arc<Database>) -> Result<Self, SessionLimit> {
+        Ok(Self {
+            session: database.session()?,
+            state: State::Nothing,
+            history: 0,
+            position: LogEpoch::NONE,
+            trees: Vec::new(),
+            awaited: VecDeque::new(),
+            durable: LogEpoch::NONE,
+            told: Told::default(),
+        })
+    }
+
+    /// Where it can go on without a full copy.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        matches!(self.state, State::Following).then_some(Position {
+            history: self.history,
+            epoch: self.position,
+        })
+    }
+
+    /// Whether a full copy is on its way in.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        matches!(self.state, State::Loading(_))
+    }
+
+    /// How far its source is.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// Takes a message. After an error its data stay as they were, or as of the epochs that were
+    /// repeated, and it has no position: it needs a full copy.
+    pub fn take(&mut self, message: &[u8]) -> Result<(), ReplicationError> {
+        let taken = message::take(message).and_then(|message| self.take_message(message));
+        if taken.is_err() {
+            self.give_up();
+        }
+        taken
+    }
+
+    /// Forgets a copy that was on its way in, because its source is gone.
+    pub fn cut_off(&mut self) {
+        if self.is_loading() {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let State::Loading(loading) = std::mem::replace(&mut self.state, State::Nothing) {
+            loading.give_up(self.session.database());
+            self.mark_loading(false);
+        }
+    }
+
+    fn take_message(&mut self, message: Message<'_>) -> Result<(), ReplicationError> {
+        match (message, &mut self.state) {
+            (Message::Hello(hello), _) => self.greet(&hello),
+            (Message::Entries { tree, entries }, State::Loading(loading)) => {
+                loading.take_entries(&mut self.session, tree, entries)
+            }
+            (Message::Epoch(sent), State::Loading(loading)) => {
+                chained(&sent, self.position)?;
+                loading.take_epoch(&mut self.session, sent.groups)?;
+                self.position = sent.epoch;
+                self.tell(sent.wall_ms, sent.offset);
+                Ok(())
+            }
+            (Message::Epoch(sent), State::Following) => {
+                chained(&sent, self.position)?;
+                self.repeat(&sent)
+            }
+            (Message::Done { position }, State::Loading(_)) if position == self.position => {
+                self.swap();
+                Ok(())
+            }
+            (
+                Message::Beat {
+                    position,
+                    offset,
+                    wall_ms,
+                },
+                _,
+            ) => {
+                let following = matches!(self.state, State::Following);
+                if following && position != self.position {
+                    return Err(ReplicationError::Gap {
+                        got: position,
+                        previous: position,
+                        position: self.position,
+                    });
+                }
+                self.told.wall_ms = wall_ms;
+                self.told.offset = offset;
+                Ok(())
+            }
+            (Message::Entries { .. }, _) => Err(ReplicationError::OutOfTurn("entries")),
+            (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
+            (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),
+        }
+    }
+
+    fn tell(&mut self, wall_ms: Milliseconds, applied: u64) {
+        self.told.wall_ms = wall_ms;
+        self.told.applied = applied;
+        self.told.offset = self.told.offset.max(applied);
+    }
+
+    fn greet(&mut self, hello: &Hello) -> Result<(), ReplicationError> {
+        let database = Arc::clone(self.session.database());
+        if hello.trees.len() != database.databases() {
+            return Err(ReplicationError::Databases {
+                got: hello.trees.len(),
+                expected: database.databases(),
+            });
+        }
+        let here = Position {
+            history: hello.history,
+            epoch: hello.position,
+        };
+        if !hello.full {
+            return if self.position() == Some(here) {
+                Ok(())
+            } else {
+                Err(ReplicationError::OutOfTurn("a position of another history"))
+            };
+        }
+        self.give_up();
+        self.awaited.clear();
+        self.durable = LogEpoch::NONE;
+        self.mark_loading(true);
+        self.state = State::Loading(Loading::begin(&database, hello));
+        (self.history, self.position) = (hello.history, hello.position);
+        Ok(())
+    }
+
+    /// FW4 log-has-copy: a checkpoint in progress ends before a copy begins, and none begins until
+    /// it ends.
+    fn mark_loading(&self, loading: bool) {
+        if let Some(durable) = &self.session.database().durable {
+            let _checkpoints = loading.then(|| lock(&durable.checkpoints));
+            durable.loading.store(loading, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows the copy instead of the present data: one change of the mapping, under all gates.
+    fn swap(&mut self) {
+        let State::Loading(loading) = std::mem::replace(&mut self.state, State::Following) else {
+            unreachable!("a copy is complete");
+        };
+        let (there, here) = loading.finish();
+        let database = Arc::clone(self.session.database());
+        let mut turn = self.session.turn();
+        turn.hold_all();
+        let now = database.options.clock.now().milliseconds();
+        // A new epoch: followers of this database take a full copy, too.
+        let open = database.epochs.current();
+        database.acknowledgement.rise_above(open, now);
+        let ring = database.acknowledgement.ring();
+        if ring.is_on() {
+            ring.turn_on(database.closed_epoch());
+        }
+        let all: Vec<usize> = (0..here.len()).collect();
+        let mut left = Vec::new();
+        let session = turn.session_mut();
+        database.change_trees(session, &all, || {
+            let epoch = database.epochs.current();
+            for (index, tree) in here.iter().enumerate() {
+                left.push(database.mapping.set(index, *tree, epoch));
+            }
+        });
+        remapping::record(&database, session);
+        let epoch = database.epochs.current();
+        drop(turn);
+        for tree in left {
+            remapping::drop_tree(&database, tree);
+        }
+        self.mark_loading(false);
+        self.trees = there;
+        self.awaited.push_back((self.position, epoch));
+    }
+
+    /// Repeats an epoch, under all gates (FW5 whole-epochs-shown).
+    fn repeat(&mut self, sent: &EpochSent<'_>) -> Result<(), ReplicationError> {
+        let bytes = joined(sent.groups)?;
+        let mut found = Vec::new();
+        let mut mappings = Vec::new();
+        let mut input = Input(&bytes);
+        while !input.is_empty() {
+            let record = record::take(&mut input)?;
+            match record.written() {
+                Some(written) => found.push((written, record)),
+                None => mappings.push(record),
+            }
+        }
+        let database = Arc::clone(self.session.database());
+        if !database.acknowledgement.accepts_writes() {
+            return Err(ReplicationError::Log);
+        }
+        found.sort_by_key(|(written, _)| written.version);
+        let mut turn = self.session.turn();
+        turn.hold_all();
+        if let Some(mapped) = last_mapping(mappings) {
+            remap(&database, &mut turn, &mut self.trees, mapped)?;
+        }
+        let trees = &self.trees;
+        let here = found.iter().filter_map(|(written, record)| {
+            let index = trees.iter().position(|tree| *tree == written.key.tree)?;
+            Some((index, record))
+        });
+        let here: Vec<_> = here.collect();
+        for records in here.chunks(limits::WARM_KEYS_MAX) {
+            repeat_some(&mut turn, records)?;
+        }
+        let epoch = database.epochs.current();
+        drop(turn);
+        self.position = sent.epoch;
+        self.awaited.push_back((sent.epoch, epoch));
+        self.tell(sent.wall_ms, sent.offset);
+        self.session.tidy();
+        Ok(())
+    }
+
+    /// What its source should know now, and whether anything is still to become durable here.
+    pub fn acknowledged(&mut self) -> (Acknowledged, bool) {
+        let database = Arc::clone(self.session.database());
+        let applied = match self.state {
+            State::Following => self.position,
+            _ => LogEpoch::NONE,
+        };
+        if !database.is_durable() {
+            self.awaited.clear();
+            let durable = LogEpoch::NONE;
+            return (Acknowledged { applied, durable }, false);
+        }
+        if let Some(&(_, newest)) = self.awaited.back() {
+            database.want_durable(newest);
+        }
+        let durable = database.durable();
+        while let Some(&(there, here)) = self.awaited.front()
+            && here <= durable
+        {
+            self.durable = there;
+            self.awaited.pop_front();
+        }
+        let known = Acknowledged {
+            applied,
+            durable: self.durable,
+        };
+        (known, !self.awaited.is_empty())
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+fn chained(sent: &EpochSent<'_>, position: LogEpoch) -> Result<(), ReplicationError> {
+    if sent.previous == position && sent.epoch > position {
+        return Ok(());
+    }
+    #[cfg(test)]
+    if super::tests::is(super::tests::Fault::ChainUnchecked) {
+        return Ok(());
+    }
+    Err(ReplicationError::Gap {
+        got: sent.epoch,
+        previous: sent.previous,
+        position,
+    })
+}
+
+/// The newest of an epoch's mappings.
+fn last_mapping(mappings: Vec<Record<'_>>) -> Option<Vec<TreeId>> {
+    let mappings = mappings.into_iter().filter_map(|record| match record {
+        Record::Mapping { changes, trees } => Some((changes, trees)),
+        _ => None,
+    });
+    mappings
+        .max_by_key(|(changes, _)| *changes)
+        .map(|(_, trees)| trees)
+}
+
+/// Gives the databases the trees that they have there: exchanges those that have moved, empties
+/// those that are new.
+fn remap(
+    database: &Database,
+    turn: &mut Turn<'_>,
+    trees: &mut [TreeId],
+    mut mapped: Vec<TreeId>,
+) -> Result<(), Malformed> {
+    // Databases beyond the configured number are kept there, and not shown.
+    mapped.truncate(trees.len());
+    if mapped.len() != trees.len() {
+        return crate::durable::bytes::malformed("a mapping has too few databases");
+    }
+    for (index, there) in mapped.iter().enumerate() {
+        let from = trees.iter().position(|tree| tree == there);
+        if let Some(from) = from.filter(|from| *from != index) {
+            remapping::swap(database, turn.session_mut(), index, from);
+            trees.swap(index, from);
+        }
+    }
+    for (index, tree) in mapped.into_iter().enumerate() {
+        if trees[index] != tree {
+            remapping::replace(database, turn.session_mut(), index);
+            trees[index] = tree;
+        }
+    }
+    Ok(())
+}
+
+fn repeat_some(turn: &mut Turn<'_>, records: &[(usize, &Record<'_>)]) -> Result<(), Malformed> {
+    let keys = records.iter().map(|(index, record)| {
+        let written = record.written();
+        written.map(|written| (*index, written.key.bytes))
+    });
+    turn.warm(keys);
+    for (index, record) in records {
+        #[cfg(test)]
+        if super::tests::is(super::tests::Fault::HalfVisible) {
+            turn.hold_own();
+            super::tests::look();
+            turn.hold_all();
+        }
+        let Some(written) = record.written() else {
+            continue;
+        };
+        let mut failed = None;
+        let mut keyspace = turn.keyspace(*index);
+        keyspace.repeat(written.key.bytes, |old| {
+            let new = match record {
+                Record::Put(_, view) => view.build().map(Some),
+                Record::Change { change, .. } => match old {
+                    Some(old) => change.apply(old).map(Some),
+                    None => Err(Malformed {
+                        what: "the value that a change belongs to is not there",
+                    }),
+                },
+                Record::Remove(_) | Record::Mapping { .. } => Ok(None),
+            };
+            match new {
+                Ok(Some(new)) => Decision::Write(new),
+                Ok(None) if old.is_some() => Decision::Remove,
+                Ok(None) => Decision::Keep,
+                Err(error) => {
+                    failed = Some(error);
+                    Decision::Keep
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
