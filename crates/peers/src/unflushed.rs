@@ -49,6 +49,10 @@ impl Pmem for Unflushed {
         unsafe { self.0.read(at, length) }
     }
 
+    fn expect_writes(&self, at: Offset, length: usize) {
+        self.0.expect_writes(at, length);
+    }
+
     #[inline]
     fn flush(&self, _at: Offset, _length: usize) {}
 

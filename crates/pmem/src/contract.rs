@@ -75,6 +75,11 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// known of what came since the last success.
     fn commit(&self, at: Offset, word: u64) -> io::Result<()>;
 
+    /// Says that a range is about to be written to for the first time: what the system has to do
+    /// for that, it may do now, at once.
+    #[inline]
+    fn expect_writes(&self, _at: Offset, _length: usize) {}
+
     /// Names the next flush or fence of this thread for a crash harness; costs nothing elsewhere.
     #[inline]
     fn mark(&self, _what: Mark) {}

@@ -159,6 +159,9 @@ impl Supply {
         memory.flush(CHUNKS_AT, WORD_BYTES as usize);
         memory.mark(COUNT_FENCE);
         memory.fence();
+        if chunks == 1 {
+            memory.expect_writes(allocator.chunk_at(first), allocator.chunk_bytes as usize);
+        }
         Some(first)
     }
 

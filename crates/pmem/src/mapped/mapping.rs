@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
+
+/// Bytes of a page, or more.
+const PAGE_BYTES: usize = 4096;
 
 /// Mapped bytes.
 #[derive(Debug)]
@@ -31,6 +34,17 @@ impl Mapping {
 
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// Maps the pages of a range for writing, as so many faults would one by one.
+    pub(crate) fn populate(&self, from: u64, bytes: usize) {
+        let from = from as usize / PAGE_BYTES * PAGE_BYTES;
+        let bytes = bytes.next_multiple_of(PAGE_BYTES).min(self.bytes - from);
+        // SAFETY: the range lies in the mapping.
+        let start = unsafe { self.start.add(from) };
+        // Of old systems, or without the right to write, the pages come by faults as ever.
+        // SAFETY: the pages are mapped as an access would map them; what they hold stays.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
     /// Lets stores to it fault, or lets them be again.

@@ -249,6 +249,11 @@ impl Pmem for Mapped {
         Ok(())
     }
 
+    fn expect_writes(&self, at: Offset, length: usize) {
+        self.region.check(at, length);
+        self.mapping.populate(at.get(), length);
+    }
+
     #[inline]
     fn begin_writes(&self) {
         self.protector.begin(&self.mapping);
