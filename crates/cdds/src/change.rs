@@ -84,6 +84,7 @@ impl<M: Pmem> Tree<M> {
             return Ok(false);
         };
         self.begin()?;
+        self.allocator.expect_free(found.entry.record);
         let mut work = Work::default();
         work.freed.push(found.entry.record);
         let edit = Edit {
@@ -156,10 +157,15 @@ impl<M: Pmem> Tree<M> {
         for depth in (1..path.len()).rev() {
             let node = self.node(path[depth].node);
             let is_root = depth == 1;
-            // Only whether there are that many plays a part.
-            let enough = self.least(node.level).max(2) + edit.ends.len();
-            let before = node.seen(self.present()).take(enough).count();
-            let after = before + edit.begins.len() - edit.ends.len();
+            // Only whether there are that many plays a part, and only where there are fewer.
+            let enough = self.least(node.level).max(2);
+            let shrinks = edit.begins.len() < edit.ends.len();
+            let after = if shrinks {
+                let seen = node.seen(self.present());
+                seen.take(enough + edit.ends.len()).count() + edit.begins.len() - edit.ends.len()
+            } else {
+                enough
+            };
             if is_root && !node.is_leaf() && after == 1 {
                 let only = self.after(node, &edit).remove(0);
                 work.freed.push(node.at);
@@ -248,6 +254,12 @@ impl<M: Pmem> Tree<M> {
             work.freed.push(other.at);
             gone.push(sibling);
             gone.sort_by(|a, b| parent.order(a.entry, b.entry));
+        }
+        if node.is_leaf() {
+            // Keys with one prefix are told apart by their records, and all have a fingerprint.
+            for entry in &entries {
+                self.pool.memory().row(entry.record, 2).prefetch();
+            }
         }
         entries.sort_by(|a, b| node.order(*a, *b));
         let lowest = gone[0].entry;

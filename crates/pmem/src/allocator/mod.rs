@@ -200,6 +200,12 @@ impl<M: Pmem> Allocator<M> {
         }
     }
 
+    /// Asks for what [`Allocator::free`] of this block will read, without waiting for it.
+    pub fn expect_free(&self, at: Offset) {
+        let (record, _) = self.record_at(self.chunk_of(at), at);
+        self.pool.memory().row(record.0, 2).prefetch();
+    }
+
     /// What has become of the block that begins there, and its bytes.
     pub fn state(&self, at: Offset) -> (BlockState, u64) {
         let chunk = self.chunk_of(at);
