@@ -31,8 +31,14 @@ fn a_node_that_is_away_fails_its_own_keys() {
         let error = got[1].as_ref().unwrap_err();
         assert!(error.is_of_node() && !error.may_have_executed(), "{error}");
     }
-    let error = client.set(&keys[1], "there").unwrap_err();
-    assert!(matches!(error, Error::Resting { .. }), "{error}");
+    // It is tried again ever more seldom.
+    loop {
+        let error = client.set(&keys[1], "there").unwrap_err();
+        assert!(error.is_of_node() && !error.may_have_executed(), "{error}");
+        if matches!(error, Error::Resting { .. }) {
+            break;
+        }
+    }
     // It is back, and its rest ends.
     let _server = Pando::start_at(port);
     while let Err(error) = client.set(&keys[1], "back") {
@@ -163,16 +169,20 @@ fn a_server_that_stalls_is_left_alone_for_a_while() {
     let ring = ring(&[server.address, sound.address]);
     let keys = keys_of_all(&ring);
     let options = Options {
-        response_timeout: Duration::from_millis(100),
+        response_timeout: Duration::from_millis(300),
         ..options()
     };
     let mut client = Client::new(ring, options);
     let got = client.get_many(&keys);
     assert!(got[0].as_ref().is_err_and(Error::is_of_node), "{got:?}");
     assert!(got[1].is_ok(), "{got:?}");
-    let error = client.get(&keys[0]).unwrap_err();
-    assert!(matches!(error, Error::Resting { .. }), "{error}");
-    assert_eq!(server.requests(), 1);
+    loop {
+        let before = server.requests();
+        if let Error::Resting { .. } = client.get(&keys[0]).unwrap_err() {
+            assert_eq!(server.requests(), before);
+            break;
+        }
+    }
 }
 
 #[test]
