@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | 0 | 1 | level: 0 is a leaf, [`ANCHOR`] the anchor |
 //! | 1 | 1 each | of a leaf: one byte of the hash of each slot's key, its *fingerprint* |
+//! | 1 | 2 | but in a leaf: how many slots have ever been used, the first ones |
 //! | whole lines | | the slots, of 32 bytes in a leaf and 64 elsewhere |
 //!
 //! | offset in a slot | size | field |
@@ -27,7 +28,7 @@
 //!   after a crash sees none of these.
 //! - **CN4 fingerprinted** A fingerprint is stored before its entry's beginning and flushed in
 //!   the same epoch: an entry of a committed epoch has it. That of a slot that nobody needs is
-//!   anything.
+//!   anything. So it is with the number of slots that have been used, which never falls.
 
 use std::cmp::Ordering;
 
@@ -41,6 +42,7 @@ pub(crate) const ANCHOR: u64 = 0xff;
 
 const NODE_FLUSH: Mark = Mark("node: flush of a new one");
 const BEGIN_FLUSH: Mark = Mark("entry: flush of its beginning");
+const USED_FLUSH: Mark = Mark("node: flush of the number of its used slots");
 const FINGERPRINT_FLUSH: Mark = Mark("entry: flush of its fingerprint");
 const END_FLUSH: Mark = Mark("entry: flush of its end");
 
@@ -168,6 +170,8 @@ pub(crate) struct Node<'p, M> {
     pub(crate) at: Offset,
     pub(crate) level: u64,
     slots: u64,
+    /// Slots that may hold an entry, the first ones.
+    used: u64,
 }
 
 impl<M> Clone for Node<'_, M> {
@@ -182,6 +186,19 @@ impl<M> Copy for Node<'_, M> {}
 pub(crate) fn bytes_of(level: u64, slots: u64) -> u64 {
     let bytes = header_bytes(slots) + slots * slot_bytes(level);
     bytes.next_multiple_of(LINE_BYTES)
+}
+
+/// What the header's first word says of a node of so many slots: its level, and how many of them
+/// may hold an entry.
+fn level_and_used(word: u64, slots: u64) -> (u64, u64) {
+    let level = word & 0xff;
+    let used = if level == 0 {
+        slots
+    } else {
+        word >> 8 & 0xffff
+    };
+    // It may be damaged.
+    (level, used.min(slots))
 }
 
 /// Bytes before the slots: the level and a fingerprint each.
@@ -209,12 +226,13 @@ fn slot_bytes(level: u64) -> u64 {
 impl<'p, M: Pmem> Node<'p, M> {
     /// The node at `at`, of so many slots.
     pub(crate) fn at(pool: &'p Pool<M>, at: Offset, slots: u64) -> Self {
-        let level = pool.memory().load(at) & 0xff;
+        let (level, used) = level_and_used(pool.memory().load(at), slots);
         Self {
             pool,
             at,
             level,
             slots,
+            used,
         }
     }
 
@@ -229,6 +247,9 @@ impl<'p, M: Pmem> Node<'p, M> {
         debug_assert!(entries.len() as u64 <= slots, "a node that overflows");
         let mut bytes = vec![0; bytes_of(level, slots) as usize];
         bytes[0] = level as u8;
+        if level > 0 {
+            bytes[1..3].copy_from_slice(&(entries.len() as u16).to_le_bytes());
+        }
         let mut used = vec![false; slots as usize];
         for (index, entry) in entries.iter().enumerate() {
             let slot = if level == 0 {
@@ -259,12 +280,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         memory.write(at, &bytes);
         memory.mark(NODE_FLUSH);
         memory.flush(at, bytes.len());
-        Self {
-            pool,
-            at,
-            level,
-            slots,
-        }
+        Self::at(pool, at, slots)
     }
 
     pub(crate) fn is_leaf(self) -> bool {
@@ -318,7 +334,7 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// What a view sees of the node, in no order.
     pub(crate) fn seen(self, view: View) -> impl Iterator<Item = Found> {
-        let seen = (0..self.slots).filter(move |slot| self.is_seen(*slot, view));
+        let seen = (0..self.used).filter(move |slot| self.is_seen(*slot, view));
         seen.map(move |slot| Found {
             slot,
             entry: self.entry(slot),
@@ -393,7 +409,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     pub(crate) fn child_for(self, key: &[u8], view: View) -> Option<Found> {
         let probe = Probe::new(key);
         let at = self.at.plus(header_bytes(self.slots));
-        let row = self.pool.memory().row(at, 8 * self.slots as usize);
+        let row = self.pool.memory().row(at, 8 * self.used as usize);
         let bytes_of = |words: WordGroup<'_, 8>| first_bytes(words.load(2), words.load(5));
         let wanted = first_bytes(probe.prefix, probe.more[0]);
         let highest = row.groups::<8>().fold(0, |highest, words| {
@@ -414,7 +430,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         is_candidate: impl Fn(WordGroup<'_, 8>) -> bool,
     ) -> Option<Found> {
         let at = self.at.plus(header_bytes(self.slots));
-        let row = self.pool.memory().row(at, 8 * self.slots as usize);
+        let row = self.pool.memory().row(at, 8 * self.used as usize);
         let mut best: Option<(u64, WordGroup<'_, 8>)> = None;
         for (slot, words) in (0..).zip(row.groups::<8>()) {
             if is_candidate(words)
@@ -462,6 +478,8 @@ impl<'p, M: Pmem> Node<'p, M> {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         if self.is_leaf() {
             self.set_fingerprint(slot, entry.record);
+        } else {
+            self.use_slot(slot);
         }
         memory.store(at, 0);
         memory.store(at.plus(8), 0);
@@ -487,6 +505,17 @@ impl<'p, M: Pmem> Node<'p, M> {
         memory.store(at, others | u64::from(fingerprint_of(key)) << shift);
         memory.mark(FINGERPRINT_FLUSH);
         memory.flush(at, WORD_BYTES as usize);
+    }
+
+    /// Before an entry begins in this slot of a node that is no leaf (CN4 fingerprinted).
+    fn use_slot(self, slot: u64) {
+        let memory = self.pool.memory();
+        let (level, used) = level_and_used(memory.load(self.at), self.slots);
+        if slot >= used {
+            memory.store(self.at, level | (slot + 1) << 8);
+            memory.mark(USED_FLUSH);
+            memory.flush(self.at, WORD_BYTES as usize);
+        }
     }
 
     /// Ends an entry.
