@@ -24,6 +24,10 @@ pub enum CommandError {
     LogFull,
     #[error("READONLY You can't write against a read only replica.")]
     ReadOnly,
+    #[error("NOREPLICAS Not enough good replicas to write.")]
+    TooFewReplicas,
+    #[error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")]
+    Stale,
     #[error("ERR this command needs a server; the database is embedded")]
     NoHost,
 

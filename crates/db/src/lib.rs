@@ -84,10 +84,12 @@ pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, DumpWriter, Loaded, Pace, RecoveryError,
     StreamError, check, expect_database,
 };
-pub use progress::{Progress, Slice, Slices, Wait};
+pub use progress::{Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{
-    Acknowledged, Position, REPLICATION_FORMAT, Replica, ReplicationError, Sent, Source,
+    Acknowledged, Framer, Joiner, Position, REPLICATION_FORMAT, Replica, ReplicationError, Sent,
+    Source, Told,
 };
+pub use role::Refusal;
 pub use session::Session;
 pub use statistics::{MemcachedFigures, Statistics};
 pub use turn::{Host, Turn};

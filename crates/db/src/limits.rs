@@ -27,6 +27,12 @@ pub const HOLD_MAX: Microseconds = Microseconds(500);
 /// Bytes of epochs that are kept in memory for followers, unless configured.
 pub const RING_BYTES: usize = 64 * 1024 * 1024;
 
+/// Bytes of a message in one frame to a replica.
+pub const REPLICATION_FRAME_BYTES: usize = 64 * 1024;
+
+/// Most bytes of a message to a replica: an epoch with the longest values.
+pub const REPLICATION_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024 - 1;
+
 /// Entries of a full copy that are read, or written, in one turn; bytes that end a slice.
 pub(crate) const COPY_SLICE_ENTRIES: usize = 1024;
 

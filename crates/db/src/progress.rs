@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `Time` | the reply: `+OK` |
 //! | `Disk` | the reply: which disks have everything |
+//! | `Replicas` | the reply: which disks, how many replicas have everything |
 //! | `Host` | the reply, which the host writes |
 //! | `Others` | the next slice, in a later turn |
 //! | `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
@@ -53,6 +54,13 @@ pub enum Wait {
         /// How long at most; `None` is for ever.
         timeout: Option<Milliseconds>,
     },
+    /// So many replicas that have everything (WAIT, WAITAOF).
+    Replicas {
+        /// What it waits for.
+        wait: ReplicaWait,
+        /// How long at most; `None` is for ever.
+        timeout: Option<Milliseconds>,
+    },
     /// The host's meaning of this number (SAVE).
     Host(u64),
     /// Other requests' turn: the command continues in slices ([`crate::Turn::slice`]).
@@ -67,6 +75,39 @@ pub enum Wait {
     /// Data that the engine did not have and is fetching: nothing was done (RR1 effects-once).
     /// Nobody signals its arrival: a request that is woken too early waits once more.
     Away,
+}
+
+/// What WAIT and WAITAOF wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaWait {
+    /// So many replicas.
+    pub replicas: usize,
+    /// The epoch that they must have acknowledged.
+    pub followed: LogEpoch,
+    /// 1: this server, too, must have everything on disk.
+    pub disks: i64,
+    /// What [`crate::Database::durable`] must be for that.
+    pub epoch: LogEpoch,
+    /// Only replicas that have it on disk count, and the reply tells of this server's, too.
+    pub on_disk: bool,
+}
+
+impl ReplicaWait {
+    /// Whether it is over, where this server has everything on disk, or not, and so many replicas
+    /// have it.
+    #[must_use]
+    pub fn is_over(&self, (durable, replicas): (bool, usize)) -> bool {
+        replicas >= self.replicas && (durable || self.disks == 0)
+    }
+
+    /// Writes the reply for that.
+    pub fn answer(&self, reply: &mut Reply<'_>, (durable, replicas): (bool, usize)) {
+        if self.on_disk {
+            reply.array(2);
+            reply.integer(i64::from(durable));
+        }
+        reply.integer(replicas as i64);
+    }
 }
 
 /// A command that does its work in bounded slices.
@@ -99,7 +140,11 @@ impl Wait {
     pub fn runs_again(&self) -> bool {
         match self {
             Self::Leave { .. } | Self::Reader | Self::Away => true,
-            Self::Time { .. } | Self::Disk { .. } | Self::Host(_) | Self::Others(_) => false,
+            Self::Time { .. }
+            | Self::Disk { .. }
+            | Self::Replicas { .. }
+            | Self::Host(_)
+            | Self::Others(_) => false,
         }
     }
 }

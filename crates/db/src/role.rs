@@ -1,23 +1,42 @@
-//! Whether this database follows another one, whose changes it then repeats.
+//! Whether this database follows another one, whose changes it then repeats, and what is refused
+//! for the sake of replicas.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
-//! | `follows`, `read_only` | the server's link, CONFIG SET | `Relaxed` | every write |
+//! | `follows`, `refusal` | the server's replication, CONFIG SET | `Relaxed` | every request |
 //!
-//! A change takes effect before the next turn: the caller takes all gates once after it, so that no
-//! turn that began before is still running.
+//! A change takes effect before the next turn: [`Database::set_follows`](crate::Database) takes all
+//! gates once after it, so that no turn that began before is still running.
 //!
 //! Invariants:
 //! - **RO1 rests** While a database follows, nothing of its own changes a key: no client's write if
 //!   it is read-only, no expiry, no eviction. Removals come from above.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::error::CommandError;
+
+/// What is refused. In this order each refuses at least what the one before does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Refusal {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Writes, because too few replicas follow (`min-replicas-to-write`).
+    TooFewReplicas,
+    /// Writes, because this is a replica (`replica-read-only`).
+    ReadOnly,
+    /// Everything that needs current data, because this is a replica without its primary
+    /// (`replica-serve-stale-data no`).
+    Stale,
+}
 
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(crate) struct Role {
     follows: AtomicBool,
-    read_only: AtomicBool,
+    refusal: AtomicU8,
 }
 
 impl Role {
@@ -27,16 +46,33 @@ impl Role {
         self.follows.load(Ordering::Relaxed)
     }
 
-    /// Whether clients' writes are refused because it does.
-    #[inline]
-    pub(crate) fn refuses_writes(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
+    /// Sets it.
+    pub(crate) fn set_follows(&self, follows: bool) {
+        self.follows.store(follows, Ordering::Relaxed);
     }
 
-    /// Sets both; whoever does not follow takes writes.
-    pub(crate) fn set(&self, follows: bool, read_only: bool) {
-        self.follows.store(follows, Ordering::Relaxed);
-        self.read_only
-            .store(follows && read_only, Ordering::Relaxed);
+    /// Sets what is refused.
+    pub(crate) fn set_refusal(&self, refusal: Refusal) {
+        self.refusal.store(refusal as u8, Ordering::Relaxed);
+    }
+
+    /// Whether a command that writes, or one that reads, is refused: one load.
+    #[inline]
+    pub(crate) fn refuses(&self, writes: bool) -> bool {
+        let least = if writes {
+            Refusal::TooFewReplicas
+        } else {
+            Refusal::Stale
+        };
+        self.refusal.load(Ordering::Relaxed) >= least as u8
+    }
+
+    /// The answer to a refused command.
+    pub(crate) fn error(&self) -> CommandError {
+        match self.refusal.load(Ordering::Relaxed) {
+            refusal if refusal == Refusal::TooFewReplicas as u8 => CommandError::TooFewReplicas,
+            refusal if refusal == Refusal::Stale as u8 => CommandError::Stale,
+            _ => CommandError::ReadOnly,
+        }
     }
 }

@@ -448,8 +448,8 @@ impl<'t> Turn<'t> {
                 MemoryGrant::Refused => return Err(CommandError::OutOfMemory),
             }
         }
-        if writes && self.database.role.refuses_writes() {
-            return Err(CommandError::ReadOnly);
+        if self.database.role.refuses(writes) && (writes || !spec.flags.has(Flag::Stale)) {
+            return Err(self.database.role.error());
         }
         if writes && !self.database.acknowledgement.accepts_writes() {
             let removes = client.transaction.is_none() && spec.rules.has(Rule::OnlyRemoves);

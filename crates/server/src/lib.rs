@@ -23,6 +23,7 @@ mod progress;
 mod protection;
 mod recorder;
 mod registry;
+mod replication;
 mod running;
 mod sampler;
 mod server;

@@ -8,8 +8,47 @@ pub const THREADS_MAX: usize = 512;
 /// Threads of one checkpoint.
 pub const CHECKPOINT_THREADS_MAX: usize = 8;
 
-/// Database sessions besides those of the workers: maintenance, a checkpoint's, and some to spare.
-pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + 4;
+/// Database sessions besides those of the workers: maintenance, a checkpoint's, one for each
+/// replica and one for the link to a primary, and some to spare.
+pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + REPLICAS_MAX + 1 + 4;
+
+/// Most replicas that one server feeds: others follow one of them.
+pub const REPLICAS_MAX: usize = 16;
+
+/// Range of `repl-backlog-size`.
+pub const BACKLOG_BYTES_MIN: u64 = 16 * 1024;
+/// See [`BACKLOG_BYTES_MIN`].
+pub const BACKLOG_BYTES_MAX: u64 = 1 << 40;
+
+/// Bytes on their way to a replica that it has not confirmed, and after how many it confirms.
+pub const REPLICATION_WINDOW_BYTES: u64 = 2 * 1024 * 1024;
+/// See [`REPLICATION_WINDOW_BYTES`].
+pub const REPLICATION_CONFIRM_BYTES: u64 = REPLICATION_WINDOW_BYTES / 8;
+
+/// How often each end of a link says that it is there.
+pub const REPLICATION_BEAT: Duration = Duration::from_secs(1);
+
+/// How long a feed waits for something to send: while there has been something, and else.
+pub const REPLICATION_PAUSE: Duration = Duration::from_millis(5);
+/// See [`REPLICATION_PAUSE`].
+pub const REPLICATION_IDLE_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often the server checks whether it has enough good replicas, in milliseconds.
+pub const REPLICATION_LOOK_MS: u64 = 500;
+
+/// How long a link waits for a connection, or for the answer to its first request.
+pub const REPLICATION_CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a link that is broken waits before it tries again.
+pub const REPLICATION_RETRY: Duration = Duration::from_millis(500);
+
+/// Bytes of one read from the link's socket, and of the longest line before the first frame.
+pub const REPLICATION_READ_BYTES: usize = 128 * 1024;
+/// See [`REPLICATION_READ_BYTES`].
+pub const REPLICATION_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Most servers above each other that a link tells.
+pub const REPLICATION_CHAIN_MAX: usize = 64;
 
 /// How long a start waits for the first files of the log, in milliseconds.
 pub const LOG_FILES_WAIT_MS: u64 = 60_000;
@@ -181,6 +220,9 @@ pub const fn descriptors_reserved(threads: usize) -> u64 {
 const _: () = assert!(VAIN_BACKOFF_MAX <= LATE_BACKOFF && LATE_BACKOFF < u32::BITS);
 // Every worker and the background need a session of the engine.
 const _: () = assert!(THREADS_MAX + BACKGROUND_SESSIONS <= 1024);
+// A frame fits in the window, beside those on their way.
+const _: () =
+    assert!(4 * pando_db::limits::REPLICATION_FRAME_BYTES as u64 <= REPLICATION_WINDOW_BYTES);
 // A batch is warmed as a whole.
 const _: () = assert!(BATCH_REQUESTS_MAX <= pando_db::limits::WARM_KEYS_MAX);
 // Several of the longest datagrams are read in a turn, and the longest reply can be counted.

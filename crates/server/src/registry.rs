@@ -31,6 +31,10 @@ pub trait WorkerMailbox: Send + Sync {
     /// Appends bytes to the output of this client (a monitor); does nothing when it is gone.
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
 
+    /// Appends bytes to the output of this client (a replica); nothing is dropped: the caller
+    /// bounds what is on its way.
+    fn send(&self, client: u64, bytes: Vec<u8>);
+
     /// Everything up to this log epoch is durable: replies may be sent.
     fn durable(&self, epoch: LogEpoch);
 
@@ -60,6 +64,8 @@ pub enum ClientFlag {
     Blocked,
     /// Replies to it wait for the disk.
     Held,
+    /// Follows this server (PREPLICATE).
+    Replica,
 }
 
 /// The names that the connection gave itself.

@@ -86,6 +86,7 @@ pub struct Server {
     shared: Arc<Shared>,
     acceptor: Option<(AcceptorHandle, JoinHandle<()>)>,
     metrics: Option<Metrics>,
+    replication: Vec<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<Worker>>,
     stopped: bool,
@@ -148,6 +149,7 @@ impl Server {
             acceptor: None,
             metrics: None,
             keeper: None,
+            replication: Vec::new(),
             workers: Vec::with_capacity(threads),
             stopped: false,
         };
@@ -173,11 +175,26 @@ impl Server {
         metrics.addresses().clone_into(&mut listening.metrics);
         server.metrics = Some(metrics);
         shared.set_listening(listening);
+        server.start_replication()?;
         let (acceptor, handle) =
             Acceptor::new(shared, listeners, mailboxes, signals).map_err(StartError::Poller)?;
         let thread = spawn("acceptor".into(), move || acceptor.run())?;
         server.acceptor = Some((handle, thread));
         Ok(server)
+    }
+
+    /// Follows the configured primary, if there is one, and feeds replicas.
+    fn start_replication(&mut self) -> Result<(), StartError> {
+        let shared = &self.shared;
+        let target = shared.config().replication.target;
+        let refusal = shared.refusal_of(target.is_some());
+        shared.replication.begin(&shared.database, target, refusal);
+        let (feeds, link) = (Arc::clone(shared), Arc::clone(shared));
+        let feeds = spawn("replication".into(), move || feeds.replication.run(&feeds))?;
+        self.replication.push(feeds);
+        let link = spawn("link".into(), move || link.replication.run_link(&link))?;
+        self.replication.push(link);
+        Ok(())
     }
 
     fn start_worker(
@@ -231,6 +248,10 @@ impl Server {
         }
         self.metrics = None;
         self.shared.keeper.stop(&self.shared.database);
+        self.shared.replication.stop();
+        for thread in self.replication.drain(..) {
+            join(thread);
+        }
         let workers: Vec<Worker> = self.workers.drain(..).filter_map(join).collect();
         if let Some(keeper) = self.keeper.take() {
             join(keeper);

@@ -34,6 +34,7 @@ pub struct Settings {
     checkpoint_log_bytes: AtomicU64,
     checkpoint_interval_s: AtomicU64,
     checkpoint_share_percent: AtomicU32,
+    replication_timeout_s: AtomicU64,
     protected_mode: AtomicBool,
     password_set: AtomicBool,
     password: Mutex<Vec<u8>>,
@@ -56,6 +57,7 @@ impl Settings {
             checkpoint_log_bytes: AtomicU64::new(0),
             checkpoint_interval_s: AtomicU64::new(0),
             checkpoint_share_percent: AtomicU32::new(0),
+            replication_timeout_s: AtomicU64::new(60),
             protected_mode: AtomicBool::new(true),
             password_set: AtomicBool::new(false),
             password: Mutex::default(),
@@ -93,6 +95,8 @@ impl Settings {
             .store(config.checkpoint_interval_s, Ordering::Relaxed);
         self.checkpoint_share_percent
             .store(config.checkpoint_share_percent, Ordering::Relaxed);
+        self.replication_timeout_s
+            .store(config.replication.timeout_s, Ordering::Relaxed);
         self.protected_mode
             .store(config.protected_mode, Ordering::Relaxed);
         lock(&self.password).clone_from(&config.password);
@@ -104,6 +108,12 @@ impl Settings {
     #[must_use]
     pub fn clients_max(&self) -> usize {
         self.clients_max.load(Ordering::Relaxed)
+    }
+
+    /// Seconds after which a silent link to a primary or a replica is closed.
+    #[must_use]
+    pub fn replication_timeout_s(&self) -> u64 {
+        self.replication_timeout_s.load(Ordering::Relaxed)
     }
 
     /// Seconds after which an idle connection is closed; 0 is never.

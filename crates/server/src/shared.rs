@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pando_db::{Database, LogEpoch, LogState, Milliseconds};
+use pando_db::{Database, LogEpoch, LogState, Milliseconds, Refusal};
 
-use crate::config::{Config, LogLevel};
+use crate::config::{Config, LogLevel, Target};
 use crate::keeper::Keeper;
 use crate::latency::LatencyMonitor;
 use crate::limits;
@@ -32,6 +32,7 @@ use crate::monitor::Monitors;
 use crate::process;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
+use crate::replication::{LinkState, Replication};
 use crate::sampler::{Rates, Sampler};
 use crate::settings::Settings;
 use crate::slowlog::Slowlog;
@@ -70,6 +71,7 @@ pub struct Shared {
     pub(crate) monitors: Monitors,
     pub(crate) sampler: Sampler,
     pub(crate) keeper: Keeper,
+    pub(crate) replication: Replication,
     mailboxes: Box<[OnceLock<Arc<dyn WorkerMailbox>>]>,
     listening: OnceLock<Listening>,
     log_level: OnceLock<Box<dyn Fn(LogLevel) + Send + Sync>>,
@@ -99,6 +101,7 @@ impl Shared {
             monitors: Monitors::default(),
             sampler: Sampler::default(),
             keeper: Keeper::default(),
+            replication: Replication::default(),
             failure: OnceLock::new(),
             mailboxes: (0..config.threads).map(|_| OnceLock::new()).collect(),
             listening: OnceLock::new(),
@@ -139,7 +142,58 @@ impl Shared {
             set(changed.log_level);
         }
         *config = changed;
+        drop(config);
+        self.judge_replicas();
         Ok(())
+    }
+
+    /// What is refused now for the sake of replication: its settings and the state of the links.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let settings = self.config().replication;
+        match self.replication.link() {
+            Some((_, link)) if !settings.serve_stale && link.state != LinkState::Connected => {
+                Refusal::Stale
+            }
+            Some(_) if settings.read_only => Refusal::ReadOnly,
+            None if settings.min_replicas > 0 => {
+                let lag_max = Duration::from_secs(settings.max_lag_s);
+                if self.replication.good(lag_max) < settings.min_replicas {
+                    Refusal::TooFewReplicas
+                } else {
+                    Refusal::Nothing
+                }
+            }
+            _ => Refusal::Nothing,
+        }
+    }
+
+    /// Applies [`Self::refusal`].
+    pub(crate) fn judge_replicas(&self) {
+        self.replication.set_refusal(self);
+    }
+
+    /// Follows another server, or none. The caller holds no gate.
+    pub(crate) fn follow(&self, target: Option<Target>) {
+        let refusal = self.refusal_of(target.is_some());
+        self.replication.follow(&self.database, target, refusal);
+        self.judge_replicas();
+    }
+
+    /// What is refused when the server begins to follow another one, or none.
+    pub(crate) fn refusal_of(&self, follows: bool) -> Refusal {
+        let settings = self.config().replication;
+        match (follows, settings.serve_stale, settings.read_only) {
+            (true, false, _) => Refusal::Stale,
+            (true, true, true) => Refusal::ReadOnly,
+            _ => Refusal::Nothing,
+        }
+    }
+
+    /// The port on which other servers reach this one.
+    pub(crate) fn own_port(&self) -> u16 {
+        let listening = self.listening.get();
+        let first = listening.and_then(|listening| listening.tcp.first());
+        first.map_or(0, SocketAddr::port)
     }
 
     /// Sets how to change the log level (CONFIG SET loglevel); once.
@@ -177,6 +231,9 @@ impl Shared {
         self.registry.remove(record.id());
         if record.has(ClientFlag::Monitor) {
             self.monitors.remove(record.id());
+        }
+        if record.has(ClientFlag::Replica) {
+            self.replication.forget(record.id());
         }
     }
 
@@ -380,7 +437,7 @@ fn run_id() -> String {
     format!("{high:016x}{middle:016x}{low:08x}")
 }
 
-/// Passes the memory settings to the database.
+/// Passes the settings about memory to the database.
 fn set_memory(database: &Database, config: &Config) {
     let requests_bytes_max = match config.requests_memory.of(config.max_memory) {
         0 => 0,
@@ -391,6 +448,7 @@ fn set_memory(database: &Database, config: &Config) {
         0 => process::machine_bytes(),
         max_memory => max_memory,
     };
+    database.set_backlog_bytes_max(config.replication.backlog_bytes);
     database.set_snapshots_max(config.snapshots_max);
     database.set_snapshot_bytes_max(config.snapshots_memory.of(whole) as usize);
     database.set_eviction_policy(config.eviction_policy);

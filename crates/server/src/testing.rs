@@ -37,6 +37,11 @@ impl WorkerMailbox for TestMailbox {
         lock(&self.0).delivered.push((client, line));
     }
 
+    fn send(&self, client: u64, bytes: Vec<u8>) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        lock(&self.0).delivered.push((client, text));
+    }
+
     fn durable(&self, _: LogEpoch) {}
 
     fn unblock(&self, client: u64, wait: u64, by_error: bool) {

@@ -202,11 +202,11 @@ impl Turn<'_> {
         if let Some(until) = self.database().paused_until(writes) {
             return Ok(Some(until));
         }
+        if self.database().role.refuses(writes) {
+            return Err(self.database().role.error());
+        }
         if !writes {
             return Ok(None);
-        }
-        if self.database().role.refuses_writes() {
-            return Err(CommandError::ReadOnly);
         }
         let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
         let log = &self.database().acknowledgement;

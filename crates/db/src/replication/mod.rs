@@ -26,6 +26,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `message` | what is sent |
+//! | `frames` | how a carrier cuts it into pieces |
 //! | `source` | the followed side |
 //! | `scan` | its trees, slice by slice |
 //! | `replica` | the following side |
@@ -49,6 +50,7 @@
 //! Deliberately absent: sockets, roles, who follows whom (the server). Positions that survive a
 //! restart: after one, a replica takes a full copy.
 
+mod frames;
 mod loading;
 mod message;
 mod replica;
@@ -62,12 +64,14 @@ use std::sync::Arc;
 use pando_engine::{LogEpoch, SessionLimit};
 use thiserror::Error;
 
+pub use frames::{Framer, Joiner};
 pub use message::REPLICATION_FORMAT;
-pub use replica::{Acknowledged, Replica};
+pub use replica::{Acknowledged, Replica, Told};
 pub use source::{Sent, Source};
 
 use crate::database::Database;
 use crate::durable::bytes::Malformed;
+use crate::role::Refusal;
 
 /// What a replica has: everything up to an epoch of a history (FW1 one-history).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,11 +143,17 @@ impl Database {
         self.role.follows()
     }
 
-    /// Makes it follow another database, or none: then clients' writes are taken. While it follows,
-    /// they are refused if it is `read_only` (RO1 rests). The caller has no open turn.
-    pub fn set_follows(&self, follows: bool, read_only: bool) {
-        self.role.set(follows, read_only);
+    /// Makes it follow another database, or none, and refuse this much of what clients ask
+    /// (RO1 rests). The caller has no open turn.
+    pub fn set_follows(&self, follows: bool, refusal: Refusal) {
+        self.role.set_follows(follows);
+        self.role.set_refusal(refusal);
         drop(self.gates.enter_all());
+    }
+
+    /// Changes what is refused, from the next requests on.
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.role.set_refusal(refusal);
     }
 
     /// Bytes of all epochs that were closed since somebody first followed, and how many of these
@@ -170,18 +180,21 @@ impl Database {
         self.epochs.current().previous()
     }
 
-    /// The epoch in which a write now belongs.
-    #[must_use]
-    pub fn open_epoch(&self) -> LogEpoch {
-        self.epochs.current()
-    }
-
     /// The newest epoch that a follower may see (FW3 durable-above).
     pub(crate) fn followable(&self) -> LogEpoch {
         match self.acknowledgement.log() {
             Some(log) => log.durable(),
             None => self.closed_epoch(),
         }
+    }
+
+    /// The epoch that a follower must have to have everything written so far: the last one in which
+    /// anything was. The caller has handed over what it wrote.
+    #[must_use]
+    pub fn followed_epoch(&self) -> LogEpoch {
+        let open = self.epochs.current();
+        let ring = self.acknowledgement.ring();
+        if ring.has_open() { open } else { ring.newest() }
     }
 
     /// Makes what is written up to now followable soon, if anything is (FW3 durable-above).

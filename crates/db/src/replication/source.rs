@@ -204,16 +204,27 @@ impl Source {
     /// Waits until there may be something to send, for this long at most; makes sure that what is
     /// written becomes durable.
     pub fn wait(&mut self, limit: Duration) {
-        let database = self.session.database();
+        let database = Arc::clone(self.session.database());
         let ring = database.acknowledgement.ring();
-        let settles = match self.stage {
-            Stage::Settle { until } => database.followable() < until,
-            _ => false,
-        };
-        if settles || ring.has_open() || ring.newest() > database.followable() {
-            database.press();
-        }
         ring.wait(self.cursor, limit);
+        let newest = ring.newest();
+        if newest > database.followable() {
+            // Closed, and not durable.
+            if !database.want_durable(newest) {
+                match &database.durable {
+                    Some(durable) => durable.wait_for_durable(limit),
+                    None => std::thread::sleep(limit),
+                }
+            }
+        } else if newest == self.cursor {
+            let settles = match self.stage {
+                Stage::Settle { until } => database.followable() < until,
+                _ => false,
+            };
+            if settles || ring.has_open() {
+                database.press();
+            }
+        }
         self.session.tidy();
     }
 }

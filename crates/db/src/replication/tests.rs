@@ -15,7 +15,7 @@ use fastrand::Rng;
 
 use super::{Position, Replica, ReplicationError, Sent, Source};
 use crate::commands::testing::Shell;
-use crate::{EngineKind, HandLog, Options};
+use crate::{EngineKind, HandLog, Options, Refusal};
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ struct Pair {
 
 impl Pair {
     fn new(up: Shell, down: Shell) -> Self {
-        down.database.set_follows(true, true);
+        down.database.set_follows(true, Refusal::ReadOnly);
         let replica = Replica::new(&down.database).expect("a session is free");
         Self {
             up,
@@ -483,9 +483,9 @@ fn clients_of_a_replica_read_only() {
             "-EXECABORT Transaction discarded because of previous errors.",
         ),
     ]);
-    pair.down.database.set_follows(true, false);
+    pair.down.database.set_follows(true, Refusal::Nothing);
     pair.down.check(&[("SET own 2", "+OK")]);
-    pair.down.database.set_follows(false, true);
+    pair.down.database.set_follows(false, Refusal::Nothing);
     pair.down.check(&[("DEL own", ":1"), ("INCR k", ":2")]);
 }
 
@@ -493,10 +493,10 @@ fn clients_of_a_replica_read_only() {
 #[test]
 fn a_copy_that_is_cut_off_leaves_the_old_data() {
     let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
-    pair.down.database.set_follows(false, true);
+    pair.down.database.set_follows(false, Refusal::Nothing);
     pair.down
         .check(&[("SET old 1", "+OK"), ("EXPIRE old 1000", ":1")]);
-    pair.down.database.set_follows(true, true);
+    pair.down.database.set_follows(true, Refusal::ReadOnly);
     for key in 0..5000 {
         pair.up.line(&format!("SET k{key} {key} EX 1000"));
     }

@@ -39,7 +39,8 @@ impl Turn<'_> {
             && !self.session.store.repeats()
             && (!spec.flags.has(Flag::DenyOom)
                 || self.database.has_memory() && client.waits_since.is_none())
-            && (!spec.flags.has(Flag::Write) || self.takes_write(client));
+            && (!spec.flags.has(Flag::Write) || self.takes_write(client))
+            && !self.database.role.refuses(spec.flags.has(Flag::Write));
         is_usual.then_some(command)
     }
 
@@ -50,7 +51,6 @@ impl Turn<'_> {
             && self.database.store.pressure() == Pressure::None
             && self.database.acknowledgement.accepts_writes()
             && !self.database.snapshots.is_full()
-            && !self.database.role.refuses_writes()
     }
 
     /// Runs a request whose command [`Self::usual`] has returned.

@@ -185,7 +185,12 @@ impl Connection {
             Progress::Waits(Wait::Others(command)) => Answer::Slices(command),
             Progress::Waits(Wait::Leave { until }) => Answer::Paused(until.0),
             Progress::Waits(
-                Wait::Time { .. } | Wait::Disk { .. } | Wait::Host(_) | Wait::Reader | Wait::Away,
+                Wait::Time { .. }
+                | Wait::Disk { .. }
+                | Wait::Replicas { .. }
+                | Wait::Host(_)
+                | Wait::Reader
+                | Wait::Away,
             ) => {
                 panic!("no test sends a command that waits")
             }

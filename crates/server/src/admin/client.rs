@@ -283,14 +283,26 @@ fn info(call: &mut Call<'_, '_, '_>) -> Handled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientType {
     Normal,
-    /// Masters, replicas and subscribers: there are none.
+    Replica,
+    /// Masters, whose links are no clients, and subscribers: there are none.
     Other,
+}
+
+impl ClientType {
+    fn of(record: &ClientRecord) -> Self {
+        if record.has(ClientFlag::Replica) {
+            Self::Replica
+        } else {
+            Self::Normal
+        }
+    }
 }
 
 fn client_type(name: &[u8]) -> Result<ClientType, AdminError> {
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientType::Normal),
-        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(ClientType::Other),
+        b"slave" | b"replica" => Ok(ClientType::Replica),
+        b"master" | b"pubsub" => Ok(ClientType::Other),
         _ => Err(AdminError::ClientType {
             name: Echo::of(name),
         }),
@@ -303,10 +315,10 @@ fn list(call: &mut Call<'_, '_, '_>) -> Handled {
     let clients = if request.len() == 2 {
         call.shared.registry.snapshot()
     } else if request.len() == 4 && request.is(2, "TYPE") {
-        match client_type(request.arg(3))? {
-            ClientType::Normal => call.shared.registry.snapshot(),
-            ClientType::Other => Vec::new(),
-        }
+        let kind = client_type(request.arg(3))?;
+        let mut clients = call.shared.registry.snapshot();
+        clients.retain(|record| kind == ClientType::of(record));
+        clients
     } else if request.len() > 3 && request.is(2, "ID") {
         let mut clients = Vec::new();
         for id in request.args_from(3) {
@@ -377,6 +389,7 @@ fn describe(shared: &Shared, record: &ClientRecord, now_ms: u64) -> String {
 fn flags(record: &ClientRecord) -> String {
     let letters = [
         (record.has(ClientFlag::Monitor), 'O'),
+        (record.has(ClientFlag::Replica), 'S'),
         (record.queued_requests() >= 0, 'x'),
         (
             record.has(ClientFlag::Blocked) || record.has(ClientFlag::Held),
@@ -421,7 +434,7 @@ impl Filter<'_> {
             && self
                 .local_address
                 .is_none_or(|address| address == origin.local_address.as_bytes())
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientType::of(record))
             && self.age_s.is_none_or(|least_s| age_s >= least_s)
             && !record.is_killed()
     }

@@ -94,8 +94,16 @@ pub(crate) enum AdminError {
     UnknownCategory { name: Echo },
     #[error("ERR Invalid master port")]
     MasterPort,
-    #[error("ERR this server cannot follow another one: replication is not supported")]
-    NoReplication,
+    #[error("ERR this server speaks another format of replication")]
+    ReplicationFormat,
+    #[error("ERR a server cannot follow itself, nor one that follows it")]
+    ReplicationCycle,
+    #[error("ERR this server has as many replicas as it can feed; follow one of them")]
+    TooManyReplicas,
+    #[error("ERR PREPLICATE ACK is what replicas say, and this connection is none")]
+    NoReplica,
+    #[error("ERR WAIT cannot be used with replica instances.")]
+    WaitOnReplica,
     #[error("ERR This instance has cluster support disabled")]
     NoCluster,
     #[error("ERR nothing is kept on disk: the server was started with durability none")]

@@ -382,15 +382,8 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
 }
 
 fn replication(report: &mut Report<'_, '_, '_, '_>) {
-    report.line("role", "master");
-    report.line("connected_slaves", 0);
-    report.line("master_failover_state", "no-failover");
-    report.line("master_replid", report.call.shared.run_id());
-    report.line("master_replid2", "0".repeat(40));
-    report.line("master_repl_offset", 0);
-    report.line("second_repl_offset", -1);
-    report.zeros(&["repl_backlog_active", "repl_backlog_size"]);
-    report.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+    let shared = report.call.shared;
+    super::replication::report(shared, |name, value| report.line(name, value));
 }
 
 fn processor(report: &mut Report<'_, '_, '_, '_>) {

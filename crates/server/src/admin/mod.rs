@@ -8,8 +8,8 @@
 //! - SAVE, BGSAVE and BGREWRITEAOF take a checkpoint; with `durability none` they and SHUTDOWN SAVE
 //!   are refused. SAVE holds back its own connection only. Every shutdown writes the log to its
 //!   end.
-//! - WAITAOF waits for all writes so far, and never for replicas.
-//! - WAIT answers 0 at once, whatever its timeout: there is no replica to wait for.
+//! - WAIT and WAITAOF wait for all writes so far. WAIT counts a replica that keeps a log when it
+//!   has them on disk, and answers at once on a server that nobody has followed.
 //! - CLIENT TRACKING ON is refused, CLIENT SETINFO, NO-TOUCH and KILL MAXAGE are those of Redis 7.2
 //!   and 7.4, and CLIENT LIST ends with `lib-name` and `lib-ver`.
 //! - A second MONITOR on a connection answers `+OK` (Redis: nothing), and CLIENT REPLY OFF inside
@@ -32,7 +32,7 @@ mod latency;
 pub(crate) mod memcached;
 mod memory;
 mod persistence;
-mod replication;
+pub(crate) mod replication;
 mod scripting;
 mod slowlog;
 
@@ -115,6 +115,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Memory => memory::execute(call),
         HostCommand::Module => scripting::module(call),
         HostCommand::Monitor => client::monitor(call),
+        HostCommand::Preplicate => replication::preplicate(call),
         HostCommand::Replicaof | HostCommand::Slaveof => replication::replicaof(call),
         HostCommand::Role => replication::role(call),
         HostCommand::Shutdown => persistence::shutdown(call),

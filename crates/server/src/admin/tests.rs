@@ -457,8 +457,12 @@ fn small_honest_answers() {
             ("SLAVEOF no one", "+OK"),
             ("REPLICAOF host x", "-ERR Invalid master port"),
             (
-                "REPLICAOF host 6379",
-                "-ERR this server cannot follow another one: replication is not supported",
+                "PREPLICATE BEGIN 2 x 1 1",
+                "-ERR this server speaks another format of replication",
+            ),
+            (
+                "PREPLICATE ACK 1 2 3 4",
+                "-ERR PREPLICATE ACK is what replicas say, and this connection is none",
             ),
             ("WAIT 1 0", ":0"),
             ("WAIT x 0", "-ERR value is not an integer or out of range"),

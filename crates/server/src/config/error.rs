@@ -35,6 +35,8 @@ impl fmt::Display for Origin {
 pub enum Expected {
     /// `yes` or `no`.
     Switch,
+    /// A host and a port, or nothing.
+    Target,
     /// A decimal integer in this range.
     Integer {
         /// The least value.
@@ -93,6 +95,7 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Switch => f.write_str("yes or no"),
+            Self::Target => f.write_str("a host and a port, or an empty value"),
             Self::Integer {
                 least: i64::MIN,
                 most: i64::MAX,
@@ -137,6 +140,7 @@ impl Expected {
     pub(crate) fn reason(&self, got: &str) -> String {
         match self {
             Self::Switch => "argument must be 'yes' or 'no'".into(),
+            Self::Target => "argument must be a host and a port".into(),
             Self::Integer { .. } if value::parse_integer(got).is_none() => {
                 "argument couldn't be parsed into an integer".into()
             }

@@ -54,7 +54,6 @@ const fn fixed(name: &'static str, values: &'static [&'static str], why: &'stati
 
 use Takes::{Integer, Memory, Switch, Text, Words};
 
-const NO_REPLICATION: &str = "the server cannot follow another one";
 const NO_TLS: &str = "the server does not speak TLS";
 
 /// In alphabetical order; values are Redis' defaults.
@@ -143,16 +142,10 @@ pub(super) static INERT: &[Setting] = &[
     fixed("loadmodule", &[""], "the server has no modules"),
     any("locale-collate", "", Text),
     any("lua-time-limit", "5000", Integer),
-    any("masterauth", "", Text),
-    any("masteruser", "", Text),
     any("max-new-connections-per-cycle", "10", Integer),
     any("max-new-tls-connections-per-cycle", "1", Integer),
     any("maxmemory-eviction-tenacity", "10", Integer),
     any("maxmemory-samples", "5", Integer),
-    any("min-replicas-max-lag", "10", Integer),
-    fixed("min-replicas-to-write", &["0"], "there are no replicas"),
-    any("min-slaves-max-lag", "10", Integer),
-    fixed("min-slaves-to-write", &["0"], "there are no replicas"),
     any("no-appendfsync-on-rewrite", "no", Switch),
     fixed(
         "notify-keyspace-events",
@@ -176,7 +169,6 @@ pub(super) static INERT: &[Setting] = &[
     any("rdbchecksum", "yes", Switch),
     any("rdbcompression", "yes", Switch),
     fixed("rename-command", &[""], "commands keep their names"),
-    any("repl-backlog-size", "1048576", Memory),
     any("repl-backlog-ttl", "3600", Integer),
     any("repl-disable-tcp-nodelay", "no", Switch),
     any("repl-diskless-load", "disabled", Text),
@@ -185,17 +177,12 @@ pub(super) static INERT: &[Setting] = &[
     any("repl-diskless-sync-max-replicas", "0", Integer),
     any("repl-ping-replica-period", "10", Integer),
     any("repl-ping-slave-period", "10", Integer),
-    any("repl-timeout", "60", Integer),
     any("replica-announce-ip", "", Text),
     any("replica-announce-port", "0", Integer),
     any("replica-announced", "yes", Switch),
     any("replica-ignore-disk-write-errors", "no", Switch),
     any("replica-ignore-maxmemory", "yes", Switch),
     any("replica-lazy-flush", "no", Switch),
-    any("replica-priority", "100", Integer),
-    any("replica-read-only", "yes", Switch),
-    any("replica-serve-stale-data", "yes", Switch),
-    fixed("replicaof", &["", "no one"], NO_REPLICATION),
     any("sanitize-dump-payload", "no", Text),
     any("set-max-intset-entries", "512", Integer),
     any("set-max-listpack-entries", "128", Integer),
@@ -208,10 +195,6 @@ pub(super) static INERT: &[Setting] = &[
     any("slave-announce-port", "0", Integer),
     any("slave-ignore-maxmemory", "yes", Switch),
     any("slave-lazy-flush", "no", Switch),
-    any("slave-priority", "100", Integer),
-    any("slave-read-only", "yes", Switch),
-    any("slave-serve-stale-data", "yes", Switch),
-    fixed("slaveof", &["", "no one"], NO_REPLICATION),
     any("socket-mark-id", "0", Integer),
     any("stop-writes-on-bgsave-error", "yes", Switch),
     any("stream-node-max-bytes", "4096", Memory),

@@ -18,6 +18,7 @@ mod inert;
 pub(crate) mod memcached;
 mod persistence;
 mod reference;
+mod replication;
 mod rewrite;
 mod setting;
 mod value;
@@ -36,6 +37,7 @@ pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
 pub(crate) use file::split as split_line;
 pub(crate) use flags::{command, file, flag, read};
 pub use reference::reference;
+pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::{Change, Setting};
 pub(crate) use value::print_percentile;
@@ -52,7 +54,7 @@ pub struct OutputLimit {
     pub soft_seconds: u64,
 }
 
-/// Output limits by class of client; only `normal` (including monitors) has clients so far.
+/// Output limits by class of client; `normal` includes monitors. Replicas have a window instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimits {
     /// Ordinary clients and monitors.
@@ -196,6 +198,8 @@ pub struct Config {
     pub log_file: Option<PathBuf>,
     /// `pidfile`: where the number of the process is written; empty is nowhere. Default that.
     pub pid_file: Option<PathBuf>,
+    /// Whom the server follows, and who follows it.
+    pub replication: Replication,
     /// `daemonize`: `yes` is refused. Default no.
     pub daemonize: bool,
     /// `save` as it was given: without effect once `durability` is settled.
@@ -270,6 +274,7 @@ impl Default for Config {
             log_file: None,
             pid_file: None,
             daemonize: false,
+            replication: Replication::default(),
             save_points: None,
             inert: BTreeMap::new(),
             remarks: Vec::new(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Config;
 use super::error::SettingError;
-use super::setting::{Change, SETTINGS, Setting};
+use super::setting::{Change, Setting};
 
 const HEAD: &str = "\
 # Settings
@@ -29,11 +29,11 @@ server refuses lines at the start, it names all of them.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     let defaults = Config::default();
-    for setting in SETTINGS.iter().filter(|setting| !setting.foreign) {
+    for setting in Setting::meant().filter(|setting| !setting.foreign) {
         describe(&mut page, setting, &defaults);
     }
     page.push_str(PERSISTENCE);
-    for setting in SETTINGS.iter().filter(|setting| setting.foreign) {
+    for setting in Setting::meant().filter(|setting| setting.foreign) {
         let meaning = lower_first(setting.meaning);
         let _ = writeln!(page, "- `{}`: {meaning}", setting.name);
     }

@@ -11,6 +11,7 @@ use super::field::{
 };
 use super::inert::{INERT, Takes};
 use super::persistence;
+use super::replication;
 use super::value::{
     LogLevel, parse_memory_share, parse_mode, parse_output_limits, print_output_limits,
     print_switch,
@@ -57,7 +58,7 @@ enum Kept {
 }
 
 impl Setting {
-    const fn new(
+    pub(super) const fn new(
         name: &'static str,
         meaning: &'static str,
         read: fn(&Config) -> Vec<u8>,
@@ -87,29 +88,34 @@ impl Setting {
         }
     }
 
-    const fn own_name(mut self, own_name: &'static str) -> Self {
+    pub(super) const fn own_name(mut self, own_name: &'static str) -> Self {
         self.own_name = Some(own_name);
         self
     }
 
-    const fn running(mut self) -> Self {
+    pub(super) const fn running(mut self) -> Self {
         self.change = Change::Running;
         self
     }
 
-    const fn list(mut self) -> Self {
+    pub(super) const fn list(mut self) -> Self {
         self.list = true;
         self
     }
 
-    const fn foreign(mut self) -> Self {
+    pub(super) const fn foreign(mut self) -> Self {
         self.foreign = true;
         self
     }
 
-    /// Every setting: those of [`SETTINGS`], then Redis' without a meaning here.
+    /// Every setting: those with a meaning here, then Redis' without one.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
-        SETTINGS.iter().chain(INERT)
+        Self::meant().chain(INERT)
+    }
+
+    /// Those with a meaning here: [`SETTINGS`], then those of replication.
+    pub(super) fn meant() -> impl Iterator<Item = &'static Self> {
+        SETTINGS.iter().chain(replication::SETTINGS)
     }
 
     /// The setting with this name, in any case.
@@ -189,8 +195,9 @@ impl Setting {
 
 const MIB: u64 = 1024 * 1024;
 
-/// Every setting, in the order of `--help` and of what CONFIG REWRITE appends.
-pub(crate) static SETTINGS: &[Setting] = &[
+/// Every setting but those of replication, in the order of `--help` and of what CONFIG REWRITE
+/// appends.
+static SETTINGS: &[Setting] = &[
     Setting::new(
         "bind",
         "Addresses to listen on; * is all of IPv4, ::* all of IPv6; one after a - is optional",

@@ -144,9 +144,9 @@ const WRONG_FILES: &[(&str, &str)] = &[
              value",
     ),
     (
-        "replicaof 10.0.0.1 6379",
-        "pando.conf:1: replicaof: got \"10.0.0.1 6379\", expected an empty value or no one: \
-             the server cannot follow another one",
+        "replicaof 10.0.0.1 0",
+        "pando.conf:1: replicaof: got \"10.0.0.1 0\", expected a host and a port, or an empty \
+             value",
     ),
     (
         "daemonize yes",

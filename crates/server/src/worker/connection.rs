@@ -167,7 +167,7 @@ impl Connection {
     pub(crate) fn enter(&mut self, phase: Phase) {
         let wait = phase.wait();
         self.record.set_flag(ClientFlag::Blocked, wait.is_some());
-        if matches!(wait, Some(Wait::Disk { .. })) {
+        if matches!(wait, Some(Wait::Disk { .. } | Wait::Replicas { .. })) {
             self.record.begin_wait();
         } else {
             self.record.end_wait();

@@ -45,6 +45,8 @@ pub(crate) enum Message {
     Close(u64),
     /// Send these bytes to this client.
     Deliver(u64, Arc<[u8]>),
+    /// Send these bytes to this replica.
+    Send(u64, Vec<u8>),
     /// End a client's wait.
     Unblock {
         client: u64,
@@ -184,6 +186,14 @@ impl WorkerMailbox for Mailbox {
                 queue
                     .messages
                     .push(Message::Deliver(client, Arc::clone(bytes)));
+            }
+        });
+    }
+
+    fn send(&self, client: u64, bytes: Vec<u8>) {
+        self.post(|queue| {
+            if !queue.closed {
+                queue.messages.push(Message::Send(client, bytes));
             }
         });
     }

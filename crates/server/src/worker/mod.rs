@@ -292,6 +292,7 @@ impl Worker {
                     }
                 }
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
+                Message::Send(client, bytes) => self.deliver(client, &bytes),
                 Message::Unblock {
                     client,
                     wait,
@@ -333,7 +334,8 @@ impl Worker {
         }
     }
 
-    /// Appends monitor lines to a client's output; closes a client that does not read them.
+    /// Appends monitor lines, or frames for a replica, to a client's output; closes a client that
+    /// does not read them.
     fn deliver(&mut self, client: u64, bytes: &[u8]) {
         let Some(slot) = self.connections.slot_of(client) else {
             return;

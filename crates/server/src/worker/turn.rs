@@ -15,8 +15,10 @@ use super::timers::Timers;
 use super::waiting::{Event, Waiting};
 use super::wire::WireError;
 use super::{Reason, Worker, queue_up, set_deadline, touch};
+use crate::config::OutputLimit;
 use crate::host::WorkerHost;
 use crate::limits;
+use crate::registry::ClientFlag;
 
 impl Worker {
     /// Reads, executes and answers what is ready; returns whether it executed something.
@@ -52,6 +54,9 @@ impl Worker {
         }
         self.recorder.end_execution();
         self.settle();
+        if self.waiters.recount {
+            self.recount_replicas();
+        }
         self.send_datagrams();
         self.ask_for_disk();
         self.send();
@@ -317,7 +322,13 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        let limit = self.shared.settings.output_limit();
+        // A replica has a window instead (LK1 bounded-window).
+        let is_replica = connection.record.has(ClientFlag::Replica);
+        let limit = if is_replica {
+            OutputLimit::default()
+        } else {
+            self.shared.settings.output_limit()
+        };
         let waiting = connection.output.pending() as u64;
         if limit.hard_bytes > 0 && waiting > limit.hard_bytes {
             self.close(slot, Reason::OutputLimit);

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `Time` | `Due` | `+OK` |
 //! | `Disk` | `Durable`, `Due`, `Unblocked` | the reply to WAITAOF |
+//! | `Replicas` | `Replicated`, `Due`, `Unblocked` | the reply to WAIT or WAITAOF |
 //! | `Host` | `Saved` | the reply to SAVE |
 //! | `Others` | `Over`, after the last slice | nothing: the last slice wrote the reply |
 //! | `Leave` | `Due`, `Look` | the request is executed again |
@@ -21,7 +22,7 @@
 //!
 //! Deliberately absent: replies that are written and held (`super::holding`).
 
-use pando_db::{LogEpoch, Microseconds, Wait};
+use pando_db::{LogEpoch, Microseconds, ReplicaWait, Wait};
 use pando_protocol::Reply;
 
 use super::connection::{Connection, Phase};
@@ -29,6 +30,7 @@ use super::holding::Holding;
 use super::timers::Timers;
 use super::{Worker, queue_up, set_deadline, touch};
 use crate::admin::AdminError;
+use crate::admin::replication::has_all;
 use crate::host::SliceTrace;
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
@@ -52,6 +54,8 @@ pub(super) enum Event {
     Durable(LogEpoch),
     /// CLIENT UNBLOCK, with ERROR or without.
     Unblocked { by_error: bool },
+    /// So many replicas have everything, and this server has it on disk or not.
+    Replicated((bool, usize)),
     /// The keeper has met its request.
     Saved(Result<(), AdminError>),
     /// Its last slice is done.
@@ -67,7 +71,10 @@ pub(crate) struct Waiters {
     /// Long commands whose next slice runs in the next turn, and requests that are repeated in it.
     pub(super) slicing: Vec<usize>,
     leave: Vec<usize>,
+    replicas: Vec<usize>,
     host: Vec<usize>,
+    /// A connection has begun to wait for replicas.
+    pub(super) recount: bool,
 }
 
 /// Where a wait is recorded when it begins.
@@ -99,6 +106,12 @@ impl Places<'_> {
             Wait::Host(_) => {
                 self.waiters.host.push(slot);
                 None
+            }
+            Wait::Replicas { timeout, .. } => {
+                // They are counted once more before the worker sleeps.
+                self.waiters.replicas.push(slot);
+                self.waiters.recount = true;
+                timeout.map(|it| it.0.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
             Wait::Others(_) | Wait::Away => {
                 self.waiters.slicing.push(slot);
@@ -135,7 +148,13 @@ impl Worker {
             (Wait::Disk { .. }, Event::Due | Event::Unblocked { by_error: false }) => {
                 Answer::Disks(0)
             }
-            (Wait::Disk { .. }, Event::Unblocked { by_error: true }) => {
+            (Wait::Replicas { wait, .. }, Event::Replicated(has)) if wait.is_over(has) => {
+                Answer::Replicas(*wait, has)
+            }
+            (Wait::Replicas { wait, .. }, Event::Due | Event::Unblocked { by_error: false }) => {
+                Answer::Replicas(*wait, has_all(&self.shared, wait))
+            }
+            (Wait::Disk { .. } | Wait::Replicas { .. }, Event::Unblocked { by_error: true }) => {
                 Answer::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())
             }
             (Wait::Host(_), Event::Saved(Err(error))) => {
@@ -160,6 +179,7 @@ impl Worker {
                     reply.integer(count);
                     reply.integer(0);
                 }
+                Answer::Replicas(wait, has) => wait.answer(&mut reply, has),
                 Answer::Error(text) => reply.error(text),
             }
             touch(slot, connection, &mut self.touched);
@@ -173,6 +193,7 @@ impl Worker {
         for slot in std::mem::take(&mut self.waiters.leave) {
             self.resume(slot, Event::Look);
         }
+        self.recount_replicas();
         for slot in std::mem::take(&mut self.waiters.host) {
             let connection = self.connections.get(slot);
             let Some(&Wait::Host(request)) = connection.and_then(Connection::wait) else {
@@ -184,6 +205,27 @@ impl Worker {
                     let result = result.map_err(|reason| AdminError::save_failed(&reason));
                     self.resume(slot, Event::Saved(result));
                 }
+            }
+        }
+    }
+
+    /// Checks those that wait for replicas, after a confirmation or when one has begun to wait.
+    pub(super) fn recount_replicas(&mut self) {
+        self.waiters.recount = false;
+        if self.waiters.replicas.is_empty() {
+            return;
+        }
+        self.shared.replication.await_replicas();
+        for slot in std::mem::take(&mut self.waiters.replicas) {
+            let connection = self.connections.get(slot);
+            let Some(&Wait::Replicas { wait, .. }) = connection.and_then(Connection::wait) else {
+                continue;
+            };
+            let has = has_all(&self.shared, &wait);
+            if wait.is_over(has) {
+                self.resume(slot, Event::Replicated(has));
+            } else {
+                self.waiters.replicas.push(slot);
             }
         }
     }
@@ -205,5 +247,6 @@ enum Answer {
     Nothing,
     Ok,
     Disks(i64),
+    Replicas(ReplicaWait, (bool, usize)),
     Error(Vec<u8>),
 }

@@ -14,6 +14,7 @@ mod kept;
 mod malformed;
 mod memcached;
 mod process;
+mod replication;
 mod requests;
 mod snapshots;
 mod waiting;

@@ -331,7 +331,7 @@ fn everything_that_is_wrong_is_told_at_once() {
     let text = std::fs::read_to_string(&file).unwrap();
     let wrong = text
         .replace("hz 10", "hz often")
-        .replace("daemonize no", "replicaof 10.0.0.1 6379");
+        .replace("daemonize no", "replicaof 10.0.0.1");
     std::fs::write(&file, format!("{wrong}nosuch 1\n")).unwrap();
     let (status, told) = run_to_end(&["--config", &file, "--engine", "steam"]);
     assert_eq!(status.code(), Some(1), "{told}");

@@ -107,6 +107,7 @@ fn what_redis_7_0_lacks_is_known() {
             "client|durability",
             "client|no-touch",
             "client|setinfo",
+            "preplicate",
             "waitaof",
             "kdump",
             "kcount",

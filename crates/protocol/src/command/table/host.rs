@@ -26,6 +26,7 @@ family! {
         Memory,
         Module,
         Monitor,
+        Preplicate,
         Quit,
         Replicaof,
         Reset,
@@ -193,6 +194,46 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::Server, "1.0.0")
         .summary("Streams every command that the server executes to this connection.")
         .complexity("O(1) for each command and monitor."),
+    CommandSpec::new(HostCommand::Preplicate.id(), "preplicate", -6)
+        .flags(&[
+            Flag::Admin,
+            Flag::Noscript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::NoMulti,
+        ])
+        .categories(&[])
+        .gates(GateNeed::None)
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "7.0.0")
+        .summary("Is what a replica says to its primary.")
+        .complexity("O(1)")
+        .arguments(&[one_of(
+            "args",
+            &[
+                block(
+                    "begin",
+                    &[
+                        word("begin", "BEGIN"),
+                        integer("format"),
+                        string("run-id"),
+                        integer("port"),
+                        integer("keeps-log"),
+                        block("position", &[string("history"), integer("epoch")]).optional(),
+                    ],
+                ),
+                block(
+                    "ack",
+                    &[
+                        word("ack", "ACK"),
+                        integer("bytes"),
+                        integer("applied"),
+                        integer("durable"),
+                        integer("offset"),
+                    ],
+                ),
+            ],
+        )]),
     CommandSpec::new(HostCommand::Quit.id(), "quit", -1)
         .flags(&[
             Flag::Noscript,
@@ -215,6 +256,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::NoAsyncLoading,
         ])
         .categories(&[])
+        .gates(GateNeed::None)
         .group(Group::Server, "5.0.0")
         .summary("Makes this server follow another one, or none.")
         .complexity("O(1)")
@@ -291,6 +333,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             Flag::NoAsyncLoading,
         ])
         .categories(&[])
+        .gates(GateNeed::None)
         .group(Group::Server, "1.0.0")
         .summary("Makes this server follow another one, or none.")
         .complexity("O(1)")
@@ -312,6 +355,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .flags(&[Flag::Noscript])
         .categories(&[Category::Connection])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .gates(GateNeed::None)
         .group(Group::Generic, "3.0.0")
         .summary("Waits until replicas have what this connection wrote.")
         .complexity("O(1)")
@@ -320,8 +364,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .flags(&[Flag::Noscript])
         .categories(&[Category::Connection])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .gates(GateNeed::None)
         .group(Group::Generic, "7.2.0")
-        .summary("Waits until what this connection wrote is on disk.")
+        .summary("Waits until what this connection wrote is on disk, here and at replicas.")
         .complexity("O(1)")
         .arguments(&[
             integer("numlocal"),

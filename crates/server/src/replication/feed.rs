@@ -1,0 +1,135 @@
+//! The thread that feeds one replica: messages of its source, in frames, through its worker.
+//!
+//! It writes no more than the window allows (LK1 bounded-window), gives up a replica that is silent
+//! for `repl-timeout`, and ends epochs while the replica waits for something, so that writes arrive
+//! within some milliseconds whatever the durability of the server.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use pando_db::{Framer, Sent, Source};
+use tracing::{info, warn};
+
+use super::Follower;
+use crate::limits;
+use crate::shared::{Shared, lock};
+
+/// One replica's feed.
+struct Feed<'a> {
+    shared: &'a Shared,
+    follower: &'a Follower,
+    framer: Framer,
+}
+
+/// Feeds a replica until it is gone; then closes its connection.
+pub(super) fn run(shared: &Arc<Shared>, follower: &Arc<Follower>) {
+    let feed = Feed {
+        shared,
+        follower,
+        framer: Framer::default(),
+    };
+    if let Some(reason) = feed.serve() {
+        warn!(host = follower.host, port = follower.port, "{reason}");
+        if let Some(mailbox) = shared.mailbox(follower.worker) {
+            mailbox.close(follower.client);
+        }
+    }
+    shared.replication.forget(follower.client);
+}
+
+impl Feed<'_> {
+    /// Returns why the replica was given up, unless it is gone by itself.
+    fn serve(mut self) -> Option<String> {
+        let follower = self.follower;
+        let mut source = match Source::new(&self.shared.database, follower.position) {
+            Ok(source) => source,
+            Err(error) => return Some(error.to_string()),
+        };
+        let (host, port, full) = (&follower.host, follower.port, source.is_copying());
+        info!(host, port, full_copy = full, "a replica follows");
+        let mut message = Vec::new();
+        let mut beat = Instant::now();
+        let mut busy = Instant::now();
+        loop {
+            message.clear();
+            match source.next(&mut message) {
+                Sent::Message => busy = Instant::now(),
+                Sent::Nothing if beat.elapsed() >= limits::REPLICATION_BEAT => {
+                    source.beat(&mut message);
+                    beat = Instant::now();
+                }
+                Sent::Nothing => {
+                    let pause = if busy.elapsed() < limits::REPLICATION_BEAT {
+                        limits::REPLICATION_PAUSE
+                    } else {
+                        limits::REPLICATION_IDLE_PAUSE
+                    };
+                    source.wait(pause);
+                }
+                Sent::Gone => {
+                    return Some(
+                        "a replica is too far behind: it takes a full copy (repl-backlog-size is \
+                         how many bytes of changes are kept for replicas)"
+                            .to_owned(),
+                    );
+                }
+            }
+            let mut progress = lock(&follower.progress);
+            if progress.gone {
+                return None;
+            }
+            if progress.copying && !source.is_copying() {
+                progress.copying = false;
+                info!(host, port, "a replica has its copy");
+            }
+            let silent = progress.heard.elapsed();
+            drop(progress);
+            if silent > self.timeout() {
+                return Some("a replica is silent for longer than repl-timeout".to_owned());
+            }
+            if !message.is_empty() && !self.send(&message) {
+                let gone = follower.progress().gone;
+                let silent = "a replica takes nothing for longer than repl-timeout";
+                return (!gone).then(|| silent.to_owned());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.shared.settings.replication_timeout_s())
+    }
+
+    fn send(&mut self, message: &[u8]) -> bool {
+        let (shared, follower, timeout) = (self.shared, self.follower, self.timeout());
+        self.framer.frames(message, |frame| {
+            let Some(mailbox) = shared.mailbox(follower.worker) else {
+                return false;
+            };
+            if !has_room(follower, frame.len() as u64, timeout) {
+                return false;
+            }
+            let mut bulk = format!("${}\r\n", frame.len()).into_bytes();
+            bulk.extend_from_slice(&frame);
+            bulk.extend_from_slice(b"\r\n");
+            mailbox.send(follower.client, bulk);
+            true
+        })
+    }
+}
+
+/// Waits until the window takes so many bytes more, and counts them (LK1 bounded-window); `false`:
+/// the replica is gone, or confirms nothing.
+fn has_room(follower: &Follower, bytes: u64, timeout: Duration) -> bool {
+    let full = |progress: &mut super::Progress| {
+        let pending = progress.sent - progress.confirmed;
+        !progress.gone && pending > 0 && pending + bytes > limits::REPLICATION_WINDOW_BYTES
+    };
+    let progress = lock(&follower.progress);
+    let waited = follower.changed.wait_timeout_while(progress, timeout, full);
+    let (mut progress, elapsed) = waited.unwrap_or_else(PoisonError::into_inner);
+    if progress.gone || elapsed.timed_out() {
+        return false;
+    }
+    progress.sent += bytes;
+    true
+}

@@ -1,0 +1,410 @@
+//! The replica's end of the link: connects to the primary, takes its messages, confirms them.
+//!
+//! ```text
+//! no target ── REPLICAOF ──► connecting ── +OK ──► a copy ── Done ──► connected
+//!     ▲                          ▲ │                 │                    │
+//!     └──── REPLICAOF NO ONE ────┤ └─ refused ───────┴─ broken, silent ───┘
+//!                                └──────────── after a pause ◄────────────┘
+//! ```
+//!
+//! Whatever goes wrong, the present data are served on, and the link tries again. It goes on from
+//! its position where the primary still has what follows.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pando_db::{Joiner, REPLICATION_FORMAT, Replica, Told};
+use tracing::{info, warn};
+
+use super::Replication;
+use crate::config::Target;
+use crate::limits;
+use crate::shared::{Shared, lock};
+
+/// How the link is, in ROLE's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// It is about to try.
+    #[default]
+    Connect,
+    /// It waits for the primary's first answer.
+    Connecting,
+    /// A full copy is on its way in.
+    Sync,
+    /// It follows.
+    Connected,
+}
+
+/// What INFO and ROLE say about the link.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkStatus {
+    pub(crate) state: LinkState,
+    /// When the primary was last heard of, over this link.
+    pub(crate) heard: Option<Instant>,
+    /// Since when the link is down.
+    pub(crate) down_since: Option<Instant>,
+    pub(crate) told: Told,
+    /// The last epoch of the primary's that is here.
+    pub(crate) epoch: u64,
+    /// Full copies that arrived.
+    pub(crate) copies: u64,
+    /// Why the last attempt ended.
+    pub(crate) error: Option<String>,
+}
+
+/// One attempt: a connection to one target.
+struct Link<'a> {
+    replication: &'a Replication,
+    shared: &'a Shared,
+    replica: &'a mut Replica,
+    /// The target's number.
+    change: u64,
+    socket: TcpStream,
+    input: Vec<u8>,
+    joiner: Joiner,
+    /// Bytes of frames so far, and how many of them were confirmed.
+    received: u64,
+    confirmed: u64,
+    confirmed_at: Instant,
+}
+
+/// Follows whatever target there is, until the server stops.
+pub(super) fn run(replication: &Replication, shared: &Arc<Shared>) {
+    let mut replica = None;
+    loop {
+        let mut state = lock(&replication.state);
+        while state.target.is_none() && !state.stop {
+            // Its session and its position are given up with it.
+            replica = None;
+            state = replication.wait(state, Duration::from_hours(1));
+        }
+        if state.stop {
+            return;
+        }
+        let (target, change) = (state.target.clone(), state.changes);
+        drop(state);
+        let Some(target) = target else { continue };
+        let replica = match &mut replica {
+            Some(replica) => replica,
+            none => match Replica::new(&shared.database) {
+                Ok(new) => none.insert(new),
+                Err(error) => {
+                    warn!(%error, "cannot follow");
+                    std::thread::sleep(limits::REPLICATION_RETRY);
+                    continue;
+                }
+            },
+        };
+        let error = attempt(replication, shared, replica, (&target, change));
+        replica.cut_off();
+        let mut state = lock(&replication.state);
+        state.socket = None;
+        if state.changes != change || state.stop {
+            continue;
+        }
+        let link = &mut state.link;
+        link.state = LinkState::Connect;
+        link.down_since.get_or_insert_with(Instant::now);
+        if link.error.as_ref() != Some(&error) {
+            let (host, port) = (&target.host, target.port);
+            warn!(host, port, %error, "the link to the primary is down");
+        }
+        link.error = Some(error);
+        drop(state);
+        shared.judge_replicas();
+        let state = lock(&replication.state);
+        if state.changes == change && !state.stop {
+            drop(replication.wait(state, limits::REPLICATION_RETRY));
+        }
+    }
+}
+
+/// Follows the target until that ends; returns why.
+fn attempt(
+    replication: &Replication,
+    shared: &Shared,
+    replica: &mut Replica,
+    (target, change): (&Target, u64),
+) -> String {
+    let connected = connect(target).and_then(|socket| {
+        socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(limits::REPLICATION_CONNECT))?;
+        let other = socket.try_clone()?;
+        Ok((socket, other))
+    });
+    let (socket, other) = match connected {
+        Ok(sockets) => sockets,
+        Err(error) => return format!("cannot connect: {error}"),
+    };
+    let mut state = lock(&replication.state);
+    if state.changes != change || state.stop {
+        return "the target has changed".to_owned();
+    }
+    state.socket = Some(other);
+    state.link.state = LinkState::Connecting;
+    drop(state);
+    let mut link = Link {
+        replication,
+        shared,
+        replica,
+        change,
+        socket,
+        input: Vec::new(),
+        joiner: Joiner::default(),
+        received: 0,
+        confirmed: 0,
+        confirmed_at: Instant::now(),
+    };
+    match link.greet().and_then(|()| link.follow()) {
+        Ok(()) => "the target has changed".to_owned(),
+        Err(error) => error,
+    }
+}
+
+fn connect(target: &Target) -> std::io::Result<TcpStream> {
+    let mut last = None;
+    for address in (target.host.as_str(), target.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, limits::REPLICATION_CONNECT) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| ErrorKind::NotFound.into()))
+}
+
+/// A request, encoded.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+fn broken(error: &std::io::Error) -> String {
+    format!("the link is broken: {error}")
+}
+
+impl Link<'_> {
+    /// Authenticates, and asks to be fed.
+    fn greet(&mut self) -> Result<(), String> {
+        let config = self.shared.config().replication;
+        if !config.password.is_empty() {
+            let user = config.user.as_slice();
+            let auth: &[&[u8]] = if user.is_empty() {
+                &[b"AUTH", &config.password]
+            } else {
+                &[b"AUTH", user, &config.password]
+            };
+            self.write(&request(auth))?;
+            self.line()?;
+        }
+        let shared = self.shared;
+        let format = REPLICATION_FORMAT.to_string();
+        let port = shared.own_port().to_string();
+        let log: &[u8] = if shared.database.is_durable() {
+            b"1"
+        } else {
+            b"0"
+        };
+        let position = self.replica.position();
+        let position = position.map(|it| (format!("{:032x}", it.history), it.epoch.0.to_string()));
+        let mut words: Vec<&[u8]> = vec![b"PREPLICATE", b"BEGIN", format.as_bytes()];
+        words.extend([shared.run_id().as_bytes(), port.as_bytes(), log]);
+        if let Some((history, epoch)) = &position {
+            words.extend([history.as_bytes(), epoch.as_bytes()]);
+        }
+        self.write(&request(&words))?;
+        let answer = self.line()?;
+        let above: Option<Vec<String>> = answer.strip_prefix("OK ").map(|ids| {
+            let ids = ids.split(' ').take(limits::REPLICATION_CHAIN_MAX);
+            ids.map(str::to_owned).collect()
+        });
+        let above = above.ok_or("it is no Pando, or one that knows no replication")?;
+        lock(&self.replication.state).above = above;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.socket.write_all(bytes).map_err(|error| broken(&error))
+    }
+
+    /// The next line: a status without its `+`.
+    fn line(&mut self) -> Result<String, String> {
+        let began = Instant::now();
+        loop {
+            if let Some(end) = self.input.windows(2).position(|it| it == b"\r\n") {
+                let line: Vec<u8> = self.input.drain(..end + 2).collect();
+                let text = String::from_utf8_lossy(&line[..end]).into_owned();
+                return match text.split_at_checked(1) {
+                    Some(("+", status)) => Ok(status.to_owned()),
+                    Some(("-", error)) => Err(format!("the primary refuses: {error}")),
+                    _ => Err("the other end does not speak RESP".to_owned()),
+                };
+            }
+            if self.input.len() > limits::REPLICATION_LINE_BYTES_MAX {
+                return Err("the other end does not speak RESP".to_owned());
+            }
+            if began.elapsed() > limits::REPLICATION_CONNECT {
+                return Err("the primary does not answer".to_owned());
+            }
+            self.read(Duration::from_millis(100))?;
+        }
+    }
+
+    /// Reads what has arrived, waiting for at most `limit`; returns whether anything has.
+    fn read(&mut self, limit: Duration) -> Result<bool, String> {
+        self.socket
+            .set_read_timeout(Some(limit))
+            .map_err(|error| broken(&error))?;
+        let start = self.input.len();
+        self.input.resize(start + limits::REPLICATION_READ_BYTES, 0);
+        let read = self.socket.read(&mut self.input[start..]);
+        self.input.truncate(start + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err("the primary has closed the link".to_owned()),
+            Ok(_) => Ok(true),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(broken(&error)),
+        }
+    }
+
+    /// Takes frames until the target changes.
+    fn follow(&mut self) -> Result<(), String> {
+        let mut heard = Instant::now();
+        loop {
+            while let Some(frame) = self.next_frame()? {
+                if !self.take(&frame)? {
+                    return Ok(());
+                }
+                if self.received - self.confirmed >= limits::REPLICATION_CONFIRM_BYTES {
+                    self.confirm()?;
+                }
+            }
+            let awaits = self.confirm_if_due()?;
+            let limit = if awaits {
+                limits::REPLICATION_PAUSE
+            } else {
+                limits::REPLICATION_BEAT / 4
+            };
+            if self.read(limit)? {
+                heard = Instant::now();
+            } else if heard.elapsed().as_secs() > self.shared.settings.replication_timeout_s() {
+                return Err("the primary is silent for longer than repl-timeout".to_owned());
+            }
+        }
+    }
+
+    /// The next bulk string, if all of it is here.
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let foreign = || "the primary has sent something that is no frame".to_owned();
+        let head = self.input.iter().take(16).position(|byte| *byte == b'\n');
+        let Some(end) = head else {
+            return if self.input.len() < 16 {
+                Ok(None)
+            } else {
+                Err(foreign())
+            };
+        };
+        if self.input[0] == b'-' {
+            let text = String::from_utf8_lossy(&self.input[1..end]).into_owned();
+            return Err(format!("the primary refuses: {text}"));
+        }
+        let head = self.input[..end].strip_suffix(b"\r");
+        let length = head.and_then(|head| head.strip_prefix(b"$"));
+        let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let length: usize = length.ok_or_else(foreign)?;
+        if length > 2 * pando_db::limits::REPLICATION_FRAME_BYTES {
+            return Err(foreign());
+        }
+        if self.input.len() < end + 1 + length + 2 {
+            return Ok(None);
+        }
+        let frame = self.input[end + 1..end + 1 + length].to_vec();
+        self.input.drain(..end + 1 + length + 2);
+        Ok(Some(frame))
+    }
+
+    /// Takes a frame; `false`: the target has changed (LK2 one-target).
+    fn take(&mut self, frame: &[u8]) -> Result<bool, String> {
+        self.received += frame.len() as u64;
+        let taken = self.joiner.take(frame);
+        let Some(message) = taken.map_err(|error| error.to_string())? else {
+            return Ok(true);
+        };
+        let taking = lock(&self.replication.taking);
+        if lock(&self.replication.state).changes != self.change {
+            return Ok(false);
+        }
+        let was_loading = self.replica.is_loading();
+        let taken = self.replica.take(message);
+        drop(taking);
+        taken.map_err(|error| error.to_string())?;
+        let copied = was_loading && !self.replica.is_loading();
+        let mut state = lock(&self.replication.state);
+        let link = &mut state.link;
+        link.heard = Some(Instant::now());
+        link.told = self.replica.told();
+        link.epoch = self
+            .replica
+            .position()
+            .map_or(0, |position| position.epoch.0);
+        link.copies += u64::from(copied);
+        let before = link.state;
+        link.state = if self.replica.is_loading() {
+            LinkState::Sync
+        } else {
+            link.down_since = None;
+            link.error = None;
+            LinkState::Connected
+        };
+        let changed = link.state != before;
+        drop(state);
+        if copied {
+            info!("the full copy is in: its data are served");
+            self.shared.keeper.ask();
+        } else if changed && !self.replica.is_loading() {
+            info!("the link to the primary goes on where it stood");
+        } else if changed {
+            info!("a full copy of the primary is on its way in");
+        }
+        if changed {
+            self.shared.judge_replicas();
+        }
+        Ok(true)
+    }
+
+    /// Confirms what there is to confirm; returns whether something is still to become durable.
+    fn confirm_if_due(&mut self) -> Result<bool, String> {
+        let due = self.confirmed_at.elapsed() >= limits::REPLICATION_BEAT;
+        let (_, awaits) = self.replica.acknowledged();
+        if due || awaits || self.received != self.confirmed {
+            self.confirm()?;
+        }
+        Ok(awaits)
+    }
+
+    fn confirm(&mut self) -> Result<(), String> {
+        let (known, _) = self.replica.acknowledged();
+        let offset = self.replica.told().applied;
+        let numbers = [self.received, known.applied.0, known.durable.0, offset];
+        let numbers = numbers.map(|number| number.to_string());
+        let mut words: Vec<&[u8]> = vec![b"PREPLICATE", b"ACK"];
+        words.extend(numbers.iter().map(String::as_bytes));
+        self.write(&request(&words))?;
+        self.confirmed = self.received;
+        self.confirmed_at = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,442 @@
+//! Who follows this server, and whom it follows: the link between two databases.
+//!
+//! A replica is a client. It connects, authenticates and sends
+//!
+//! ```text
+//! PREPLICATE BEGIN <format> <run id> <port> <keeps a log: 0|1> [<history> <epoch>]
+//!     +OK <run id> <run id of the server above> …           then bulk strings, each a frame
+//! PREPLICATE ACK <bytes> <applied> <durable> <offset>        at least once a second, no reply
+//! ```
+//!
+//! The frames are `pando_db`'s. A thread for each replica (`feed`) makes them and sends them
+//! through the replica's worker, as monitors' lines are. The worker's loop knows nothing else of
+//! it. The thread of the link (`link`) is the replica's end, on a socket of its own.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `state` | REPLICAOF, PREPLICATE BEGIN, a closed connection, the link | its mutex | the threads, INFO, ROLE |
+//! | `taking` | the link, REPLICAOF | its mutex, which is taken first | the same |
+//! | `awaited` | a worker with a WAIT; PREPLICATE ACK | `SeqCst` | PREPLICATE ACK |
+//! | `Follower::progress` | PREPLICATE ACK, the feed | its mutex | the same, INFO, WAIT |
+//!
+//! Invariants:
+//! - **LK1 bounded-window** At most [`limits::REPLICATION_WINDOW_BYTES`] are on their way to a
+//!   replica that it has not confirmed. A slow replica costs that much memory, and the ring that
+//!   all share.
+//! - **LK2 one-target** A message is taken only for the target that REPLICAOF named last: it holds
+//!   `taking` while it changes the target, the link while it takes a message. So no message of the
+//!   former primary arrives behind a client's write.
+//! - **LK3 no-cycle** A server refuses a replica that is itself, or that it follows, directly or
+//!   through others. The chain above is told when a link begins; when that changes, whoever is
+//!   below takes a full copy, and so asks again.
+//! - **LK4 counted-there** WAIT and WAITAOF count a replica for an epoch when it has acknowledged
+//!   that epoch or a later one.
+//!
+//! Deliberately absent: what is sent and what becomes of it (`pando_db`).
+
+mod feed;
+mod link;
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pando_db::{Database, LogEpoch, Position, Refusal};
+use tracing::info;
+
+use crate::config::Target;
+use crate::limits;
+use crate::shared::{Shared, lock};
+
+pub(crate) use link::{LinkState, LinkStatus};
+
+/// A server that follows this one.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) client: u64,
+    worker: usize,
+    /// Where its clients reach it.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    keeps_log: bool,
+    position: Option<Position>,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// How far a follower is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Bytes of frames.
+    sent: u64,
+    confirmed: u64,
+    pub(crate) applied: LogEpoch,
+    durable: LogEpoch,
+    /// Bytes of this server's epochs that it has.
+    pub(crate) offset: u64,
+    pub(crate) heard: Instant,
+    pub(crate) copying: bool,
+    gone: bool,
+}
+
+/// What PREPLICATE ACK says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confirmed {
+    pub(crate) bytes: u64,
+    pub(crate) applied: u64,
+    pub(crate) durable: u64,
+    pub(crate) offset: u64,
+}
+
+/// A replica that asks to be fed.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) client: u64,
+    pub(crate) worker: usize,
+    pub(crate) run_id: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) keeps_log: bool,
+    pub(crate) position: Option<Position>,
+}
+
+/// Why a replica is not fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// LK3 no-cycle.
+    Cycle,
+    TooMany,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    target: Option<Target>,
+    /// How often it has changed.
+    changes: u64,
+    followers: Vec<Arc<Follower>>,
+    /// Followers without a thread yet.
+    unfed: Vec<Arc<Follower>>,
+    /// The run ids of the servers above this one, nearest first.
+    above: Vec<String>,
+    link: LinkStatus,
+    /// The link's socket, to be closed when the target changes.
+    socket: Option<TcpStream>,
+    stop: bool,
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// LK2 one-target.
+    taking: Mutex<()>,
+    /// Held while it is judged what is refused.
+    judging: Mutex<()>,
+    /// Somebody waits for replicas (WAIT, WAITAOF).
+    awaited: AtomicBool,
+}
+
+impl Follower {
+    pub(crate) fn progress(&self) -> Progress {
+        *lock(&self.progress)
+    }
+
+    fn has(&self, epoch: LogEpoch, on_disk: bool) -> bool {
+        let progress = self.progress();
+        let applied = progress.applied >= epoch && !progress.copying;
+        let durable = progress.durable >= epoch;
+        match (self.keeps_log, on_disk) {
+            (true, _) => applied && durable,
+            (false, false) => applied,
+            (false, true) => false,
+        }
+    }
+
+    fn go(&self) {
+        lock(&self.progress).gone = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Replication {
+    /// Begins to follow `target`, or nobody, before the server listens.
+    pub(crate) fn begin(&self, database: &Database, target: Option<Target>, refusal: Refusal) {
+        if target.is_some() {
+            database.set_follows(true, refusal);
+        }
+        lock(&self.state).target = target;
+    }
+
+    /// Follows `target` from now on, or nobody (LK2 one-target). The caller holds no gate. Returns
+    /// whether that is a change.
+    pub(crate) fn follow(
+        &self,
+        database: &Database,
+        target: Option<Target>,
+        refusal: Refusal,
+    ) -> bool {
+        let taking = lock(&self.taking);
+        let mut state = lock(&self.state);
+        if state.target == target {
+            return false;
+        }
+        state.changes += 1;
+        state.above.clear();
+        state.link = LinkStatus::default();
+        if let Some(socket) = state.socket.take() {
+            // The link reads from it; a failure means that it is closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        let follows = target.is_some();
+        state.target = target;
+        drop(state);
+        database.set_follows(follows, refusal);
+        drop(taking);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Makes the database refuse what it should now. One at a time: the newest judgement counts.
+    pub(crate) fn set_refusal(&self, shared: &Shared) {
+        let _one = lock(&self.judging);
+        shared.database.set_refusal(shared.refusal());
+    }
+
+    /// Whom this server follows, and how that goes.
+    pub(crate) fn link(&self) -> Option<(Target, LinkStatus)> {
+        let state = lock(&self.state);
+        let target = state.target.clone()?;
+        Some((target, state.link.clone()))
+    }
+
+    /// The servers that follow this one.
+    pub(crate) fn followers(&self) -> Vec<Arc<Follower>> {
+        lock(&self.state).followers.clone()
+    }
+
+    /// Accepts a replica; returns the run ids above it, from this server's on.
+    pub(crate) fn accept(&self, own_id: &str, request: Request) -> Result<Vec<String>, Refused> {
+        let mut state = lock(&self.state);
+        let mut above = vec![own_id.to_owned()];
+        above.extend(state.above.iter().cloned());
+        if above.contains(&request.run_id) {
+            return Err(Refused::Cycle);
+        }
+        state.followers.retain(|one| one.client != request.client);
+        if state.followers.len() >= limits::REPLICAS_MAX {
+            return Err(Refused::TooMany);
+        }
+        let follower = Arc::new(Follower {
+            client: request.client,
+            worker: request.worker,
+            host: request.host,
+            port: request.port,
+            keeps_log: request.keeps_log,
+            position: request.position,
+            progress: Mutex::new(Progress {
+                sent: 0,
+                confirmed: 0,
+                applied: LogEpoch::NONE,
+                durable: LogEpoch::NONE,
+                offset: 0,
+                heard: Instant::now(),
+                copying: true,
+                gone: false,
+            }),
+            changed: Condvar::new(),
+        });
+        state.followers.push(Arc::clone(&follower));
+        state.unfed.push(follower);
+        drop(state);
+        self.changed.notify_all();
+        Ok(above)
+    }
+
+    /// Takes what a replica confirms; `false`: this client is none.
+    pub(crate) fn confirm(&self, client: u64, confirmed: Confirmed) -> bool {
+        let followers = self.followers();
+        let Some(follower) = followers.iter().find(|one| one.client == client) else {
+            return false;
+        };
+        let mut progress = lock(&follower.progress);
+        // Never more than was sent, whatever it says.
+        progress.confirmed = confirmed.bytes.clamp(progress.confirmed, progress.sent);
+        progress.applied = LogEpoch(confirmed.applied);
+        progress.durable = LogEpoch(confirmed.durable);
+        progress.offset = confirmed.offset;
+        progress.heard = Instant::now();
+        drop(progress);
+        follower.changed.notify_all();
+        true
+    }
+
+    /// A connection has ended.
+    pub(crate) fn forget(&self, client: u64) {
+        let mut state = lock(&self.state);
+        let index = state.followers.iter().position(|one| one.client == client);
+        let Some(index) = index else { return };
+        let follower = state.followers.remove(index);
+        state.unfed.retain(|one| one.client != client);
+        drop(state);
+        info!(
+            host = follower.host,
+            port = follower.port,
+            "a replica has gone"
+        );
+        follower.go();
+    }
+
+    /// How many replicas have this epoch, `on_disk` only those that keep a log (LK4 counted-there).
+    pub(crate) fn count(&self, epoch: LogEpoch, on_disk: bool) -> usize {
+        let followers = self.followers();
+        followers
+            .iter()
+            .filter(|one| one.has(epoch, on_disk))
+            .count()
+    }
+
+    /// How many replicas follow and were heard of lately.
+    pub(crate) fn good(&self, lag_max: Duration) -> usize {
+        let is_good = |one: &&Arc<Follower>| {
+            let progress = one.progress();
+            !progress.copying && progress.heard.elapsed() <= lag_max
+        };
+        self.followers().iter().filter(is_good).count()
+    }
+
+    /// Somebody waits for replicas: the next confirmation wakes all workers. To be called before
+    /// they are counted once more.
+    pub(crate) fn await_replicas(&self) {
+        // SeqCst, here and below: either the confirmation sees this, or what it brought is counted.
+        self.awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody waits, once. Called behind a confirmation.
+    pub(crate) fn take_awaited(&self) -> bool {
+        self.awaited.swap(false, Ordering::SeqCst)
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.stop = true;
+        if let Some(socket) = state.socket.take() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        let followers = std::mem::take(&mut state.followers);
+        state.unfed.clear();
+        drop(state);
+        self.changed.notify_all();
+        for follower in followers {
+            follower.go();
+        }
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>, limit: Duration) -> MutexGuard<'s, State> {
+        let waited = self.changed.wait_timeout(state, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The work of the thread that starts a feed for each replica, and that looks from time to time
+    /// whether there are enough of them.
+    pub(crate) fn run(&self, shared: &Arc<Shared>) {
+        let mut feeds = Vec::new();
+        let mut state = lock(&self.state);
+        while !state.stop {
+            let unfed = std::mem::take(&mut state.unfed);
+            drop(state);
+            for follower in unfed {
+                let shared = Arc::clone(shared);
+                let name = format!("feed-{}", follower.client);
+                let run = move || feed::run(&shared, &follower);
+                match std::thread::Builder::new().name(name).spawn(run) {
+                    Ok(feed) => feeds.push(feed),
+                    Err(error) => tracing::warn!(%error, "cannot start a thread for a replica"),
+                }
+            }
+            feeds.retain(|feed: &std::thread::JoinHandle<()>| !feed.is_finished());
+            shared.judge_replicas();
+            state = lock(&self.state);
+            if state.unfed.is_empty() && !state.stop {
+                let limit = Duration::from_millis(limits::REPLICATION_LOOK_MS);
+                state = self.wait(state, limit);
+            }
+        }
+        drop(state);
+        for feed in feeds {
+            if feed.join().is_err() {
+                tracing::warn!("a replica's thread has panicked");
+            }
+        }
+    }
+
+    /// The work of the link's thread.
+    pub(crate) fn run_link(&self, shared: &Arc<Shared>) {
+        link::run(self, shared);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(client: u64, run_id: &str) -> Request {
+        Request {
+            client,
+            worker: 0,
+            run_id: run_id.to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: 7000,
+            keeps_log: client.is_multiple_of(2),
+            position: None,
+        }
+    }
+
+    fn confirmed(epoch: u64, durable: u64) -> Confirmed {
+        Confirmed {
+            bytes: u64::MAX,
+            applied: epoch,
+            durable,
+            offset: 0,
+        }
+    }
+
+    #[test]
+    fn lk3_who_is_above_is_refused() {
+        let replication = Replication::default();
+        lock(&replication.state).above = vec!["b".into(), "c".into()];
+        for id in ["own", "b", "c"] {
+            let refused = replication.accept("own", request(1, id));
+            assert_eq!(refused.unwrap_err(), Refused::Cycle, "{id}");
+        }
+        let above = replication.accept("own", request(1, "d"));
+        assert_eq!(above.unwrap(), ["own", "b", "c"]);
+    }
+
+    #[test]
+    fn replicas_are_bounded_and_counted_by_what_they_acknowledge() {
+        let replication = Replication::default();
+        for client in 1..=limits::REPLICAS_MAX as u64 {
+            let accepted = replication.accept("own", request(client, "x"));
+            assert!(accepted.is_ok());
+        }
+        let refused = replication.accept("own", request(99, "x"));
+        assert_eq!(refused.unwrap_err(), Refused::TooMany);
+        for follower in replication.followers() {
+            lock(&follower.progress).copying = false;
+        }
+        let epoch = LogEpoch(7);
+        assert!(!replication.confirm(99, confirmed(7, 7)));
+        assert!(replication.confirm(1, confirmed(7, 0)), "it keeps no log");
+        assert!(replication.confirm(2, confirmed(7, 6)));
+        assert!(replication.confirm(4, confirmed(8, 7)));
+        assert_eq!(replication.count(epoch, false), 2);
+        assert_eq!(replication.count(epoch, true), 1);
+        replication.forget(4);
+        assert_eq!(replication.count(epoch, true), 0);
+        let lag = Duration::from_secs(10);
+        assert_eq!(replication.good(lag), limits::REPLICAS_MAX - 1);
+    }
+}

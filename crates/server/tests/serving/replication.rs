@@ -1,0 +1,374 @@
+//! Servers that follow each other, as clients and operators see it: chains, kills, a network that
+//! cuts and stalls, and what goes wrong when the other end is not what it should be.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use crate::harness::{Folder, TestServer};
+
+fn ask(connection: &mut redis::Connection, words: &[&str]) -> redis::RedisResult<redis::Value> {
+    let mut command = redis::cmd(words[0]);
+    for word in &words[1..] {
+        command.arg(*word);
+    }
+    command.query(connection)
+}
+
+fn ok(server: &TestServer, words: &[&str]) {
+    ask(&mut server.connection(), words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+}
+
+fn error(server: &TestServer, words: &[&str]) -> String {
+    let refused = ask(&mut server.connection(), words);
+    let refused = refused.expect_err("it is refused");
+    format!("{} {refused}", refused.code().unwrap_or_default())
+}
+
+/// A field of INFO replication.
+fn info(server: &TestServer, field: &str) -> String {
+    let mut connection = server.connection();
+    let text: String = redis::cmd("INFO")
+        .arg("replication")
+        .query(&mut connection)
+        .unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{field}:")));
+    line.unwrap_or_default().to_owned()
+}
+
+fn follow(server: &TestServer, address: SocketAddr) {
+    let port = address.port().to_string();
+    ok(server, &["REPLICAOF", "127.0.0.1", &port]);
+}
+
+fn wait_for_link(server: &TestServer) {
+    server.wait_until("the link is up", || {
+        info(server, "master_link_status") == "up"
+    });
+}
+
+/// Every key with its value, in order.
+fn content(server: &TestServer) -> Vec<(String, String)> {
+    let mut connection = server.connection();
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    keys.sort_unstable();
+    let value =
+        |key: &String| -> String { redis::cmd("GET").arg(key).query(&mut connection).unwrap() };
+    let values: Vec<String> = keys.iter().map(value).collect();
+    keys.into_iter().zip(values).collect()
+}
+
+fn wait_until_same(primary: &TestServer, replica: &TestServer) {
+    replica.wait_until("both have the same", || {
+        let (one, other) = (content(primary), content(replica));
+        one == other && !one.is_empty()
+    });
+}
+
+/// A client that writes until it is told to stop, or the server is gone.
+fn writer(server: &TestServer, stop: &Arc<AtomicBool>) -> JoinHandle<u64> {
+    let (client, stop) = (server.client(), Arc::clone(stop));
+    std::thread::spawn(move || {
+        let mut connection = client.get_connection().unwrap();
+        let mut written = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let mut pipe = redis::pipe();
+            for _ in 0..20 {
+                let key = format!("key{}", written % 500);
+                let value = format!("{written}{}", "x".repeat(written as usize % 300));
+                pipe.cmd("SET").arg(key).arg(value).ignore();
+                written += 1;
+            }
+            if pipe.query::<()>(&mut connection).is_err() {
+                break;
+            }
+        }
+        written
+    })
+}
+
+#[test]
+fn a_chain_of_three_follows_through_kills_of_each() {
+    let folder = Folder::new();
+    let data = |name: &str| folder.path(name).display().to_string();
+    let kept = |name: &str, more: &[&str]| {
+        let data = data(name);
+        let flags = ["--durability", "interval", "--data-dir", &data];
+        TestServer::start(&[&flags[..], more].concat())
+    };
+    let top = kept("top", &[]);
+    let mut old = redis::pipe();
+    for key in 0..2000 {
+        old.cmd("SET")
+            .arg(format!("old{key}"))
+            .arg("value")
+            .ignore();
+    }
+    old.query::<()>(&mut top.connection()).unwrap();
+    let middle = kept("middle", &["--engine", "mercury", "--threads", "1"]);
+    follow(&middle, top.address);
+    let end = TestServer::start(&["--threads", "3"]);
+    follow(&end, middle.address);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = writer(&top, &stop);
+    wait_for_link(&middle);
+    wait_for_link(&end);
+
+    // The one in the middle dies and comes back, elsewhere.
+    middle.signal("KILL");
+    middle.wait();
+    let port = top.address.port().to_string();
+    let target = format!("127.0.0.1 {port}");
+    let more = [
+        "--engine",
+        "mercury",
+        "--threads",
+        "2",
+        "--replicaof",
+        &target,
+    ];
+    let middle = kept("middle", &more);
+    assert!(error(&middle, &["SET", "k", "v"]).contains("READONLY"));
+    follow(&end, middle.address);
+    wait_for_link(&middle);
+    wait_for_link(&end);
+    stop.store(true, Ordering::Relaxed);
+    assert!(writing.join().unwrap() > 0);
+    wait_until_same(&top, &middle);
+    wait_until_same(&top, &end);
+
+    // The first dies; the one in the middle is promoted, and the end goes on where it stood.
+    top.signal("KILL");
+    top.wait();
+    let copies = info(&end, "master_full_copies");
+    ok(&middle, &["REPLICAOF", "NO", "ONE"]);
+    ok(&middle, &["SET", "promoted", "yes"]);
+    wait_until_same(&middle, &end);
+    assert_eq!(info(&end, "master_full_copies"), copies);
+    assert_eq!(info(&middle, "role"), "master");
+    // What was the first follows what was in the middle.
+    let top = kept("top", &[]);
+    follow(&top, middle.address);
+    wait_until_same(&middle, &top);
+}
+
+/// A proxy in front of a server. It cuts each connection after so many bytes, wherever that is.
+struct Proxy {
+    address: SocketAddr,
+    cut_after: Arc<AtomicUsize>,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self {
+            address: listener.local_addr().unwrap(),
+            cut_after: Arc::new(AtomicUsize::new(usize::MAX)),
+            cuts: Arc::default(),
+        };
+        let (cut_after, cuts) = (Arc::clone(&proxy.cut_after), Arc::clone(&proxy.cuts));
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let far = TcpStream::connect(server).unwrap();
+                let (from, to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || pass(&from, &to, usize::MAX));
+                let (cut_after, cuts) = (Arc::clone(&cut_after), Arc::clone(&cuts));
+                std::thread::spawn(move || {
+                    if pass(&far, &near, cut_after.load(Ordering::Relaxed)) {
+                        cuts.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        proxy
+    }
+}
+
+/// Passes bytes on, so many; returns whether there were more.
+fn pass(mut from: &TcpStream, mut to: &TcpStream, bytes_max: usize) -> bool {
+    let (mut buffer, mut left) = (vec![0; 4096], bytes_max);
+    let mut more = false;
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        more = count >= left;
+        let passed = to.write_all(&buffer[..count.min(left)]).is_ok();
+        left = left.saturating_sub(count);
+        if more || !passed {
+            break;
+        }
+    }
+    for stream in [from, to] {
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+    more
+}
+
+#[test]
+fn a_link_that_is_cut_goes_on_where_it_stood() {
+    let primary = TestServer::start(&[]);
+    ok(&primary, &["SET", "first", "value"]);
+    let proxy = Proxy::before(primary.address);
+    let replica = TestServer::start(&["--engine", "mercury"]);
+    follow(&replica, proxy.address);
+    wait_for_link(&replica);
+    // From now on in the middle of frames.
+    proxy.cut_after.store(30_011, Ordering::Relaxed);
+    let mut admin = primary.connection();
+    ask(&mut admin, &["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = writer(&primary, &stop);
+    replica.wait_until("it is cut twice", || {
+        proxy.cuts.load(Ordering::Relaxed) >= 2
+    });
+    proxy.cut_after.store(usize::MAX, Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
+    writing.join().unwrap();
+    ask(&mut admin, &["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+    wait_until_same(&primary, &replica);
+    assert_eq!(
+        info(&replica, "master_full_copies"),
+        "1",
+        "the ring had the rest"
+    );
+}
+
+#[test]
+fn what_cannot_be_followed_is_told_and_the_old_data_stay() {
+    let replica = TestServer::start(&[]);
+    ok(&replica, &["SET", "own", "data"]);
+    let why = |what: &str, part: &str| {
+        replica.wait_until(what, || info(&replica, "master_link_error").contains(part));
+        let mut connection = replica.connection();
+        let own: String = redis::cmd("GET").arg("own").query(&mut connection).unwrap();
+        assert_eq!(own, "data", "{what}");
+        assert_eq!(info(&replica, "master_link_status"), "down", "{what}");
+    };
+    follow(&replica, replica.address);
+    why("itself", "cannot follow itself");
+    let strange = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = strange.local_addr().unwrap();
+    let answers = [
+        "junk\r\n",
+        "+OK id\r\n$3\r\nabc\r\n",
+        "+OK id\r\n$99999999\r\n",
+        "*1\r\n$",
+    ];
+    std::thread::spawn(move || {
+        for (index, stream) in strange.incoming().flatten().enumerate() {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(answers[index % answers.len()].as_bytes());
+        }
+    });
+    follow(&replica, address);
+    why("no RESP", "does not speak RESP");
+    why("a frame that is cut", "too short");
+    why("a frame that is too long", "no frame");
+    let secret = TestServer::start(&["--requirepass", "secret"]);
+    follow(&replica, secret.address);
+    why("no password", "NOAUTH");
+    ok(&replica, &["CONFIG", "SET", "masterauth", "wrong"]);
+    why("a wrong password", "WRONGPASS");
+    let fewer = TestServer::start(&["--databases", "3"]);
+    ok(&replica, &["CONFIG", "SET", "masterauth", ""]);
+    follow(&replica, fewer.address);
+    why("another number of databases", "3 databases");
+    ok(&replica, &["REPLICAOF", "NO", "ONE"]);
+    ok(&replica, &["SET", "own", "again"]);
+    assert!(error(&replica, &["PREPLICATE", "ACK", "1", "1", "1", "1"]).contains("is none"));
+}
+
+#[test]
+fn clients_wait_for_replicas_and_are_told_when_there_are_none() {
+    let folder = Folder::new();
+    let data = folder.path("data").display().to_string();
+    let primary = TestServer::start(&["--min-replicas-to-write", "1"]);
+    assert!(error(&primary, &["SET", "k", "v"]).contains("NOREPLICAS"));
+    let replica = TestServer::start(&["--durability", "sync", "--data-dir", &data]);
+    follow(&replica, primary.address);
+    wait_for_link(&replica);
+    primary.wait_until("writes are taken", || {
+        ask(&mut primary.connection(), &["SET", "k", "v"]).is_ok()
+    });
+    let mut connection = primary.connection();
+    for number in 0..20 {
+        ask(&mut connection, &["SET", "k", &number.to_string()]).unwrap();
+        let has: i64 = redis::cmd("WAIT")
+            .arg(1)
+            .arg(0)
+            .query(&mut connection)
+            .unwrap();
+        assert_eq!(has, 1);
+        let seen: i64 = redis::cmd("GET")
+            .arg("k")
+            .query(&mut replica.connection())
+            .unwrap();
+        assert_eq!(seen, number);
+    }
+    let both: (i64, i64) = redis::cmd("WAITAOF")
+        .arg(0)
+        .arg(1)
+        .arg(0)
+        .query(&mut connection)
+        .unwrap();
+    assert_eq!(both.1, 1);
+    let few: i64 = redis::cmd("WAIT")
+        .arg(2)
+        .arg(20)
+        .query(&mut connection)
+        .unwrap();
+    assert_eq!(few, 1, "the time is over");
+    let clients: String = redis::cmd("CLIENT")
+        .arg("LIST")
+        .query(&mut connection)
+        .unwrap();
+    assert!(clients.contains("flags=S"), "{clients}");
+    let role: (String, i64, Vec<(String, String, String)>) =
+        redis::cmd("ROLE").query(&mut connection).unwrap();
+    assert_eq!((role.0.as_str(), role.2.len()), ("master", 1));
+    assert!(error(&replica, &["DEL", "k"]).contains("READONLY"));
+
+    ok(
+        &replica,
+        &["CONFIG", "SET", "replica-serve-stale-data", "no"],
+    );
+    ok(&replica, &["GET", "k"]);
+    drop(connection);
+    primary.signal("KILL");
+    primary.wait();
+    replica.wait_until("the link is down", || {
+        info(&replica, "master_link_status") == "down"
+    });
+    replica.wait_until("it answers no more", || {
+        ask(&mut replica.connection(), &["GET", "k"]).is_err()
+    });
+    assert!(error(&replica, &["GET", "k"]).contains("MASTERDOWN"));
+    ok(&replica, &["REPLICAOF", "NO", "ONE"]);
+    ok(&replica, &["INCR", "k"]);
+}
+
+/// A replica that takes nothing costs its primary a window, and its clients nothing.
+#[test]
+fn a_replica_that_stalls_holds_nobody_up() {
+    let primary = TestServer::start(&["--repl-timeout", "2"]);
+    let mut stalled = primary.connect();
+    let run_id = "0123456789".repeat(4);
+    stalled.send(format!("PREPLICATE BEGIN 1 {run_id} 1 0\r\n"));
+    primary.wait_until("it is fed", || info(&primary, "connected_slaves") == "1");
+    let mut connection = primary.connection();
+    let value = "v".repeat(100_000);
+    for key in 0..400 {
+        ask(&mut connection, &["SET", &format!("k{}", key % 10), &value]).unwrap();
+    }
+    primary.wait_until("it is given up", || {
+        info(&primary, "connected_slaves") == "0"
+    });
+    drop(stalled);
+    ask(&mut connection, &["SET", "k", "v"]).unwrap();
+    assert!(primary.resident_bytes() < 300 << 20);
+}
