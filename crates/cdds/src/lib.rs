@@ -29,8 +29,9 @@
 //!   that began in the open epoch may change in place, since no other view can see it.
 //! - Nodes are not sorted (§3.3.1 names both layouts): no entry that a committed epoch needs is
 //!   ever moved. The binary search of Algorithm 1, which loses keys as printed, has no counterpart.
-//! - Keys and values of any length are in records outside of the nodes. A node has the first eight
-//!   bytes of each key.
+//! - Keys and values of any length are in records outside of the nodes. A leaf has the first eight
+//!   bytes of each key, and one byte of its hash in a line of its own, so that a look-up reads two
+//!   lines. The nodes above have the first 32 bytes of each separator.
 //! - A separator is the lowest key of its subtree, not the highest.
 //! - The root is an entry of the *anchor*, a node that never moves. A change of the root ends one
 //!   entry and begins another (§3.3 leaves the root out).

@@ -37,11 +37,13 @@ impl World {
         self.tree.as_mut().expect("it is open")
     }
 
-    /// Keys that share prefixes of their first eight bytes, and some that are such prefixes.
+    /// Keys that share prefixes of their first eight bytes, and some that are such prefixes. A
+    /// third share more than the bytes that a node has of a separator.
     fn key(&mut self) -> Vec<u8> {
         let number = self.rng.usize(..self.keys);
-        let key = format!("{:03}{}", number % 40, "x".repeat(number / 40));
-        key.into_bytes()
+        let common = if number.is_multiple_of(3) { 36 } else { 0 };
+        let (common, behind) = ("p".repeat(common), "x".repeat(number / 40));
+        format!("{common}{:03}{behind}", number % 40).into_bytes()
     }
 
     fn put(&mut self) {
