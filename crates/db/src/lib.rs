@@ -79,7 +79,7 @@ pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
-pub use pando_engine::LogEpoch;
+pub use pando_engine::{LogEpoch, SessionLimit};
 pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, DumpWriter, Loaded, Pace, RecoveryError,
     StreamError, check, expect_database,

@@ -6,6 +6,7 @@ use pando_engine::{EpochClock, LogEpoch, SessionLimit};
 use thiserror::Error;
 
 use crate::database::{Database, Parts};
+use crate::durable::standing::Standing;
 use crate::epoch_log::EpochLog;
 #[cfg(any(test, feature = "hand-log"))]
 use crate::epoch_log::HandLog;
@@ -109,6 +110,7 @@ impl Database {
             expiry: ExpiryIndex::new(),
             trees,
             mapping_changes: 0,
+            standing: Standing::default(),
             log,
             durable: None,
         };

@@ -87,6 +87,9 @@ pub struct Options {
     pub memory: MemoryMeter,
     /// Where the database is stored; default nowhere: in memory only.
     pub durability: Option<DurabilityOptions>,
+    /// Whether it goes on following the database that it has followed ([`crate::Replica`]); default
+    /// no. Otherwise its next copy is a full one.
+    pub follows: bool,
     /// Seed of RANDOMKEY, HRANDFIELD, scan cursors and cas tokens; default random. Two openings of
     /// one database need different seeds to refuse each other's cas tokens.
     pub seed: u64,
@@ -109,6 +112,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             memory: || 0,
             durability: None,
+            follows: false,
             seed: fastrand::u64(..),
             absences: None,
         }

@@ -188,7 +188,8 @@ impl Server {
         let shared = &self.shared;
         let target = shared.config().replication.target;
         let refusal = shared.refusal_of(target.is_some());
-        shared.replication.begin(&shared.database, target, refusal);
+        let begun = shared.replication.begin(&shared.database, target, refusal);
+        begun.map_err(OpenError::from)?;
         let (feeds, link) = (Arc::clone(shared), Arc::clone(shared));
         let feeds = spawn("replication".into(), move || feeds.replication.run(&feeds))?;
         self.replication.push(feeds);

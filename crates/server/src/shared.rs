@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pando_db::{Database, LogEpoch, LogState, Milliseconds, Refusal};
+use pando_db::{Database, LogEpoch, LogState, Milliseconds, Refusal, SessionLimit};
 
 use crate::config::{Config, LogLevel, Target};
 use crate::keeper::Keeper;
@@ -172,11 +172,14 @@ impl Shared {
         self.replication.set_refusal(self);
     }
 
-    /// Follows another server, or none. The caller holds no gate.
-    pub(crate) fn follow(&self, target: Option<Target>) {
+    /// Follows another server, or none; `force`d, it takes any copy. The caller holds no gate.
+    pub(crate) fn follow(&self, target: Option<Target>, force: bool) -> Result<(), SessionLimit> {
         let refusal = self.refusal_of(target.is_some());
-        self.replication.follow(&self.database, target, refusal);
+        let followed = self
+            .replication
+            .follow(&self.database, (target, force), refusal);
         self.judge_replicas();
+        followed
     }
 
     /// What is refused when the server begins to follow another one, or none.

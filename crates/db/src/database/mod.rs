@@ -30,6 +30,7 @@ use crate::acknowledge::Acknowledgement;
 use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::durable::Durable;
+use crate::durable::standing::Standing;
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
 use crate::mapping::Mapping;
@@ -52,6 +53,8 @@ pub(crate) struct Parts {
     pub(crate) trees: Vec<TreeId>,
     /// How often their mapping has changed.
     pub(crate) mapping_changes: u64,
+    /// Where it stands in another's history.
+    pub(crate) standing: Standing,
     pub(crate) log: Option<EpochLog>,
     pub(crate) durable: Option<Durable>,
 }
@@ -76,6 +79,10 @@ pub struct Database {
     pub(crate) role: Role,
     /// Names what happens to the data from this opening on (FW1 one-history).
     pub(crate) history: u128,
+    /// It had no key when it was opened.
+    pub(crate) began_empty: bool,
+    /// Where it stands in another's history; changes under all gates, with the log's record of it.
+    pub(crate) standing: Mutex<Standing>,
     pub(crate) counters: Counters,
     free_gates: Mutex<Vec<usize>>,
     active_expire: AtomicBool,
@@ -88,6 +95,8 @@ pub struct Database {
 impl Database {
     /// Makes a database of its parts; [`Self::run_in_background`] starts its background threads.
     pub(crate) fn assemble(options: Options, parts: Parts) -> Arc<Self> {
+        let keys = |tree: &TreeId| parts.store.len(*tree);
+        let began_empty = parts.trees.iter().map(keys).sum::<u64>() == 0;
         Arc::new(Self {
             gates: Gates::new(options.sessions_max),
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
@@ -101,6 +110,8 @@ impl Database {
             mapping: Mapping::new(parts.trees, parts.mapping_changes),
             role: Role::default(),
             history: fastrand::u128(1..),
+            began_empty,
+            standing: Mutex::new(parts.standing),
             snapshots: Snapshots::default(),
             expiry: parts.expiry,
             durable: parts.durable,

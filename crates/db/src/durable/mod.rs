@@ -6,6 +6,7 @@
 //! | `bytes` | numbers and byte strings, and a reader of untrusted ones |
 //! | `value` | values and changes of values |
 //! | `record` | log records |
+//! | `standing` | where a replica stands |
 //! | `hook` | what a commit writes to its session's log |
 //!
 //! Deliberately absent: opening, checkpoints and recovery of a database (`persistence`).
@@ -14,6 +15,7 @@ pub(crate) mod bytes;
 pub(crate) mod hook;
 pub(crate) mod options;
 pub(crate) mod record;
+pub(crate) mod standing;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod value;

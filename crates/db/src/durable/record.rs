@@ -1,5 +1,7 @@
 //! Log records: what one commit did to one key, or to the mapping of database numbers.
 //!
+//! Kind 5 is a [`Standing`], in its own format. The others:
+//!
 //! | bytes | field | put | change | remove | mapping |
 //! |---|---|---|---|---|---|
 //! | 1 | kind | 1 | 2 | 3 | 4 |
@@ -25,6 +27,7 @@ use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
+use super::standing::Standing;
 use super::value::{self, ValueView};
 use crate::limits;
 
@@ -32,6 +35,7 @@ const PUT: u8 = 1;
 const CHANGE: u8 = 2;
 const REMOVE: u8 = 3;
 const MAPPING: u8 = 4;
+const STANDING: u8 = 5;
 
 /// Small values below this many bytes are written whole without searching for changes.
 const WHOLE_BYTES_MAX: usize = 256;
@@ -61,16 +65,18 @@ pub(crate) enum Record<'a> {
         changes: u64,
         trees: Vec<TreeId>,
     },
+    /// The database stands here in a history that it follows.
+    Standing(Standing),
 }
 
 impl<'a> Record<'a> {
-    /// What was written, unless it is the mapping.
+    /// What was written, if it is a key.
     pub(crate) fn written(&self) -> Option<Written<'a>> {
         match *self {
             Self::Put(written, _) | Self::Change { written, .. } | Self::Remove(written) => {
                 Some(written)
             }
-            Self::Mapping { .. } => None,
+            Self::Mapping { .. } | Self::Standing(_) => None,
         }
     }
 }
@@ -236,6 +242,12 @@ pub(crate) fn put_mapping(
     }
 }
 
+/// Writes the record of where the database stands.
+pub(crate) fn put_standing(out: &mut Vec<u8>, standing: &Standing) {
+    out.put(&[STANDING]);
+    standing.put(out);
+}
+
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     match u32::try_from(input.number()?) {
         Ok(tree) if tree < u32::MAX => Ok(TreeId(tree)),
@@ -253,6 +265,9 @@ pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
             .map(|_| take_tree(input))
             .collect::<Result<_, _>>()?;
         return Ok(Record::Mapping { changes, trees });
+    }
+    if kind == STANDING {
+        return Ok(Record::Standing(Standing::take(input)?));
     }
     if !matches!(kind, PUT | CHANGE | REMOVE) {
         return malformed("a record has a kind that this version does not know");
@@ -311,7 +326,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                 let old = NewValue::new(draft.finish());
                 let _ = change.apply(old.view(ValueVersion::from_bits(1)));
             }
-            Record::Remove(_) | Record::Mapping { .. } => {}
+            Record::Remove(_) | Record::Mapping { .. } | Record::Standing(_) => {}
         }
     }
 }

@@ -6,10 +6,12 @@
 //! | number | the newest durable epoch that had anything in the log when the checkpoint ended |
 //! | number | how often the mapping of database numbers had changed |
 //! | numbers | how many databases, then the tree of each |
+//! | … | where it stands (`durable::standing`), if it has ever followed another database |
 
 use pando_engine::{LogEpoch, TreeId};
 
 use crate::durable::bytes::{Input, Malformed, Sink, malformed};
+use crate::durable::standing::Standing;
 use crate::limits;
 
 /// See the module's header.
@@ -19,6 +21,7 @@ pub(crate) struct About {
     pub(crate) written: LogEpoch,
     pub(crate) changes: u64,
     pub(crate) trees: Vec<TreeId>,
+    pub(crate) standing: Standing,
 }
 
 impl About {
@@ -30,6 +33,9 @@ impl About {
         self.trees
             .iter()
             .for_each(|tree| out.number(u64::from(tree.0)));
+        if self.standing.changes > 0 {
+            self.standing.put(&mut out);
+        }
         out
     }
 
@@ -42,6 +48,11 @@ impl About {
         for _ in 0..count {
             trees.push(TreeId(input.length(u32::MAX as usize - 1)? as u32));
         }
+        let standing = if input.is_empty() {
+            Standing::default()
+        } else {
+            Standing::take(&mut input)?
+        };
         if !input.is_empty() {
             return malformed("a manifest says more than this version knows");
         }
@@ -50,6 +61,7 @@ impl About {
             written,
             changes,
             trees,
+            standing,
         })
     }
 }
@@ -65,15 +77,33 @@ mod tests {
             written: LogEpoch(300),
             changes: 4,
             trees: vec![TreeId(9), TreeId(1)],
+            standing: Standing::default(),
         };
         let bytes = about.encode();
         assert_eq!(
             bytes.escape_ascii().to_string(),
             [r"\x02\x01", &r"\x00".repeat(14), r"\xac\x02\x04\x02\t\x01"].concat()
         );
-        assert_eq!(About::decode(&bytes), Ok(about));
+        assert_eq!(About::decode(&bytes), Ok(about.clone()));
         for cut in 0..bytes.len() {
             assert!(About::decode(&bytes[..cut]).is_err());
+        }
+        let standing = Standing {
+            changes: 5,
+            history: 3,
+            epoch: LogEpoch(200),
+            trees: vec![TreeId(7)],
+        };
+        let about = About { standing, ..about };
+        let longer = about.encode();
+        let more = longer
+            .strip_prefix(&bytes[..])
+            .expect("the rest is the same");
+        let golden = [r"\x05\x03", &r"\x00".repeat(15), r"\xc8\x01\x01\x07"].concat();
+        assert_eq!(more.escape_ascii().to_string(), golden);
+        assert_eq!(About::decode(&longer), Ok(about));
+        for cut in bytes.len() + 1..longer.len() {
+            assert!(About::decode(&longer[..cut]).is_err());
         }
     }
 }

@@ -277,6 +277,7 @@ impl Database {
             written: LogEpoch::NONE,
             changes: self.mapping.changes.load(Ordering::Relaxed),
             trees: self.mapping(),
+            standing: lock(&self.standing).clone(),
         };
         drop(gates);
         (start, about)

@@ -50,7 +50,7 @@ use crate::clock::{Clock, Microseconds};
 use crate::database::{Database, Parts};
 #[cfg(test)]
 use crate::durable::testing;
-use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook};
+use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook, record};
 use crate::epoch_log::EpochLog;
 use crate::options::Options;
 
@@ -127,6 +127,7 @@ pub(crate) fn open(
             expiry: found.expiry,
             trees: found.trees,
             mapping_changes: found.changes,
+            standing: found.standing,
             log: None,
             durable: None,
         };
@@ -137,10 +138,19 @@ pub(crate) fn open(
     let wakes = Arc::clone(&changed);
     log.on_durable(Box::new(move |_| wakes.tell()));
     // Whatever the mapping is now, the log says it: a later start may have another number of
-    // databases (RC5 start-writes-nothing).
-    if found.mapping_grown {
+    // databases (RC5 start-writes-nothing). And a database that follows nobody takes writes of its
+    // own, behind which it cannot go on as a replica.
+    let standing = if options.follows {
+        found.standing.clone()
+    } else {
+        found.standing.left_if_any()
+    };
+    if found.mapping_grown || standing != found.standing {
         let mut session = log.session(0);
-        hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+        if found.mapping_grown {
+            hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+        }
+        session.append(|out| record::put_standing(out, &standing));
         session.end_group(found.epochs.current());
         session.hand_over();
     }
@@ -165,6 +175,7 @@ pub(crate) fn open(
         expiry: found.expiry,
         trees: found.trees,
         mapping_changes: found.changes,
+        standing,
         log: Some(EpochLog::Files(log)),
         durable: Some(durable),
     };

@@ -62,6 +62,7 @@ use super::places::{self, Kept};
 use super::replay::{Restorer, Trees, replay};
 use crate::durable::Recovery;
 use crate::durable::options::{DurabilityOptions, Stage};
+use crate::durable::standing::Standing;
 #[cfg(test)]
 use crate::durable::testing::{Fault, is};
 use crate::expiry::ExpiryIndex;
@@ -233,6 +234,7 @@ pub(crate) struct Recovered {
     pub(crate) changes: u64,
     /// Whether databases were added to the mapping that the log does not know yet.
     pub(crate) mapping_grown: bool,
+    pub(crate) standing: Standing,
     pub(crate) identity: u128,
     pub(crate) cut: LogCut,
     /// The clock is not behind this.
@@ -433,6 +435,7 @@ pub(crate) fn recover(
             recovery.notes.push(error.to_string());
         }
     }
+    let standing = used.trees.standing().clone();
     let (trees, changes, mapping_grown) = used.trees.into_parts();
     Ok(Recovered {
         epochs: used.epochs,
@@ -441,6 +444,7 @@ pub(crate) fn recover(
         trees,
         changes,
         mapping_grown,
+        standing,
         identity,
         cut: used.cut,
         wall_ms: on_disk.wall_ms,
@@ -703,6 +707,7 @@ impl Attempt<'_> {
         let started = std::time::Instant::now();
         if let Some((manifest, about)) = &candidate.manifest {
             trees.map(&self.store, about.changes, about.trees.clone());
+            trees.stand(about.standing.clone());
             fuzzy_until = manifest.end;
             self.load(manifest)?;
             recovery.checkpoint = Some(manifest.start);

@@ -34,6 +34,7 @@ use super::recover::RecoveryError;
 use crate::durable::bytes::{Input, Malformed, malformed};
 use crate::durable::options::{DurabilityOptions, Stage};
 use crate::durable::record::{self, Record, Written};
+use crate::durable::standing::Standing;
 use crate::durable::value::ValueView;
 use crate::expiry::ExpiryIndex;
 use crate::limits;
@@ -46,6 +47,8 @@ const NO_PREDECESSOR: &str = "the value that a change belongs to is not there";
 pub(super) struct Trees {
     mapped: Vec<TreeId>,
     changes: u64,
+    /// Where the database stands in another's history.
+    standing: Standing,
     /// Whether it has trees that are not on disk.
     grown: bool,
     known: HashSet<TreeId>,
@@ -73,6 +76,9 @@ impl Trees {
         let mut mappings = Vec::new();
         for piece in &mut wave.pieces {
             mappings.append(&mut piece.mappings);
+            for standing in piece.standings.drain(..) {
+                self.stand(standing);
+            }
             for tree in &piece.trees {
                 self.know(store, *tree);
             }
@@ -84,6 +90,16 @@ impl Trees {
             .collect();
         self.dropped.extend(&left);
         left
+    }
+
+    /// Notes where the database stands; the newest counts.
+    pub(super) fn stand(&mut self, standing: Standing) {
+        self.standing = std::mem::take(&mut self.standing).newer(standing);
+    }
+
+    /// Where the database stands.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// Creates a tree that was not met before.
@@ -226,7 +242,7 @@ impl Worker<'_> {
                 }
                 _ => return malformed(NO_PREDECESSOR),
             },
-            Record::Mapping { .. } => {}
+            Record::Mapping { .. } | Record::Standing(_) => {}
         }
         Ok(())
     }
@@ -315,6 +331,18 @@ struct Piece {
     /// The trees of the records.
     trees: HashSet<TreeId>,
     mappings: Vec<(u64, Vec<TreeId>)>,
+    standings: Vec<Standing>,
+}
+
+impl Piece {
+    /// Keeps a record that is of no key.
+    fn note(&mut self, record: Record<'_>) {
+        match record {
+            Record::Mapping { changes, trees } => self.mappings.push((changes, trees)),
+            Record::Standing(standing) => self.standings.push(standing),
+            Record::Put(..) | Record::Change { .. } | Record::Remove(_) => {}
+        }
+    }
 }
 
 /// A wave, as it was read.
@@ -343,6 +371,7 @@ impl Reading<'_> {
             lists: vec![Vec::new(); self.partitions],
             trees: HashSet::new(),
             mappings: Vec::new(),
+            standings: Vec::new(),
         };
         let log_error = |error| RecoveryError::Log {
             error,
@@ -376,11 +405,10 @@ impl Reading<'_> {
             let at = end - input.0.len();
             let record =
                 record::take(&mut input).map_err(|error| refused(&piece.origins[origin], error))?;
-            if let Record::Mapping { changes, trees } = record {
-                piece.mappings.push((changes, trees));
+            let Some(Written { key, version }) = record.written() else {
+                piece.note(record);
                 continue;
-            }
-            let Written { key, version } = record.written().expect("not a mapping");
+            };
             if self.dropped.contains(&key.tree) {
                 continue;
             }

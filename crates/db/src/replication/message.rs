@@ -2,7 +2,7 @@
 //!
 //! | kind | fields |
 //! |---|---|
-//! | 1 hello | format (4 bytes), history (16), whether a full copy follows (1), position, databases, how often their mapping has changed, the tree of each |
+//! | 1 hello | format (4 bytes), history (16), 1: a full copy follows, 2: the database began empty (added, 1), position, databases, how often their mapping has changed, the tree of each |
 //! | 2 entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
 //! | 3 done | the position of the copy |
 //! | 4 epoch | epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
@@ -31,6 +31,7 @@ const BEAT: u8 = 5;
 pub(super) struct Hello {
     pub(super) history: u128,
     pub(super) full: bool,
+    pub(super) began_empty: bool,
     pub(super) position: LogEpoch,
     pub(super) changes: u64,
     /// The tree of each database, as records name it.
@@ -71,7 +72,7 @@ impl Hello {
         out.put(&[HELLO]);
         out.put(&REPLICATION_FORMAT.to_le_bytes());
         out.put(&self.history.to_le_bytes());
-        out.put(&[u8::from(self.full)]);
+        out.put(&[u8::from(self.full) | u8::from(self.began_empty) << 1]);
         out.number(self.position.0);
         out.number(self.trees.len() as u64);
         out.number(self.changes);
@@ -89,7 +90,7 @@ impl Hello {
             });
         }
         let history = u128::from_le_bytes(input.take(16)?.try_into().expect("sixteen bytes"));
-        let full = input.byte()? != 0;
+        let flags = input.byte()?;
         let position = LogEpoch(input.number()?);
         let databases = input.length(limits::DATABASES_MAX)?;
         let changes = input.number()?;
@@ -98,7 +99,8 @@ impl Hello {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             history,
-            full,
+            full: flags & 1 != 0,
+            began_empty: flags & 2 != 0,
             position,
             changes,
             trees,
@@ -186,6 +188,7 @@ mod tests {
         let hello = Hello {
             history: 7 << 100,
             full: true,
+            began_empty: true,
             position: LogEpoch(300),
             changes: 5,
             trees: vec![TreeId(1), TreeId(900)],

@@ -47,8 +47,12 @@
 //! - **FW6 expired-is-there** A replica repeats changes of a value whatever its own clock says
 //!   about its deadline. Only the followed side decides that a key has expired.
 //!
-//! Deliberately absent: sockets, roles, who follows whom (the server). Positions that survive a
-//! restart: after one, a replica takes a full copy.
+//! - **FW7 standing-is-logged** Where a replica stands is in the group that brought it there, and
+//!   in checkpoints: after a restart it goes on from there. A database that takes writes of its own
+//!   stands nowhere.
+//!
+//! Deliberately absent: sockets, roles, who follows whom (the server). Histories that survive a
+//! restart of the followed side: behind one, replicas take a full copy.
 
 mod frames;
 mod loading;
@@ -62,6 +66,7 @@ mod tests;
 use std::sync::Arc;
 
 use pando_engine::{LogEpoch, SessionLimit};
+use pando_sync::lock;
 use thiserror::Error;
 
 pub use frames::{Framer, Joiner};
@@ -71,7 +76,10 @@ pub use source::{Sent, Source};
 
 use crate::database::Database;
 use crate::durable::bytes::Malformed;
+use crate::durable::record;
+use crate::durable::standing::Standing;
 use crate::role::Refusal;
+use crate::session_state::SessionState;
 
 /// What a replica has: everything up to an epoch of a history (FW1 one-history).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +115,12 @@ pub enum ReplicationError {
         /// This one's.
         expected: usize,
     },
+    /// A primary that began with nothing would replace data that are not its own.
+    #[error(
+        "the primary began empty, and this server has data that did not come from it; to replace \
+         them, say REPLICAOF host port FORCE"
+    )]
+    Empty,
     /// An epoch does not follow the replica's position (FW2 chained).
     #[error(
         "epoch {got} follows {previous}, and this server is at {position}: something is missing"
@@ -145,10 +159,31 @@ impl Database {
 
     /// Makes it follow another database, or none, and refuse this much of what clients ask
     /// (RO1 rests). The caller has no open turn.
-    pub fn set_follows(&self, follows: bool, refusal: Refusal) {
+    pub fn set_follows(
+        self: &Arc<Self>,
+        follows: bool,
+        refusal: Refusal,
+    ) -> Result<(), SessionLimit> {
+        if !follows && lock(&self.standing).epoch > LogEpoch::NONE {
+            // What it writes itself from now on nobody above has.
+            let mut session = self.session()?;
+            let mut turn = session.turn();
+            turn.hold_all();
+            let left = lock(&self.standing).left();
+            self.stand(turn.session_mut(), left);
+        }
         self.role.set_follows(follows);
         self.role.set_refusal(refusal);
         drop(self.gates.enter_all());
+        Ok(())
+    }
+
+    /// Notes where it stands, in the group being written. The caller holds all gates.
+    pub(crate) fn stand(&self, session: &mut SessionState, standing: Standing) {
+        if let Some(log) = &mut session.log {
+            log.append(|out| record::put_standing(out, &standing));
+        }
+        *lock(&self.standing) = standing;
     }
 
     /// Changes what is refused, from the next requests on.

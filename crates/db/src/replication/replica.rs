@@ -22,7 +22,8 @@ use super::{Position, ReplicationError};
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::bytes::{Input, Malformed};
-use crate::durable::record::{self, Record};
+use crate::durable::record::{self, Record, Written};
+use crate::durable::standing::Standing;
 use crate::limits;
 use crate::remapping;
 use crate::session::Session;
@@ -53,6 +54,8 @@ pub struct Replica {
     position: LogEpoch,
     /// The followed database's tree of each database.
     trees: Vec<TreeId>,
+    /// It may replace any data, by a copy of whatever there is.
+    forced: bool,
     /// Epochs there, and the epoch here with what they brought, until that is durable.
     awaited: VecDeque<(LogEpoch, LogEpoch)>,
     durable: LogEpoch,
@@ -72,14 +75,23 @@ pub struct Told {
 }
 
 impl Replica {
-    /// A replica that has nothing of anybody yet. The caller has no open turn.
+    /// A replica that goes on where the database stands, if it does. The caller has no open turn,
+    /// and has made the database follow ([`Database::set_follows`]).
     pub fn new(database: &Arc<Database>) -> Result<Self, SessionLimit> {
+        let standing = lock(&database.standing).clone();
+        let goes_on =
+            standing.epoch > LogEpoch::NONE && standing.trees.len() == database.databases();
         Ok(Self {
             session: database.session()?,
-            state: State::Nothing,
-            history: 0,
-            position: LogEpoch::NONE,
-            trees: Vec::new(),
+            state: if goes_on {
+                State::Following
+            } else {
+                State::Nothing
+            },
+            history: standing.history,
+            position: standing.epoch,
+            trees: standing.trees,
+            forced: false,
             awaited: VecDeque::new(),
             durable: LogEpoch::NONE,
             told: Told::default(),
@@ -93,6 +105,12 @@ impl Replica {
             history: self.history,
             epoch: self.position,
         })
+    }
+
+    /// Lets the next full copy replace data that came from elsewhere, even if the followed database
+    /// began empty.
+    pub fn force(&mut self) {
+        self.forced = true;
     }
 
     /// Whether a full copy is on its way in.
@@ -203,6 +221,10 @@ impl Replica {
                 Err(ReplicationError::OutOfTurn("a position of another history"))
             };
         }
+        let own = lock(&database.standing).history != hello.history && database.keys() > 0;
+        if hello.began_empty && own && !self.forced {
+            return Err(ReplicationError::Empty);
+        }
         self.give_up();
         self.awaited.clear();
         self.durable = LogEpoch::NONE;
@@ -248,12 +270,20 @@ impl Replica {
             }
         });
         remapping::record(&database, session);
+        let standing = Standing {
+            changes: lock(&database.standing).changes + 1,
+            history: self.history,
+            epoch: self.position,
+            trees: there.clone(),
+        };
+        database.stand(session, standing);
         let epoch = database.epochs.current();
         drop(turn);
         for tree in left {
             remapping::drop_tree(&database, tree);
         }
         self.mark_loading(false);
+        self.forced = false;
         self.trees = there;
         self.awaited.push_back((self.position, epoch));
     }
@@ -262,13 +292,13 @@ impl Replica {
     fn repeat(&mut self, sent: &EpochSent<'_>) -> Result<(), ReplicationError> {
         let bytes = joined(sent.groups)?;
         let mut found = Vec::new();
-        let mut mappings = Vec::new();
+        let mut others = Vec::new();
         let mut input = Input(&bytes);
         while !input.is_empty() {
             let record = record::take(&mut input)?;
             match record.written() {
                 Some(written) => found.push((written, record)),
-                None => mappings.push(record),
+                None => others.push(record),
             }
         }
         let database = Arc::clone(self.session.database());
@@ -278,20 +308,22 @@ impl Replica {
         found.sort_by_key(|(written, _)| written.version);
         let mut turn = self.session.turn();
         turn.hold_all();
-        if let Some(mapped) = last_mapping(mappings) {
-            remap(&database, &mut turn, &mut self.trees, mapped)?;
-        }
-        let trees = &self.trees;
-        let here = found.iter().filter_map(|(written, record)| {
-            let index = trees.iter().position(|tree| *tree == written.key.tree)?;
-            Some((index, record))
-        });
-        let here: Vec<_> = here.collect();
-        for records in here.chunks(limits::WARM_KEYS_MAX) {
-            repeat_some(&mut turn, records)?;
-        }
+        let repeated = repeat_all(&mut turn, &mut self.trees, last_mapping(others), &found);
+        let before = lock(&database.standing).clone();
+        let standing = match repeated {
+            Ok(()) => Standing {
+                changes: before.changes + 1,
+                epoch: sent.epoch,
+                trees: self.trees.clone(),
+                ..before
+            },
+            // Part of it is there.
+            Err(_) => before.left(),
+        };
+        database.stand(turn.session_mut(), standing);
         let epoch = database.epochs.current();
         drop(turn);
+        repeated?;
         self.position = sent.epoch;
         self.awaited.push_back((sent.epoch, epoch));
         self.tell(sent.wall_ms, sent.offset);
@@ -390,6 +422,27 @@ fn remap(
     Ok(())
 }
 
+/// Repeats the records of an epoch, behind its mapping of databases. The turn holds all gates.
+fn repeat_all(
+    turn: &mut Turn<'_>,
+    trees: &mut [TreeId],
+    mapped: Option<Vec<TreeId>>,
+    found: &[(Written<'_>, Record<'_>)],
+) -> Result<(), Malformed> {
+    if let Some(mapped) = mapped {
+        remap(turn.database(), turn, trees, mapped)?;
+    }
+    let here = found.iter().filter_map(|(written, record)| {
+        let index = trees.iter().position(|tree| *tree == written.key.tree)?;
+        Some((index, record))
+    });
+    let here: Vec<_> = here.collect();
+    for records in here.chunks(limits::WARM_KEYS_MAX) {
+        repeat_some(turn, records)?;
+    }
+    Ok(())
+}
+
 fn repeat_some(turn: &mut Turn<'_>, records: &[(usize, &Record<'_>)]) -> Result<(), Malformed> {
     let keys = records.iter().map(|(index, record)| {
         let written = record.written();
@@ -417,7 +470,7 @@ fn repeat_some(turn: &mut Turn<'_>, records: &[(usize, &Record<'_>)]) -> Result<
                         what: "the value that a change belongs to is not there",
                     }),
                 },
-                Record::Remove(_) | Record::Mapping { .. } => Ok(None),
+                Record::Remove(_) | Record::Mapping { .. } | Record::Standing(_) => Ok(None),
             };
             match new {
                 Ok(Some(new)) => Decision::Write(new),

@@ -151,6 +151,7 @@ impl Source {
         let hello = Hello {
             history: database.history,
             full,
+            began_empty: database.began_empty,
             position: self.cursor,
             changes,
             trees: trees.clone(),

@@ -70,6 +70,11 @@ fn shell(engine: EngineKind) -> Shell {
     shell
 }
 
+fn follow(shell: &Shell, follows: bool, refusal: Refusal) {
+    let set = shell.database.set_follows(follows, refusal);
+    set.expect("a session is free");
+}
+
 /// Everything in a database.
 fn content(shell: &mut Shell) -> Vec<String> {
     let mut found = Vec::new();
@@ -100,7 +105,7 @@ struct Pair {
 
 impl Pair {
     fn new(up: Shell, down: Shell) -> Self {
-        down.database.set_follows(true, Refusal::ReadOnly);
+        follow(&down, true, Refusal::ReadOnly);
         let replica = Replica::new(&down.database).expect("a session is free");
         Self {
             up,
@@ -114,6 +119,7 @@ impl Pair {
 
     fn connect(&mut self, position: Option<Position>) {
         let source = Source::new(&self.up.database, position).expect("a session is free");
+        self.replica.force();
         self.copies += usize::from(source.is_copying());
         self.source = Some(source);
     }
@@ -483,9 +489,9 @@ fn clients_of_a_replica_read_only() {
             "-EXECABORT Transaction discarded because of previous errors.",
         ),
     ]);
-    pair.down.database.set_follows(true, Refusal::Nothing);
+    follow(&pair.down, true, Refusal::Nothing);
     pair.down.check(&[("SET own 2", "+OK")]);
-    pair.down.database.set_follows(false, Refusal::Nothing);
+    follow(&pair.down, false, Refusal::Nothing);
     pair.down.check(&[("DEL own", ":1"), ("INCR k", ":2")]);
 }
 
@@ -493,10 +499,10 @@ fn clients_of_a_replica_read_only() {
 #[test]
 fn a_copy_that_is_cut_off_leaves_the_old_data() {
     let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
-    pair.down.database.set_follows(false, Refusal::Nothing);
+    follow(&pair.down, false, Refusal::Nothing);
     pair.down
         .check(&[("SET old 1", "+OK"), ("EXPIRE old 1000", ":1")]);
-    pair.down.database.set_follows(true, Refusal::ReadOnly);
+    follow(&pair.down, true, Refusal::ReadOnly);
     for key in 0..5000 {
         pair.up.line(&format!("SET k{key} {key} EX 1000"));
     }
@@ -514,6 +520,54 @@ fn a_copy_that_is_cut_off_leaves_the_old_data() {
     pair.settle().expect("the next copy arrives");
     assert_eq!(content(&mut pair.up), content(&mut pair.down));
     assert_eq!(pair.down.database.expiring_keys(), 5000);
+}
+
+/// Data are not lost to a primary that came up with nothing, unless they came from that one.
+#[test]
+fn a_primary_that_began_empty_replaces_only_what_is_its_own() {
+    let mut own = shell(EngineKind::Masstree);
+    own.line("SET own data");
+    let mut pair = Pair::new(shell(EngineKind::Masstree), own);
+    let source = Source::new(&pair.up.database, None);
+    pair.source = Some(source.expect("a session is free"));
+    assert!(pair.send());
+    assert!(matches!(pair.deliver(), Err(ReplicationError::Empty)));
+    assert_eq!(pair.down.line("GET own"), "$4 data");
+    pair.cut();
+    pair.settle().expect("it is forced");
+    pair.up.line("SET k v");
+    pair.settle().expect("it follows");
+    for _ in 0..2 {
+        // A copy of the same is not forced.
+        pair.cut();
+        let source = Source::new(&pair.up.database, None);
+        pair.source = Some(source.expect("a session is free"));
+        pair.settle().expect("these data came from there");
+        assert_eq!(content(&mut pair.up), content(&mut pair.down));
+    }
+}
+
+/// FW7 standing-is-logged: what a replica repeats anew after its own writes would be wrong.
+#[test]
+fn a_database_that_has_written_itself_takes_a_full_copy() {
+    let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
+    pair.up.line("SET k 1");
+    pair.settle().expect("it follows");
+    let again = |pair: &mut Pair| {
+        pair.cut();
+        pair.replica = Replica::new(&pair.down.database).expect("a session is free");
+        pair.replica.position().is_some()
+    };
+    assert!(again(&mut pair), "it has only repeated");
+    pair.settle().expect("it goes on");
+    assert_eq!(pair.copies, 1);
+    follow(&pair.down, false, Refusal::Nothing);
+    pair.down.line("SET own 1");
+    follow(&pair.down, true, Refusal::ReadOnly);
+    assert!(!again(&mut pair));
+    pair.settle().expect("it follows");
+    assert_eq!(pair.copies, 2);
+    assert_eq!(content(&mut pair.up), content(&mut pair.down));
 }
 
 #[test]

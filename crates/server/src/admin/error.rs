@@ -94,6 +94,8 @@ pub(crate) enum AdminError {
     UnknownCategory { name: Echo },
     #[error("ERR Invalid master port")]
     MasterPort,
+    #[error("ERR no session of the database is free")]
+    NoSession,
     #[error("ERR this server speaks another format of replication")]
     ReplicationFormat,
     #[error("ERR a server cannot follow itself, nor one that follows it")]

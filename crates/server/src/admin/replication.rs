@@ -44,8 +44,8 @@ pub(super) fn role(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// REPLICAOF host port, or NO ONE. It waits for the message of the former primary that is being
-/// taken, if one is.
+/// REPLICAOF host port [FORCE], or NO ONE. It waits for the message of the former primary that is
+/// being taken, if one is.
 pub(super) fn replicaof(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let target = if request.is(1, "NO") && request.is(2, "ONE") {
@@ -58,12 +58,16 @@ pub(super) fn replicaof(call: &mut Call<'_, '_, '_>) -> Handled {
         let target = Target::of(request.arg(1), request.arg(2));
         Some(target.ok_or(AdminError::MasterPort)?)
     };
+    let force = request.len() == 4 && request.is(3, "FORCE") && target.is_some();
+    if request.len() > 3 && !force {
+        return Err(CommandError::Syntax.into());
+    }
     if call.inside_exec {
         return Err(CommandError::NotInTransaction.into());
     }
     let shared = call.shared;
     let same = shared.replication.link().map(|(target, _)| target) == target;
-    if same && target.is_some() {
+    if same && target.is_some() && !force {
         call.reply
             .simple("OK Already connected to specified master");
         return Ok(Progress::Done);
@@ -73,7 +77,8 @@ pub(super) fn replicaof(call: &mut Call<'_, '_, '_>) -> Handled {
         Ok::<(), AdminError>(())
     });
     changed?;
-    shared.follow(target);
+    let followed = shared.follow(target, force);
+    followed.map_err(|_| AdminError::NoSession)?;
     call.ok()
 }
 

@@ -413,6 +413,7 @@ impl Config {
         pando_db::Options {
             engine: self.engine,
             databases: self.databases,
+            follows: self.replication.target.is_some(),
             sessions_max: self.threads + crate::limits::BACKGROUND_SESSIONS,
             key_bytes_max: self.key_bytes_max,
             value_bytes_max: self.bulk_bytes_max,

@@ -142,6 +142,9 @@ fn attempt(
     if state.changes != change || state.stop {
         return "the target has changed".to_owned();
     }
+    if state.force {
+        replica.force();
+    }
     state.socket = Some(other);
     state.link.state = LinkState::Connecting;
     drop(state);
@@ -370,6 +373,7 @@ impl Link<'_> {
             LinkState::Connected
         };
         let changed = link.state != before;
+        state.force &= !copied;
         drop(state);
         if copied {
             info!("the full copy is in: its data are served");

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, LogEpoch, Position, Refusal};
+use pando_db::{Database, LogEpoch, Position, Refusal, SessionLimit};
 use tracing::info;
 
 use crate::config::Target;
@@ -112,6 +112,8 @@ pub(crate) enum Refused {
 #[derive(Debug, Default)]
 struct State {
     target: Option<Target>,
+    /// Its first copy replaces whatever is here.
+    force: bool,
     /// How often it has changed.
     changes: u64,
     followers: Vec<Arc<Follower>>,
@@ -162,25 +164,32 @@ impl Follower {
 
 impl Replication {
     /// Begins to follow `target`, or nobody, before the server listens.
-    pub(crate) fn begin(&self, database: &Database, target: Option<Target>, refusal: Refusal) {
-        if target.is_some() {
-            database.set_follows(true, refusal);
-        }
-        lock(&self.state).target = target;
-    }
-
-    /// Follows `target` from now on, or nobody (LK2 one-target). The caller holds no gate. Returns
-    /// whether that is a change.
-    pub(crate) fn follow(
+    pub(crate) fn begin(
         &self,
-        database: &Database,
+        database: &Arc<Database>,
         target: Option<Target>,
         refusal: Refusal,
-    ) -> bool {
+    ) -> Result<(), SessionLimit> {
+        if target.is_some() {
+            database.set_follows(true, refusal)?;
+        }
+        lock(&self.state).target = target;
+        Ok(())
+    }
+
+    /// Follows `target` from now on, or nobody (LK2 one-target); its first copy may be `force`d.
+    /// The caller holds no gate.
+    pub(crate) fn follow(
+        &self,
+        database: &Arc<Database>,
+        (target, force): (Option<Target>, bool),
+        refusal: Refusal,
+    ) -> Result<(), SessionLimit> {
         let taking = lock(&self.taking);
         let mut state = lock(&self.state);
+        state.force = force;
         if state.target == target {
-            return false;
+            return Ok(());
         }
         state.changes += 1;
         state.above.clear();
@@ -192,10 +201,10 @@ impl Replication {
         let follows = target.is_some();
         state.target = target;
         drop(state);
-        database.set_follows(follows, refusal);
+        let followed = database.set_follows(follows, refusal);
         drop(taking);
         self.changed.notify_all();
-        true
+        followed
     }
 
     /// Makes the database refuse what it should now. One at a time: the newest judgement counts.

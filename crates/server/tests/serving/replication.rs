@@ -135,6 +135,11 @@ fn a_chain_of_three_follows_through_kills_of_each() {
     assert!(error(&middle, &["SET", "k", "v"]).contains("READONLY"));
     follow(&end, middle.address);
     wait_for_link(&middle);
+    assert_eq!(
+        info(&middle, "master_full_copies"),
+        "0",
+        "it goes on where it stood"
+    );
     wait_for_link(&end);
     stop.store(true, Ordering::Relaxed);
     assert!(writing.join().unwrap() > 0);
@@ -278,6 +283,13 @@ fn what_cannot_be_followed_is_told_and_the_old_data_stay() {
     ok(&replica, &["CONFIG", "SET", "masterauth", ""]);
     follow(&replica, fewer.address);
     why("another number of databases", "3 databases");
+    let empty = TestServer::start(&[]);
+    follow(&replica, empty.address);
+    why("a primary that began empty", "began empty");
+    let port = empty.address.port().to_string();
+    ok(&replica, &["REPLICAOF", "127.0.0.1", &port, "FORCE"]);
+    wait_for_link(&replica);
+    assert!(content(&replica).is_empty());
     ok(&replica, &["REPLICAOF", "NO", "ONE"]);
     ok(&replica, &["SET", "own", "again"]);
     assert!(error(&replica, &["PREPLICATE", "ACK", "1", "1", "1", "1"]).contains("is none"));

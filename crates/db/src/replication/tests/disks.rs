@@ -21,6 +21,7 @@ fn on_disk(disk: &SimulatedDisk, engine: EngineKind) -> Shell {
         engine,
         databases: DATABASES,
         durability: Some(durability),
+        follows: true,
         ..Options::default()
     };
     Shell::on_disk(options, START_MS).expect("what is on disk can be recovered")
@@ -88,10 +89,15 @@ fn run(seed: u64, call: usize) -> (usize, bool) {
             break;
         }
     }
-    let Watched { shown, durable, .. } = watched;
+    let Watched {
+        shown,
+        durable,
+        pair: Pair { up, .. },
+        ..
+    } = watched;
     let calls = disk.call_count();
-    let mut found = on_disk(&disk.crash(seed ^ call as u64), engine);
-    let found = content(&mut found);
+    let mut down = on_disk(&disk.crash(seed ^ call as u64), engine);
+    let found = content(&mut down);
     let floor = shown.iter().rposition(|(at, _)| *at == durable);
     let floor = floor.filter(|_| durable > LogEpoch::NONE).unwrap_or(0);
     let after = shown[floor..].iter().any(|(_, shown)| *shown == found);
@@ -99,6 +105,22 @@ fn run(seed: u64, call: usize) -> (usize, bool) {
         after,
         "seed {seed}, call {call}: {floor} of {}",
         shown.len()
+    );
+    // FW7 standing-is-logged: it goes on from there.
+    let mut pair = Pair::new(up, down);
+    let goes_on = pair.replica.position().is_some();
+    assert!(
+        goes_on || durable == LogEpoch::NONE,
+        "seed {seed}, call {call}"
+    );
+    pair.settle()
+        .unwrap_or_else(|error| panic!("seed {seed}, call {call}: {error}"));
+    let copied = pair.copies > 0;
+    assert_ne!(copied, goes_on, "seed {seed}, call {call}");
+    assert_eq!(
+        content(&mut pair.up),
+        content(&mut pair.down),
+        "seed {seed}, call {call}"
     );
     (calls, durable > LogEpoch::NONE)
 }

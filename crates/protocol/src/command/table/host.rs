@@ -248,7 +248,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::Connection, "1.0.0")
         .summary("Closes the connection after the replies before it.")
         .complexity("O(1)"),
-    CommandSpec::new(HostCommand::Replicaof.id(), "replicaof", 3)
+    CommandSpec::new(HostCommand::Replicaof.id(), "replicaof", -3)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -263,7 +263,14 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .arguments(&[one_of(
             "args",
             &[
-                block("host-port", &[string("host"), integer("port")]),
+                block(
+                    "host-port",
+                    &[
+                        string("host"),
+                        integer("port"),
+                        word("force", "FORCE").optional(),
+                    ],
+                ),
                 block("no-one", &[word("no", "NO"), word("one", "ONE")]),
             ],
         )]),
