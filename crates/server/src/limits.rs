@@ -33,6 +33,12 @@ pub const REPLICATION_PAUSE: Duration = Duration::from_millis(5);
 /// See [`REPLICATION_PAUSE`].
 pub const REPLICATION_IDLE_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a failover waits for the replica to take over, and how long FAILOVER and SHUTDOWN wait
+/// for replicas to have everything unless they say otherwise.
+pub const FAILOVER_HAND_OVER: Duration = Duration::from_secs(5);
+/// See [`FAILOVER_HAND_OVER`].
+pub const REPLICA_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often the server checks whether it has enough good replicas, in milliseconds.
 pub const REPLICATION_LOOK_MS: u64 = 500;
 

@@ -190,6 +190,7 @@ impl Server {
         let refusal = shared.refusal_of(target.is_some());
         let begun = shared.replication.begin(&shared.database, target, refusal);
         begun.map_err(OpenError::from)?;
+        shared.judge_replicas();
         let (feeds, link) = (Arc::clone(shared), Arc::clone(shared));
         let feeds = spawn("replication".into(), move || feeds.replication.run(&feeds))?;
         self.replication.push(feeds);

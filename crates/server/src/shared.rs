@@ -32,7 +32,7 @@ use crate::monitor::Monitors;
 use crate::process;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
-use crate::replication::{LinkState, Replication};
+use crate::replication::{LinkState, Replication, TaskState};
 use crate::sampler::{Rates, Sampler};
 use crate::settings::Settings;
 use crate::slowlog::Slowlog;
@@ -149,6 +149,9 @@ impl Shared {
 
     /// What is refused now for the sake of replication: its settings and the state of the links.
     pub(crate) fn refusal(&self) -> Refusal {
+        if self.replication.failover() == TaskState::HandingOver {
+            return Refusal::ReadOnly;
+        }
         let settings = self.config().replication;
         match self.replication.link() {
             Some((_, link)) if !settings.serve_stale && link.state != LinkState::Connected => {
@@ -180,6 +183,17 @@ impl Shared {
             .follow(&self.database, (target, force), refusal);
         self.judge_replicas();
         followed
+    }
+
+    /// Follows nobody any more: the primary has handed over.
+    pub(crate) fn promote(&self) -> Result<(), String> {
+        let followed = self.follow(None, false).and_then(|()| {
+            self.change_config(|config| {
+                config.replication.target = None;
+                Ok(())
+            })
+        });
+        followed.map_err(|error| error.to_string())
     }
 
     /// What is refused when the server begins to follow another one, or none.

@@ -1,12 +1,13 @@
 //! What is sent from a source to a replica: a message is a kind and its fields.
 //!
-//! | kind | fields |
-//! |---|---|
-//! | 1 hello | format (4 bytes), history (16), 1: a full copy follows, 2: the database began empty (added, 1), position, databases, how often their mapping has changed, the tree of each |
-//! | 2 entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
-//! | 3 done | the position of the copy |
-//! | 4 epoch | epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
-//! | 5 beat | position, offset, wall clock in ms |
+//! | kind | | fields |
+//! |---|---|---|
+//! | 1 | hello | format (4 bytes), history (16), 1: a full copy follows, 2: the database began empty (added, 1), position, databases, how often their mapping has changed, the tree of each |
+//! | 2 | entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
+//! | 3 | done | the position of the copy |
+//! | 4 | epoch | epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
+//! | 5 | beat | position, offset, wall clock in ms |
+//! | 6 | take over | position |
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
@@ -25,6 +26,7 @@ const ENTRIES: u8 = 2;
 const DONE: u8 = 3;
 const EPOCH: u8 = 4;
 const BEAT: u8 = 5;
+const TAKE_OVER: u8 = 6;
 
 /// How a stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,9 @@ pub(super) enum Message<'a> {
         position: LogEpoch,
         offset: u64,
         wall_ms: Milliseconds,
+    },
+    TakeOver {
+        position: LogEpoch,
     },
 }
 
@@ -133,6 +138,11 @@ pub(super) fn put_beat(out: &mut Vec<u8>, position: LogEpoch, offset: u64, wall_
     }
 }
 
+pub(super) fn put_take_over(out: &mut Vec<u8>, position: LogEpoch) {
+    out.put(&[TAKE_OVER]);
+    out.number(position.0);
+}
+
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
 }
@@ -161,6 +171,9 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
             position: LogEpoch(input.number()?),
             offset: input.number()?,
             wall_ms: Milliseconds(input.number()?),
+        },
+        TAKE_OVER => Message::TakeOver {
+            position: LogEpoch(input.number()?),
         },
         _ => return Ok(malformed("a message of an unknown kind")?),
     };
@@ -200,7 +213,7 @@ mod tests {
             offset: 99,
             groups: b"groups",
         };
-        let mut written = [(); 5].map(|()| Vec::new());
+        let mut written = [(); 6].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
@@ -219,6 +232,8 @@ mod tests {
         let Message::Beat { offset: 99, .. } = take(&written[4]).unwrap() else {
             panic!("a beat");
         };
+        put_take_over(&mut written[5], position);
+        assert_eq!(take(&written[5]).unwrap(), Message::TakeOver { position });
         for message in &written {
             for end in 0..message.len() {
                 fuzz(&message[..end]);

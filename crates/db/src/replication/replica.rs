@@ -7,6 +7,7 @@
 //! | `Loading` | `Entries`, `Epoch` | `Loading` |
 //! | `Loading` | `Done` | `Following`, by `swap` |
 //! | `Following` | `Epoch` | `Following`, by `repeat` |
+//! | `Following` | `TakeOver` | `Following`, until it is dropped |
 //! | any | an error | `Nothing`, its data as they are |
 
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ pub struct Replica {
     trees: Vec<TreeId>,
     /// It may replace any data, by a copy of whatever there is.
     forced: bool,
+    /// Its source has handed over to it.
+    takes_over: bool,
     /// Epochs there, and the epoch here with what they brought, until that is durable.
     awaited: VecDeque<(LogEpoch, LogEpoch)>,
     durable: LogEpoch,
@@ -92,6 +95,7 @@ impl Replica {
             position: standing.epoch,
             trees: standing.trees,
             forced: false,
+            takes_over: false,
             awaited: VecDeque::new(),
             durable: LogEpoch::NONE,
             told: Told::default(),
@@ -111,6 +115,12 @@ impl Replica {
     /// began empty.
     pub fn force(&mut self) {
         self.forced = true;
+    }
+
+    /// Whether its source has handed over: the database takes writes from now on.
+    #[must_use]
+    pub fn takes_over(&self) -> bool {
+        self.takes_over
     }
 
     /// Whether a full copy is on its way in.
@@ -190,6 +200,11 @@ impl Replica {
                 self.told.offset = offset;
                 Ok(())
             }
+            (Message::TakeOver { position }, State::Following) if position == self.position => {
+                self.takes_over = true;
+                Ok(())
+            }
+            (Message::TakeOver { .. }, _) => Err(ReplicationError::OutOfTurn("to take over")),
             (Message::Entries { .. }, _) => Err(ReplicationError::OutOfTurn("entries")),
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
             (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),

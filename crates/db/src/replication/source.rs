@@ -17,7 +17,7 @@ use pando_durability::log::Next;
 use pando_engine::{LogEpoch, SessionLimit};
 
 use super::Position;
-use super::message::{EpochSent, Hello, put_beat, put_done, put_epoch};
+use super::message::{EpochSent, Hello, put_beat, put_done, put_epoch, put_take_over};
 use super::scan::Scan;
 use crate::database::Database;
 use crate::session::Session;
@@ -200,6 +200,12 @@ impl Source {
         let (offset, _) = database.backlog();
         let now = database.options.clock.now().milliseconds();
         put_beat(out, self.cursor, offset, now);
+    }
+
+    /// Appends the last message: the replica has everything, and takes writes from now on. The
+    /// caller has seen to it that nothing more is written here.
+    pub fn take_over(&self, out: &mut Vec<u8>) {
+        put_take_over(out, self.cursor);
     }
 
     /// Waits until there may be something to send, for this long at most; makes sure that what is

@@ -58,7 +58,7 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
     ),
     (
         "Replication and cluster",
-        "asking failover psync readonly readwrite replconf sync",
+        "asking psync readonly readwrite replconf sync",
     ),
     ("Server", "lolwut"),
 ];

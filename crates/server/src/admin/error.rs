@@ -94,6 +94,18 @@ pub(crate) enum AdminError {
     UnknownCategory { name: Echo },
     #[error("ERR Invalid master port")]
     MasterPort,
+    #[error("ERR No failover in progress.")]
+    NoFailover,
+    #[error("ERR FAILOVER already in progress.")]
+    FailoverRuns,
+    #[error("ERR FAILOVER timeout must be greater than 0")]
+    FailoverTimeout,
+    #[error("ERR FAILOVER is not valid when server is a replica.")]
+    FailoverOnReplica,
+    #[error("ERR FAILOVER target HOST and PORT is not a replica.")]
+    FailoverTarget,
+    #[error("ERR FAILOVER requires connected replicas.")]
+    FailoverAlone,
     #[error("ERR no session of the database is free")]
     NoSession,
     #[error("ERR this server speaks another format of replication")]

@@ -108,6 +108,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Cluster => Err(AdminError::NoCluster),
         HostCommand::Config => config::execute(call),
         HostCommand::Debug => debug::execute(call),
+        HostCommand::Failover => replication::failover(call),
         HostCommand::Function => scripting::function(call),
         HostCommand::Info => info::execute(call),
         HostCommand::Lastsave => persistence::lastsave(call),

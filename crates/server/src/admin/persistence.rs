@@ -7,6 +7,8 @@
 use pando_db::{CommandError, Progress, Wait};
 
 use super::{AdminError, Call, Handled};
+use crate::limits;
+use crate::replication::Wish;
 
 /// SAVE: takes a checkpoint and replies when it is complete. Only this connection waits.
 pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -60,7 +62,8 @@ pub(super) fn last_save_s(call: &Call<'_, '_, '_>) -> u64 {
 
 /// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: as in Redis, the connection closes without a
 /// reply. The log is written to its end in any case; SAVE first takes a checkpoint, so that the
-/// next start need not replay the log. A failed checkpoint is an error unless FORCE accepts it.
+/// next start need not replay the log. It waits for replicas that do not have everything, unless
+/// NOW or ABORT says otherwise. A failed checkpoint is an error unless FORCE accepts it.
 pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);
@@ -80,8 +83,11 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(CommandError::Syntax.into());
     }
     if abort {
-        // A shutdown has nothing to wait for, so none is ever in progress when a command runs.
-        return Err(AdminError::NoShutdown);
+        return if call.shared.replication.abort(true) {
+            call.ok()
+        } else {
+            Err(AdminError::NoShutdown)
+        };
     }
     if save
         && let Err(error) = take_last(call)
@@ -90,6 +96,13 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(error);
     }
     tracing::info!(client = call.client.id, "SHUTDOWN");
+    let replication = &call.shared.replication;
+    let waits = !now && replication.lags(&call.shared.database);
+    if waits && replication.ask(Wish::ShutDown, limits::REPLICA_PATIENCE) {
+        // It ends with the server.
+        let milliseconds = limits::REPLICA_PATIENCE.as_millis() as u64 * 2;
+        return Ok(Progress::Waits(Wait::Time { milliseconds }));
+    }
     call.shared.request_shutdown();
     Ok(Progress::Close)
 }

@@ -1,5 +1,7 @@
 //! ROLE REPLICAOF SLAVEOF PREPLICATE WAIT WAITAOF: this server's part in replication.
 
+use std::time::Duration;
+
 use pando_db::{
     CommandError, LogEpoch, Milliseconds, Position, Progress, REPLICATION_FORMAT, ReplicaWait, Wait,
 };
@@ -7,8 +9,9 @@ use pando_protocol::number;
 
 use super::{AdminError, Call, Handled};
 use crate::config::{Replication, Target};
+use crate::limits;
 use crate::registry::ClientFlag;
-use crate::replication::{Confirmed, LinkState, LinkStatus, Refused, Request};
+use crate::replication::{Confirmed, LinkState, LinkStatus, Refused, Request, TaskState, Wish};
 use crate::shared::Shared;
 
 /// ROLE: a primary with its replicas, or a replica with its primary.
@@ -80,6 +83,50 @@ pub(super) fn replicaof(call: &mut Call<'_, '_, '_>) -> Handled {
     let followed = shared.follow(target, force);
     followed.map_err(|_| AdminError::NoSession)?;
     call.ok()
+}
+
+/// FAILOVER [TO host port] [ABORT] [TIMEOUT ms]: hands over to a replica that has everything.
+/// Writes are held back meanwhile; the reply comes at once, and INFO says how far it is.
+pub(super) fn failover(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    let replication = &call.shared.replication;
+    if request.len() == 2 && request.is(1, "ABORT") {
+        return if replication.abort(false) {
+            call.ok()
+        } else {
+            Err(AdminError::NoFailover)
+        };
+    }
+    let (mut target, mut timeout, mut index) = (None, limits::REPLICA_PATIENCE, 1);
+    while index < request.len() {
+        if request.is(index, "TO") && request.len() > index + 2 && target.is_none() {
+            let given = Target::of(request.arg(index + 1), request.arg(index + 2));
+            target = Some(given.ok_or(AdminError::MasterPort)?);
+            index += 3;
+        } else if request.is(index, "TIMEOUT") && request.len() > index + 1 {
+            let given = number::parse_i64(request.arg(index + 1));
+            let given = given.filter(|given| *given > 0);
+            let given = given.ok_or(AdminError::FailoverTimeout)?;
+            timeout = Duration::from_millis(given as u64);
+            index += 2;
+        } else {
+            return Err(CommandError::Syntax.into());
+        }
+    }
+    if call.shared.database.follows() {
+        return Err(AdminError::FailoverOnReplica);
+    }
+    if replication.candidate(target.as_ref()).is_none() {
+        return Err(match target {
+            Some(_) => AdminError::FailoverTarget,
+            None => AdminError::FailoverAlone,
+        });
+    }
+    if replication.ask(Wish::HandOver(target), timeout) {
+        call.ok()
+    } else {
+        Err(AdminError::FailoverRuns)
+    }
 }
 
 /// PREPLICATE: what a replica says ([`crate::replication`]).
@@ -286,7 +333,12 @@ pub(super) fn report(shared: &Shared, mut line: impl FnMut(&str, String)) {
         );
         line(&format!("slave{index}"), text);
     }
-    line("master_failover_state", "no-failover".into());
+    let failover = match replication.failover() {
+        TaskState::Nothing => "no-failover",
+        TaskState::Waiting => "waiting-for-sync",
+        TaskState::HandingOver => "failover-in-progress",
+    };
+    line("master_failover_state", failover.into());
     line(
         "master_replid",
         format!("{:032x}00000000", database.history()),

@@ -78,6 +78,9 @@ impl Feed<'_> {
             if progress.gone {
                 return None;
             }
+            if std::mem::take(&mut progress.hands_over) {
+                source.take_over(&mut message);
+            }
             if progress.copying && !source.is_copying() {
                 progress.copying = false;
                 info!(host, port, "a replica has its copy");

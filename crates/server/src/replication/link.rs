@@ -354,6 +354,10 @@ impl Link<'_> {
         let taken = self.replica.take(message);
         drop(taking);
         taken.map_err(|error| error.to_string())?;
+        if self.replica.takes_over() {
+            info!("the primary has handed over: this server takes writes");
+            return self.shared.promote().map(|()| false);
+        }
         let copied = was_loading && !self.replica.is_loading();
         let mut state = lock(&self.replication.state);
         let link = &mut state.link;

@@ -34,6 +34,7 @@
 //!
 //! Deliberately absent: what is sent and what becomes of it (`pando_db`).
 
+mod failover;
 mod feed;
 mod link;
 
@@ -49,6 +50,7 @@ use crate::config::Target;
 use crate::limits;
 use crate::shared::{Shared, lock};
 
+pub(crate) use failover::{Task, TaskState, Wish};
 pub(crate) use link::{LinkState, LinkStatus};
 
 /// A server that follows this one.
@@ -77,6 +79,8 @@ pub(crate) struct Progress {
     pub(crate) offset: u64,
     pub(crate) heard: Instant,
     pub(crate) copying: bool,
+    /// The feed is to say that it takes over.
+    hands_over: bool,
     gone: bool,
 }
 
@@ -124,6 +128,8 @@ struct State {
     link: LinkStatus,
     /// The link's socket, to be closed when the target changes.
     socket: Option<TcpStream>,
+    /// What the thread `replication` is to do.
+    task: Option<Task>,
     stop: bool,
 }
 
@@ -252,6 +258,7 @@ impl Replication {
                 offset: 0,
                 heard: Instant::now(),
                 copying: true,
+                hands_over: false,
                 gone: false,
             }),
             changed: Condvar::new(),
@@ -367,8 +374,9 @@ impl Replication {
             }
             feeds.retain(|feed: &std::thread::JoinHandle<()>| !feed.is_finished());
             shared.judge_replicas();
+            self.do_task(shared);
             state = lock(&self.state);
-            if state.unfed.is_empty() && !state.stop {
+            if state.unfed.is_empty() && state.task.is_none() && !state.stop {
                 let limit = Duration::from_millis(limits::REPLICATION_LOOK_MS);
                 state = self.wait(state, limit);
             }

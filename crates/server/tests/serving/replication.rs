@@ -364,6 +364,68 @@ fn clients_wait_for_replicas_and_are_told_when_there_are_none() {
     ok(&replica, &["INCR", "k"]);
 }
 
+/// Nothing that was acknowledged is lost, and one server at a time takes writes.
+#[test]
+fn a_primary_hands_over_under_load() {
+    let first = TestServer::start(&[]);
+    assert!(error(&first, &["FAILOVER"]).contains("requires connected replicas"));
+    assert!(error(&first, &["FAILOVER", "ABORT"]).contains("No failover"));
+    let second = TestServer::start(&["--engine", "mercury"]);
+    follow(&second, first.address);
+    wait_for_link(&second);
+    assert!(error(&second, &["FAILOVER"]).contains("is a replica"));
+    let client = first.client();
+    let writing = std::thread::spawn(move || {
+        let mut connection = client.get_connection().unwrap();
+        let mut acknowledged = 0;
+        loop {
+            match ask(&mut connection, &["INCR", "count"]) {
+                Ok(_) => acknowledged += 1,
+                Err(error) => return (acknowledged, error.code().map(str::to_owned)),
+            }
+        }
+    });
+    first.wait_until("there is load", || {
+        let mut connection = first.connection();
+        let count: Option<i64> = redis::cmd("GET")
+            .arg("count")
+            .query(&mut connection)
+            .unwrap();
+        count > Some(200)
+    });
+    let (host, port) = ("127.0.0.1", second.address.port().to_string());
+    assert!(error(&first, &["FAILOVER", "TO", host, "1"]).contains("not a replica"));
+    ok(&first, &["FAILOVER", "TO", host, &port, "TIMEOUT", "20000"]);
+    let (acknowledged, code) = writing.join().unwrap();
+    assert_eq!(code.as_deref(), Some("READONLY"));
+    second.wait_until("it is promoted", || info(&second, "role") == "master");
+    wait_for_link(&first);
+    for server in [&second, &first] {
+        let mut connection = server.connection();
+        let count: i64 = redis::cmd("GET")
+            .arg("count")
+            .query(&mut connection)
+            .unwrap();
+        assert_eq!(count, acknowledged);
+    }
+    ok(&second, &["INCR", "count"]);
+    wait_until_same(&second, &first);
+    // A shutdown leaves nothing behind that the other does not have.
+    let mut connection = second.connection();
+    let mut pipe = redis::pipe();
+    for key in 0..5000 {
+        pipe.cmd("SET").arg(key).arg("x".repeat(100)).ignore();
+    }
+    pipe.query::<()>(&mut connection).unwrap();
+    assert!(
+        ask(&mut connection, &["SHUTDOWN"]).is_err(),
+        "the connection ends"
+    );
+    second.wait();
+    let keys: i64 = redis::cmd("DBSIZE").query(&mut first.connection()).unwrap();
+    assert_eq!(keys, 5001);
+}
+
 /// A replica that takes nothing costs its primary a window, and its clients nothing.
 #[test]
 fn a_replica_that_stalls_holds_nobody_up() {

@@ -18,6 +18,7 @@ family! {
         Cluster,
         Config,
         Debug,
+        Failover,
         Function,
         Hello,
         Info,
@@ -116,6 +117,26 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 integer("enabled").token("SET-ACTIVE-EXPIRE"),
             ],
         )]),
+    CommandSpec::new(HostCommand::Failover.id(), "failover", -1)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Stale])
+        .categories(&[])
+        .gates(GateNeed::None)
+        .group(Group::Server, "6.2.0")
+        .summary("Hands over to a replica that has everything.")
+        .complexity("O(1)")
+        .arguments(&[
+            block(
+                "target",
+                &[word("to", "TO"), string("host"), integer("port")],
+            )
+            .optional(),
+            word("abort", "ABORT").optional(),
+            block(
+                "timeout",
+                &[word("timeout", "TIMEOUT"), integer("milliseconds")],
+            )
+            .optional(),
+        ]),
     CommandSpec::new(HostCommand::Function.id(), "function", -2)
         .categories(&[])
         .group(Group::Scripting, "7.0.0")
