@@ -174,7 +174,7 @@ impl Database {
         }
         self.role.set_follows(follows);
         self.role.set_refusal(refusal);
-        drop(self.gates.enter_all());
+        self.wait_for_turns();
         Ok(())
     }
 
@@ -184,6 +184,11 @@ impl Database {
             log.append(|out| record::put_standing(out, &standing));
         }
         *lock(&self.standing) = standing;
+    }
+
+    /// Waits until every turn that is open now has ended. The caller has none.
+    pub fn wait_for_turns(&self) {
+        drop(self.gates.enter_all());
     }
 
     /// Changes what is refused, from the next requests on.

@@ -97,7 +97,8 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
     }
     tracing::info!(client = call.client.id, "SHUTDOWN");
     let replication = &call.shared.replication;
-    let waits = !now && replication.lags(&call.shared.database);
+    let database = &call.shared.database;
+    let waits = !now && !database.follows() && replication.lags(database);
     if waits && replication.ask(Wish::ShutDown, limits::REPLICA_PATIENCE) {
         // It ends with the server.
         let milliseconds = limits::REPLICA_PATIENCE.as_millis() as u64 * 2;

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, Milliseconds, Refusal, SessionLimit};
+use pando_db::{Database, Milliseconds};
 use tracing::{info, warn};
 
 use super::{Follower, Replication};
@@ -108,17 +108,14 @@ impl Replication {
         let now = database.options().clock.now();
         database.pause(now.saturating_add(patience.into()), false);
         // Behind every turn that has not seen the pause.
-        let held = database.set_follows(false, Refusal::Nothing);
-        match held.map_err(|error: SessionLimit| error.to_string()) {
-            Ok(()) => match &task.wish {
-                Wish::ShutDown => {
-                    if self.wait_for(shared, &task, || self.all_have_all(shared)) {
-                        shared.request_shutdown();
-                    }
+        database.wait_for_turns();
+        match &task.wish {
+            Wish::ShutDown => {
+                if self.wait_for(shared, &task, || !self.lags(database)) {
+                    shared.request_shutdown();
                 }
-                Wish::HandOver(target) => self.hand_over(shared, &task, target.as_ref()),
-            },
-            Err(error) => warn!(%error, "writes cannot be held back"),
+            }
+            Wish::HandOver(target) => self.hand_over(shared, &task, target.as_ref()),
         }
         lock(&self.state).task = None;
         database.unpause();
@@ -130,10 +127,6 @@ impl Replication {
     pub(crate) fn lags(&self, database: &Database) -> bool {
         let epoch = database.followed_epoch();
         self.followers().iter().any(|one| !one.has(epoch, false))
-    }
-
-    fn all_have_all(&self, shared: &Shared) -> bool {
-        !self.lags(&shared.database)
     }
 
     /// Waits until this is so, within the task's time; after that time a shutdown goes on.

@@ -78,14 +78,12 @@ impl Feed<'_> {
             if progress.gone {
                 return None;
             }
-            if std::mem::take(&mut progress.hands_over) {
-                source.take_over(&mut message);
-            }
             if progress.copying && !source.is_copying() {
                 progress.copying = false;
                 info!(host, port, "a replica has its copy");
             }
             let silent = progress.heard.elapsed();
+            let hands_over = std::mem::take(&mut progress.hands_over);
             drop(progress);
             if silent > self.timeout() {
                 return Some("a replica is silent for longer than repl-timeout".to_owned());
@@ -94,6 +92,12 @@ impl Feed<'_> {
                 let gone = follower.progress().gone;
                 let silent = "a replica takes nothing for longer than repl-timeout";
                 return (!gone).then(|| silent.to_owned());
+            }
+            if hands_over {
+                // The replica has everything, so what was sent just now says no more.
+                message.clear();
+                source.take_over(&mut message);
+                self.send(&message);
             }
         }
     }
