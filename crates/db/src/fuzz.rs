@@ -8,6 +8,8 @@ use pando_engine::BodyRef;
 use crate::dump::file::{DumpFile, Found};
 use crate::dump::{self, Bounds, Decoded, HashForm, PayloadError};
 use crate::entries::{self, DumpPosition};
+use crate::replication::message;
+use crate::{Framer, Joiner};
 
 const BOUNDS: Bounds = Bounds {
     value_bytes_max: 1 << 20,
@@ -22,6 +24,22 @@ pub fn restore(input: &[u8]) {
     let mut sealed = input.to_vec();
     dump::seal(&mut sealed);
     check_payload(&sealed);
+}
+
+/// Reads `input` as a frame from a primary, and as the message in one.
+pub fn replication(input: &[u8]) {
+    let mut joiner = Joiner::default();
+    if let Ok(Some(message)) = joiner.take(input) {
+        message::fuzz(message);
+    }
+    message::fuzz(input);
+    let mut frames = 0;
+    Framer::default().frames(input, |frame| {
+        frames += 1;
+        let whole = Joiner::default().take(&frame).is_ok();
+        assert_eq!(whole, frames == 1, "a frame is valid in its place");
+        true
+    });
 }
 
 /// Reads `input` as a dump file of Redis, as it is and as the records of a valid file. The cost is
@@ -151,6 +169,21 @@ mod tests {
     #[test]
     fn no_payload_breaks_restore() {
         damaged(SEEDS, restore);
+    }
+
+    #[test]
+    fn no_message_of_a_primary_breaks_a_replica() {
+        let mut epoch = vec![4, 3, 2, 1, 9, 8 << 2, 0, 0, 0];
+        epoch.extend_from_slice(b"recordss");
+        let hello = [&[1, 1, 0, 0, 0][..], &[7; 16], b"\x01\x03\x02\x01\x01\x02"].concat();
+        let messages: [&[u8]; 5] = [
+            &epoch,
+            &hello,
+            b"\x02\x01",
+            b"\x03\x05",
+            b"\x05\x01\x02\x03",
+        ];
+        damaged(&messages, replication);
     }
 
     /// Entries: strings, with attributes and in pieces; a packed row; and cursors.

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     StillnessForgotten,
     /// The log leaves checkpoints no space.
     RoomTaken,
+    /// Checkpoints are taken while a full copy is being loaded.
+    CheckpointWhileLoading,
     /// Recovery asks only the checkpoint that it uses what was durable.
     NewerManifestForgotten,
     /// A change of an absent key is refused, though the checkpoint is fuzzy.

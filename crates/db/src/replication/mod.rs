@@ -56,7 +56,7 @@
 
 mod frames;
 mod loading;
-mod message;
+pub(crate) mod message;
 mod replica;
 mod scan;
 mod source;

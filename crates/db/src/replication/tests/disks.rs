@@ -5,6 +5,7 @@ use pando_durability::disk::{Fault as DiskFault, SimulatedDisk};
 
 use super::*;
 use crate::commands::testing::START_MS;
+use crate::durable::testing;
 use crate::persistence::{CheckpointFailure, CheckpointOptions};
 use crate::{DurabilityOptions, LogEpoch};
 
@@ -138,4 +139,37 @@ fn a_crash_of_a_replica_leaves_what_it_showed() {
         }
     }
     assert!(followed > 6, "{followed} have followed");
+}
+
+/// FW4 log-has-copy, with its canary: a checkpoint does not know of trees that are being loaded.
+#[test]
+fn no_checkpoint_is_taken_while_a_copy_is_loaded() {
+    for fault in [
+        testing::Fault::Nothing,
+        testing::Fault::CheckpointWhileLoading,
+    ] {
+        let disk = SimulatedDisk::new();
+        let down = on_disk(&disk, EngineKind::Masstree);
+        let mut pair = Pair::new(shell(EngineKind::Masstree), down);
+        for key in 0..3000 {
+            pair.up.line(&format!("SET k{key} {key}"));
+        }
+        for _ in 0..3 {
+            assert!(pair.send());
+            pair.deliver().expect("it loads");
+        }
+        pair.down.database.end_epoch();
+        let options = CheckpointOptions::default();
+        let taken = testing::with(fault, || pair.down.database.checkpoint(&options));
+        assert_eq!(taken.is_ok(), fault != testing::Fault::Nothing);
+        pair.settle().expect("it follows");
+        pair.down.database.end_epoch();
+        assert_eq!(
+            pair.down.database.durable(),
+            pair.down.database.closed_epoch()
+        );
+        let mut found = on_disk(&disk.crash(7), EngineKind::Masstree);
+        let is_same = content(&mut found) == content(&mut pair.up);
+        assert_eq!(is_same, fault == testing::Fault::Nothing, "{fault:?}");
+    }
 }
