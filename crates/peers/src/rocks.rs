@@ -83,6 +83,16 @@ impl Rocks {
         settings.int("rocksdb_options_set_max_background_jobs", options, 2)?;
         settings.int("rocksdb_options_set_max_write_buffer_number", options, 4)?;
         settings.size("rocksdb_options_set_write_buffer_size", options, 256 << 20)?;
+        settings.size(
+            "rocksdb_options_set_target_file_size_base",
+            options,
+            256 << 20,
+        )?;
+        settings.size(
+            "rocksdb_options_set_max_bytes_for_level_base",
+            options,
+            4 << 30,
+        )?;
         settings.bloom(options)?;
         let writes = settings.make("rocksdb_writeoptions_create")?;
         if durable {
@@ -142,6 +152,7 @@ impl Settings<'_> {
 
     fn size(&self, name: &str, options: Handle, value: usize) -> Outcome<()> {
         // SAFETY: all that are called so take an object and a size.
+        // Some take 64 bits, which is what a size has here.
         let set: SetSize = unsafe { call(self.library, name) }?;
         // SAFETY: the object is one of theirs.
         unsafe { set(options, value) };
