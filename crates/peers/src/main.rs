@@ -86,14 +86,12 @@ fn run(arguments: &Arguments) -> Outcome<()> {
             times.push(plan.run(&mut *store)?);
         }
     }
-    println!(
-        "{:<10} {:>12} {:>12} {:>12}",
-        "ns each", "put", "get", "delete"
-    );
+    println!("ns each: the median of the rounds, the least and the most");
+    println!("{:<10} {:>24} {:>24} {:>24}", "", "put", "get", "delete");
     for (times, kind) in times.iter().zip(&stores) {
         print!("{:<10}", kind.to_string());
         for phase in Phase::ALL {
-            print!(" {:>12.0}", workload::median(times, phase));
+            print!(" {:>24}", workload::summary(times, phase));
         }
         println!();
     }

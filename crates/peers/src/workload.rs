@@ -32,11 +32,12 @@ impl Phase {
 /// Nanoseconds that one operation of each phase takes.
 pub(crate) type Times = [f64; 3];
 
-/// The median of the rounds.
-pub(crate) fn median(rounds: &[Times], phase: Phase) -> f64 {
+/// The median of the rounds, the least and the most.
+pub(crate) fn summary(rounds: &[Times], phase: Phase) -> String {
     let mut times: Vec<f64> = rounds.iter().map(|times| times[phase as usize]).collect();
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    let [median, least, most] = [times.len() / 2, 0, times.len() - 1].map(|index| times[index]);
+    format!("{median:.0} ({least:.0} to {most:.0})")
 }
 
 /// How many pairs, and which.
