@@ -36,7 +36,9 @@ pub(crate) type Times = [f64; 3];
 pub(crate) fn summary(rounds: &[Times], phase: Phase) -> String {
     let mut times: Vec<f64> = rounds.iter().map(|times| times[phase as usize]).collect();
     times.sort_by(f64::total_cmp);
-    let [median, least, most] = [times.len() / 2, 0, times.len() - 1].map(|index| times[index]);
+    let last = times.len() - 1;
+    let median = f64::midpoint(times[last / 2], times[last.div_ceil(2)]);
+    let (least, most) = (times[0], times[last]);
     format!("{median:.0} ({least:.0} to {most:.0})")
 }
 
