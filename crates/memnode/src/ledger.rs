@@ -36,8 +36,9 @@ pub(crate) struct Prepared {
 pub(crate) enum Ended {
     /// In one phase, or with a vote against: the answer that was given.
     Answered(Outcome),
-    /// After a vote for it.
-    Committed,
+    /// After a vote for it. Whoever voted may be asked again: somebody else may have settled it
+    /// before the vote was heard. This is what was read.
+    Committed(Vec<SlotState>),
     /// After a vote for it, or before one.
     Aborted,
 }
@@ -83,25 +84,21 @@ impl Ledger {
         match self.known(id) {
             Known::Unknown => None,
             Known::Prepared(_) => Some(Standing::Prepared),
-            Known::Ended(Ended::Committed) => Some(Standing::Committed),
+            Known::Ended(Ended::Committed(_)) => Some(Standing::Committed),
             Known::Ended(_) => Some(Standing::Aborted),
             Known::Settled => Some(Standing::Settled),
         }
     }
 
-    /// Forgets outcomes that the coordinator will not ask for. Votes stay until they are decided.
-    pub(crate) fn settle_below(&mut self, coordinator: CoordinatorId, number: u64) {
+    /// Forgets outcomes that the coordinator will not ask for, and says below which number there
+    /// are none. Votes stay until they are decided.
+    pub(crate) fn settle_below(&mut self, coordinator: CoordinatorId, number: u64) -> u64 {
         let session = self.sessions.entry(coordinator).or_default();
         if session.settled < number {
             session.settled = number;
             session.outcomes = session.outcomes.split_off(&number);
         }
-    }
-
-    pub(crate) fn outcomes(&self, coordinator: CoordinatorId) -> usize {
-        self.sessions
-            .get(&coordinator)
-            .map_or(0, |session| session.outcomes.len())
+        session.settled
     }
 
     pub(crate) fn prepare(&mut self, id: MinitransactionId, prepared: Prepared) {

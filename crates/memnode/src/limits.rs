@@ -24,8 +24,9 @@ pub struct Limits {
     pub reservations_max: usize,
     /// Minitransactions that may wait for locks. 0 and up.
     pub waiting_max: usize,
-    /// Outcomes remembered for one coordinator. More are refused. 1 and up.
-    pub outcomes_max: usize,
+    /// Outcomes remembered for one coordinator: how far its numbers may be above what it settled.
+    /// Requests beyond are dropped, as if they were lost. 1 and up.
+    pub outcomes_max: u64,
 }
 
 impl Default for Limits {

@@ -109,13 +109,13 @@ impl Memnode {
                 items,
                 wait,
             } => {
-                self.ledger.settle_below(id.coordinator, settled);
+                let settled = self.ledger.settle_below(id.coordinator, settled);
                 let entry = Entry {
                     id,
                     items,
                     participants: None,
                 };
-                self.enter(token, entry, wait)
+                self.enter(token, entry, settled, wait)
             }
             Request::Prepare {
                 id,
@@ -124,13 +124,13 @@ impl Memnode {
                 items,
                 wait,
             } => {
-                self.ledger.settle_below(id.coordinator, settled);
+                let settled = self.ledger.settle_below(id.coordinator, settled);
                 let entry = Entry {
                     id,
                     items,
                     participants: Some(participants),
                 };
-                self.enter(token, entry, wait)
+                self.enter(token, entry, settled, wait)
             }
             Request::Decide { id, commit } => {
                 self.decide(id, commit, replies);
@@ -185,6 +185,15 @@ impl Memnode {
         self.slots.iter().filter(|(_, state)| !state.is_free())
     }
 
+    /// Whether a minitransaction took effect here, as far as its coordinator has not settled it.
+    pub fn has_committed(&self, id: MinitransactionId) -> bool {
+        match self.ledger.known(id) {
+            Known::Ended(Ended::Answered(outcome)) => matches!(outcome, Outcome::Done(_)),
+            Known::Ended(Ended::Committed(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Whether nothing is prepared, locked or waiting.
     pub fn is_quiet(&self) -> bool {
         let prepared = self.ledger.prepared().next().is_some();
@@ -196,7 +205,7 @@ impl Memnode {
     }
 
     /// A minitransaction comes, perhaps again.
-    fn enter(&mut self, token: u64, entry: Entry, wait: u16) -> Option<Reply> {
+    fn enter(&mut self, token: u64, entry: Entry, settled: u64, wait: u16) -> Option<Reply> {
         let transient = entry.is_transient();
         if !transient {
             match self.ledger.known(entry.id) {
@@ -207,14 +216,17 @@ impl Memnode {
                 Known::Ended(Ended::Answered(outcome)) => {
                     return Some(Reply::Outcome(outcome.clone()));
                 }
+                Known::Ended(Ended::Committed(reads)) => {
+                    return Some(Reply::Outcome(Outcome::Done(reads.clone())));
+                }
                 Known::Ended(Ended::Aborted) => return Some(Reply::Outcome(Outcome::Aborted)),
-                Known::Ended(Ended::Committed) | Known::Settled => return Some(Reply::Stale),
+                Known::Settled => return Some(Reply::Stale),
             }
             if let Some(waiting) = self.waiting.iter_mut().find(|w| w.entry.id == entry.id) {
                 waiting.token = token;
                 return None;
             }
-            if self.ledger.outcomes(entry.id.coordinator) >= self.limits.outcomes_max {
+            if entry.id.number >= settled.saturating_add(self.limits.outcomes_max) {
                 // As if it was lost: it comes again, with a higher `settled`.
                 return None;
             }
@@ -343,7 +355,7 @@ impl Memnode {
             self.write(&prepared.items);
         }
         let ended = if commit {
-            Ended::Committed
+            Ended::Committed(prepared.reads)
         } else {
             Ended::Aborted
         };

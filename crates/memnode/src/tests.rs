@@ -12,7 +12,7 @@ const LIMITS: Limits = Limits {
     slots_max: 1 << 20,
     reservations_max: 4,
     waiting_max: 2,
-    outcomes_max: 8,
+    outcomes_max: 100,
 };
 
 fn id(number: u64) -> MinitransactionId {
@@ -377,4 +377,18 @@ fn an_address_is_used_once_and_hints_leak_nothing() {
     let outcome = allocate(&mut memnode, 5, first[1]);
     assert_eq!(outcome, Outcome::Done(vec![]));
     assert_eq!(memnode.used_slots().count(), 1);
+}
+
+#[test]
+fn the_lowest_open_number_is_always_heard() {
+    let mut memnode = Memnode::new(LIMITS);
+    let far = LIMITS.outcomes_max;
+    for number in 2..far + 10 {
+        let replies = ask(&mut memnode, execute(number, &whole(0, "x")));
+        assert_eq!(replies.is_empty(), number >= far, "{number}");
+    }
+    assert_eq!(
+        run(&mut memnode, 1, &whole(0, "late")),
+        Outcome::Done(vec![])
+    );
 }

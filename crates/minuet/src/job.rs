@@ -132,9 +132,13 @@ impl<P: Program> Job<P> {
             .flatten()
     }
 
-    /// Whether the outcome may be decided at the memnodes already, by requests that were sent.
-    pub fn is_committing(&self) -> bool {
-        matches!(self.phase, Phase::Executing(_) | Phase::Preparing(_))
+    /// The minitransaction that commits it, once the memnodes may have heard of that: if this
+    /// coordinator dies now, they know how the transaction ends.
+    pub fn committing(&self) -> Option<MinitransactionId> {
+        match &self.phase {
+            Phase::Executing(id) | Phase::Preparing(Preparing { id, .. }) => Some(*id),
+            Phase::Ready | Phase::Paused | Phase::Fetching(_) | Phase::Validating(_) => None,
+        }
     }
 
     fn run(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
@@ -242,12 +246,9 @@ impl<P: Program> Job<P> {
         };
         let skipped = usize::from(planted(Fault::OneRead));
         let mut compares: Vec<_> = reads.map(compare).skip(skipped).collect();
-        if !(planted(Fault::OneTip) && memnode.0 == 0) {
-            let replicas = self.sets.replicas.iter();
-            compares.extend(
-                replicas.map(|(slot, replica)| Compare::Bytes(*slot, replica.bytes.clone())),
-            );
-        }
+        let replicas = self.sets.replicas.iter();
+        compares
+            .extend(replicas.map(|(slot, replica)| Compare::Bytes(*slot, replica.bytes.clone())));
         compares
     }
 

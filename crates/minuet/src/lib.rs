@@ -44,8 +44,8 @@ mod job;
 pub mod limits;
 mod page;
 mod proxy;
-#[cfg(test)]
-mod simulator;
+#[cfg(any(test, feature = "simulator"))]
+pub mod simulator;
 mod snapshot;
 #[cfg(test)]
 mod tests;

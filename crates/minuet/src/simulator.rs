@@ -1,3 +1,26 @@
 //! Coordinators and memnodes under a seeded scheduler, and the oracles that judge what they did.
+//!
+//! One seed decides everything: how many there are, what they run, when each message arrives, which
+//! are lost or repeated, who crashes when. At the end the network heals, what is in doubt is
+//! settled, and the oracles look:
+//!
+//! | oracle | module | finds |
+//! |---|---|---|
+//! | strict serializability of all reads and writes, by cycle search | `history` | lost updates, stale reads, long forks, write skew |
+//! | lists only grow, money stays | `history` | the same, without trust in versions |
+//! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
+//! | everything comes to an end | `world` | locks that stay, requests that nobody answers |
 
 pub(crate) mod audit;
+pub(crate) mod history;
+pub(crate) mod script;
+#[cfg(test)]
+mod tests;
+pub(crate) mod world;
+
+pub use world::{Planted, Report, Violation};
+
+/// Runs one seed, for `transactions` transactions, in a world with this fault.
+pub fn run(seed: u64, transactions: usize, planted: Planted) -> Result<Report, Violation> {
+    world::World::new(seed, transactions, planted).run()
+}

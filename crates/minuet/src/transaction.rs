@@ -11,7 +11,7 @@
 //! | set | what it holds | over runs of an attempt |
 //! |---|---|---|
 //! | `reads` | slots whose sequences the commit compares | kept |
-//! | `dirty` | slots fetched for dirty reads that are not cached | kept |
+//! | `dirty` | slots of dirty reads: the cache may lose them before the next run | kept |
 //! | `replicas` | replicated slots, compared by content at each participant | kept |
 //! | `writes`, `replica_writes` | what the commit writes | cleared |
 //! | `held` | free slots; those up to `taken` are allocated | kept, `taken` cleared |
@@ -71,8 +71,6 @@ pub(crate) struct Sets {
     pub(crate) writes: BTreeMap<Address, Written>,
     pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
     pub(crate) wants: BTreeSet<Want>,
-    /// Cached nodes that this run relied on.
-    visited: Vec<Address>,
     held: BTreeMap<MemnodeId, Vec<Address>>,
     taken: BTreeMap<MemnodeId, usize>,
 }
@@ -83,13 +81,12 @@ impl Sets {
         self.writes.clear();
         self.replica_writes.clear();
         self.wants.clear();
-        self.visited.clear();
         self.taken.clear();
     }
 
     /// Forgets what was read, and what the proxy remembers of it: the attempt failed.
     pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy) {
-        for address in self.reads.keys().chain(&self.visited) {
+        for address in self.reads.keys().chain(self.dirty.keys()) {
             proxy.uncache(*address);
         }
         for slot in self.replicas.keys() {
@@ -197,21 +194,23 @@ impl<'a> Transaction<'a> {
         if let Some(read) = self.sets.reads.get(&address) {
             return Ok(read.state.bytes.clone());
         }
-        if let Some(state) = self.proxy.cached(address) {
-            self.sets.visited.push(address);
+        if let Some(state) = self.sets.dirty.get(&address) {
             return Ok(state.bytes.clone());
         }
-        match self.sets.dirty.get(&address) {
-            Some(state) => Ok(state.bytes.clone()),
-            None => self.want(Want::Dirty(address)),
-        }
+        let Some(state) = self.proxy.cached(address).cloned() else {
+            return self.want(Want::Dirty(address));
+        };
+        let bytes = state.bytes.clone();
+        self.sets.dirty.insert(address, state);
+        Ok(bytes)
     }
 
     /// Keeps a node that was read dirty for other transactions.
     pub(crate) fn keep_cached(&mut self, address: Address) {
-        if let Some(state) = self.sets.dirty.remove(&address) {
-            self.proxy.cache(address, state);
-            self.sets.visited.push(address);
+        if let Some(state) = self.sets.dirty.get(&address)
+            && self.proxy.cached(address).is_none()
+        {
+            self.proxy.cache(address, state.clone());
         }
     }
 
@@ -274,10 +273,21 @@ impl<'a> Transaction<'a> {
 
     /// Allocates a slot at a memnode.
     pub(crate) fn allocate(&mut self, memnode: MemnodeId) -> Result<Address, Stop> {
-        let taken = self.sets.taken.get(&memnode).copied().unwrap_or(0);
-        let held = self.sets.held.entry(memnode).or_default();
-        if held.len() == taken {
+        let sets = &mut *self.sets;
+        let taken = sets.taken.get(&memnode).copied().unwrap_or(0);
+        let held = sets.held.entry(memnode).or_default();
+        // A memnode that restarted hands out again what it had handed out before. So a hint may be
+        // held already, or be the address of what was read here. The commit would fail; but until
+        // then one address must not mean two things.
+        let is_read = |address: &Address| {
+            sets.reads.contains_key(address) || sets.dirty.contains_key(address)
+        };
+        while held.get(taken).is_some_and(is_read) {
+            held.remove(taken);
+        }
+        while held.len() == taken {
             match self.proxy.take_free(memnode) {
+                Some(address) if held.contains(&address) || is_read(&address) => {}
                 Some(address) => held.push(address),
                 None => return self.want(Want::Free(memnode)),
             }

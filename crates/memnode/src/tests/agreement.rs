@@ -239,7 +239,7 @@ impl World {
         if let (Planted::Repeated, true, Request::Prepare { id, .. } | Request::Decide { id, .. }) =
             (self.planted, repeated, &mut request)
         {
-            id.number += 1_000_000;
+            id.coordinator.0 += 1_000_000;
         }
         let which = usize::from(to.0);
         if matches!(request, Request::Prepare { .. }) {

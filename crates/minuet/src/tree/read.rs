@@ -91,7 +91,13 @@ impl TreeId {
                 scanned.entries.push(entry);
             }
             match leaf.high() {
-                Some(high) if high.starts_with(&self.0.to_be_bytes()) => from = high.to_vec(),
+                Some(high) if high.starts_with(&self.0.to_be_bytes()) => {
+                    assert!(
+                        *from < *high,
+                        "a leaf ends after what it is responsible for"
+                    );
+                    from = high.to_vec();
+                }
                 _ => return Ok(scanned),
             }
         }

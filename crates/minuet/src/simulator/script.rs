@@ -1,0 +1,202 @@
+//! Transactions of the simulator, and what their last runs saw.
+
+use crate::error::Stop;
+use crate::job::Program;
+use crate::snapshot::View;
+use crate::transaction::Transaction;
+use crate::tree::{Probe, TreeId};
+
+/// A key of a tree.
+pub(crate) type Key = (TreeId, Vec<u8>);
+
+/// Accounts of the bank.
+pub(crate) const ACCOUNTS: u32 = 8;
+/// What each has at first.
+pub(crate) const MONEY: u64 = 100;
+/// Numbers in a list, at most.
+const LIST_MAX: usize = 12;
+
+pub(crate) fn account(number: u32) -> Key {
+    (
+        TreeId(2 + number % 3),
+        format!("account{number}").into_bytes(),
+    )
+}
+
+pub(crate) fn list(number: u32) -> Key {
+    (TreeId(5 + number % 2), format!("list{number}").into_bytes())
+}
+
+/// Something that a run did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Read {
+        key: Key,
+        probe: Probe,
+    },
+    Wrote {
+        key: Key,
+        version: u64,
+        value: Vec<u8>,
+    },
+    Removed {
+        key: Key,
+        version: u64,
+    },
+}
+
+/// What a transaction is to do.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Founds the tree.
+    Found,
+    /// Gives each account its money.
+    Fund,
+    /// Reads some keys, then puts or removes some.
+    Registers {
+        reads: Vec<Key>,
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+    },
+    /// Moves money between two accounts, if there is enough.
+    Transfer { from: u32, to: u32, amount: u64 },
+    /// Reads all accounts.
+    Audit,
+    /// Appends a number to some lists, and reads others.
+    Append {
+        to: Vec<u32>,
+        also: Vec<u32>,
+        number: u16,
+    },
+    /// Reads a range of keys.
+    Scan {
+        tree: TreeId,
+        from: Vec<u8>,
+        limit: usize,
+    },
+}
+
+/// A transaction that remembers what its last run saw.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) work: Work,
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// One run of a script.
+struct Run<'r, 'a> {
+    transaction: &'r mut Transaction<'a>,
+    view: View,
+    seen: &'r mut Vec<Seen>,
+}
+
+impl Run<'_, '_> {
+    fn get(&mut self, key: &Key) -> Result<Option<Vec<u8>>, Stop> {
+        let probe = key.0.get(self.transaction, self.view, &key.1)?;
+        let value = probe.value.clone();
+        self.seen.push(Seen::Read {
+            key: key.clone(),
+            probe,
+        });
+        Ok(value)
+    }
+
+    fn put(&mut self, key: &Key, value: Vec<u8>) -> Result<(), Stop> {
+        let version = key.0.put(self.transaction, self.view, &key.1, &value)?;
+        self.seen.push(Seen::Wrote {
+            key: key.clone(),
+            version,
+            value,
+        });
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<(), Stop> {
+        if let Some(version) = key.0.remove(self.transaction, self.view, &key.1)? {
+            self.seen.push(Seen::Removed {
+                key: key.clone(),
+                version,
+            });
+        }
+        Ok(())
+    }
+
+    fn money(&mut self, number: u32) -> Result<u64, Stop> {
+        let value = self.get(&account(number))?;
+        let bytes = value.and_then(|value| value.try_into().ok());
+        Ok(bytes.map_or(0, u64::from_le_bytes))
+    }
+}
+
+impl Program for Script {
+    type Output = ();
+
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Stop> {
+        self.seen.clear();
+        if matches!(self.work, Work::Found) {
+            return crate::tree::found(transaction);
+        }
+        let view = transaction.tip()?;
+        let mut run = Run {
+            transaction,
+            view,
+            seen: &mut self.seen,
+        };
+        match &self.work {
+            Work::Found => {}
+            Work::Fund => {
+                for number in 0..ACCOUNTS {
+                    run.put(&account(number), MONEY.to_le_bytes().to_vec())?;
+                }
+            }
+            Work::Registers { reads, writes } => {
+                for key in reads {
+                    run.get(key)?;
+                }
+                for (key, value) in writes {
+                    match value {
+                        Some(value) => run.put(key, value.clone())?,
+                        None => run.remove(key)?,
+                    }
+                }
+            }
+            Work::Transfer { from, to, amount } => {
+                let (rich, poor) = (run.money(*from)?, run.money(*to)?);
+                if rich >= *amount && from != to {
+                    run.put(&account(*from), (rich - amount).to_le_bytes().to_vec())?;
+                    run.put(&account(*to), (poor + amount).to_le_bytes().to_vec())?;
+                }
+            }
+            Work::Audit => {
+                for number in 0..ACCOUNTS {
+                    run.money(number)?;
+                }
+            }
+            Work::Append { to, also, number } => {
+                for other in also {
+                    run.get(&list(*other))?;
+                }
+                for target in to {
+                    let mut value = run.get(&list(*target))?.unwrap_or_default();
+                    if value.len() < 2 * LIST_MAX {
+                        value.extend(number.to_le_bytes());
+                        run.put(&list(*target), value)?;
+                    }
+                }
+            }
+            Work::Scan { tree, from, limit } => {
+                let scanned = tree.scan(run.transaction, view, from, *limit)?;
+                for entry in scanned.entries {
+                    let probe = Probe {
+                        version: entry.version,
+                        value: Some(entry.value),
+                    };
+                    run.seen.push(Seen::Read {
+                        key: (*tree, entry.key),
+                        probe,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

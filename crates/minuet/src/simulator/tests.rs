@@ -1,0 +1,50 @@
+//! Seeds that hold, and planted faults that do not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::world::{Planted, World};
+use crate::fault::{Fault, plant};
+
+/// Transactions of a seed, here.
+const TRANSACTIONS: usize = 300;
+
+/// Seeds that a planted fault may take.
+const SEEDS_MAX: u64 = 60;
+
+#[test]
+fn seeds_hold() {
+    let seeds = std::env::var("PANDO_MINUET_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok());
+    for seed in 0..seeds.unwrap_or(60) {
+        if let Err(violation) = World::new(seed, TRANSACTIONS, Planted::Nothing).run() {
+            panic!("{violation}");
+        }
+    }
+}
+
+/// The first seed that shows a fault, by a violation or a broken assertion.
+fn found(fault: Option<Fault>, planted: Planted) -> Option<u64> {
+    plant(fault);
+    let shows = |seed: &u64| {
+        let run = || World::new(*seed, TRANSACTIONS, planted).run();
+        !matches!(catch_unwind(AssertUnwindSafe(run)), Ok(Ok(_)))
+    };
+    let seed = (0..SEEDS_MAX).find(shows);
+    plant(None);
+    seed
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for fault in [Fault::FenceCheck, Fault::VersionFloor, Fault::OneRead] {
+        let seed = found(Some(fault), Planted::Nothing);
+        println!("{fault:?}: {seed:?}");
+        assert!(seed.is_some(), "{fault:?} is not found");
+    }
+    for planted in [Planted::LostVote, Planted::Repeated] {
+        let seed = found(None, planted);
+        println!("{planted:?}: {seed:?}");
+        assert!(seed.is_some(), "{planted:?} is not found");
+    }
+}

@@ -1,0 +1,586 @@
+//! The scheduler: proxies, memnodes, messages between them, crashes.
+
+use std::collections::BTreeMap;
+
+use pando_memnode::{CoordinatorId, Limits, Memnode, MemnodeId, MinitransactionId, Reply, Request};
+
+use super::audit;
+use super::history::{History, Ran};
+use super::script::{ACCOUNTS, Key, Script, Work};
+use crate::error::Error;
+use crate::job::Job;
+use crate::limits::Config;
+use crate::proxy::{JobId, Proxy};
+use crate::transport::{Ticket, Transport};
+use crate::tree::TreeId;
+
+/// Something that must not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed}: {what}")]
+pub struct Violation {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What it is.
+    pub what: String,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Transactions that committed.
+    pub committed: usize,
+    /// Transactions that committed though their coordinator crashed.
+    pub unknown: usize,
+    /// Messages that arrived.
+    pub messages: usize,
+    /// Crashes, of anyone.
+    pub crashes: usize,
+}
+
+/// Faults of the world, not of the code in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// None.
+    Nothing,
+    /// A memnode that crashes forgets the vote that it gave last.
+    LostVote,
+    /// A repeated request looks like a new one.
+    Repeated,
+}
+
+/// Ticks come this often.
+const TICK: u64 = 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Weather {
+    /// Of ten thousand messages, how many.
+    lost: u32,
+    repeated: u32,
+    slow: u32,
+    /// Of ten thousand steps, how many crash somebody.
+    crashes: u32,
+}
+
+/// A proxy in one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life {
+    host: usize,
+    life: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Message {
+    Request {
+        from: Life,
+        ticket: Ticket,
+        to: MemnodeId,
+        request: Request,
+    },
+    Reply {
+        to: Life,
+        ticket: Ticket,
+        reply: Reply,
+    },
+}
+
+struct Running {
+    job: Job<Script>,
+    begin: u64,
+}
+
+struct Host {
+    proxy: Proxy,
+    life: u64,
+    jobs: BTreeMap<JobId, Running>,
+    next_job: u64,
+}
+
+struct Node {
+    memnode: Memnode,
+    /// Before the last vote.
+    before: Memnode,
+    /// When it is back.
+    down_until: u64,
+}
+
+/// See the module's header.
+pub(crate) struct World {
+    seed: u64,
+    planted: Planted,
+    random: fastrand::Rng,
+    weather: Weather,
+    config: Config,
+    now: u64,
+    nodes: Vec<Node>,
+    hosts: Vec<Host>,
+    lives: u64,
+    messages: BTreeMap<(u64, u64), Message>,
+    sent: u64,
+    jobs_max: usize,
+    started: usize,
+    transactions: usize,
+    numbers: u64,
+    history: History,
+    /// Transactions whose coordinator crashed while they committed.
+    unknown: Vec<(MinitransactionId, Ran)>,
+    report: Report,
+}
+
+/// Collects what a proxy sends.
+struct Outbox(Vec<(Ticket, MemnodeId, Request)>);
+
+impl Transport for Outbox {
+    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request) {
+        self.0.push((ticket, to, request));
+    }
+
+    fn receive(&mut self) -> Option<(Ticket, Reply)> {
+        None
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, transactions: usize, planted: Planted) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let stormy = [0, 1, 1, 3][random.usize(0..4)];
+        let weather = Weather {
+            lost: stormy * random.u32(0..100),
+            repeated: stormy * random.u32(0..150),
+            slow: stormy * random.u32(0..200),
+            crashes: stormy * random.u32(0..8),
+        };
+        let config = Config {
+            memnodes: random.u16(1..=4),
+            page_bytes: [384, 512, 768][random.usize(0..3)],
+            cached_nodes: [16, 1000][random.usize(0..2)],
+            reserved: random.u32(1..8),
+            resend_ticks: 4,
+            wait_ticks: 8,
+            patience: random.u32(1..6),
+        };
+        let limits = Limits {
+            slots_fixed: 4,
+            slots_max: 1 << 20,
+            reservations_max: 64,
+            waiting_max: 8,
+            outcomes_max: 64,
+        };
+        let memnode = Memnode::new(limits);
+        let node = |_| Node {
+            memnode: memnode.clone(),
+            before: memnode.clone(),
+            down_until: 0,
+        };
+        let mut world = Self {
+            seed,
+            planted,
+            weather,
+            now: 0,
+            nodes: (0..config.memnodes).map(node).collect(),
+            hosts: Vec::new(),
+            lives: 0,
+            messages: BTreeMap::new(),
+            sent: 0,
+            jobs_max: random.usize(1..5),
+            started: 0,
+            transactions,
+            numbers: 0,
+            history: History::default(),
+            unknown: Vec::new(),
+            report: Report::default(),
+            config,
+            random,
+        };
+        for _ in 0..world.random.usize(1..=4) {
+            let host = world.host();
+            world.hosts.push(host);
+        }
+        world
+    }
+
+    fn host(&mut self) -> Host {
+        self.lives += 1;
+        Host {
+            proxy: Proxy::new(CoordinatorId(self.lives), self.config),
+            life: self.lives,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+        }
+    }
+
+    fn violation(&self, what: impl Into<String>) -> Violation {
+        Violation {
+            seed: self.seed,
+            what: what.into(),
+        }
+    }
+
+    /// Runs everything, heals, and judges.
+    pub(crate) fn run(mut self) -> Result<Report, Violation> {
+        let weather = self.weather;
+        let calm = Weather {
+            lost: 0,
+            repeated: 0,
+            slow: 0,
+            crashes: 0,
+        };
+        self.weather = calm;
+        for work in [Work::Found, Work::Fund] {
+            self.start(0, work)?;
+            self.rest()?;
+        }
+        self.weather = weather;
+        let mut patience = 3_000 * self.transactions as u64;
+        while self.started < self.transactions {
+            self.step()?;
+            patience -= 1;
+            if patience == 0 {
+                return Err(self.violation("no progress"));
+            }
+        }
+        self.weather = calm;
+        self.rest()?;
+        for (id, ran) in std::mem::take(&mut self.unknown) {
+            if self.nodes.iter().any(|node| node.memnode.has_committed(id)) {
+                self.report.unknown += 1;
+                self.history.ran.push(ran);
+            }
+        }
+        let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
+        let tip = audit::tip(&memnodes).map_err(|what| self.violation(what))?;
+        let contents = audit::audit(&memnodes, &[tip], true);
+        let contents = contents.map_err(|what| self.violation(what))?.remove(0);
+        self.history
+            .check(&contents)
+            .map_err(|what| self.violation(what))?;
+        Ok(self.report)
+    }
+
+    /// Goes on until nothing is under way, settling what the dead left behind.
+    fn rest(&mut self) -> Result<(), Violation> {
+        for _ in 0..200_000 {
+            let idle = self
+                .hosts
+                .iter()
+                .all(|host| host.jobs.is_empty() && host.proxy.is_quiet());
+            if idle && self.messages.is_empty() {
+                if self.nodes.iter().all(|node| node.memnode.is_quiet()) {
+                    return Ok(());
+                }
+                self.settle_all();
+            }
+            self.pass_time()?;
+        }
+        Err(self.violation("it does not come to rest"))
+    }
+
+    fn settle_all(&mut self) {
+        let mut replies = Vec::new();
+        for node in &mut self.nodes {
+            node.memnode.handle(0, Request::InDoubt, &mut replies);
+        }
+        for (_, reply) in replies {
+            if let Reply::InDoubt(doubts) = reply {
+                for doubt in &doubts {
+                    self.hosts[0].proxy.settle(doubt);
+                }
+            }
+        }
+        self.flush(0);
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        let host = self.random.usize(0..self.hosts.len());
+        if self.hosts[host].jobs.len() < self.jobs_max && self.random.u32(0..4) == 0 {
+            let work = self.draw();
+            self.start(host, work)?;
+        }
+        if self.random.u32(0..10_000) < self.weather.crashes {
+            self.crash();
+        }
+        self.pass_time()
+    }
+
+    /// The next message arrives, or a tick passes.
+    fn pass_time(&mut self) -> Result<(), Violation> {
+        let due = self.messages.first_key_value().map(|(at, _)| *at);
+        let tick = (self.now / TICK + 1) * TICK;
+        match due {
+            Some(due) if due.0 < tick => {
+                self.now = self.now.max(due.0);
+                let message = self.messages.remove(&due).expect("the first");
+                self.report.messages += 1;
+                self.deliver(message)
+            }
+            _ => {
+                self.now = tick;
+                self.tick()
+            }
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), Violation> {
+        for which in 0..self.nodes.len() {
+            let mut replies = Vec::new();
+            self.nodes[which].memnode.tick(&mut replies);
+            self.answer(replies);
+        }
+        for which in 0..self.hosts.len() {
+            let host = &mut self.hosts[which];
+            host.proxy.tick();
+            let jobs: Vec<_> = host.jobs.keys().copied().collect();
+            for id in jobs {
+                let host = &mut self.hosts[which];
+                let running = host.jobs.get_mut(&id).expect("a job");
+                let ended = running.job.tick(&mut host.proxy);
+                self.ended(which, id, ended)?;
+            }
+            self.flush(which);
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self) {
+        self.report.crashes += 1;
+        if self.random.bool() {
+            let which = self.random.usize(0..self.nodes.len());
+            let down_until = self.now + self.random.u64(1..200);
+            let node = &mut self.nodes[which];
+            if self.planted == Planted::LostVote {
+                node.memnode = node.before.clone();
+            }
+            node.memnode = node.memnode.clone().restarted();
+            node.down_until = down_until;
+            return;
+        }
+        let which = self.random.usize(0..self.hosts.len());
+        let fresh = self.host();
+        let dead = std::mem::replace(&mut self.hosts[which], fresh);
+        for running in dead.jobs.into_values() {
+            if let Some(id) = running.job.committing() {
+                let seen = running.job.program().seen.clone();
+                let ran = Ran {
+                    begin: running.begin,
+                    end: None,
+                    seen,
+                };
+                self.unknown.push((id, ran));
+            }
+        }
+    }
+
+    fn start(&mut self, which: usize, work: Work) -> Result<(), Violation> {
+        self.started += 1;
+        self.now += 1;
+        let host = &mut self.hosts[which];
+        host.next_job += 1;
+        let id = JobId(host.next_job);
+        let mut job = Job::new(
+            id,
+            Script {
+                work,
+                seen: Vec::new(),
+            },
+        );
+        let ended = job.start(&mut host.proxy);
+        host.jobs.insert(
+            id,
+            Running {
+                job,
+                begin: self.now,
+            },
+        );
+        self.ended(which, id, ended)?;
+        self.flush(which);
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        which: usize,
+        id: JobId,
+        ended: Option<Result<(), Error>>,
+    ) -> Result<(), Violation> {
+        let Some(ended) = ended else {
+            return Ok(());
+        };
+        let running = self.hosts[which].jobs.remove(&id).expect("a job");
+        match ended {
+            Ok(()) => {
+                self.report.committed += 1;
+                let seen = running.job.program().seen.clone();
+                let end = Some(self.now);
+                self.history.ran.push(Ran {
+                    begin: running.begin,
+                    end,
+                    seen,
+                });
+                Ok(())
+            }
+            Err(Error::Contended) => Ok(()),
+            Err(error) => Err(self.violation(format!("{:?}: {error}", running.job.program()))),
+        }
+    }
+
+    fn flush(&mut self, which: usize) {
+        let mut outbox = Outbox(Vec::new());
+        let host = &mut self.hosts[which];
+        host.proxy.flush(&mut outbox);
+        let from = Life {
+            host: which,
+            life: host.life,
+        };
+        for (ticket, to, request) in outbox.0 {
+            self.post(Message::Request {
+                from,
+                ticket,
+                to,
+                request,
+            });
+        }
+    }
+
+    fn answer(&mut self, replies: Vec<(u64, Reply)>) {
+        for (token, reply) in replies {
+            let host = (token & 0xff) as usize;
+            let to = Life {
+                host,
+                life: (token >> 8) & 0xff_ffff,
+            };
+            self.post(Message::Reply {
+                to,
+                ticket: Ticket(token >> 32),
+                reply,
+            });
+        }
+    }
+
+    /// Puts a message on its way, or not, or twice.
+    fn post(&mut self, message: Message) {
+        let Weather {
+            lost,
+            repeated,
+            slow,
+            ..
+        } = self.weather;
+        if self.random.u32(0..10_000) < lost {
+            return;
+        }
+        if self.random.u32(0..10_000) < repeated {
+            let mut copy = message.clone();
+            if self.planted == Planted::Repeated {
+                renumber(&mut copy);
+            }
+            self.enqueue(copy, 400);
+        }
+        let delay = if self.random.u32(0..10_000) < slow {
+            400
+        } else {
+            12
+        };
+        self.enqueue(message, delay);
+    }
+
+    fn enqueue(&mut self, message: Message, delay: u64) {
+        self.sent += 1;
+        let at = self.now + self.random.u64(1..=delay);
+        self.messages.insert((at, self.sent), message);
+    }
+
+    fn deliver(&mut self, message: Message) -> Result<(), Violation> {
+        match message {
+            Message::Request {
+                from,
+                ticket,
+                to,
+                request,
+            } => {
+                let node = &mut self.nodes[usize::from(to.0)];
+                if node.down_until > self.now {
+                    return Ok(());
+                }
+                if matches!(request, Request::Prepare { .. }) && self.planted == Planted::LostVote {
+                    node.before = node.memnode.clone();
+                }
+                let token = (ticket.0 << 32) | (from.life << 8) | from.host as u64;
+                let mut replies = Vec::new();
+                node.memnode.handle(token, request, &mut replies);
+                self.answer(replies);
+                Ok(())
+            }
+            Message::Reply { to, ticket, reply } => {
+                let host = &mut self.hosts[to.host];
+                if host.life != to.life {
+                    return Ok(());
+                }
+                if let Some((id, from)) = host.proxy.receive(ticket, &reply)
+                    && let Some(running) = host.jobs.get_mut(&id)
+                {
+                    let ended = running.job.receive(&mut host.proxy, ticket, from, reply);
+                    self.ended(to.host, id, ended)?;
+                }
+                self.flush(to.host);
+                Ok(())
+            }
+        }
+    }
+
+    fn key(&mut self) -> Key {
+        let number = self.random.u32(0..120);
+        (TreeId(1 + number % 2), format!("{number:03}").into_bytes())
+    }
+
+    fn draw(&mut self) -> Work {
+        self.numbers += 1;
+        let number = self.numbers;
+        match self.random.u32(0..100) {
+            0..45 => {
+                let reads = (0..self.random.usize(0..3)).map(|_| self.key()).collect();
+                let mut writes: BTreeMap<Key, Option<Vec<u8>>> = BTreeMap::new();
+                for _ in 0..self.random.usize(0..3) {
+                    let mut value = number.to_le_bytes().to_vec();
+                    value.resize(8 + self.random.usize(0..24), 0);
+                    let removes = self.random.u32(0..5) < 2;
+                    writes.insert(self.key(), (!removes).then_some(value));
+                }
+                Work::Registers {
+                    reads,
+                    writes: writes.into_iter().collect(),
+                }
+            }
+            45..65 => Work::Transfer {
+                from: self.random.u32(0..ACCOUNTS),
+                to: self.random.u32(0..ACCOUNTS),
+                amount: self.random.u64(1..30),
+            },
+            65..75 => Work::Audit,
+            75..90 => {
+                let mut lists = || (0..2).map(|_| self.random.u32(0..64)).collect::<Vec<_>>();
+                let (mut to, also) = (lists(), lists());
+                to.dedup();
+                Work::Append {
+                    to,
+                    also,
+                    number: number as u16,
+                }
+            }
+            _ => {
+                let (tree, from) = self.key();
+                Work::Scan {
+                    tree,
+                    from,
+                    limit: self.random.usize(1..30),
+                }
+            }
+        }
+    }
+}
+
+/// Makes a repeated request one that no memnode has seen.
+fn renumber(message: &mut Message) {
+    if let Message::Request { request, .. } = message
+        && let Request::Execute { id, .. } | Request::Prepare { id, .. } = request
+    {
+        id.coordinator.0 += 1_000_000;
+    }
+}
