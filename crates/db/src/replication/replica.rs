@@ -454,6 +454,7 @@ fn repeat_all(
     let here: Vec<_> = here.collect();
     for records in here.chunks(limits::WARM_KEYS_MAX) {
         repeat_some(turn, records)?;
+        turn.reuse_memory();
     }
     Ok(())
 }

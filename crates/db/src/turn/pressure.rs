@@ -40,9 +40,15 @@ impl Turn<'_> {
     /// but replies is kept from one queued command to the next.
     pub(super) fn renew_pin(&mut self, spec: &CommandSpec) {
         if spec.flags.has(Flag::Write) {
-            self.session.store.unpin();
-            self.session.store.pin();
+            self.reuse_memory();
         }
+    }
+
+    /// Pins anew in the middle of long work under all gates, so that what it has replaced so far is
+    /// reclaimed.
+    pub(crate) fn reuse_memory(&mut self) {
+        self.session.store.unpin();
+        self.session.store.pin();
     }
 
     /// What the engine's memory pressure means for a write: until when it is postponed, if it is.
