@@ -5,6 +5,10 @@
 pub(crate) enum Fault {
     /// A traversal goes on beyond a node's fences.
     FenceCheck,
+    /// A traversal goes on in a node that was copied.
+    CopiedCheck,
+    /// One participant of a commit does not compare the tip.
+    OneTip,
     /// A leaf does not keep the versions of removed keys.
     VersionFloor,
     /// The commit does not compare one of the slots that were read.

@@ -61,4 +61,4 @@ pub use proxy::{JobId, Proxy};
 pub use snapshot::{SnapshotId, View};
 pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};
-pub use tree::{Entry, Probe, Scanned, TreeId, found};
+pub use tree::{Entry, Probe, Scanned, TreeId, create_snapshot, found};

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | strict serializability of all reads and writes, by cycle search | `history` | lost updates, stale reads, long forks, write skew |
 //! | lists only grow, money stays | `history` | the same, without trust in versions |
+//! | a snapshot is all that its maker could have read, whenever it is read | `history` | snapshots that change, a tip that was not compared |
 //! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
 //! | everything comes to an end | `world` | locks that stay, requests that nobody answers |
 

@@ -178,3 +178,33 @@ fn the_longest_keys_and_values_fit_everywhere() {
     }
     audited(&database, &model);
 }
+
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    let mut database = database(2, 384);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut model = Model::new();
+    let mut kept = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..200 {
+            step(&mut database, &mut model, &mut random, 30);
+        }
+        kept.push((database.run(crate::create_snapshot).unwrap(), model.clone()));
+    }
+    for (view, model) in &kept {
+        for tree in [TreeId(1), TreeId(2)] {
+            let scanned = database.run(|t| tree.scan(t, *view, b"", 10_000)).unwrap();
+            let held: Vec<_> = scanned
+                .entries
+                .into_iter()
+                .map(|e| (e.key, e.value))
+                .collect();
+            let expected = model.iter().filter(|((of, _), _)| *of == tree);
+            let expected = expected.map(|((_, key), (_, value))| (key.clone(), value.clone()));
+            assert_eq!(held, expected.collect::<Vec<_>>());
+        }
+    }
+    let past = kept[0].0;
+    let refused = database.run(|t| TreeId(1).put(t, past, b"x", b"y"));
+    assert_eq!(refused, Err(Error::ReadOnly));
+}

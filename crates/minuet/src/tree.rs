@@ -6,6 +6,7 @@
 //! | GET, scans | `read` | §2.3 |
 //! | copy-on-write, PUT, splits | `write` | §4.1 |
 //! | removal, merges | `remove` | |
+//! | snapshots | `create_snapshot` | Figure 6 |
 //!
 //! The leaves are read by the transaction, inner nodes dirty. So the commit compares leaves and the
 //! tip alone, unless an inner node changes. In a snapshot nothing is compared.
@@ -89,6 +90,27 @@ pub fn found(transaction: &mut Transaction<'_>) -> Result<(), Stop> {
         tip: true,
     });
     Ok(())
+}
+
+/// Makes the tip a snapshot, and a copy of its root the new tip (Figure 6). Nothing else is copied
+/// before it changes. It takes part at every memnode.
+pub fn create_snapshot(transaction: &mut Transaction<'_>) -> Result<View, Stop> {
+    let tip = transaction.tip()?;
+    let page = traverse::visit_root(transaction, tip)?;
+    let snapshot = SnapshotId(tip.snapshot.0 + 1);
+    let root = transaction.allocate(tip.root.memnode)?;
+    let mut copy = PageEdit::of(page.clone());
+    copy.become_copy(root.generation, snapshot);
+    transaction.put_page(root, copy);
+    let mut old = transaction.take_page(tip.root, page);
+    old.note_copy(snapshot);
+    transaction.put_page(tip.root, old);
+    transaction.set_tip(View {
+        snapshot,
+        root,
+        tip: true,
+    });
+    Ok(View { tip: false, ..tip })
 }
 
 /// Writes a new node that fits.

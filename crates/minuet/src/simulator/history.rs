@@ -76,18 +76,17 @@ impl History {
     /// Money is the same in everything that reads all accounts.
     fn money(&self) -> Result<(), String> {
         for ran in &self.ran {
-            let mut sum = 0;
-            let mut accounts = BTreeSet::new();
+            let mut accounts = BTreeMap::new();
             for seen in &ran.seen {
                 if let Seen::Read { key, probe } = seen
                     && (0..ACCOUNTS).any(|number| account(number) == *key)
                     && let Some(value) = &probe.value
                     && let Ok(bytes) = value.as_slice().try_into()
                 {
-                    accounts.insert(key);
-                    sum += u64::from_le_bytes(bytes);
+                    accounts.insert(key, u64::from_le_bytes(bytes));
                 }
             }
+            let sum: u64 = accounts.values().sum();
             if accounts.len() == ACCOUNTS as usize && sum != MONEY * u64::from(ACCOUNTS) {
                 return Err(format!("{sum} is all the money (at {})", ran.begin));
             }

@@ -67,6 +67,14 @@ pub(crate) enum Work {
         also: Vec<u32>,
         number: u16,
     },
+    /// Makes a snapshot.
+    Snapshot,
+    /// Reads keys of one.
+    Past {
+        view: View,
+        reads: Vec<Key>,
+        from: Key,
+    },
     /// Reads a range of keys.
     Scan {
         tree: TreeId,
@@ -80,6 +88,8 @@ pub(crate) enum Work {
 pub(crate) struct Script {
     pub(crate) work: Work,
     pub(crate) seen: Vec<Seen>,
+    /// The snapshot that the last run made.
+    pub(crate) made: Option<View>,
 }
 
 /// One run of a script.
@@ -120,6 +130,21 @@ impl Run<'_, '_> {
         Ok(())
     }
 
+    fn scan(&mut self, from: &Key, limit: usize) -> Result<(), Stop> {
+        let scanned = from.0.scan(self.transaction, self.view, &from.1, limit)?;
+        for entry in scanned.entries {
+            let probe = Probe {
+                version: entry.version,
+                value: Some(entry.value),
+            };
+            self.seen.push(Seen::Read {
+                key: (from.0, entry.key),
+                probe,
+            });
+        }
+        Ok(())
+    }
+
     fn money(&mut self, number: u32) -> Result<u64, Stop> {
         let value = self.get(&account(number))?;
         let bytes = value.and_then(|value| value.try_into().ok());
@@ -135,14 +160,27 @@ impl Program for Script {
         if matches!(self.work, Work::Found) {
             return crate::tree::found(transaction);
         }
-        let view = transaction.tip()?;
+        if matches!(self.work, Work::Snapshot) {
+            self.made = Some(crate::tree::create_snapshot(transaction)?);
+            return Ok(());
+        }
+        let view = match self.work {
+            Work::Past { view, .. } => view,
+            _ => transaction.tip()?,
+        };
         let mut run = Run {
             transaction,
             view,
             seen: &mut self.seen,
         };
         match &self.work {
-            Work::Found => {}
+            Work::Found | Work::Snapshot => {}
+            Work::Past { reads, from, .. } => {
+                for key in reads {
+                    run.get(key)?;
+                }
+                run.scan(from, 20)?;
+            }
             Work::Fund => {
                 for number in 0..ACCOUNTS {
                     run.put(&account(number), MONEY.to_le_bytes().to_vec())?;
@@ -183,19 +221,7 @@ impl Program for Script {
                     }
                 }
             }
-            Work::Scan { tree, from, limit } => {
-                let scanned = tree.scan(run.transaction, view, from, *limit)?;
-                for entry in scanned.entries {
-                    let probe = Probe {
-                        version: entry.version,
-                        value: Some(entry.value),
-                    };
-                    run.seen.push(Seen::Read {
-                        key: (*tree, entry.key),
-                        probe,
-                    });
-                }
-            }
+            Work::Scan { tree, from, limit } => run.scan(&(*tree, from.clone()), *limit)?,
         }
         Ok(())
     }

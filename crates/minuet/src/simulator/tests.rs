@@ -37,7 +37,13 @@ fn found(fault: Option<Fault>, planted: Planted) -> Option<u64> {
 
 #[test]
 fn planted_faults_are_found() {
-    for fault in [Fault::FenceCheck, Fault::VersionFloor, Fault::OneRead] {
+    for fault in [
+        Fault::FenceCheck,
+        Fault::CopiedCheck,
+        Fault::OneTip,
+        Fault::VersionFloor,
+        Fault::OneRead,
+    ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");
         assert!(seed.is_some(), "{fault:?} is not found");

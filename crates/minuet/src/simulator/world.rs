@@ -6,13 +6,14 @@ use pando_memnode::{CoordinatorId, Limits, Memnode, MemnodeId, MinitransactionId
 
 use super::audit;
 use super::history::{History, Ran};
-use super::script::{ACCOUNTS, Key, Script, Work};
+use super::script::{ACCOUNTS, Key, Script, Seen, Work};
 use crate::error::Error;
 use crate::job::Job;
 use crate::limits::Config;
 use crate::proxy::{JobId, Proxy};
+use crate::snapshot::View;
 use crate::transport::{Ticket, Transport};
-use crate::tree::TreeId;
+use crate::tree::{Probe, TreeId};
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,8 +122,10 @@ pub(crate) struct World {
     transactions: usize,
     numbers: u64,
     history: History,
+    /// Snapshots, and which transactions made them.
+    snapshots: Vec<(View, usize)>,
     /// Transactions whose coordinator crashed while they committed.
-    unknown: Vec<(MinitransactionId, Ran)>,
+    unknown: Vec<(MinitransactionId, Ran, Option<View>)>,
     report: Report,
 }
 
@@ -186,6 +189,7 @@ impl World {
             transactions,
             numbers: 0,
             history: History::default(),
+            snapshots: Vec::new(),
             unknown: Vec::new(),
             report: Report::default(),
             config,
@@ -240,16 +244,35 @@ impl World {
         }
         self.weather = calm;
         self.rest()?;
-        for (id, ran) in std::mem::take(&mut self.unknown) {
+        for (id, ran, made) in std::mem::take(&mut self.unknown) {
             if self.nodes.iter().any(|node| node.memnode.has_committed(id)) {
                 self.report.unknown += 1;
+                self.snapshots
+                    .extend(made.map(|view| (view, self.history.ran.len())));
                 self.history.ran.push(ran);
             }
         }
         let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
         let tip = audit::tip(&memnodes).map_err(|what| self.violation(what))?;
-        let contents = audit::audit(&memnodes, &[tip], true);
-        let contents = contents.map_err(|what| self.violation(what))?.remove(0);
+        let views = self.snapshots.iter().map(|(view, _)| *view).chain([tip]);
+        let all = audit::audit(&memnodes, &views.collect::<Vec<_>>(), true);
+        let mut all = all.map_err(|what| self.violation(what))?;
+        let contents = all.pop().expect("the tip's");
+        for ((_, maker), past) in self.snapshots.iter().zip(all) {
+            // Whoever made a snapshot has read all of it.
+            let reads = past.into_iter().map(|(full, (version, value))| {
+                let (tree, key) = full.split_first_chunk().expect("a tree's number");
+                let key = (TreeId(u32::from_be_bytes(*tree)), key.to_vec());
+                Seen::Read {
+                    key,
+                    probe: Probe {
+                        version,
+                        value: Some(value),
+                    },
+                }
+            });
+            self.history.ran[*maker].seen.extend(reads);
+        }
         self.history
             .check(&contents)
             .map_err(|what| self.violation(what))?;
@@ -364,7 +387,7 @@ impl World {
                     end: None,
                     seen,
                 };
-                self.unknown.push((id, ran));
+                self.unknown.push((id, ran, running.job.program().made));
             }
         }
     }
@@ -380,6 +403,7 @@ impl World {
             Script {
                 work,
                 seen: Vec::new(),
+                made: None,
             },
         );
         let ended = job.start(&mut host.proxy);
@@ -409,6 +433,15 @@ impl World {
             Ok(()) => {
                 self.report.committed += 1;
                 let seen = running.job.program().seen.clone();
+                if let Work::Past { view, .. } = running.job.program().work {
+                    let of = self.snapshots.iter().find(|(made, _)| *made == view);
+                    let maker = of.expect("a snapshot that was made").1;
+                    self.history.ran[maker].seen.extend(seen);
+                    return Ok(());
+                }
+                let made = running.job.program().made;
+                self.snapshots
+                    .extend(made.map(|view| (view, self.history.ran.len())));
                 let end = Some(self.now);
                 self.history.ran.push(Ran {
                     begin: running.begin,
@@ -533,7 +566,17 @@ impl World {
     fn draw(&mut self) -> Work {
         self.numbers += 1;
         let number = self.numbers;
-        match self.random.u32(0..100) {
+        match self.random.u32(0..104) {
+            100 => Work::Snapshot,
+            101.. if !self.snapshots.is_empty() => {
+                let view = self.snapshots[self.random.usize(0..self.snapshots.len())].0;
+                let reads = (0..3).map(|_| self.key()).collect();
+                Work::Past {
+                    view,
+                    reads,
+                    from: self.key(),
+                }
+            }
             0..45 => {
                 let reads = (0..self.random.usize(0..3)).map(|_| self.key()).collect();
                 let mut writes: BTreeMap<Key, Option<Vec<u8>>> = BTreeMap::new();

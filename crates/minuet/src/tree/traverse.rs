@@ -60,6 +60,11 @@ pub(super) fn traverse(
     }
 }
 
+/// Reads the root, to change it.
+pub(super) fn visit_root(transaction: &mut Transaction<'_>, view: View) -> Result<Page, Stop> {
+    visit(transaction, view, view.root, None)
+}
+
 /// Reads a node below one of the height `parent`, or the root, and checks it, its fences aside.
 pub(super) fn visit(
     transaction: &mut Transaction<'_>,
