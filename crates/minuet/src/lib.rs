@@ -9,7 +9,7 @@
 //! | `proxy` | Figure 1, §2.3 | what transactions share: requests under way, cached nodes |
 //! | `transaction`, `job` | §2.2, §3 | dynamic transactions with dirty reads, and their commits |
 //! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
-//! | `snapshot` | §4 | the tip, and views |
+//! | `snapshot`, `service` | §4 | the tip, views, and who may share a snapshot |
 //!
 //! A [`Program`] is a function of a [`Transaction`]. It runs as often as it must, and counts once:
 //!
@@ -44,6 +44,7 @@ mod job;
 pub mod limits;
 mod page;
 mod proxy;
+mod service;
 #[cfg(any(test, feature = "simulator"))]
 pub mod simulator;
 mod snapshot;
@@ -58,6 +59,7 @@ pub use error::{Error, Stop};
 pub use job::{Ended, Job, Program};
 pub use limits::Config;
 pub use proxy::{JobId, Proxy};
+pub use service::SnapshotService;
 pub use snapshot::{SnapshotId, View};
 pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};

@@ -4,8 +4,7 @@
 //! and each participant of a transaction that reads or writes the tip compares them. A view of the
 //! past is compared nowhere: its leaves are checked for their fences and versions alone (§4.2).
 //!
-//! Deliberately absent, so far: the snapshot service with borrowing (§4.3), collection (§4.4),
-//! branches (§5).
+//! Deliberately absent, so far: collection (§4.4), branches (§5).
 
 use pando_memnode::{Address, Bytes, Slot};
 
