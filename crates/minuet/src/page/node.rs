@@ -221,3 +221,27 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_memnode::{MemnodeId, Slot};
+
+    #[test]
+    fn a_page_is_of_one_use_of_its_slot_and_of_one_tree() {
+        let address = Address {
+            memnode: MemnodeId(1),
+            slot: Slot(7),
+            generation: Sequence(3),
+        };
+        let bytes = Node::empty(1, address, SnapshotId(1)).encode(384).unwrap();
+        assert!(Page::parse(&bytes, address, 1).is_some());
+        assert!(Page::parse(&bytes, address, 2).is_none());
+        let later = Address {
+            generation: Sequence(4),
+            ..address
+        };
+        assert!(Page::parse(&bytes, later, 1).is_none());
+        assert!(Page::parse(&Bytes::default(), address, 1).is_none());
+    }
+}
