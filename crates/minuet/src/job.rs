@@ -151,6 +151,10 @@ impl<P: Program> Job<P> {
             let stop = match result {
                 // A program that swallowed a stop has read nothing there.
                 Ok(_) if !self.sets.wants.is_empty() => Stop::Away,
+                Ok(_) if self.sets.writes_one_slot_twice() => {
+                    self.sets.spend_held(proxy);
+                    Stop::Conflict
+                }
                 Ok(output) => {
                     self.output = Some(output);
                     return self.commit(proxy);

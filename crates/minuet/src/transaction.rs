@@ -133,6 +133,18 @@ impl Sets {
         first.is_some() && all.all(|confirmed| confirmed == first)
     }
 
+    /// Whether a slot is allocated by an old hint, and written under its present address.
+    pub(crate) fn writes_one_slot_twice(&self) -> bool {
+        let slots = self
+            .writes
+            .keys()
+            .map(|address| (address.memnode, address.slot));
+        slots
+            .clone()
+            .zip(slots.skip(1))
+            .any(|(one, next)| one == next)
+    }
+
     pub(crate) fn writes_nothing(&self) -> bool {
         self.writes.is_empty() && self.replica_writes.is_empty()
     }
