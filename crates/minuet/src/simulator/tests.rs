@@ -54,3 +54,8 @@ fn planted_faults_are_found() {
         assert!(seed.is_some(), "{planted:?} is not found");
     }
 }
+
+#[test]
+fn an_old_hint_of_a_slot_that_is_written_is_no_error() {
+    World::new(5566, 1000, Planted::Nothing).run().unwrap();
+}
