@@ -13,6 +13,19 @@
 //! [`Stream`] moves bytes. A replacement for epoll (`io_uring` with provided buffers) goes behind
 //! these two types.
 //!
+//! ```
+//! use pando_io::{Interest, Poller, Token};
+//!
+//! let (waker_token, socket_token) = (Token(0), Token(1));
+//! let mut poller = Poller::new(16, waker_token)?;
+//! let (socket, peer) = std::os::unix::net::UnixStream::pair()?;
+//! poller.add(&socket, socket_token, Interest::Read)?;
+//! std::io::Write::write_all(&mut &peer, b"PING")?;
+//! let ready: Vec<_> = poller.wait(None)?.map(|ready| ready.token).collect();
+//! assert_eq!(ready, [socket_token]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Deliberately absent: protocols, buffers of connections, threads, policy.
 
 #![forbid(unsafe_code)]

@@ -35,6 +35,31 @@
 //! Reads continue, so a stalled reader costs at most the bound plus what one batch of every session
 //! replaces beyond it.
 //!
+//! ```
+//! use std::ops::{Bound, ControlFlow};
+//! use std::sync::Arc;
+//!
+//! use pando_engine::{
+//!     Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point,
+//! };
+//! use pando_masstree::Masstree;
+//!
+//! let engine = Masstree::new(Arc::new(EpochClock::self_driven()));
+//! let (tree, mut session) = (engine.create_tree(), engine.session()?);
+//! for key in [b"pear", b"plum", b"fig2"] {
+//!     session.update(Key::new(tree, key), &mut NoHook, |_old| {
+//!         Decision::Write(NewValue::new(Body::string(b"fruit")))
+//!     });
+//! }
+//! let mut keys = Vec::new();
+//! session.scan(tree, Bound::Included(b"p"), Direction::Forward, |key, _value| {
+//!     keys.push(key.to_vec());
+//!     ControlFlow::Continue(())
+//! });
+//! assert_eq!(keys, [b"pear", b"plum"]);
+//! # Ok::<(), pando_engine::SessionLimit>(())
+//! ```
+//!
 //! Deliberately absent: logging, expiry, multi-key atomicity, rebalancing (§4.6.5 does without
 //! too).
 

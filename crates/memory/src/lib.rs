@@ -4,6 +4,18 @@
 //! compares [`used_bytes`] with its `maxmemory` on every write, so reading costs one load, and
 //! allocating writes no cache line that another thread uses. [`count_elsewhere`] counts memory from
 //! other sources. [`Heap`] returns free memory of the allocator to the system.
+//!
+//! ```
+//! use pando_memory::{Counting, used_bytes};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Counting<std::alloc::System> = Counting::new(std::alloc::System);
+//!
+//! let before = used_bytes();
+//! let large = vec![0_u8; 1 << 20];
+//! assert!(used_bytes() >= before + (1 << 20));
+//! # drop(large);
+//! ```
 
 mod counting;
 mod heap;

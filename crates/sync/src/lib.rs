@@ -1,6 +1,18 @@
 //! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and other tools
 //! that engines share: directories of trees, prefetching, word tags, units of time.
 //!
+//! ```
+//! use pando_sync::Gates;
+//!
+//! // Each session enters its own gate; whoever enters all of them is alone.
+//! let gates = Gates::new(2);
+//! gates.open(0);
+//! let inside = gates.enter(0);
+//! assert!(gates.try_enter_all_free().is_none());
+//! drop(inside);
+//! assert!(gates.try_enter_all_free().is_some());
+//! ```
+//!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
 mod directory;
