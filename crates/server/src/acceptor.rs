@@ -114,7 +114,10 @@ impl Acceptor {
                 && signals.take()
             {
                 info!("a signal asks the server to stop");
-                self.shared.request_shutdown();
+                // A second signal is not so patient.
+                if !self.shared.shut_down_after_replicas() {
+                    self.shared.request_shutdown();
+                }
             }
             let was_short = std::mem::take(&mut self.short);
             for index in 0..self.listeners.len() {

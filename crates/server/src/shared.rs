@@ -32,7 +32,7 @@ use crate::monitor::Monitors;
 use crate::process;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
-use crate::replication::{LinkState, Replication, TaskState};
+use crate::replication::{LinkState, Replication, TaskState, Wish};
 use crate::sampler::{Rates, Sampler};
 use crate::settings::Settings;
 use crate::slowlog::Slowlog;
@@ -334,6 +334,16 @@ impl Shared {
         *lock(&self.shutdown) = true;
         self.shutdown_changed.notify_all();
         self.wake_workers();
+    }
+
+    /// Requests a shutdown once the replicas have everything, or have had
+    /// [`limits::REPLICA_PATIENCE`]; `false`: there is nothing to wait for, or it is waited for
+    /// already.
+    pub(crate) fn shut_down_after_replicas(&self) -> bool {
+        let lags = !self.database.follows() && self.replication.lags(&self.database);
+        lags && self
+            .replication
+            .ask(Wish::ShutDown, limits::REPLICA_PATIENCE)
     }
 
     /// Stops the server because it cannot keep its promises.

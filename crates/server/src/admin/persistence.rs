@@ -8,7 +8,6 @@ use pando_db::{CommandError, Progress, Wait};
 
 use super::{AdminError, Call, Handled};
 use crate::limits;
-use crate::replication::Wish;
 
 /// SAVE: takes a checkpoint and replies when it is complete. Only this connection waits.
 pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Handled {
@@ -96,10 +95,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(error);
     }
     tracing::info!(client = call.client.id, "SHUTDOWN");
-    let replication = &call.shared.replication;
-    let database = &call.shared.database;
-    let waits = !now && !database.follows() && replication.lags(database);
-    if waits && replication.ask(Wish::ShutDown, limits::REPLICA_PATIENCE) {
+    if !now && call.shared.shut_down_after_replicas() {
         // It ends with the server.
         let milliseconds = limits::REPLICA_PATIENCE.as_millis() as u64 * 2;
         return Ok(Progress::Waits(Wait::Time { milliseconds }));

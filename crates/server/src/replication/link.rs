@@ -15,7 +15,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pando_db::{Joiner, REPLICATION_FORMAT, Replica, Told};
+use pando_db::{Acknowledged, Joiner, REPLICATION_FORMAT, Replica, Told};
 use tracing::{info, warn};
 
 use super::Replication;
@@ -68,6 +68,8 @@ struct Link<'a> {
     received: u64,
     confirmed: u64,
     confirmed_at: Instant,
+    /// What was acknowledged last.
+    known: Acknowledged,
 }
 
 /// Follows whatever target there is, until the server stops.
@@ -159,6 +161,7 @@ fn attempt(
         received: 0,
         confirmed: 0,
         confirmed_at: Instant::now(),
+        known: Acknowledged::default(),
     };
     match link.greet().and_then(|()| link.follow()) {
         Ok(()) => "the target has changed".to_owned(),
@@ -396,8 +399,8 @@ impl Link<'_> {
     /// Confirms what there is to confirm; returns whether something is still to become durable.
     fn confirm_if_due(&mut self) -> Result<bool, String> {
         let due = self.confirmed_at.elapsed() >= limits::REPLICATION_BEAT;
-        let (_, awaits) = self.replica.acknowledged();
-        if due || awaits || self.received != self.confirmed {
+        let (known, awaits) = self.replica.acknowledged();
+        if due || known != self.known || self.received != self.confirmed {
             self.confirm()?;
         }
         Ok(awaits)
@@ -411,6 +414,7 @@ impl Link<'_> {
         let mut words: Vec<&[u8]> = vec![b"PREPLICATE", b"ACK"];
         words.extend(numbers.iter().map(String::as_bytes));
         self.write(&request(&words))?;
+        self.known = known;
         self.confirmed = self.received;
         self.confirmed_at = Instant::now();
         Ok(())

@@ -426,6 +426,28 @@ fn a_primary_hands_over_under_load() {
     assert_eq!(keys, 5001);
 }
 
+/// A signal waits for replicas as SHUTDOWN does.
+#[test]
+fn a_signal_leaves_nothing_behind_that_a_replica_does_not_have() {
+    let (primary, replica) = (TestServer::start(&[]), TestServer::start(&[]));
+    follow(&replica, primary.address);
+    wait_for_link(&replica);
+    replica.signal("STOP");
+    // More than the window and the sockets take.
+    let mut pipe = redis::pipe();
+    for key in 0..200 {
+        pipe.cmd("SET").arg(key).arg("x".repeat(100_000)).ignore();
+    }
+    pipe.query::<()>(&mut primary.connection()).unwrap();
+    primary.signal("TERM");
+    replica.signal("CONT");
+    primary.wait();
+    let keys: i64 = redis::cmd("DBSIZE")
+        .query(&mut replica.connection())
+        .unwrap();
+    assert_eq!(keys, 200);
+}
+
 /// A replica that takes nothing costs its primary a window, and its clients nothing.
 #[test]
 fn a_replica_that_stalls_holds_nobody_up() {
