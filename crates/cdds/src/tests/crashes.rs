@@ -211,23 +211,35 @@ const QUICK: Sampling = Sampling {
     seed: 1,
 };
 
+/// Every workload of so many operations.
+fn workloads(ops: &[Op], length: usize) -> Vec<Vec<Op>> {
+    let mut workloads = vec![Vec::new()];
+    for _ in 0..length {
+        workloads = workloads
+            .iter()
+            .flat_map(|before| ops.iter().map(|op| [before.as_slice(), &[*op]].concat()))
+            .collect();
+    }
+    workloads
+}
+
+/// Two operations on four trees, each pair on one of them; with more effort each pair on up to
+/// twenty, and at an effort of 20 three operations: every workload on every tree.
 #[test]
 fn a_crash_leaves_what_was_committed() {
-    let (mut images, ops) = (0, Op::all(5));
+    let mut images = 0;
     let trees = 20.min(4 * effort());
+    let length = if effort() >= 20 { 3 } else { 2 };
     for seed in 0..trees {
         let start = start(seed);
-        for (index, first) in ops.iter().enumerate() {
-            // Every pair on some tree; every pair on every tree with more effort.
-            for (other, second) in ops.iter().enumerate() {
-                if effort() == 1 && (index + other) as u64 % trees != seed {
-                    continue;
-                }
-                let run = record(&start, &[*first, *second]);
-                let (tried, failure) = failure(&run.trace, &run.states, QUICK);
-                images += tried;
-                assert_eq!(failure, None, "tree {seed}, {first:?}, {second:?}");
+        for (index, workload) in workloads(&Op::all(5), length).iter().enumerate() {
+            if effort() == 1 && (index / Op::all(5).len() + index) as u64 % trees != seed {
+                continue;
             }
+            let run = record(&start, workload);
+            let (tried, failure) = failure(&run.trace, &run.states, QUICK);
+            images += tried;
+            assert_eq!(failure, None, "tree {seed}, {workload:?}");
         }
     }
     assert!(images > 2000, "{images} images");
@@ -254,7 +266,7 @@ fn longer_runs_leave_what_was_committed() {
 #[test]
 fn opening_can_be_interrupted() {
     let mut images = 0;
-    for seed in 0..6 * effort() {
+    for seed in 0..6 * effort().min(20) {
         let ops = [Op::Put(1), Op::Remove(2), Op::Several(3)];
         let run = record(&start(seed), &ops);
         let mut crashes = 0;
