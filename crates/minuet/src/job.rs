@@ -177,6 +177,11 @@ impl<P: Program> Job<P> {
     }
 
     fn begin_attempt(&mut self, proxy: &mut Proxy) -> Result<(), Error> {
+        if self.attempts % 4 == 3 {
+            // Perhaps a slot in reserve is used by now: a memnode that restarts forgets what it
+            // reserved. The commit fails then, or the run finds its new page in an old one's place.
+            self.sets.spend_held(proxy);
+        }
         self.sets.begin_attempt(proxy);
         self.output = None;
         self.attempts += 1;
@@ -503,10 +508,6 @@ impl<P: Program> Job<P> {
             return self.over(proxy, Ok(output));
         }
         if trouble.conflict {
-            if self.attempts % 4 == 3 {
-                // Perhaps a slot in reserve is used by now: who restarts forgets reservations.
-                self.sets.spend_held(proxy);
-            }
             if let Err(error) = self.begin_attempt(proxy) {
                 return self.over(proxy, Err(error));
             }

@@ -59,3 +59,8 @@ fn planted_faults_are_found() {
 fn an_old_hint_of_a_slot_that_is_written_is_no_error() {
     World::new(5566, 1000, Planted::Nothing).run().unwrap();
 }
+
+#[test]
+fn an_old_hint_of_a_slot_on_the_way_is_given_up() {
+    World::new(105_315, 1000, Planted::Nothing).run().unwrap();
+}
