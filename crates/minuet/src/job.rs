@@ -30,6 +30,7 @@ use pando_memnode::{
 use crate::error::{Error, Stop};
 use crate::fault::{Fault, planted};
 use crate::limits::ATTEMPTS_MAX;
+use crate::patience::Patience;
 use crate::proxy::{JobId, Proxy};
 use crate::transaction::{Confirmed, Read, Replica, Sets, Transaction, Want, Written};
 use crate::transport::Ticket;
@@ -93,7 +94,7 @@ pub struct Job<P: Program> {
     trouble: Trouble,
     wave: u32,
     attempts: u32,
-    busy_times: u32,
+    patience: Patience,
 }
 
 /// How a transaction ended.
@@ -111,7 +112,7 @@ impl<P: Program> Job<P> {
             trouble: Trouble::default(),
             wave: 0,
             attempts: 0,
-            busy_times: 0,
+            patience: Patience::default(),
         }
     }
 
@@ -482,10 +483,14 @@ impl<P: Program> Job<P> {
     fn note(&mut self, proxy: &mut Proxy, reply: &Reply) {
         match reply {
             Reply::Outcome(Outcome::Done(_)) => {}
-            Reply::Outcome(busy @ Outcome::Busy(_)) => {
+            Reply::Outcome(Outcome::Busy(holder)) => {
                 self.trouble.busy = true;
-                self.busy_times += 1;
-                proxy.met_locks(busy, self.busy_times);
+                let least = proxy.config.patience;
+                if let Some(holder) = holder
+                    && self.patience.ends_with(holder.id, least)
+                {
+                    proxy.settle(holder);
+                }
             }
             Reply::Outcome(Outcome::Failed(_) | Outcome::Aborted) => self.trouble.conflict = true,
             _ => self.trouble.error = Some(Error::Refused),

@@ -43,6 +43,7 @@ mod fault;
 mod job;
 pub mod limits;
 mod page;
+mod patience;
 mod proxy;
 mod service;
 #[cfg(any(test, feature = "simulator"))]

@@ -30,7 +30,8 @@ pub struct Config {
     pub resend_ticks: u32,
     /// Ticks for which a minitransaction that writes replicated slots waits for locks at a memnode.
     pub wait_ticks: u16,
-    /// Times that a transaction meets the same locks before it settles who holds them. 1 and up.
+    /// Times that a transaction meets the locks of the same minitransaction before it settles it.
+    /// Each time, the transaction's patience doubles. 1 and up.
     pub patience: u32,
 }
 

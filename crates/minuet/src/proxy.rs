@@ -18,8 +18,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use pando_memnode::{
-    Address, Bytes, CoordinatorId, InDoubt, MemnodeId, MinitransactionId, Outcome, Reply, Request,
-    Sequence, Slot, SlotState, Standing,
+    Address, Bytes, CoordinatorId, InDoubt, MemnodeId, MinitransactionId, Reply, Request, Sequence,
+    Slot, SlotState, Standing,
 };
 
 use crate::limits::Config;
@@ -326,14 +326,5 @@ impl Proxy {
         let pool = &mut self.pools[usize::from(memnode.0)];
         pool.free.extend(slots);
         pool.used = used;
-    }
-
-    /// Whose locks were in the way too often: they are settled.
-    pub(crate) fn met_locks(&mut self, outcome: &Outcome, times: u32) {
-        if let Outcome::Busy(Some(holder)) = outcome
-            && times >= self.config.patience
-        {
-            self.settle(holder);
-        }
     }
 }

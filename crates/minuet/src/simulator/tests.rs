@@ -62,5 +62,10 @@ fn an_old_hint_of_a_slot_that_is_written_is_no_error() {
 
 #[test]
 fn an_old_hint_of_a_slot_on_the_way_is_given_up() {
-    World::new(105_315, 1000, Planted::Nothing).run().unwrap();
+    World::new(8357, 1000, Planted::Nothing).run().unwrap();
+}
+
+#[test]
+fn transactions_do_not_abort_each_other_for_ever() {
+    World::new(104_602, 1000, Planted::Nothing).run().unwrap();
 }

@@ -1,0 +1,78 @@
+//! How long a transaction bears with locks that are in its way.
+//!
+//! Whoever holds them may be dead, or only slow. Settling it ends the wait; but a slow one is
+//! aborted by that, and transactions that abort each other at once never end. So a transaction
+//! settles only what it has met again and again, and its patience doubles each time.
+
+use std::collections::BTreeMap;
+
+use pando_memnode::MinitransactionId;
+
+/// How often patience doubles at most: then the dead are found soon enough, the slow are done.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Minitransactions that are counted at a time. Those that were met least are forgotten first; they
+/// are the ones that end by themselves.
+const COUNTED_MAX: usize = 64;
+
+/// What one transaction has met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    met: BTreeMap<MinitransactionId, u32>,
+    ended: u32,
+}
+
+impl Patience {
+    /// A minitransaction's locks are in the way. Whether that has been so too often, when the first
+    /// of them is settled after `least` times.
+    pub(crate) fn ends_with(&mut self, holder: MinitransactionId, least: u32) -> bool {
+        let times = self.met.entry(holder).or_default();
+        *times += 1;
+        if *times >= least << self.ended.min(DOUBLINGS_MAX) {
+            self.met.clear();
+            self.ended += 1;
+            return true;
+        }
+        if self.met.len() > COUNTED_MAX {
+            let least_met = self.met.iter().min_by_key(|(_, times)| **times);
+            let id = *least_met.expect("some were met").0;
+            self.met.remove(&id);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_memnode::CoordinatorId;
+
+    use super::*;
+
+    fn id(number: u64) -> MinitransactionId {
+        MinitransactionId {
+            coordinator: CoordinatorId(1),
+            number,
+        }
+    }
+
+    /// Meetings until patience with `holder` ends, with a new minitransaction beside it each time.
+    fn meetings(patience: &mut Patience, others: &mut u64) -> u32 {
+        let mut times = 0;
+        loop {
+            *others += 1;
+            assert!(!patience.ends_with(id(*others), 2), "it was met once");
+            times += 1;
+            if patience.ends_with(id(0), 2) {
+                return times;
+            }
+        }
+    }
+
+    #[test]
+    fn it_doubles_up_to_a_bound_and_ends_whoever_else_is_met() {
+        let (mut patience, mut others) = (Patience::default(), 0);
+        let times = [(); 8].map(|()| meetings(&mut patience, &mut others));
+        assert_eq!(times, [2, 4, 8, 16, 32, 64, 128, 128]);
+        assert!(patience.met.len() <= COUNTED_MAX);
+    }
+}
