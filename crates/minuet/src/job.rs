@@ -512,10 +512,10 @@ impl<P: Program> Job<P> {
             let output = self.output.take().expect("the run is done");
             return self.over(proxy, Ok(output));
         }
-        if trouble.conflict {
-            if let Err(error) = self.begin_attempt(proxy) {
-                return self.over(proxy, Err(error));
-            }
+        if trouble.conflict
+            && let Err(error) = self.begin_attempt(proxy)
+        {
+            return self.over(proxy, Err(error));
         }
         if trouble.busy {
             self.phase = Phase::Paused;
