@@ -43,7 +43,7 @@ use std::sync::Arc;
 use pando_block::BlockRef;
 use pando_engine::limits::SNAPSHOTS_MAX;
 use pando_engine::{
-    Engine, Hand, Images, Key, LogEpoch, Point, Snapshot, SnapshotLimit, TreeId, ValueVersion,
+    Engine, Hand, Images, Key, LogEpoch, Restore, Snapshot, SnapshotLimit, TreeId, ValueVersion,
 };
 use pando_sync::Padded;
 use pando_sync::epoch::{Guard, ReclaimEpoch};
@@ -489,7 +489,7 @@ impl Snapshots {
 /// Merging what released snapshots leave (SI5 merged-down).
 impl Snapshots {
     /// Takes up to `steps` steps, each of which looks at one image; returns how many.
-    pub fn merge(&self, session: &mut impl Point, number: usize, steps: usize) -> usize {
+    pub fn merge(&self, session: &mut impl Restore, number: usize, steps: usize) -> usize {
         let mut done = 0;
         while done < steps {
             let portion = MERGED_AT_ONCE.min(steps - done);
@@ -502,7 +502,7 @@ impl Snapshots {
     }
 
     /// Merges a portion of the first remaining shadow; returns whether there was one.
-    fn merge_portion(&self, session: &mut impl Point, number: usize, portion: usize) -> bool {
+    fn merge_portion(&self, session: &mut impl Restore, number: usize, portion: usize) -> bool {
         let mut state = self.state();
         let State { list, merge } = &mut *state;
         let is_left = |entry: &Entry| entry.released && !entry.frozen.is_merged();
@@ -546,7 +546,7 @@ impl Snapshots {
 
 /// Copies what `into` holds of the next images of a shadow; returns whether the end was reached.
 fn copy(
-    session: &mut impl Point,
+    session: &mut impl Restore,
     number: usize,
     into: &Frozen,
     (shadow, target): (TreeId, TreeId),

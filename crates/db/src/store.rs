@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
     LogEpoch, NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine,
-    Relocate, Restored, SessionLimit, Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId,
-    ValueRef, ValueVersion, Walk, WalkAt,
+    ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Snapshot, SnapshotLimit,
+    Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk, WalkAt,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -53,13 +53,22 @@ impl Store {
             retired_bytes_max: options.retired_bytes_max,
             ..pando_mercury::Options::default()
         };
+        let of_reference = ReferenceOptions {
+            absences: options.absences,
+        };
         match options.engine {
-            EngineKind::Masstree => Self::Masstree(Masstree::with_options(clock, of_masstree)),
-            EngineKind::Mercury => Self::Mercury(Mercury::with_options(clock, of_mercury)),
-            EngineKind::Reference => Self::Reference(match options.absences {
-                Some(seed) => ReferenceEngine::with_absences(clock, seed),
-                None => ReferenceEngine::new(clock),
-            }),
+            EngineKind::Masstree => {
+                let Ok(engine) = Masstree::open(clock, of_masstree);
+                Self::Masstree(engine)
+            }
+            EngineKind::Mercury => {
+                let Ok(engine) = Mercury::open(clock, of_mercury);
+                Self::Mercury(engine)
+            }
+            EngineKind::Reference => {
+                let Ok(engine) = ReferenceEngine::open(clock, of_reference);
+                Self::Reference(engine)
+            }
         }
     }
 
@@ -220,19 +229,6 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.update(key, hook, decide))
     }
 
-    fn restore(
-        &mut self,
-        key: Key<'_>,
-        version: ValueVersion,
-        value: Option<NewValue<'_>>,
-    ) -> bool {
-        on!(StoreSession, self, session => session.restore(key, version, value))
-    }
-
-    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
-        on!(StoreSession, self, session => session.restore_run(tree, run));
-    }
-
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -254,6 +250,21 @@ impl Point for StoreSession {
 
     fn maintain(&mut self, steps: usize) -> usize {
         on!(StoreSession, self, session => session.maintain(steps))
+    }
+}
+
+impl Restore for StoreSession {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        on!(StoreSession, self, session => session.restore(key, version, value))
+    }
+
+    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
+        on!(StoreSession, self, session => session.restore_run(tree, run));
     }
 }
 

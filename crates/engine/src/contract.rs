@@ -25,15 +25,15 @@
 //!
 //! Deliberately absent: expiry (deadlines are stored, not judged), multi-key atomicity.
 
+use std::convert::Infallible;
+use std::error::Error;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-
-use thiserror::Error;
 
 use crate::{Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion};
 
 /// All sessions that the engine can serve are in use.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("all {sessions_max} engine sessions are in use")]
 pub struct SessionLimit {
     /// The engine's limit.
@@ -142,13 +142,28 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// A thread's handle on the engine.
     type Session: Point + Send;
 
+    /// What it is opened with.
+    type Options: Default;
+
+    /// Why it cannot be opened: [`Infallible`] if it is in memory and always can.
+    type OpenError: Error + Send + Sync + 'static;
+
     /// The engine's name, as `--engine` takes it.
     const NAME: &'static str;
 
-    /// Creates an empty engine whose commits take their epochs from `clock`. A program without a
-    /// log or watchers passes [`EpochClock::self_driven`] and needs to do no more: sessions then
-    /// forget removed keys and maintain the engine as they work.
-    fn new(clock: Arc<EpochClock>) -> Arc<Self>;
+    /// Opens an engine whose commits take their epochs from `clock`. An engine in memory is empty
+    /// then. A program without a log or watchers passes [`EpochClock::self_driven`] and needs to do
+    /// no more: sessions then forget removed keys and maintain the engine as they work.
+    fn open(clock: Arc<EpochClock>, options: Self::Options) -> Result<Arc<Self>, Self::OpenError>;
+
+    /// Opens an engine in memory with its default options.
+    fn new(clock: Arc<EpochClock>) -> Arc<Self>
+    where
+        Self: Engine<OpenError = Infallible>,
+    {
+        let Ok(engine) = Self::open(clock, Self::Options::default());
+        engine
+    }
 
     /// Opens a session. It can move between threads but is never shared.
     fn session(self: &Arc<Self>) -> Result<Self::Session, SessionLimit>;
@@ -180,17 +195,6 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Reports the engine's metrics.
     fn gauges(&self, report: &mut dyn FnMut(Gauge));
-}
-
-/// A value that recovery restores; see [`Point::restore_run`].
-#[derive(Debug)]
-pub struct Restored<'d> {
-    /// Its key.
-    pub key: &'d [u8],
-    /// See [`Point::restore`].
-    pub version: ValueVersion,
-    /// See [`Point::restore`].
-    pub value: NewValue<'d>,
 }
 
 /// Point operations.
@@ -298,24 +302,6 @@ pub trait Point {
         self.warm(keys);
         for (index, key) in keys.iter().enumerate() {
             self.update(*key, hook, |old| decide(index, old));
-        }
-    }
-
-    /// Restores a key from a log or a checkpoint: `value` at `version`, or a tombstone if `None`,
-    /// unless the key already has one that is at least as new. Returns whether it was restored.
-    /// Calls no hook and draws no version. Versions of a key may arrive in any order.
-    ///
-    /// A restored epoch is below the clock's current one, so versions still increase (E2).
-    fn restore(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>)
-    -> bool;
-
-    /// Restores values of one tree, in strictly ascending key order, as [`Self::restore`] does one
-    /// by one, and leaves `run` empty. An ordered engine may build whole nodes for keys it did not
-    /// have.
-    fn restore_run(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
-        for restored in run.drain(..) {
-            let key = Key::new(tree, restored.key);
-            self.restore(key, restored.version, Some(restored.value));
         }
     }
 

@@ -18,6 +18,7 @@ pub mod key;
 pub mod limits;
 mod pinned;
 mod reference;
+mod restore;
 mod snapshot;
 mod sweep;
 mod transactional;
@@ -26,12 +27,13 @@ mod version;
 
 pub use contract::{
     CommitHook, Decision, Direction, Engine, Gauge, NoHook, Ordered, Point, Pressure, Probe,
-    Restored, SessionLimit, Walk,
+    SessionLimit, Walk,
 };
 pub use emptying::{Emptying, Relocate};
 pub use key::{Key, TreeId};
 pub use pinned::Pinned;
-pub use reference::{ReferenceEngine, ReferenceSession};
+pub use reference::{ReferenceEngine, ReferenceOptions, ReferenceSession};
+pub use restore::{Restore, Restored};
 pub use snapshot::{
     Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt, sample_at,
 };

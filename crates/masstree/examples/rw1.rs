@@ -24,7 +24,7 @@ fn main() {
     let small = arguments.next().is_some_and(|text| text == "small");
     let pages = if small { Pages::Small } else { Pages::Huge };
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-    let engine = Masstree::with_options(
+    let Ok(engine) = Masstree::open(
         clock,
         Options {
             pages,

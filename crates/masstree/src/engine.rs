@@ -1,5 +1,6 @@
 //! The engine: a directory of trees, the epochs and memory they share, and its gauges.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -60,21 +61,6 @@ impl fmt::Debug for Masstree {
 }
 
 impl Masstree {
-    /// Creates an empty engine with options; see [`Engine::new`].
-    #[must_use]
-    pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
-        let shared = Shared::new(SESSIONS_MAX, options.retired_bytes_max, options.pages);
-        shared.arena().reserve(options.reserved_bytes);
-        Arc::new(Self {
-            clock,
-            directory: Directory::new(),
-            tasks: Tasks::new(SESSIONS_MAX),
-            snapshots: Snapshots::default(),
-            pool: Mutex::new(shared.arena().pool()),
-            shared,
-        })
-    }
-
     /// Makes a tree for the directory, and counts its root.
     fn make_tree(&self, number: u32) -> Tree {
         let mut pool = lock(&self.pool);
@@ -90,11 +76,22 @@ impl Masstree {
 
 impl Engine for Masstree {
     type Session = MasstreeSession;
+    type Options = Options;
+    type OpenError = Infallible;
 
     const NAME: &'static str = "masstree";
 
-    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
-        Self::with_options(clock, Options::default())
+    fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Infallible> {
+        let shared = Shared::new(SESSIONS_MAX, options.retired_bytes_max, options.pages);
+        shared.arena().reserve(options.reserved_bytes);
+        Ok(Arc::new(Self {
+            clock,
+            directory: Directory::new(),
+            tasks: Tasks::new(SESSIONS_MAX),
+            snapshots: Snapshots::default(),
+            pool: Mutex::new(shared.arena().pool()),
+            shared,
+        }))
     }
 
     fn session(self: &Arc<Self>) -> Result<MasstreeSession, SessionLimit> {

@@ -8,7 +8,7 @@ use pando_block::BlockRef;
 use pando_chassis::maintain_some;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Relocate,
-    Restored, TreeId, ValueRef, ValueVersion, sweep_in_order,
+    Restore, Restored, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_memory::pool::Need;
 
@@ -243,6 +243,55 @@ impl Point for MasstreeSession {
         }
     }
 
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let tree = engine.directory.get(tree.0, guard);
+            let found = tree.and_then(|tree| sample(tree, random, guard, &context.counters));
+            read(found.as_ref().map(|(key, value)| (&key[..], *value)))
+        })
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        sweep_in_order(self, tree, hand, steps, visit)
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        self.context.reclaim();
+        let engine = &self.engine;
+        engine
+            .snapshots
+            .free_replaced(|stamp| engine.shared.has_passed(stamp));
+        let mut done = engine.tasks.free_dropped(steps, &mut self.context);
+        while done < steps {
+            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
+            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
+            if tombstones.is_empty() {
+                break;
+            }
+            let spots = &mut self.spots;
+            self.context
+                .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
+            done += tombstones.len();
+        }
+        let (engine, number) = (Arc::clone(&self.engine), self.context.number());
+        done += engine.snapshots.merge(self, number, steps - done);
+        done + self.context.pool.tend().min(steps - done)
+    }
+}
+
+impl Restore for MasstreeSession {
     fn restore(
         &mut self,
         key: Key<'_>,
@@ -290,53 +339,6 @@ impl Point for MasstreeSession {
                 Some(tree) => restore_run(tree, run, guard, context),
                 None => run.clear(),
             });
-    }
-
-    fn sample<R>(
-        &mut self,
-        tree: TreeId,
-        random: u64,
-        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
-    ) -> R {
-        let engine = &self.engine;
-        self.context.pinned(|guard, context| {
-            let tree = engine.directory.get(tree.0, guard);
-            let found = tree.and_then(|tree| sample(tree, random, guard, &context.counters));
-            read(found.as_ref().map(|(key, value)| (&key[..], *value)))
-        })
-    }
-
-    fn sweep(
-        &mut self,
-        tree: TreeId,
-        hand: &mut Hand,
-        steps: usize,
-        visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> bool {
-        sweep_in_order(self, tree, hand, steps, visit)
-    }
-
-    fn maintain(&mut self, steps: usize) -> usize {
-        self.context.reclaim();
-        let engine = &self.engine;
-        engine
-            .snapshots
-            .free_replaced(|stamp| engine.shared.has_passed(stamp));
-        let mut done = engine.tasks.free_dropped(steps, &mut self.context);
-        while done < steps {
-            let (first, most) = (self.context.number(), BATCH_KEYS_MAX.min(steps - done));
-            let tombstones = engine.tasks.graves.exhume(first, most, &engine.clock);
-            if tombstones.is_empty() {
-                break;
-            }
-            let spots = &mut self.spots;
-            self.context
-                .pinned(|guard, context| purge_all(engine, &tombstones, spots, guard, context));
-            done += tombstones.len();
-        }
-        let (engine, number) = (Arc::clone(&self.engine), self.context.number());
-        done += engine.snapshots.merge(self, number, steps - done);
-        done + self.context.pool.tend().min(steps - done)
     }
 }
 

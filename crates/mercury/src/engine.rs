@@ -8,6 +8,7 @@
 //! | `shared` | see `pando_chassis::Shared` | everybody |
 //! | `hasher`, `pages` | `with_options`, once | everybody |
 
+use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -82,20 +83,6 @@ pub struct LineModel {
 }
 
 impl Mercury {
-    /// Creates an empty engine with options; see [`Engine::new`].
-    #[must_use]
-    pub fn with_options(clock: Arc<EpochClock>, options: Options) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            directory: Directory::new(),
-            tasks: Tasks::new(SESSIONS),
-            snapshots: Snapshots::default(),
-            pages: options.pages,
-            hasher: RandomState::default(),
-            shared: Shared::new(SESSIONS, options.retired_bytes_max, options.pages),
-        })
-    }
-
     /// The lines that a GET touches; see [`LineModel`]. O(buckets), concurrently with other work.
     #[must_use]
     pub fn line_model(&self, tree: TreeId) -> LineModel {
@@ -166,11 +153,21 @@ fn inspect<'g>(table: &'g Table, index: usize, guard: Guard<'g>, model: &mut Lin
 
 impl Engine for Mercury {
     type Session = MercurySession;
+    type Options = Options;
+    type OpenError = Infallible;
 
     const NAME: &'static str = "mercury";
 
-    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
-        Self::with_options(clock, Options::default())
+    fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Infallible> {
+        Ok(Arc::new(Self {
+            clock,
+            directory: Directory::new(),
+            tasks: Tasks::new(SESSIONS),
+            snapshots: Snapshots::default(),
+            pages: options.pages,
+            hasher: RandomState::default(),
+            shared: Shared::new(SESSIONS, options.retired_bytes_max, options.pages),
+        }))
     }
 
     fn session(self: &Arc<Self>) -> Result<MercurySession, SessionLimit> {

@@ -96,7 +96,7 @@ fn model_of(
             ..Options::default()
         };
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = Mercury::with_options(Arc::clone(&clock), options);
+        let Ok(engine) = Mercury::open(Arc::clone(&clock), options);
         let tree = engine.create_tree();
         let mut one = engine.session().expect("a session");
         let mut other = engine.session().expect("a session");

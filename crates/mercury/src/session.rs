@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_block::BlockRef;
 use pando_chassis::maintain_some;
 use pando_engine::{
-    CommitHook, Decision, Hand, Key, NewValue, Point, Probe, Relocate, TreeId, ValueRef,
+    CommitHook, Decision, Hand, Key, NewValue, Point, Probe, Relocate, Restore, TreeId, ValueRef,
     ValueVersion, Walk,
 };
 use pando_memory::pool::Need;
@@ -247,33 +247,6 @@ impl Point for MercurySession {
         self.maintain_by_itself();
     }
 
-    fn restore(
-        &mut self,
-        key: Key<'_>,
-        version: ValueVersion,
-        value: Option<NewValue<'_>>,
-    ) -> bool {
-        key.check();
-        let engine = &self.engine;
-        self.context.pinned(|guard, context| {
-            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
-                return false;
-            };
-            let hash = engine.hash(key.bytes);
-            let change = Change {
-                key,
-                version,
-                new: value,
-                keeper: None,
-            };
-            let commit = restore(tree, hash, change, guard, context);
-            if let Some(commit) = commit {
-                follow_up(engine, tree, hash, commit, guard, context);
-            }
-            commit.is_some()
-        })
-    }
-
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -349,6 +322,35 @@ impl Point for MercurySession {
             .tasks
             .move_buckets(steps - done, &engine, &mut self.context);
         done + self.context.pool.tend().min(steps - done)
+    }
+}
+
+impl Restore for MercurySession {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        key.check();
+        let engine = &self.engine;
+        self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                return false;
+            };
+            let hash = engine.hash(key.bytes);
+            let change = Change {
+                key,
+                version,
+                new: value,
+                keeper: None,
+            };
+            let commit = restore(tree, hash, change, guard, context);
+            if let Some(commit) = commit {
+                follow_up(engine, tree, hash, commit, guard, context);
+            }
+            commit.is_some()
+        })
     }
 }
 

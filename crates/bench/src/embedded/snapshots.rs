@@ -119,7 +119,8 @@ fn measure<E: Snapshots<Session: PassAt>>(
     clock: Arc<EpochClock>,
     options: &SnapshotsOptions,
 ) -> Result<(), EmbeddedError> {
-    let engine = E::new(Arc::clone(&clock));
+    let engine = E::open(Arc::clone(&clock), E::Options::default());
+    let engine = engine.expect("default options suit everywhere");
     let subject = Subject {
         tree: engine.create_tree(),
         engine,

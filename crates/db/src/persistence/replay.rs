@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
 use pando_engine::{
-    Key, LogEpoch, NewValue, Point, Probe, Restored, SessionLimit, TreeId, ValueVersion,
+    Key, LogEpoch, NewValue, Point, Probe, Restore, Restored, SessionLimit, TreeId, ValueVersion,
 };
 use pando_sync::lock;
 

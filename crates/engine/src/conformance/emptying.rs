@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Failure, Plan};
+use super::{Failure, Plan, open};
 use crate::{
-    Body, BodyRef, Decision, Emptying, Engine, EpochClock, Hand, Key, LogEpoch, NewValue, NoHook,
-    Point, Relocate, StringRef, TreeId, ValueRef, ValueVersion,
+    Body, BodyRef, Decision, Emptying, Engine, Hand, Key, NewValue, NoHook, Point, Relocate,
+    StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 const CHECK: &str = "moves_are_unnoticed";
@@ -63,8 +63,7 @@ fn write(session: &mut impl Point, tree: TreeId, number: usize, round: u32) -> V
 /// The engine's fault.
 pub fn moves_are_unnoticed<E: Emptying>(plan: &Plan) -> Result<(), Failure> {
     let fail = |what: String| Err(plan.failure(CHECK, what));
-    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-    let engine = E::new(Arc::clone(&clock));
+    let (clock, engine) = open::<E>();
     let mut session = engine.session().expect("a session is free");
     let tree = engine.create_tree();
     for number in 0..KEYS {

@@ -8,8 +8,8 @@ use super::keys::KeySpec;
 use super::{Failure, Plan, Subject, open, session};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, KEY_BYTES_MAX};
 use crate::{
-    Body, Decision, Engine, FlatString, Key, LogEpoch, NewValue, NoHook, Point, StringBody,
-    ValueVersion,
+    Body, Decision, Engine, FlatString, Key, LogEpoch, NewValue, NoHook, Point, Restore,
+    StringBody, ValueVersion,
 };
 
 /// Sessions are limited, the limit is reported, and dropping a session frees its place.
@@ -179,9 +179,12 @@ impl Misuse {
     }
 }
 
+/// Something that a session is told to do with a misused key or value.
+type Operation<E> = fn(&mut <E as Engine>::Session, Key<'_>, Misuse);
+
 /// Every engine rejects the same misuse with the same words, wherever it occurs.
 pub fn misuse_is_refused<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
-    let writes: [fn(&mut E::Session, Key<'_>, Misuse); 3] = [
+    let writes: [Operation<E>; 2] = [
         |session, key, misuse| {
             session.update(key, &mut NoHook, |_| Decision::Write(misuse.value()));
         },
@@ -189,12 +192,8 @@ pub fn misuse_is_refused<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(),
             let keys = [Key::new(key.tree, b"good"), key];
             session.update_many(&keys, &mut NoHook, |_, _| Decision::Write(misuse.value()));
         },
-        |session, key, misuse| {
-            let version = ValueVersion::first_of(LogEpoch(0));
-            session.restore(key, version, Some(misuse.value()));
-        },
     ];
-    let reads: [fn(&mut E::Session, Key<'_>, Misuse); 3] = [
+    let reads: [Operation<E>; 3] = [
         |session, key, _| session.get(key, |_| ()),
         |session, key, _| session.get_many(&[Key::new(key.tree, b"good"), key], |_, _| ()),
         |session, key, _| {
@@ -204,20 +203,42 @@ pub fn misuse_is_refused<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(),
     for misuse in Misuse::ALL {
         let has_key = matches!(misuse, Misuse::Key);
         let reads = reads.iter().filter(|_| has_key);
-        for (index, run) in writes.iter().chain(reads).enumerate() {
-            let (_, engine) = open::<E>();
-            let (mut session, tree) = (session(&engine), engine.create_tree());
-            let key = misuse.key();
-            let run = || run(&mut session, Key::new(tree, &key), misuse);
-            let said = catch_unwind(AssertUnwindSafe(run));
-            let said = said.err().map(|said| match said.downcast::<String>() {
-                Ok(said) => *said,
-                Err(_) => "something else".into(),
-            });
-            if said != Some(misuse.message()) {
-                let what = format!("{misuse:?}, operation {index}: {said:?}");
-                return Err(plan.failure("misuse_is_refused", what));
-            }
+        refuses::<E>(plan, misuse, writes.iter().chain(reads))?;
+    }
+    Ok(())
+}
+
+/// [`misuse_is_refused`], of what is restored.
+pub fn misuse_of_restores_is_refused<E: Engine<Session: Subject + Restore>>(
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let restore: Operation<E> = |session, key, misuse| {
+        let version = ValueVersion::first_of(LogEpoch(0));
+        session.restore(key, version, Some(misuse.value()));
+    };
+    Misuse::ALL
+        .into_iter()
+        .try_for_each(|misuse| refuses::<E>(plan, misuse, [&restore]))
+}
+
+fn refuses<'o, E: Engine<Session: Subject> + 'o>(
+    plan: &Plan,
+    misuse: Misuse,
+    operations: impl IntoIterator<Item = &'o Operation<E>>,
+) -> Result<(), Failure> {
+    for (index, run) in operations.into_iter().enumerate() {
+        let (_, engine) = open::<E>();
+        let (mut session, tree) = (session(&engine), engine.create_tree());
+        let key = misuse.key();
+        let run = || run(&mut session, Key::new(tree, &key), misuse);
+        let said = catch_unwind(AssertUnwindSafe(run));
+        let said = said.err().map(|said| match said.downcast::<String>() {
+            Ok(said) => *said,
+            Err(_) => "something else".into(),
+        });
+        if said != Some(misuse.message()) {
+            let what = format!("{misuse:?}, operation {index}: {said:?}");
+            return Err(plan.failure("misuse_is_refused", what));
         }
     }
     Ok(())

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::keys::Family;
-use super::{Failure, Plan};
+use super::{Failure, Plan, open};
 use crate::mark::MARK_MAX;
-use crate::{Body, Decision, Engine, EpochClock, Hand, Key, LogEpoch, NewValue, NoHook, Point};
+use crate::{Body, Decision, Engine, Hand, Key, NewValue, NoHook, Point};
 
 const CHECK: &str = "marks_stay_and_sweeps_pass_every_key";
 const KEYS: u16 = 500;
@@ -25,8 +25,7 @@ fn mark_of(round: usize, key: u16) -> u8 {
 pub fn marks_stay_and_sweeps_pass_every_key<E: Engine>(plan: &Plan) -> Result<(), Failure> {
     let fail = |what: String| Err(plan.failure(CHECK, what));
     for family in Family::ALL {
-        let clock = std::sync::Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = E::new(clock);
+        let (_, engine) = open::<E>();
         let mut session = engine.session().expect("a session is free");
         let tree = engine.create_tree();
         let mut expected = BTreeMap::new();

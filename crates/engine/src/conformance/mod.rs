@@ -131,9 +131,10 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// An engine at epoch 1 and its clock.
-fn open<E: Engine<Session: Subject>>() -> (Arc<EpochClock>, Arc<E>) {
+fn open<E: Engine>() -> (Arc<EpochClock>, Arc<E>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-    (Arc::clone(&clock), E::new(clock))
+    let engine = E::open(Arc::clone(&clock), E::Options::default());
+    (clock, engine.expect("default options suit everywhere"))
 }
 
 fn session<E: Engine<Session: Subject>>(engine: &Arc<E>) -> E::Session {
@@ -160,7 +161,8 @@ pub use concurrent::{
 };
 pub use emptying::moves_are_unnoticed;
 pub use limits::{
-    a_pin_ends_with_its_scope, misuse_is_refused, samples_reach_every_key, sessions_are_bounded,
+    a_pin_ends_with_its_scope, misuse_is_refused, misuse_of_restores_is_refused,
+    samples_reach_every_key, sessions_are_bounded,
 };
 pub use marks::marks_stay_and_sweeps_pass_every_key;
 pub use restore::{
@@ -174,7 +176,7 @@ pub use snapshots::{
 pub use subject::{Subject, SubjectAt, list_by_walking};
 
 /// Makes a module `conformance` with one test for each check of the suite, for an ordered engine;
-/// its further capabilities (`emptying`) are named after it.
+/// its further capabilities (`emptying`, `restore`, `snapshots`) are named after it.
 #[macro_export]
 macro_rules! conformance_suite {
     ($engine:ty $(, $capability:ident)*) => {
@@ -206,8 +208,14 @@ macro_rules! conformance_suite {
             scans_miss_no_permanent_key
             histories_are_linearizable
             trees_come_and_go
+        }
+    };
+    // Checks for an engine with exact versions.
+    (@restore $engine:ty) => {
+        $crate::conformance_suite! { @tests $engine:
             restores_keep_the_newest
             restored_trees_keep_their_numbers
+            misuse_of_restores_is_refused
         }
     };
     // Checks for an engine that moves values.
@@ -236,7 +244,7 @@ macro_rules! conformance_suite {
 
 /// The suite for an unordered engine, whose sessions, named second, implement
 /// [`Walk`](crate::Walk): the checks for every engine (scans become walks, see `subject`), and the
-/// checks of walks. Further capabilities (`emptying`, `snapshots`) are named last.
+/// checks of walks. Further capabilities (`emptying`, `restore`, `snapshots`) are named last.
 #[macro_export]
 macro_rules! unordered_conformance_suite {
     ($engine:ty, $session:ty $(, $capability:ident)*) => {

@@ -10,8 +10,8 @@ use super::model::{Entry, Tree};
 use super::values::{Applied, Change, Prepared};
 use super::{Failure, Plan, Subject, open, session};
 use crate::{
-    Body, Decision, Direction, Engine, Key, LogEpoch, NewValue, NoHook, Ordered, Point, TreeId,
-    ValueVersion,
+    Body, Decision, Direction, Engine, Key, LogEpoch, NewValue, NoHook, Ordered, Point, Restore,
+    TreeId, ValueVersion,
 };
 
 const KEYS: u16 = 600;
@@ -27,7 +27,9 @@ struct Record {
 
 /// The newest version of each key wins, in whatever order versions come; a tombstone keeps older
 /// ones away; versions continue above what was restored.
-pub fn restores_keep_the_newest<E: Engine<Session: Subject>>(plan: &Plan) -> Result<(), Failure> {
+pub fn restores_keep_the_newest<E: Engine<Session: Subject + Restore>>(
+    plan: &Plan,
+) -> Result<(), Failure> {
     let check = "restores_keep_the_newest";
     let mut rng = plan.rng(check);
     for family in Family::ALL {
@@ -68,7 +70,7 @@ fn records(family: Family, rng: &mut fastrand::Rng) -> Vec<Record> {
     records
 }
 
-fn restore_family<E: Engine<Session: Subject>>(
+fn restore_family<E: Engine<Session: Subject + Restore>>(
     family: Family,
     rng: &mut fastrand::Rng,
 ) -> Result<(), String> {
@@ -158,7 +160,7 @@ fn write_on(
 
 /// A restored tree exists under its number, keeps its content when it is restored again, and new
 /// trees get higher numbers.
-pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject>>(
+pub fn restored_trees_keep_their_numbers<E: Engine<Session: Subject + Restore>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     let fail = |what: &str| Err(plan.failure("restored_trees_keep_their_numbers", what));

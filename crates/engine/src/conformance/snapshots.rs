@@ -9,7 +9,7 @@ use super::subject::SubjectAt;
 use super::{Failure, Plan, open, session};
 use crate::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point,
-    ReadAt, Snapshot, Snapshots, StringRef, TreeId, ValueRef, ValueVersion,
+    ReadAt, Restore, Snapshot, Snapshots, StringRef, TreeId, ValueRef, ValueVersion,
 };
 
 /// Keys of a history: few, so that each has been written, removed and written again.
@@ -50,7 +50,7 @@ struct History<'p, E: Engine> {
     dropped: Vec<TreeId>,
 }
 
-impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
+impl<E: Snapshots<Session: SubjectAt + Restore>> History<'_, E> {
     const CHECK: &'static str = "snapshots_stand";
 
     fn fail<T>(&self, what: String) -> Result<T, Failure> {
@@ -299,7 +299,9 @@ impl<E: Snapshots<Session: SubjectAt>> History<'_, E> {
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn snapshots_stand<E: Snapshots<Session: SubjectAt>>(plan: &Plan) -> Result<(), Failure> {
+pub fn snapshots_stand<E: Snapshots<Session: SubjectAt + Restore>>(
+    plan: &Plan,
+) -> Result<(), Failure> {
     snapshots_stand_on(plan, open::<E>)
 }
 
@@ -307,7 +309,7 @@ pub fn snapshots_stand<E: Snapshots<Session: SubjectAt>>(plan: &Plan) -> Result<
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn snapshots_stand_on<E: Snapshots<Session: SubjectAt>>(
+pub fn snapshots_stand_on<E: Snapshots<Session: SubjectAt + Restore>>(
     plan: &Plan,
     open: impl Fn() -> (Arc<EpochClock>, Arc<E>),
 ) -> Result<(), Failure> {
@@ -349,7 +351,7 @@ fn places(value: Option<ValueRef<'_>>) -> Vec<*const u8> {
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn large_values_are_handed_over<E: Snapshots<Session: SubjectAt>>(
+pub fn large_values_are_handed_over<E: Snapshots<Session: SubjectAt + Restore>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     const CHECK: &str = "large_values_are_handed_over";
@@ -430,7 +432,7 @@ fn transfer(session: &mut impl Point, tree: TreeId, rng: &mut fastrand::Rng, lan
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn sums_are_exact_at_every_snapshot<E: Snapshots<Session: SubjectAt>>(
+pub fn sums_are_exact_at_every_snapshot<E: Snapshots<Session: SubjectAt + Restore>>(
     plan: &Plan,
 ) -> Result<(), Failure> {
     sums_are_exact_on(plan, open::<E>, true)
@@ -440,7 +442,7 @@ pub fn sums_are_exact_at_every_snapshot<E: Snapshots<Session: SubjectAt>>(
 ///
 /// # Errors
 /// What the engine did wrong.
-pub fn sums_are_exact_on<E: Snapshots<Session: SubjectAt>>(
+pub fn sums_are_exact_on<E: Snapshots<Session: SubjectAt + Restore>>(
     plan: &Plan,
     open: impl Fn() -> (Arc<EpochClock>, Arc<E>),
     excluded: bool,

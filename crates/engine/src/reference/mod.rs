@@ -31,6 +31,7 @@ mod runs;
 mod session;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -48,6 +49,14 @@ pub use session::ReferenceSession;
 /// Entries, tombstones included, that a scan looks at before it releases the lock (RE3).
 pub(crate) const SCAN_CHUNK_ENTRIES: usize = 64;
 
+/// The options of an engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReferenceOptions {
+    /// A seed for tests of callers that retry runs (see [`crate::Transactional`]): runs hit absences
+    /// and conflicts at random, drawn from it. None by default.
+    pub absences: Option<u64>,
+}
+
 /// Ordered trees behind locks; see the module's header.
 pub struct ReferenceEngine {
     clock: Arc<EpochClock>,
@@ -58,7 +67,7 @@ pub struct ReferenceEngine {
     /// Plain copies of all trees that had keys (SN1 past-stands).
     frozen: RwLock<BTreeMap<Snapshot, HashMap<TreeId, Frozen>>>,
     sessions: AtomicUsize,
-    /// See [`Self::with_absences`].
+    /// See [`ReferenceOptions::absences`].
     absences: Option<u64>,
 }
 
@@ -86,25 +95,6 @@ impl Tree {
 }
 
 impl ReferenceEngine {
-    /// Returns an empty engine for tests of callers that retry runs (see [`crate::Transactional`]):
-    /// its runs hit absences and conflicts at random, drawn from `seed`.
-    #[must_use]
-    pub fn with_absences(clock: Arc<EpochClock>, seed: u64) -> Arc<Self> {
-        Arc::new(Self::make(clock, Some(seed)))
-    }
-
-    fn make(clock: Arc<EpochClock>, absences: Option<u64>) -> Self {
-        Self {
-            clock,
-            trees: RwLock::default(),
-            next_tree: AtomicU32::new(0),
-            dropped: Mutex::default(),
-            frozen: RwLock::default(),
-            sessions: AtomicUsize::new(0),
-            absences,
-        }
-    }
-
     fn tree(&self, tree: TreeId) -> Option<Arc<Tree>> {
         let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
         trees.get(&tree).cloned()
@@ -136,11 +126,21 @@ impl ReferenceEngine {
 
 impl Engine for ReferenceEngine {
     type Session = ReferenceSession;
+    type Options = ReferenceOptions;
+    type OpenError = Infallible;
 
     const NAME: &'static str = "reference";
 
-    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
-        Arc::new(Self::make(clock, None))
+    fn open(clock: Arc<EpochClock>, options: ReferenceOptions) -> Result<Arc<Self>, Infallible> {
+        Ok(Arc::new(Self {
+            clock,
+            trees: RwLock::default(),
+            next_tree: AtomicU32::new(0),
+            dropped: Mutex::default(),
+            frozen: RwLock::default(),
+            sessions: AtomicUsize::new(0),
+            absences: options.absences,
+        }))
     }
 
     fn session(self: &Arc<Self>) -> Result<ReferenceSession, SessionLimit> {

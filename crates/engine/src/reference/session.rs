@@ -10,7 +10,8 @@ use super::runs::{Runs, Sought};
 use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES, Tree};
 use crate::{
     CommitHook, Decision, Direction, Engine, Hand, Key, NewValue, Ordered, OrderedAt, Outcome,
-    Point, Probe, ReadAt, Snapshot, Transactional, TreeId, ValueRef, ValueVersion, sweep_in_order,
+    Point, Probe, ReadAt, Restore, Snapshot, Transactional, TreeId, ValueRef, ValueVersion,
+    sweep_in_order,
 };
 
 /// A session of the reference engine; dropping it frees its place.
@@ -25,7 +26,7 @@ impl ReferenceSession {
         Self { engine, runs }
     }
 
-    /// Whether its runs may have to be repeated ([`ReferenceEngine::with_absences`]).
+    /// Whether its runs may have to be repeated ([`crate::ReferenceOptions::absences`]).
     #[inline]
     #[must_use]
     pub fn has_absences(&self) -> bool {
@@ -125,24 +126,6 @@ impl Point for ReferenceSession {
         version
     }
 
-    fn restore(
-        &mut self,
-        key: Key<'_>,
-        version: ValueVersion,
-        value: Option<NewValue<'_>>,
-    ) -> bool {
-        key.check();
-        let Some(tree) = self.engine.tree(key.tree) else {
-            return false;
-        };
-        let value = value.map(NewValue::into_stored);
-        let mut map = tree.write();
-        let (restored, garbage) = map.restore(key.bytes, version, value);
-        drop(map);
-        drop(garbage);
-        restored
-    }
-
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -178,6 +161,26 @@ impl Point for ReferenceSession {
             }
         }
         done + self.free_dropped(steps - done)
+    }
+}
+
+impl Restore for ReferenceSession {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        key.check();
+        let Some(tree) = self.engine.tree(key.tree) else {
+            return false;
+        };
+        let value = value.map(NewValue::into_stored);
+        let mut map = tree.write();
+        let (restored, garbage) = map.restore(key.bytes, version, value);
+        drop(map);
+        drop(garbage);
+        restored
     }
 }
 

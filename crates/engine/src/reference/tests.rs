@@ -7,10 +7,10 @@ use super::{ReferenceEngine, SCAN_CHUNK_ENTRIES};
 use crate::limits::SESSIONS_MAX;
 use crate::{
     Body, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Ordered,
-    OrderedAt, Outcome, Point, Probe, ReadAt, Snapshots, Transactional, TreeId,
+    OrderedAt, Outcome, Point, Probe, ReadAt, ReferenceOptions, Snapshots, Transactional, TreeId,
 };
 
-crate::conformance_suite!(ReferenceEngine, snapshots);
+crate::conformance_suite!(ReferenceEngine, restore, snapshots);
 
 fn open() -> (Arc<EpochClock>, Arc<ReferenceEngine>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
@@ -196,7 +196,7 @@ fn a_snapshot_stands_while_its_trees_are_changed_and_dropped() {
 
 fn repeating() -> (Arc<ReferenceEngine>, TreeId) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-    let engine = ReferenceEngine::with_absences(clock, 7);
+    let Ok(engine) = ReferenceEngine::open(clock, ReferenceOptions { absences: Some(7) });
     let tree = engine.create_tree();
     (engine, tree)
 }

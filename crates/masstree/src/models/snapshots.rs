@@ -74,7 +74,7 @@ fn beside(
             pages: Pages::Small,
             ..Options::default()
         };
-        let engine = Masstree::with_options(Arc::clone(&clock), options);
+        let Ok(engine) = Masstree::open(Arc::clone(&clock), options);
         let tree = engine.create_tree();
         let mut writer = engine.session().expect("a session");
         let mut reader = engine.session().expect("a session");

@@ -9,7 +9,7 @@ mod shapes;
 mod snapshots;
 mod stress;
 
-pando_engine::conformance_suite!(crate::Masstree, emptying, snapshots);
+pando_engine::conformance_suite!(crate::Masstree, emptying, restore, snapshots);
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
@@ -33,7 +33,8 @@ fn engine_on(clock: EpochClock) -> (Arc<EpochClock>, Arc<Masstree>) {
         pages: Pages::Small,
         ..Options::default()
     };
-    (Arc::clone(&clock), Masstree::with_options(clock, options))
+    let Ok(engine) = Masstree::open(Arc::clone(&clock), options);
+    (clock, engine)
 }
 
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {

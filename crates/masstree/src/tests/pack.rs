@@ -1,5 +1,6 @@
 //! Runs that are packed give the trees that puts give.
 
+use pando_engine::Restore;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

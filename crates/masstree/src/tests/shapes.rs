@@ -1,6 +1,7 @@
 //! Trees of particular shapes.
 
 use super::*;
+use pando_engine::Restore;
 
 #[test]
 fn ten_keys_of_one_slice_stay_in_one_border_node() {
@@ -294,7 +295,7 @@ fn retired_bytes_wait_for_a_stalled_reader_and_pressure_says_so() {
         retired_bytes_max: 1 << 20,
         ..Options::default()
     };
-    let engine = Masstree::with_options(clock, options);
+    let Ok(engine) = Masstree::open(clock, options);
     let (mut reader, mut writer) = (engine.session().unwrap(), engine.session().unwrap());
     let tree = engine.create_tree();
     reader.pin();

@@ -3,7 +3,7 @@
 use pando_chassis::SnapshotFault;
 use pando_engine::conformance::{Plan, snapshots_stand_on, sums_are_exact_on};
 use pando_engine::limits::SNAPSHOTS_MAX;
-use pando_engine::{Images, OrderedAt, ReadAt, Snapshots};
+use pando_engine::{Images, OrderedAt, ReadAt, Restore, Snapshots};
 
 use super::*;
 

@@ -18,7 +18,7 @@ fn removals_leave_nothing_though_nobody_moves_the_horizon() {
         pages: Pages::Small,
         ..Options::default()
     };
-    let engine = Mercury::with_options(clock, options);
+    let Ok(engine) = Mercury::open(clock, options);
     let tree = engine.create_tree();
     let mut session = engine.session().unwrap();
     let mut versions: HashMap<u64, ValueVersion> = HashMap::new();

@@ -10,6 +10,7 @@ pando_engine::unordered_conformance_suite!(
     crate::Mercury,
     crate::MercurySession,
     emptying,
+    restore,
     snapshots
 );
 
@@ -30,7 +31,8 @@ fn engine() -> (Arc<EpochClock>, Arc<Mercury>) {
         pages: Pages::Small,
         ..Options::default()
     };
-    (Arc::clone(&clock), Mercury::with_options(clock, options))
+    let Ok(engine) = Mercury::open(Arc::clone(&clock), options);
+    (clock, engine)
 }
 
 fn number_of(value: ValueRef<'_>) -> u64 {

@@ -2,7 +2,7 @@
 
 use pando_chassis::SnapshotFault;
 use pando_engine::conformance::{Plan, snapshots_stand_on, sums_are_exact_on};
-use pando_engine::{Snapshots, WalkAt};
+use pando_engine::{Restore, Snapshots, WalkAt};
 
 use super::*;
 

@@ -29,7 +29,11 @@ pub(super) struct EngineWorker<S> {
 
 impl<E: Engine> EngineRows<E> {
     fn make(columns: usize) -> Self {
-        let engine = E::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));
+        let engine = E::open(
+            Arc::new(EpochClock::starting_at(LogEpoch(1))),
+            E::Options::default(),
+        );
+        let engine = engine.expect("default options suit everywhere");
         let tree = engine.create_tree();
         Self {
             engine,

@@ -40,7 +40,8 @@ where
     type Worker<'t> = PandoWorker<E::Session>;
 
     fn new() -> Self {
-        let engine = E::new(Arc::new(EpochClock::self_driven()));
+        let engine = E::open(Arc::new(EpochClock::self_driven()), E::Options::default());
+        let engine = engine.expect("default options suit everywhere");
         let tree = engine.create_tree();
         Self { engine, tree }
     }
@@ -177,7 +178,7 @@ impl Masstree {
     /// An empty tree with options.
     pub(crate) fn with_options(options: pando_masstree::Options) -> Self {
         let clock = Arc::new(EpochClock::self_driven());
-        let engine = pando_masstree::Masstree::with_options(clock, options);
+        let Ok(engine) = pando_masstree::Masstree::open(clock, options);
         let tree = engine.create_tree();
         Self { engine, tree }
     }

@@ -4,6 +4,7 @@
 //! lock as they do on lock-free engines.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,8 +14,8 @@ use pando_sync::lock;
 use crate::mark::{MARK_MAX, with_mark};
 use crate::{
     AccessMark, Attributes, Body, CommitHook, Decision, Direction, Emptying, Engine, EpochClock,
-    Gauge, Hand, Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, Relocate, SessionLimit,
-    StringBody, TreeId, ValueRef, ValueVersion, Walk, sweep_in_order,
+    Gauge, Hand, Key, LogEpoch, NewValue, NoHook, Ordered, Point, Probe, Relocate, Restore,
+    SessionLimit, StringBody, TreeId, ValueRef, ValueVersion, Walk, sweep_in_order,
 };
 
 const SESSIONS_MAX: usize = 32;
@@ -171,16 +172,18 @@ impl<const FAULT: u8> FaultyEngine<FAULT> {
 
 impl<const FAULT: u8> Engine for FaultyEngine<FAULT> {
     type Session = FaultySession<FAULT>;
+    type Options = ();
+    type OpenError = Infallible;
 
     const NAME: &'static str = "faulty";
 
-    fn new(clock: Arc<EpochClock>) -> Arc<Self> {
-        Arc::new(Self {
+    fn open(clock: Arc<EpochClock>, (): ()) -> Result<Arc<Self>, Infallible> {
+        Ok(Arc::new(Self {
             clock,
             state: Mutex::default(),
             sessions: AtomicUsize::new(0),
             pins: AtomicUsize::new(0),
-        })
+        }))
     }
 
     fn session(self: &Arc<Self>) -> Result<FaultySession<FAULT>, SessionLimit> {
@@ -538,42 +541,6 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
         }
     }
 
-    fn restore(
-        &mut self,
-        key: Key<'_>,
-        version: ValueVersion,
-        value: Option<NewValue<'_>>,
-    ) -> bool {
-        let (tree, place) = FaultyEngine::<FAULT>::place(key);
-        let mut state = self.engine.lock();
-        let Some(map) = state.trees.get_mut(&tree) else {
-            return false;
-        };
-        let older = |old: &Slot| old.version >= version;
-        if map.get(&place).is_some_and(older) && !is(FAULT, Fault::RestoreTakesOlder) {
-            return false;
-        }
-        let value = value.map(|value| Arc::new(value.into_stored()));
-        if value.is_none() {
-            if is(FAULT, Fault::RestoreForgetsTombstone) {
-                return map.remove(&place).is_some();
-            }
-            let tombstone = (version.epoch(), tree, place.clone());
-            state.removed.push_back(tombstone);
-        }
-        let map = state.trees.get_mut(&tree).expect("found above");
-        let mark = Arc::default();
-        map.insert(
-            place,
-            Slot {
-                version,
-                value,
-                mark,
-            },
-        );
-        true
-    }
-
     fn sample<R>(
         &mut self,
         tree: TreeId,
@@ -642,6 +609,44 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             done += 1;
         }
         done
+    }
+}
+
+impl<const FAULT: u8> Restore for FaultySession<FAULT> {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        let (tree, place) = FaultyEngine::<FAULT>::place(key);
+        let mut state = self.engine.lock();
+        let Some(map) = state.trees.get_mut(&tree) else {
+            return false;
+        };
+        let older = |old: &Slot| old.version >= version;
+        if map.get(&place).is_some_and(older) && !is(FAULT, Fault::RestoreTakesOlder) {
+            return false;
+        }
+        let value = value.map(|value| Arc::new(value.into_stored()));
+        if value.is_none() {
+            if is(FAULT, Fault::RestoreForgetsTombstone) {
+                return map.remove(&place).is_some();
+            }
+            let tombstone = (version.epoch(), tree, place.clone());
+            state.removed.push_back(tombstone);
+        }
+        let map = state.trees.get_mut(&tree).expect("found above");
+        let mark = Arc::default();
+        map.insert(
+            place,
+            Slot {
+                version,
+                value,
+                mark,
+            },
+        );
+        true
     }
 }
 

@@ -15,6 +15,7 @@ fn the_sound_engine_passes() {
         super::sessions_are_bounded::<Sound>,
         super::a_pin_ends_with_its_scope::<Sound>,
         super::misuse_is_refused::<Sound>,
+        super::misuse_of_restores_is_refused::<Sound>,
         super::samples_reach_every_key::<Sound>,
         super::marks_stay_and_sweeps_pass_every_key::<Sound>,
         super::moves_are_unnoticed::<Sound>,
@@ -131,6 +132,7 @@ canaries! {
     batched_reads_out_of_order: GetManyReversed, operation_sequences;
     batched_updates_out_of_order: UpdateManyReversed, operation_sequences;
     misuse_stored: MisuseStored, misuse_is_refused;
+    misuse_restored: MisuseStored, misuse_of_restores_is_refused;
     sessions_without_bound: SessionsUnbounded, sessions_are_bounded;
     sessions_that_never_return: SessionsNeverReturn, sessions_are_bounded;
     pins_that_never_end: PinsNeverEnd, a_pin_ends_with_its_scope;
