@@ -21,8 +21,8 @@ pub trait Restore: Point {
     /// unless the key already has one that is at least as new. Returns whether it was restored.
     /// Calls no hook and draws no version. Versions of a key may arrive in any order.
     ///
-    /// A restored epoch is below the clock's current one, so versions still increase (E2
-    /// versions-grow).
+    /// A restored epoch is below the clock's current one, so versions still increase
+    /// (E2 versions-grow).
     fn restore(&mut self, key: Key<'_>, version: ValueVersion, value: Option<NewValue<'_>>)
     -> bool;
 

@@ -61,8 +61,14 @@ impl Allocator {
         slots: &Slots,
         limits: &Limits,
     ) -> Vec<(Slot, Sequence)> {
+        let count = (count as usize).min(limits.reservations_max);
+        // First, so that fresh slots never lie further above those in use than hints are kept:
+        // after a restart, that is as far as hints reach (see `writable_below`).
+        while self.reserved.len() + count > limits.reservations_max {
+            self.forget_oldest(slots);
+        }
         let mut handed = Vec::new();
-        while handed.len() < count as usize {
+        while handed.len() < count {
             let slot = if let Some(slot) = self.free.pop_first() {
                 slot
             } else if self.fresh < limits.slots_max {
@@ -73,9 +79,6 @@ impl Allocator {
             };
             self.reserved.push_back(slot);
             handed.push((slot, slots.get(slot).sequence));
-        }
-        while self.reserved.len() > limits.reservations_max {
-            self.forget_oldest(slots);
         }
         handed
     }
