@@ -52,8 +52,8 @@ pub(crate) const SCAN_CHUNK_ENTRIES: usize = 64;
 /// The options of an engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReferenceOptions {
-    /// A seed for tests of callers that retry runs (see [`crate::Transactional`]): from it, absences
-    /// and conflicts are drawn at random. None by default.
+    /// A seed for tests of callers that retry runs (see [`crate::Transactional`]): from it,
+    /// absences and conflicts are drawn at random. None by default.
     pub absences: Option<u64>,
 }
 
