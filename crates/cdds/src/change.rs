@@ -11,6 +11,7 @@
 //! - **CC2 ends-with-parent** What a node that was copied refers to is as it was for views before;
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
+use pando_engine::mark::with_mark;
 use pando_pmem::{Offset, Pmem};
 
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
@@ -42,9 +43,14 @@ impl<M: Pmem> Tree<M> {
     /// Puts a value. O(log n) nodes; flushes its record and one line of a leaf, a node or two more
     /// where a leaf is full.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put_marked(key, value, 0)
+    }
+
+    /// The same, of a value with an access mark.
+    pub(crate) fn put_marked(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
         self.begin()?;
-        let record = record::make(&self.allocator, self.open, key, value)?;
+        let record = record::make(&self.allocator, self.open, key, value, with_mark(0, mark))?;
         let mut work = Work::default();
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
@@ -298,7 +304,7 @@ impl<M: Pmem> Tree<M> {
     fn separator(&self, entry: Entry, child: Offset, work: &mut Work) -> Result<Entry, Error> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
-        let record = record::make(&self.allocator, self.open, key, b"")?;
+        let record = record::make(&self.allocator, self.open, key, b"", 0)?;
         work.taken.push(record);
         Ok(Entry::separator(key, record, child))
     }

@@ -45,13 +45,17 @@
 //! - A slot is used again when its end is committed and no snapshot sees it, or when it began and
 //!   ended in the open epoch. Allocation is `pando-pmem`'s.
 //!
+//! [`Cdds`] is the same behind the contract of all engines (`pando-engine`).
+//!
 //! Deliberately absent, for now: readers beside the writer, a sorted layout and inner nodes in DRAM
 //! to measure against, cleaning of void epochs in the background.
 
 mod change;
 mod check;
+mod engine;
 pub mod limits;
 mod node;
+mod pick;
 mod record;
 mod scan;
 #[cfg(test)]
@@ -59,5 +63,6 @@ mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
+pub use engine::{Cdds, CddsSession, Options, Place};
 pub use scan::Direction;
 pub use tree::{Error, Snapshot, Tree};

@@ -12,11 +12,14 @@ pub const ENTRIES: u32 = 62;
 /// Snapshots that last.
 pub const SNAPSHOTS_MAX: usize = 28;
 
-/// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// Snapshots that end with the process.
+pub const HELD_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 
-/// Longest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Longest key, in bytes: the longest of a database, behind the number of its tree.
+pub const KEY_BYTES_MAX: usize = 64 * 1024 + 4;
+
+/// Longest value, in bytes: the longest string of a database, and what is stored beside it.
+pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 32;
 
 /// Bytes of a leaf of so many entries: what a pool is told of its nodes. Before the entries is a
 /// byte for the level, and one for each of them.

@@ -23,8 +23,8 @@
 //!   durable, so is the entry (PM1 any-order). Before a slot is used again its beginning is erased.
 //! - **CN2 seen** A view of an epoch sees an entry that began in it or before and has not ended in
 //!   it or before, void epochs left aside.
-//! - **CN3 needed** A slot is used again if its end is committed and no snapshot sees it, or if it
-//!   began and ended in the open epoch, or if its beginning is void. A view that can come again
+//! - **CN3 needed** A slot is used again if no snapshot sees it and its end is committed, or its
+//!   beginning is not committed either, or if its beginning is void. A view that can come again
 //!   after a crash sees none of these.
 //! - **CN4 fingerprinted** A fingerprint is stored before its entry's beginning and flushed in
 //!   the same epoch: an entry of a committed epoch has it. That of a slot that nobody needs is
@@ -571,10 +571,9 @@ impl Needs<'_> {
         if !present.sees(pool, end) {
             return true;
         }
-        if start == self.open.0 {
-            return false;
-        }
+        // A crash takes its beginning back, or leaves its end.
+        let may_return = start <= self.committed.0 && end > self.committed.0;
         let lived = start..end;
-        end > self.committed.0 || self.retained.iter().any(|epoch| lived.contains(&epoch.0))
+        may_return || self.retained.iter().any(|epoch| lived.contains(&epoch.0))
     }
 }

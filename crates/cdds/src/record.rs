@@ -4,13 +4,17 @@
 //! |---|---|---|
 //! | 0 | 4 | bytes of the key |
 //! | 4 | 4 | bytes of the value |
-//! | 8 | 8 | CRC-32C of both lengths, key and value |
+//! | 8 | 4 | CRC-32C of both lengths, key and value |
+//! | 12 | 4 | the access mark, in its top bits |
 //! | 16 | | the key, then the value |
 //!
 //! - **CR1 unchanging** A record is written and flushed before an entry refers to it, and is not
 //!   changed afterwards. Copies of the entry refer to the same record.
+//!   Only the mark is, which is a hint: nothing flushes it, and no checksum has it.
 //! - **CR2 freed-with-its-pair** A record is freed in the epoch in which its pair ends, whatever
 //!   copies of the entry there are: all of them have ended by then.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool};
 use pando_sync::LogEpoch;
@@ -29,6 +33,7 @@ pub(crate) fn make<M: Pmem>(
     epoch: LogEpoch,
     key: &[u8],
     value: &[u8],
+    mark: u32,
 ) -> Result<Offset, Full> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + key.len() + value.len());
     let lengths = (key.len() as u64) | (value.len() as u64) << 32;
@@ -36,8 +41,9 @@ pub(crate) fn make<M: Pmem>(
     bytes.extend_from_slice(&[0; 8]);
     bytes.extend_from_slice(key);
     bytes.extend_from_slice(value);
-    let check = u64::from(checksum(&bytes));
-    bytes[8..16].copy_from_slice(&check.to_le_bytes());
+    let check = checksum(lengths, &bytes[HEADER_BYTES as usize..]);
+    bytes[8..12].copy_from_slice(&check.to_le_bytes());
+    bytes[12..16].copy_from_slice(&mark.to_le_bytes());
     let at = allocator.allocate(bytes.len() as u64, epoch)?;
     let memory = allocator.pool().memory();
     memory.write(at, &bytes);
@@ -47,14 +53,17 @@ pub(crate) fn make<M: Pmem>(
 }
 
 /// Of the lengths, and what they tell of.
-fn checksum(bytes: &[u8]) -> u32 {
-    let (lengths, rest) = bytes.split_at(8);
-    crc32c::crc32c_append(crc32c::crc32c(lengths), &rest[8..])
+fn checksum(lengths: u64, rest: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&lengths.to_le_bytes()), rest)
 }
 
 /// A record as it stands in a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'p> {
+    lengths: u64,
+    check: u32,
+    mark: Option<&'p AtomicU32>,
+    /// The key, then the value.
     bytes: &'p [u8],
     key_bytes: usize,
 }
@@ -71,19 +80,32 @@ impl<'p> Record<'p> {
         }
         // SAFETY: CR1 unchanging. It is freed for reuse only by a writer, which has the tree for
         // itself, while this borrows it.
-        let bytes = unsafe { memory.read(at, length as usize) };
+        let bytes = unsafe { memory.read(at.plus(HEADER_BYTES), (length - HEADER_BYTES) as usize) };
+        let check = match memory.hint(at.plus(8)) {
+            // Relaxed: it is as unchanging as the rest.
+            Some(check) => u32::from_le(check.load(Ordering::Relaxed)),
+            None => memory.load(at.plus(8)) as u32,
+        };
         Some(Self {
+            lengths,
+            check,
+            mark: memory.hint(at.plus(12)),
             bytes,
             key_bytes: key_bytes as usize,
         })
     }
 
     pub(crate) fn key(self) -> &'p [u8] {
-        &self.bytes[HEADER_BYTES as usize..][..self.key_bytes]
+        &self.bytes[..self.key_bytes]
     }
 
     pub(crate) fn value(self) -> &'p [u8] {
-        &self.bytes[HEADER_BYTES as usize + self.key_bytes..]
+        &self.bytes[self.key_bytes..]
+    }
+
+    /// Where accesses are noted, in memory that lets a reader do that.
+    pub(crate) fn mark(self) -> Option<&'p AtomicU32> {
+        self.mark
     }
 
     /// Asks for its first lines at once: they are in a row, but the processor's own prefetching
@@ -94,6 +116,6 @@ impl<'p> Record<'p> {
 
     /// Whether it is as it was written.
     pub(crate) fn is_whole(self) -> bool {
-        self.bytes[8..16] == u64::from(checksum(self.bytes)).to_le_bytes()
+        self.check == checksum(self.lengths, self.bytes)
     }
 }

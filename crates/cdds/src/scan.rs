@@ -23,9 +23,10 @@ impl<M: Pmem> Tree<M> {
         &self,
         from: Bound<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.run(self.present(), from, direction, visit)
+        let shown = |record: Record<'_>| visit(record.key(), record.value());
+        self.run(self.present(), from, direction, shown)
     }
 
     /// The same at a snapshot.
@@ -34,9 +35,10 @@ impl<M: Pmem> Tree<M> {
         at: Snapshot,
         from: Bound<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.run(self.view(at)?, from, direction, visit)
+        let shown = |record: Record<'_>| visit(record.key(), record.value());
+        self.run(self.view(at)?, from, direction, shown)
     }
 
     pub(crate) fn run(
@@ -44,7 +46,7 @@ impl<M: Pmem> Tree<M> {
         view: View,
         from: Bound<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let Some(root) = self.root_node(view) else {
             return Ok(());
@@ -68,7 +70,7 @@ struct Scan<'t, M, F> {
     visit: F,
 }
 
-impl<'t, M: Pmem, F: FnMut(&[u8], &[u8]) -> ControlFlow<()>> Scan<'t, M, F> {
+impl<'t, M: Pmem, F: FnMut(Record<'_>) -> ControlFlow<()>> Scan<'t, M, F> {
     fn node(&mut self, node: Node<'t, M>) -> Result<ControlFlow<()>, Error> {
         let mut found = node.sorted(self.view);
         if !node.is_leaf() {
@@ -83,7 +85,7 @@ impl<'t, M: Pmem, F: FnMut(&[u8], &[u8]) -> ControlFlow<()>> Scan<'t, M, F> {
                 if !self.has_begun(record.key()) {
                     continue;
                 }
-                (self.visit)(record.key(), record.value())
+                (self.visit)(record)
             } else {
                 self.node(self.tree.node(entry.child))?
             };

@@ -24,13 +24,13 @@ use pando_sync::LogEpoch;
 use thiserror::Error;
 
 use crate::limits::{
-    ENTRIES_MAX, ENTRIES_MIN, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
+    ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
 use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
 use crate::record::Record;
 
 /// Slots of the anchor: a root for each snapshot, the committed one, and the one of the open epoch.
-pub(crate) const ANCHOR_SLOTS: u64 = SNAPSHOTS_MAX as u64 + 4;
+pub(crate) const ANCHOR_SLOTS: u64 = (SNAPSHOTS_MAX + HELD_MAX) as u64 + 4;
 
 /// Root words of snapshots.
 const SNAPSHOT_WORDS: std::ops::Range<u64> = 4..4 + SNAPSHOTS_MAX as u64;
@@ -111,8 +111,10 @@ pub struct Tree<M> {
     has_begun: bool,
     /// Epochs of snapshots, oldest first.
     pub(crate) retained: Vec<LogEpoch>,
-    /// The same, with their root words.
+    /// Those that last, with their root words.
     words: Vec<(LogEpoch, u64)>,
+    /// Those that do not.
+    held: Vec<LogEpoch>,
 }
 
 impl<M: Pmem> fmt::Debug for Tree<M> {
@@ -142,6 +144,7 @@ impl<M: Pmem> Tree<M> {
             has_begun: false,
             retained: Vec::new(),
             words: Vec::new(),
+            held: Vec::new(),
             pool,
         };
         match tree.named_anchor() {
@@ -198,7 +201,10 @@ impl<M: Pmem> Tree<M> {
 
     fn note_retained(&mut self) {
         self.words.sort_unstable();
-        self.retained = self.words.iter().map(|(epoch, _)| *epoch).collect();
+        let words = self.words.iter().map(|(epoch, _)| *epoch);
+        self.retained = words.chain(self.held.iter().copied()).collect();
+        self.retained.sort_unstable();
+        self.retained.dedup();
     }
 
     fn settle_horizon(&self) {
@@ -215,6 +221,32 @@ impl<M: Pmem> Tree<M> {
             self.has_begun = true;
         }
         Ok(())
+    }
+
+    /// Lets what changes from now on belong to `epoch`, if that is later than the open one: several
+    /// epochs may be open, and are committed as one.
+    pub(crate) fn advance(&mut self, epoch: LogEpoch) -> Result<(), Error> {
+        if epoch > self.open {
+            self.open = epoch;
+            if self.has_begun {
+                self.pool.begin(epoch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what was to be seen at the end of an epoch, until [`Self::let_go`] or a restart.
+    pub(crate) fn hold(&mut self, epoch: LogEpoch) {
+        self.held.push(epoch);
+        self.note_retained();
+        self.settle_horizon();
+    }
+
+    /// Ends [`Self::hold`].
+    pub(crate) fn let_go(&mut self, epoch: LogEpoch) {
+        self.held.retain(|held| *held != epoch);
+        self.note_retained();
+        self.settle_horizon();
     }
 
     pub(crate) fn needs(&self) -> Needs<'_> {
@@ -277,6 +309,11 @@ impl<M: Pmem> Tree<M> {
     }
 
     fn look_up(&self, key: &[u8], view: View) -> Result<Option<&[u8]>, Error> {
+        Ok(self.record_of(key, view)?.map(Record::value))
+    }
+
+    /// The record of a key, if it is whole.
+    pub(crate) fn record_of(&self, key: &[u8], view: View) -> Result<Option<Record<'_>>, Error> {
         let Some(mut node) = self.root_node(view) else {
             return Ok(None);
         };
@@ -289,11 +326,7 @@ impl<M: Pmem> Tree<M> {
         let Some(found) = node.find(key, view) else {
             return Ok(None);
         };
-        self.value(found.entry).map(Some)
-    }
-
-    pub(crate) fn value(&self, entry: Entry) -> Result<&[u8], Error> {
-        Ok(self.record(entry)?.value())
+        self.record(found.entry).map(Some)
     }
 
     /// The record of an entry, if it is whole.
@@ -309,7 +342,7 @@ impl<M: Pmem> Tree<M> {
     /// Keeps this moment, durably. Commits.
     pub fn retain(&mut self) -> Result<Snapshot, Error> {
         let epoch = self.commit()?;
-        if self.retained.contains(&epoch) {
+        if self.words.iter().any(|(kept, _)| *kept == epoch) {
             return Ok(Snapshot(epoch));
         }
         let mut words = SNAPSHOT_WORDS;
@@ -323,12 +356,12 @@ impl<M: Pmem> Tree<M> {
 
     /// The snapshots, oldest first.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> + '_ {
-        self.retained.iter().map(|epoch| Snapshot(*epoch))
+        self.words.iter().map(|(epoch, _)| Snapshot(*epoch))
     }
 
     /// Lets a snapshot go, durably: what it alone saw is used again from now on.
     pub fn release(&mut self, snapshot: Snapshot) -> Result<(), Error> {
-        let place = self.retained.binary_search(&snapshot.0);
+        let place = self.words.binary_search_by_key(&snapshot.0, |word| word.0);
         let place = place.map_err(|_| Error::NoSnapshot { epoch: snapshot.0 })?;
         let (_, word) = self.words.remove(place);
         self.set_kept(word, LogEpoch::NONE);

@@ -18,7 +18,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_sync::prefetch::prefetch_lines;
 
@@ -64,6 +64,13 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// # Safety
     /// Nobody writes a word of these bytes while the borrow lives.
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8];
+
+    /// Half a word where readers leave a hint, which nothing flushes and a crash keeps or not; none
+    /// where memory is kept from stray writes. Nobody stores the whole word while it is borrowed.
+    #[inline]
+    fn hint(&self, _at: Offset) -> Option<&AtomicU32> {
+        None
+    }
 
     /// Sends the lines of a range on their way to memory.
     fn flush(&self, at: Offset, length: usize);

@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
 
@@ -113,6 +113,15 @@ impl Region {
             // Relaxed: whoever publishes the space releases it.
             word.store(u64::from_ne_bytes(padded(bytes)), Ordering::Relaxed);
         }
+    }
+
+    /// Half a word.
+    #[inline]
+    pub(crate) fn half(&self, at: Offset) -> &AtomicU32 {
+        assert!(at.get().is_multiple_of(4), "half a word begins at {at}");
+        let first = self.pointer(at, 4).cast::<AtomicU32>();
+        // SAFETY: it lies in the region (PW1), which lives as long as `self`, and is aligned.
+        unsafe { first.as_ref() }
     }
 
     /// Borrows bytes.

@@ -96,8 +96,8 @@ impl Op {
 fn state_of(tree: &Tree<Simulated>) -> State {
     let read = |view: View| {
         let mut map = Map::new();
-        let scanned = tree.run(view, Bound::Unbounded, Direction::Forward, |key, value| {
-            map.insert(key.to_vec(), value.to_vec());
+        let scanned = tree.run(view, Bound::Unbounded, Direction::Forward, |record| {
+            map.insert(record.key().to_vec(), record.value().to_vec());
             ControlFlow::Continue(())
         });
         scanned.expect("nothing is damaged");

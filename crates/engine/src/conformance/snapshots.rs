@@ -9,7 +9,7 @@ use super::subject::SubjectAt;
 use super::{Failure, Plan, open, session};
 use crate::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point,
-    ReadAt, Restore, Snapshot, Snapshots, StringRef, TreeId, ValueRef, ValueVersion,
+    ReadAt, Restore, Snapshot, Snapshots, TreeId, ValueRef, ValueVersion,
 };
 
 /// Keys of a history: few, so that each has been written, removed and written again.
@@ -340,8 +340,8 @@ pub fn snapshots_stand_on<E: Snapshots<Session: SubjectAt + Restore>>(
 /// Where the bytes of a large string lie.
 fn places(value: Option<ValueRef<'_>>) -> Vec<*const u8> {
     let mut places = Vec::new();
-    if let Some(BodyRef::String(StringRef::Chunked(column))) = value.map(|value| value.body) {
-        column.for_each_piece(0..column.len(), |piece| places.push(piece.as_ptr()));
+    if let Some(BodyRef::String(string)) = value.map(|value| value.body) {
+        string.for_each_piece(0..string.len(), |piece| places.push(piece.as_ptr()));
     }
     places
 }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 use crate::PoolError;
 
@@ -23,6 +23,14 @@ pub(crate) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
         let _ = std::fs::remove_file(path);
         return Err(error);
     }
+    Ok(file)
+}
+
+/// A file that has no name and takes memory as it is written to.
+pub(crate) fn anonymous(bytes: u64) -> Result<File, PoolError> {
+    let file = memfd_create("pando", MemfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
+    let file = File::from(file);
+    file.set_len(bytes)?;
     Ok(file)
 }
 

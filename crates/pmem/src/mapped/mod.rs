@@ -28,6 +28,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -107,6 +108,13 @@ impl Mapped {
             // It is of no use to anybody.
             let _ = std::fs::remove_file(path);
         })
+    }
+
+    /// Memory of this process, all zero, that ends with it.
+    pub fn anonymous(bytes: u64) -> Result<Self, PoolError> {
+        check_size(bytes)?;
+        let file = file::anonymous(bytes)?;
+        Self::map(file, bytes, Medium::SharedMemory, Protection::None)
     }
 
     /// Opens a file. If a size is given, it must have that size.
@@ -226,6 +234,13 @@ impl Pmem for Mapped {
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
         // SAFETY: the caller promises it.
         unsafe { self.region.read(at, length) }
+    }
+
+    #[inline]
+    fn hint(&self, at: Offset) -> Option<&AtomicU32> {
+        self.protector
+            .lets_readers_write()
+            .then(|| self.region.half(at))
     }
 
     #[inline]

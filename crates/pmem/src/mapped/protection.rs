@@ -47,6 +47,12 @@ impl Protector {
         }
     }
 
+    /// Whether readers may store, outside of every window.
+    #[inline]
+    pub(super) fn lets_readers_write(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     #[inline]
     pub(super) fn begin(&self, mapping: &Mapping) {
         if let Self::Pages(windows) = self {

@@ -1,0 +1,385 @@
+//! The tree behind the contract that every engine keeps: logical trees, versions, marks, snapshots.
+//!
+//! One persistent tree holds all of an engine's trees. A key in it is the number of a tree,
+//! big-endian, and the key. The last number is the engine's own:
+//!
+//! | key | value |
+//! |---|---|
+//! | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
+//!
+//! | field | writer | reader |
+//! |---|---|---|
+//! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | reads, shared |
+//! | `sessions` | `session`, drop of a session: atomic | `session` |
+//!
+//! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
+//!   an entry begins and ends in the epoch of its commit, and [`Cdds::commit`] makes durable what
+//!   was written up to an epoch, as one.
+//! - **CE2 graves-in-memory** The versions of removed keys are kept in memory, until the horizon
+//!   has passed them. After a restart all epochs lie above them (PL2 void-for-ever), so
+//!   (V2 tombstone-horizon) holds without them.
+//! - **CE3 counted** The numbers of keys are written with each commit: opening looks at no key.
+//!
+//! Deliberately absent, for now: readers beside the writer (they share a lock). A large value is
+//! stored in one piece: a change of it costs O(size), and so does a read of a large hash.
+
+mod graves;
+mod session;
+mod snapshots;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use pando_engine::limits::SESSIONS_MAX;
+use pando_engine::{Engine, EpochClock, Gauge, Images, SessionLimit, Snapshot, TreeId};
+use pando_pmem::{Mapped, Medium, Pool, Protection, Shape};
+use pando_sync::LogEpoch;
+
+use self::graves::Graves;
+pub use self::session::CddsSession;
+use crate::limits::{ENTRIES, node_bytes};
+use crate::{Direction, Error, Tree};
+
+/// The number of the engine's own tree.
+const OWN: TreeId = TreeId(u32::MAX);
+
+/// Instead of a number of keys: the tree was dropped, and some of its keys may be left.
+const DROPPED: u64 = u64::MAX;
+
+/// Bytes of an engine in memory of its own.
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// What an engine is opened with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the pool is; in memory of the process, which ends with it, by default.
+    pub place: Place,
+    /// Its size in bytes; 256 MiB by default. A pool that is there must have it.
+    pub bytes: u64,
+    /// How stray writes are kept away; not at all by default.
+    pub protection: Protection,
+}
+
+/// Where a pool is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In memory of the process.
+    Memory,
+    /// In a file that is mapped, and created if it does not exist.
+    Mapped(PathBuf, Medium),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            place: Place::Memory,
+            bytes: MEMORY_BYTES,
+            protection: Protection::None,
+        }
+    }
+}
+
+/// Trees in a pool, which all sessions share; see the module's header.
+pub struct Cdds {
+    clock: Arc<EpochClock>,
+    state: RwLock<State>,
+    sessions: AtomicUsize,
+}
+
+/// A tree among others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    keys: u64,
+    dropped: bool,
+    /// Since the last commit.
+    changed: bool,
+}
+
+struct State {
+    tree: Tree<Mapped>,
+    trees: BTreeMap<TreeId, Counted>,
+    next_tree: u32,
+    graves: Graves,
+    frozen: BTreeMap<Snapshot, Images>,
+}
+
+impl fmt::Debug for Cdds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Cdds")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key in the persistent tree.
+fn place_of(tree: TreeId, key: &[u8]) -> Vec<u8> {
+    let mut place = Vec::with_capacity(4 + key.len());
+    place.extend_from_slice(&tree.0.to_be_bytes());
+    place.extend_from_slice(key);
+    place
+}
+
+impl State {
+    fn is_live(&self, tree: TreeId) -> bool {
+        self.trees.get(&tree).is_some_and(|tree| !tree.dropped)
+    }
+
+    /// Counts keys that came and went.
+    fn count(&mut self, tree: TreeId, came: bool, went: bool) {
+        if let Some(counted) = self.trees.get_mut(&tree) {
+            counted.keys = counted.keys + u64::from(came) - u64::from(went);
+            counted.changed = true;
+        }
+    }
+
+    /// Reads what the engine says of itself (CE3 counted).
+    fn read_own(&mut self) -> Result<(), Error> {
+        let (mut found, own) = (BTreeMap::new(), place_of(OWN, b""));
+        self.tree
+            .scan(Bound::Included(&own), Direction::Forward, |key, value| {
+                let number = key[4..].try_into().map(u32::from_be_bytes);
+                let keys = value.try_into().map(u64::from_le_bytes);
+                if let (Ok(number), Ok(keys)) = (number, keys) {
+                    let dropped = keys == DROPPED;
+                    let counted = Counted {
+                        keys: if dropped { 0 } else { keys },
+                        dropped,
+                        changed: false,
+                    };
+                    found.insert(TreeId(number), counted);
+                }
+                ControlFlow::Continue(())
+            })?;
+        let above = found.keys().next_back().map_or(0, |last| last.0 + 1);
+        self.next_tree = self.next_tree.max(above);
+        self.trees = found;
+        Ok(())
+    }
+
+    /// Writes what has changed of it.
+    fn write_own(&mut self) -> Result<(), Error> {
+        for (number, counted) in &mut self.trees {
+            if !counted.changed {
+                continue;
+            }
+            let keys = if counted.dropped {
+                DROPPED
+            } else {
+                counted.keys
+            };
+            let place = place_of(OWN, &number.0.to_be_bytes());
+            self.tree.put(&place, &keys.to_le_bytes())?;
+            counted.changed = false;
+        }
+        Ok(())
+    }
+
+    /// Removes up to `steps` keys of dropped trees; returns how many.
+    fn free_dropped(&mut self, steps: usize) -> Result<usize, Error> {
+        let mut done = 0;
+        while done < steps {
+            let dropped = self.trees.iter().find(|(_, tree)| tree.dropped);
+            let Some((number, _)) = dropped.map(|(number, tree)| (*number, *tree)) else {
+                break;
+            };
+            let (mut keys, from) = (Vec::new(), place_of(number, b""));
+            self.tree
+                .scan(Bound::Included(&from), Direction::Forward, |key, _| {
+                    if !key.starts_with(&from) || keys.len() == steps - done {
+                        return ControlFlow::Break(());
+                    }
+                    keys.push(key.to_vec());
+                    ControlFlow::Continue(())
+                })?;
+            if keys.is_empty() {
+                self.trees.remove(&number);
+                self.tree.remove(&place_of(OWN, &number.0.to_be_bytes()))?;
+                done += 1;
+            }
+            for key in keys {
+                self.tree.remove(&key)?;
+                done += 1;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Cdds {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        // Whoever panicked did so before its change, or in it: the pool's epoch is then open, and
+        // never committed by a sound caller.
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes everything that was written up to `epoch` durable, as one (CE1 epochs-follow), where
+    /// the memory is durable. Nobody writes meanwhile, and `epoch` is below the clock's current
+    /// one.
+    ///
+    /// Cost: one commit, and a record for each tree whose number of keys has changed.
+    pub fn commit(&self, epoch: LogEpoch) -> Result<LogEpoch, Error> {
+        let mut state = self.write();
+        state.tree.advance(epoch)?;
+        state.write_own()?;
+        state.tree.commit()
+    }
+
+    /// The newest epoch that is durable.
+    #[must_use]
+    pub fn committed(&self) -> LogEpoch {
+        self.read().tree.pool.committed()
+    }
+
+    /// The lowest epoch that a clock may begin with: those below have been used.
+    #[must_use]
+    pub fn first_epoch(&self) -> LogEpoch {
+        self.read().tree.pool.first_epoch()
+    }
+
+    fn forget_session(&self) {
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Opens the pool, or makes one.
+fn open_pool(options: &Options) -> Result<Pool<Mapped>, Error> {
+    let shape = Shape::with_nodes(node_bytes(ENTRIES));
+    let (memory, is_new) = match &options.place {
+        Place::Memory => (Mapped::anonymous(options.bytes)?, true),
+        Place::Mapped(path, medium) if path.exists() => {
+            let bytes = Some(options.bytes);
+            let memory = Mapped::open(path, bytes, *medium, options.protection)?;
+            (memory, false)
+        }
+        Place::Mapped(path, medium) => {
+            let memory = Mapped::create(path, options.bytes, *medium, options.protection)?;
+            (memory, true)
+        }
+    };
+    if is_new {
+        return Ok(Pool::create(memory, shape)?);
+    }
+    Ok(Pool::open(memory, shape.node_bytes)?)
+}
+
+impl Engine for Cdds {
+    type Session = CddsSession;
+    type Options = Options;
+    type OpenError = Error;
+
+    const NAME: &'static str = "cdds";
+
+    /// Opens the trees of a pool, in the same time whatever they hold. The clock is raised above
+    /// the epochs that the pool has used.
+    fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Error> {
+        let pool = Arc::new(open_pool(&options)?);
+        let mut state = State {
+            tree: Tree::open(pool)?,
+            trees: BTreeMap::new(),
+            next_tree: 0,
+            graves: Graves::default(),
+            frozen: BTreeMap::new(),
+        };
+        state.read_own()?;
+        clock.rise_to(state.tree.open);
+        Ok(Arc::new(Self {
+            clock,
+            state: RwLock::new(state),
+            sessions: AtomicUsize::new(0),
+        }))
+    }
+
+    fn session(self: &Arc<Self>) -> Result<CddsSession, SessionLimit> {
+        // Relaxed: the count guards nothing but itself.
+        self.sessions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                (open < SESSIONS_MAX).then_some(open + 1)
+            })
+            .map_err(|_| SessionLimit {
+                sessions_max: SESSIONS_MAX,
+            })?;
+        Ok(CddsSession::new(Arc::clone(self)))
+    }
+
+    fn create_tree(&self) -> TreeId {
+        let mut state = self.write();
+        let tree = TreeId(state.next_tree);
+        assert!(tree < OWN, "tree numbers are used up");
+        state.next_tree += 1;
+        let changed = true;
+        state.trees.insert(
+            tree,
+            Counted {
+                changed,
+                ..Counted::default()
+            },
+        );
+        tree
+    }
+
+    fn restore_tree(&self, tree: TreeId) {
+        assert!(tree < OWN, "tree numbers are used up");
+        let mut state = self.write();
+        state.next_tree = state.next_tree.max(tree.0 + 1);
+        let changed = true;
+        state.trees.entry(tree).or_insert(Counted {
+            changed,
+            ..Counted::default()
+        });
+    }
+
+    fn drop_tree(&self, tree: TreeId) {
+        let mut state = self.write();
+        state.graves.drop_tree(tree);
+        if let Some(counted) = state.trees.get_mut(&tree) {
+            *counted = Counted {
+                keys: 0,
+                dropped: true,
+                changed: true,
+            };
+        }
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        self.read().trees.get(&tree).map_or(0, |tree| tree.keys)
+    }
+
+    fn reclaimable_bytes(&self) -> usize {
+        self.read().graves.bytes()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
+        let state = self.read();
+        let live = state.trees.values().filter(|tree| !tree.dropped);
+        let keys: u64 = live.clone().map(|tree| tree.keys).sum();
+        let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
+        figure("trees", "Trees that exist.", live.count() as f64);
+        figure(
+            "keys",
+            "Keys in all trees, expired ones included.",
+            keys as f64,
+        );
+        figure(
+            "tombstones",
+            "Removed keys whose version is still remembered.",
+            state.graves.count() as f64,
+        );
+        figure(
+            "committed_epoch",
+            "The newest epoch that is durable.",
+            state.tree.pool.committed().0 as f64,
+        );
+    }
+}

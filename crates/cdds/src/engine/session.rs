@@ -1,0 +1,378 @@
+//! A thread's session.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use pando_engine::{
+    AccessMark, CommitHook, Decision, Direction as Way, Hand, Key, NewValue, Ordered, Point, Probe,
+    Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
+};
+
+use super::value::{deadline_of, encode, show, version_of};
+use super::{Cdds, State, place_of};
+use crate::node::View;
+use crate::record::Record;
+use crate::{Direction, Error};
+
+/// Entries that a scan shows before it lets writers go ahead.
+const CHUNK_ENTRIES: usize = 64;
+
+/// A session of the engine; dropping it frees its place.
+pub struct CddsSession {
+    pub(super) engine: Arc<Cdds>,
+}
+
+/// What an update does to the tree.
+enum Change {
+    Keep,
+    Put(ValueVersion, Vec<u8>, u8),
+    Remove(ValueVersion),
+}
+
+impl CddsSession {
+    pub(super) fn new(engine: Arc<Cdds>) -> Self {
+        Self { engine }
+    }
+}
+
+impl Drop for CddsSession {
+    fn drop(&mut self) {
+        self.engine.forget_session();
+    }
+}
+
+impl fmt::Debug for CddsSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CddsSession")
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends a process whose pool fails it: what it would answer is wrong.
+///
+/// # Panics
+/// Always: when the pool is full, or something in it is damaged; nothing of that was shown.
+#[cold]
+fn fail(error: &Error) -> ! {
+    panic!("the pool cannot be used: {error}")
+}
+
+pub(super) fn sound<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| fail(&error))
+}
+
+fn mark_of<'r>(record: &Record<'r>) -> AccessMark<'r> {
+    record.mark().map_or(AccessMark::NONE, AccessMark::of)
+}
+
+/// Shows a record's value to `read`.
+pub(super) fn show_record<R>(
+    record: Option<Record<'_>>,
+    read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+) -> R {
+    match record {
+        Some(record) => show(record.value(), mark_of(&record), |value| read(Some(value))),
+        None => read(None),
+    }
+}
+
+impl State {
+    /// The record of a key in a tree that is there.
+    pub(super) fn record(&self, view: View, tree: TreeId, place: &[u8]) -> Option<Record<'_>> {
+        if !self.is_live(tree) {
+            return None;
+        }
+        sound(self.tree.record_of(place, view))
+    }
+
+    /// Puts or removes, and keeps the images, counts and graves right.
+    fn apply(&mut self, tree: TreeId, place: &[u8], change: &Change) {
+        let old = sound(self.tree.record_of(place, self.tree.present()));
+        let was = old.map(|record| (version_of(record.value()), record.value().len()));
+        if let (Some((version, bytes)), Some(mut newest)) = (was, self.frozen.last_entry())
+            && newest.key().holds(version)
+        {
+            let images = newest.get_mut();
+            images.count += 1;
+            images.bytes += (place.len() + bytes) as u64;
+        }
+        if let Change::Put(version, ..) | Change::Remove(version) = change {
+            // A version that borrows is above the open epoch; it must not be drawn again either.
+            sound(self.tree.pool.begin(version.epoch()).map_err(Error::from));
+        }
+        match change {
+            Change::Keep => {}
+            Change::Put(_, stored, mark) => {
+                sound(self.tree.put_marked(place, stored, *mark));
+                self.graves.rise(place);
+                self.count(tree, was.is_none(), false);
+            }
+            Change::Remove(_) => {
+                let removed = sound(self.tree.remove(place));
+                self.count(tree, false, removed);
+            }
+        }
+    }
+
+    /// The version that the key has now, as a value or as a removed one.
+    fn last_version(&self, place: &[u8]) -> Option<ValueVersion> {
+        let record = sound(self.tree.record_of(place, self.tree.present()));
+        match record {
+            Some(record) => Some(version_of(record.value())),
+            None => self.graves.version(place),
+        }
+    }
+}
+
+impl Point for CddsSession {
+    fn pin(&mut self) {}
+
+    fn unpin(&mut self) {}
+
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        key.check();
+        let place = place_of(key.tree, key.bytes);
+        let state = self.engine.read();
+        show_record(state.record(state.tree.present(), key.tree, &place), read)
+    }
+
+    fn warm(&mut self, _: &[Key<'_>]) {}
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        key.check();
+        let place = place_of(key.tree, key.bytes);
+        let state = self.engine.read();
+        match state.record(state.tree.present(), key.tree, &place) {
+            Some(record) => Probe::Present {
+                version: version_of(record.value()),
+                deadline: deadline_of(record.value()),
+            },
+            None => match state.graves.version(&place) {
+                Some(version) => Probe::Removed(version),
+                None => Probe::Absent,
+            },
+        }
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        key.check();
+        let place = place_of(key.tree, key.bytes);
+        let mut guard = self.engine.write();
+        let (state, clock) = (&mut *guard, &self.engine.clock);
+        if !state.is_live(key.tree) {
+            // The write is lost, but its closure may carry a result out.
+            decide(None);
+            return None;
+        }
+        // CE1 epochs-follow.
+        sound(state.tree.advance(clock.current()));
+        let record = state.record(state.tree.present(), key.tree, &place);
+        let last = state.last_version(&place);
+        let mut forgotten = false;
+        let change = show_record(record, |old| {
+            let new = match decide(old) {
+                Decision::Keep => return Change::Keep,
+                Decision::Remove => {
+                    let Some(old) = old else {
+                        return Change::Keep;
+                    };
+                    let self_driven = clock.forget(old.version);
+                    forgotten = self_driven.is_some();
+                    let version = self_driven.unwrap_or_else(|| clock.draw(last));
+                    hook.committed(key, Some(old), None, version);
+                    return Change::Remove(version);
+                }
+                Decision::Write(new) => new,
+            };
+            new.body.check();
+            let version = clock.draw(last);
+            let view = new.view(version);
+            hook.committed(key, old, Some(view), version);
+            Change::Put(version, encode(&view), new.mark)
+        });
+        state.apply(key.tree, &place, &change);
+        match change {
+            Change::Keep => None,
+            Change::Put(version, ..) => Some(version),
+            Change::Remove(version) => {
+                if !forgotten {
+                    state.graves.bury(&place, version);
+                }
+                Some(version)
+            }
+        }
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let state = self.engine.read();
+        let view = state.tree.present();
+        sample_in(&state, view, tree, random, read)
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        sweep_in_order(self, tree, hand, steps, visit)
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        let mut state = self.engine.write();
+        let clock = &self.engine.clock;
+        sound(state.tree.advance(clock.current()));
+        let purged = state.graves.purge(clock.horizon(), steps);
+        let freed = sound(state.free_dropped(steps - purged));
+        if clock.is_self_driven() && purged + freed == 0 {
+            sound(state.write_own());
+            sound(state.tree.commit());
+        }
+        purged + freed
+    }
+}
+
+/// Picks a key of a tree as `view` sees it.
+pub(super) fn sample_in<R>(
+    state: &State,
+    view: View,
+    tree: TreeId,
+    random: u64,
+    read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+) -> R {
+    let (low, high) = (place_of(tree, b""), place_of(TreeId(tree.0 + 1), b""));
+    let live = state.is_live(tree);
+    let picked = live.then(|| sound(state.tree.pick(view, (&low, &high), random)));
+    match picked.flatten() {
+        Some(record) => show_record(Some(record), |value| {
+            read(value.map(|value| (&record.key()[4..], value)))
+        }),
+        None => read(None),
+    }
+}
+
+impl Restore for CddsSession {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        key.check();
+        if let Some(value) = &value {
+            value.body.check();
+        }
+        let place = place_of(key.tree, key.bytes);
+        let mut guard = self.engine.write();
+        let state = &mut *guard;
+        let newer = state.last_version(&place).is_none_or(|last| last < version);
+        if !state.is_live(key.tree) || !newer {
+            return false;
+        }
+        sound(state.tree.advance(self.engine.clock.current()));
+        let change = match value {
+            Some(value) => Change::Put(version, encode(&value.view(version)), value.mark),
+            None => Change::Remove(version),
+        };
+        state.apply(key.tree, &place, &change);
+        if matches!(change, Change::Remove(_)) {
+            state.graves.bury(&place, version);
+        }
+        true
+    }
+}
+
+impl CddsSession {
+    /// Shows the entries of a tree in order, a chunk under the lock at a time.
+    pub(super) fn run(
+        &self,
+        view: impl Fn(&State) -> View,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        way: Way,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let number = tree.0.to_be_bytes();
+        let ends = [place_of(tree, b""), place_of(TreeId(tree.0 + 1), b"")];
+        let mut from = match (from, way) {
+            (Bound::Included(key), _) => Bound::Included(place_of(tree, key)),
+            (Bound::Excluded(key), _) => Bound::Excluded(place_of(tree, key)),
+            (Bound::Unbounded, Way::Forward) => Bound::Included(ends[0].clone()),
+            (Bound::Unbounded, Way::Backward) => Bound::Excluded(ends[1].clone()),
+        };
+        let direction = match way {
+            Way::Forward => Direction::Forward,
+            Way::Backward => Direction::Backward,
+        };
+        loop {
+            let state = self.engine.read();
+            if !state.is_live(tree) {
+                return;
+            }
+            let (mut left, mut last) = (CHUNK_ENTRIES, None);
+            let bound = from.as_ref().map(Vec::as_slice);
+            let result = state.tree.run(view(&state), bound, direction, |record| {
+                if !record.key().starts_with(&number) {
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                last = (left == 0).then(|| record.key().to_vec());
+                let shown = show_record(Some(record), |value| match value {
+                    Some(value) => visit(&record.key()[4..], value),
+                    None => ControlFlow::Continue(()),
+                });
+                if shown.is_break() {
+                    last = None;
+                }
+                if left == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    shown
+                }
+            });
+            sound(result);
+            match last {
+                Some(last) => from = Bound::Excluded(last),
+                None => return,
+            }
+        }
+    }
+}
+
+impl Ordered for CddsSession {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Way,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        self.run(|state| state.tree.present(), tree, from, direction, visit);
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        let state = self.engine.read();
+        if !state.is_live(tree) {
+            return Vec::new();
+        }
+        let (low, high) = (place_of(tree, b""), place_of(TreeId(tree.0 + 1), b""));
+        let places = sound(state.tree.cuts((&low, &high), parts));
+        places
+            .into_iter()
+            .map(|place| place[4..].to_vec())
+            .collect()
+    }
+}

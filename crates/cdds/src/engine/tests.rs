@@ -1,0 +1,144 @@
+//! The conformance suite, and what a pool brings back.
+
+pando_engine::conformance_suite!(crate::Cdds, restore, snapshots);
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pando_engine::{
+    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point, TreeId,
+    ValueVersion,
+};
+use pando_pmem::{Medium, PoolError};
+use pando_sync::LogEpoch;
+
+use super::{Cdds, Options, Place};
+use crate::Error;
+
+const BYTES: u64 = 32 << 20;
+
+/// A file in memory, which goes with its guard.
+struct PoolFile(PathBuf);
+
+impl PoolFile {
+    fn new(name: &str) -> Self {
+        let name = format!("pando-cdds-{}-{name}", std::process::id());
+        Self(PathBuf::from("/dev/shm").join(name))
+    }
+
+    fn open(&self) -> Result<(Arc<EpochClock>, Arc<Cdds>), Error> {
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let options = Options {
+            place: Place::Mapped(self.0.clone(), Medium::SharedMemory),
+            bytes: BYTES,
+            ..Options::default()
+        };
+        let engine = Cdds::open(Arc::clone(&clock), options)?;
+        Ok((clock, engine))
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, (ValueVersion, Vec<u8>)>>;
+
+fn contents(engine: &Arc<Cdds>, trees: impl Iterator<Item = TreeId>) -> Model {
+    let mut session = engine.session().expect("few sessions");
+    trees
+        .map(|tree| {
+            let mut keys = BTreeMap::new();
+            session.scan(tree, Bound::Unbounded, Direction::Forward, |key, value| {
+                let pando_engine::BodyRef::String(string) = value.body else {
+                    panic!("only strings were written");
+                };
+                let content = (value.version, string.to_cow().into_owned());
+                keys.insert(key.to_vec(), content);
+                ControlFlow::Continue(())
+            });
+            assert_eq!(engine.len(tree), keys.len() as u64, "CE3 counted");
+            (tree, keys)
+        })
+        .collect()
+}
+
+/// Writes, drops and makes trees, at random.
+fn change(engine: &Arc<Cdds>, model: &mut Model, random: &mut fastrand::Rng) {
+    let mut session = engine.session().expect("few sessions");
+    for _ in 0..random.usize(1..60) {
+        let trees: Vec<_> = model.keys().copied().collect();
+        if trees.is_empty() || random.u32(0..100) == 0 {
+            model.insert(engine.create_tree(), BTreeMap::new());
+            continue;
+        }
+        let tree = trees[random.usize(0..trees.len())];
+        if random.u32(0..200) == 0 {
+            engine.drop_tree(tree);
+            model.remove(&tree);
+            continue;
+        }
+        let bytes = random.u8(0..80).to_string().into_bytes();
+        let content = vec![random.u8(..); random.usize(0..300)];
+        let removes = random.u32(0..3) == 0;
+        let version = session.update(Key::new(tree, &bytes), &mut NoHook, |_| {
+            if removes {
+                Decision::Remove
+            } else {
+                Decision::Write(NewValue::new(Body::string(&content)))
+            }
+        });
+        let keys = model.get_mut(&tree).expect("it was chosen of these");
+        match version.filter(|_| !removes) {
+            Some(version) => drop(keys.insert(bytes, (version, content))),
+            None => drop(keys.remove(&bytes)),
+        }
+        if random.u32(0..20) == 0 {
+            session.maintain(random.usize(1..200));
+        }
+    }
+}
+
+#[test]
+fn what_was_committed_comes_back_and_nothing_else() {
+    for seed in 0..12 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let file = PoolFile::new(&format!("back-{seed}"));
+        let (mut committed, mut newest) = (Model::new(), LogEpoch(0));
+        for _ in 0..8 {
+            let (clock, engine) = file.open().expect("a pool that is sound");
+            assert!(clock.current() > newest, "PL2 void-for-ever");
+            assert_eq!(contents(&engine, committed.keys().copied()), committed);
+            let mut model = committed.clone();
+            for _ in 0..random.usize(0..6) {
+                change(&engine, &mut model, &mut random);
+                if random.bool() {
+                    clock.tick();
+                }
+                if random.bool() {
+                    let ended = LogEpoch(clock.tick().0 - 1);
+                    engine.commit(ended).expect("there is room");
+                    committed.clone_from(&model);
+                }
+            }
+            let versions = model.values().flat_map(BTreeMap::values);
+            newest = versions.fold(newest, |newest, (version, _)| newest.max(version.epoch()));
+            assert_eq!(contents(&engine, model.keys().copied()), model);
+            // Dropped as a process that ends is: what is open is lost.
+        }
+    }
+}
+
+#[test]
+fn what_is_no_pool_of_this_engine_is_refused() {
+    let file = PoolFile::new("refused");
+    let (_, engine) = file.open().expect("a new pool");
+    assert!(matches!(file.open(), Err(Error::Pool(PoolError::InUse))));
+    drop(engine);
+    std::fs::write(&file.0, b"something else").expect("a writable file");
+    assert!(file.open().is_err());
+}
