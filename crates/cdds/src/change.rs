@@ -14,6 +14,7 @@
 use pando_engine::mark::with_mark;
 use pando_pmem::{Offset, Pmem};
 
+use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
 use crate::record::{self, Record};
 use crate::tree::{Error, Tree};
@@ -33,10 +34,21 @@ struct Edit {
 }
 
 /// What a change has taken, and what it will free.
-#[derive(Debug, Default)]
-struct Work {
+struct Work<'t> {
     taken: Vec<Offset>,
     freed: Vec<Offset>,
+    /// The latches of nodes that readers may look at (CL1 marked-before).
+    held: Held<'t>,
+}
+
+impl<'t> Work<'t> {
+    fn new(latches: &'t Latches) -> Self {
+        Self {
+            taken: Vec::new(),
+            freed: Vec::new(),
+            held: Held::new(latches),
+        }
+    }
 }
 
 impl<M: Pmem> Tree<M> {
@@ -51,17 +63,21 @@ impl<M: Pmem> Tree<M> {
         Self::check_lengths(key, value)?;
         self.begin()?;
         let record = record::make(&self.allocator, self.open, key, value, with_mark(0, mark))?;
-        let mut work = Work::default();
+        let mut work = self.work();
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
         let changed = self.put_record(key, begun, &mut work);
-        self.finish(changed, &work)
+        self.finish(changed, work)
     }
 
-    fn put_record(&self, key: &[u8], begun: Entry, work: &mut Work) -> Result<(), Error> {
+    fn work(&self) -> Work<'_> {
+        Work::new(&self.shared.latches)
+    }
+
+    fn put_record(&self, key: &[u8], begun: Entry, work: &mut Work<'_>) -> Result<(), Error> {
         let Some(path) = self.descend(key) else {
             let leaf = self.make_node(0, &[begun], work)?;
-            self.anchor_begins(Entry::lowest(leaf));
+            self.anchor_begins(Entry::lowest(leaf), work);
             return Ok(());
         };
         let leaf = self.node(path[path.len() - 1].node);
@@ -91,7 +107,7 @@ impl<M: Pmem> Tree<M> {
         };
         self.begin()?;
         self.allocator.expect_free(found.entry.record);
-        let mut work = Work::default();
+        let mut work = self.work();
         work.freed.push(found.entry.record);
         let edit = Edit {
             ends: vec![found.slot],
@@ -100,32 +116,28 @@ impl<M: Pmem> Tree<M> {
         let mut changed = self.change(&path, edit, &mut work);
         if matches!(changed, Err(Error::Full(_))) {
             // Without room for a merge the leaf keeps fewer entries than it should.
-            self.undo(&work);
-            work = Work {
-                taken: Vec::new(),
-                freed: vec![found.entry.record],
-            };
+            self.free(&work.taken);
+            work.taken.clear();
+            work.freed = vec![found.entry.record];
+            work.held.mark(leaf);
             self.node(leaf).end(found.slot, self.open);
             changed = Ok(());
         }
-        self.finish(changed, &work).map(|()| true)
+        self.finish(changed, work).map(|()| true)
     }
 
     /// Frees what a change has made unreachable, or what it has taken in vain.
-    fn finish(&self, changed: Result<(), Error>, work: &Work) -> Result<(), Error> {
+    fn finish(&self, changed: Result<(), Error>, work: Work<'_>) -> Result<(), Error> {
+        drop(work.held);
         match &changed {
-            Ok(()) => {
-                for at in &work.freed {
-                    self.allocator.free(*at, self.open);
-                }
-            }
-            Err(_) => self.undo(work),
+            Ok(()) => self.free(&work.freed),
+            Err(_) => self.free(&work.taken),
         }
         changed
     }
 
-    fn undo(&self, work: &Work) {
-        for at in &work.taken {
+    fn free(&self, blocks: &[Offset]) {
+        for at in blocks {
             self.allocator.free(*at, self.open);
         }
     }
@@ -159,7 +171,7 @@ impl<M: Pmem> Tree<M> {
         if level == 0 { fifth } else { fifth.max(2) }
     }
 
-    fn change(&self, path: &[Step], mut edit: Edit, work: &mut Work) -> Result<(), Error> {
+    fn change(&self, path: &[Step], mut edit: Edit, work: &mut Work<'_>) -> Result<(), Error> {
         for depth in (1..path.len()).rev() {
             let node = self.node(path[depth].node);
             let is_root = depth == 1;
@@ -184,7 +196,7 @@ impl<M: Pmem> Tree<M> {
                 continue;
             }
             let is_short = !is_root && after < self.least(node.level);
-            if !is_short && self.change_in_place(node, &edit) {
+            if !is_short && self.change_in_place(node, &edit, work) {
                 return Ok(());
             }
             edit = self.copy(node, path[depth - 1], &edit, is_short, work)?;
@@ -194,7 +206,7 @@ impl<M: Pmem> Tree<M> {
             let root = self.make_node(level + 1, &edit.begins, work)?;
             edit.begins = vec![Entry::lowest(root)];
         }
-        let in_place = self.change_in_place(self.anchor(), &edit);
+        let in_place = self.change_in_place(self.anchor(), &edit, work);
         assert!(in_place, "the anchor has a slot for every view");
         Ok(())
     }
@@ -208,7 +220,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Changes a node if it has the slots; whether it has.
-    fn change_in_place(&self, node: Node<'_, M>, edit: &Edit) -> bool {
+    fn change_in_place(&self, node: Node<'_, M>, edit: &Edit, work: &mut Work<'_>) -> bool {
         let needs = self.needs();
         let home = edit.begins.first().map_or(0, |entry| node.home(entry));
         let free = node.free_slots(home, &needs);
@@ -216,6 +228,7 @@ impl<M: Pmem> Tree<M> {
         if slots.len() < edit.begins.len() {
             return false;
         }
+        work.held.mark(node.at);
         for (slot, entry) in slots.into_iter().zip(&edit.begins) {
             node.begin(slot, *entry, self.open);
         }
@@ -225,12 +238,12 @@ impl<M: Pmem> Tree<M> {
         true
     }
 
-    fn anchor_begins(&self, root: Entry) {
+    fn anchor_begins(&self, root: Entry, work: &mut Work<'_>) {
         let edit = Edit {
             ends: Vec::new(),
             begins: vec![root],
         };
-        let in_place = self.change_in_place(self.anchor(), &edit);
+        let in_place = self.change_in_place(self.anchor(), &edit, work);
         assert!(in_place, "the anchor of an empty tree has a slot");
     }
 
@@ -241,7 +254,7 @@ impl<M: Pmem> Tree<M> {
         above: Step,
         edit: &Edit,
         is_short: bool,
-        work: &mut Work,
+        work: &mut Work<'_>,
     ) -> Result<Edit, Error> {
         let parent = if self.node(above.node).level == ANCHOR {
             self.anchor()
@@ -292,7 +305,12 @@ impl<M: Pmem> Tree<M> {
         [first, second].into_iter().take(count)
     }
 
-    fn make_node(&self, level: u64, entries: &[Entry], work: &mut Work) -> Result<Offset, Error> {
+    fn make_node(
+        &self,
+        level: u64,
+        entries: &[Entry],
+        work: &mut Work<'_>,
+    ) -> Result<Offset, Error> {
         let bytes = bytes_of(level, self.slots);
         let at = self.allocator.allocate(bytes, self.open)?;
         work.taken.push(at);
@@ -301,7 +319,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// A separator of the same key as an entry, in a record of its own.
-    fn separator(&self, entry: Entry, child: Offset, work: &mut Work) -> Result<Entry, Error> {
+    fn separator(&self, entry: Entry, child: Offset, work: &mut Work<'_>) -> Result<Entry, Error> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
         let record = record::make(&self.allocator, self.open, key, b"", 0)?;

@@ -21,6 +21,10 @@
 //! tree.put(b"tree", b"aspen").unwrap();
 //! assert_eq!(tree.get(b"tree").unwrap(), Some(&b"aspen"[..]));
 //! assert_eq!(tree.get_at(then, b"tree").unwrap(), Some(&b"pando"[..]));
+//! // Of another thread, while this one goes on.
+//! let mut reader = tree.reader().unwrap();
+//! let is_aspen = reader.get(b"tree", |value| value == Some(b"aspen"));
+//! assert!(is_aspen.unwrap());
 //! ```
 //!
 //! Where this departs from the paper, or fills what it leaves open:
@@ -47,22 +51,29 @@
 //!
 //! [`Cdds`] is the same behind the contract of all engines (`pando-engine`).
 //!
-//! Deliberately absent, for now: readers beside the writer, a sorted layout and inner nodes in DRAM
+//! Any number of threads read beside the writer, each with a [`Reader`], without a lock.
+//!
+//! Deliberately absent, for now: several writers at a time, a sorted layout and inner nodes in DRAM
 //! to measure against, cleaning of void epochs in the background.
 
+mod canary;
 mod change;
 mod check;
 mod engine;
+mod latch;
 pub mod limits;
 mod node;
 mod pick;
+mod reader;
 mod record;
 mod scan;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
 pub use engine::{Cdds, CddsSession, Options, Place};
+pub use reader::Reader;
 pub use scan::Direction;
 pub use tree::{Error, Snapshot, Tree};

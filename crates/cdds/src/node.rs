@@ -29,12 +29,16 @@
 //! - **CN4 fingerprinted** A fingerprint is stored before its entry's beginning and flushed in
 //!   the same epoch: an entry of a committed epoch has it. That of a slot that nobody needs is
 //!   anything. So it is with the number of slots that have been used, which never falls.
+//!
+//! Readers beside the writer: `latch.rs`.
 
 use std::cmp::Ordering;
 
 use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup};
 use pando_sync::LogEpoch;
 
+use crate::canary::{self, Fault};
+use crate::latch::Watch;
 use crate::record::Record;
 
 /// The level of the anchor.
@@ -144,6 +148,9 @@ pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
 pub(crate) struct View(pub(crate) LogEpoch);
 
 impl View {
+    /// The present, whichever epoch is open: all that did not become void.
+    pub(crate) const PRESENT: Self = Self(LogEpoch(u64::MAX));
+
     /// Whether what happened in this epoch has happened (CN2 seen).
     #[inline]
     pub(crate) fn sees<M: Pmem>(self, pool: &Pool<M>, epoch: u64) -> bool {
@@ -152,7 +159,7 @@ impl View {
 
     /// Whether it sees an entry that began and ended then (CN2 seen).
     #[inline]
-    pub(crate) fn sees_entry<M: Pmem>(self, pool: &Pool<M>, start: u64, end: u64) -> bool {
+    pub(crate) fn sees_entry<M: Pmem>(self, pool: &Pool<M>, Span { start, end }: Span) -> bool {
         self.sees(pool, start) && !self.sees(pool, end)
     }
 }
@@ -164,6 +171,23 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
+impl Span {
+    /// Loads the words of a slot, the end first (CL4 past-stands).
+    #[inline]
+    fn load(word: impl Fn(usize) -> u64) -> Self {
+        if canary::has(Fault::BeginningFirst) {
+            let start = word(0);
+            return Self {
+                start,
+                end: word(1),
+            };
+        }
+        let end = word(1);
+        let start = word(0);
+        Self { start, end }
+    }
+}
+
 /// A node in a pool.
 pub(crate) struct Node<'p, M> {
     pool: &'p Pool<M>,
@@ -172,6 +196,7 @@ pub(crate) struct Node<'p, M> {
     slots: u64,
     /// Slots that may hold an entry, the first ones.
     used: u64,
+    watch: Watch<'p>,
 }
 
 impl<M> Clone for Node<'_, M> {
@@ -233,7 +258,43 @@ impl<'p, M: Pmem> Node<'p, M> {
             level,
             slots,
             used,
+            watch: Watch::STILL,
         }
+    }
+
+    /// The same node, read while others may change it. The watch began before [`Self::at`].
+    pub(crate) fn watched(pool: &'p Pool<M>, at: Offset, slots: u64, watch: Watch<'p>) -> Self {
+        Self {
+            watch,
+            ..Self::at(pool, at, slots)
+        }
+    }
+
+    /// Whether everything that was read of it belongs together (CL1 marked-before).
+    #[inline]
+    pub(crate) fn holds(self) -> bool {
+        self.watch.holds()
+    }
+
+    /// The same node, once what was read of it is known to hold: records that it referred to then
+    /// can be read whatever becomes of it (CL2 judged-then-followed).
+    pub(crate) fn still(self) -> Self {
+        Self {
+            watch: Watch::STILL,
+            ..self
+        }
+    }
+
+    /// A record that an entry refers to; none if the node has changed meanwhile, whose reader
+    /// begins anew.
+    #[inline]
+    pub(crate) fn record(self, at: Offset) -> Option<Record<'p>> {
+        self.holds().then(|| Record::at(self.pool, at)).flatten()
+    }
+
+    /// The key of the record that an entry refers to, likewise.
+    fn key(self, at: Offset) -> Option<&'p [u8]> {
+        self.record(at).map(Record::key)
     }
 
     /// Makes a node in a block that is nobody's, all of whose entries begin in this epoch.
@@ -299,10 +360,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     pub(crate) fn span(self, slot: u64) -> Span {
-        Span {
-            start: self.word(slot, 0),
-            end: self.word(slot, 1),
-        }
+        Span::load(|index| self.word(slot, index as u64))
     }
 
     pub(crate) fn entry(self, slot: u64) -> Entry {
@@ -329,7 +387,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     #[inline]
     pub(crate) fn is_seen(self, slot: u64, view: View) -> bool {
         let words = self.pool.memory().row(self.slot_at(slot), 2);
-        view.sees_entry(self.pool, words.load(0), words.load(1))
+        view.sees_entry(self.pool, Span::load(|index| words.load(index)))
     }
 
     /// What a view sees of the node, in no order.
@@ -358,7 +416,7 @@ impl<'p, M: Pmem> Node<'p, M> {
             _ => Ordering::Equal,
         };
         a.prefix.cmp(&b.prefix).then_with(more).then_with(|| {
-            let [a, b] = [a, b].map(|entry| Record::at(self.pool, entry.record).map(Record::key));
+            let [a, b] = [a, b].map(|entry| self.key(entry.record));
             a.cmp(&b)
         })
     }
@@ -370,13 +428,12 @@ impl<'p, M: Pmem> Node<'p, M> {
         self.pool.memory().row(home, 4).prefetch();
         self.alike(fingerprint).find_map(|slot| {
             let words = self.pool.memory().row(self.slot_at(slot), 4);
-            if words.load(2) != prefix || !view.sees_entry(self.pool, words.load(0), words.load(1))
-            {
+            let span = Span::load(|index| words.load(index));
+            if words.load(2) != prefix || !view.sees_entry(self.pool, span) {
                 return None;
             }
             let entry = self.entry(slot);
-            let record = Record::at(self.pool, entry.record);
-            (record.map(Record::key) == Some(key)).then_some(Found { slot, entry })
+            (self.key(entry.record) == Some(key)).then_some(Found { slot, entry })
         })
     }
 
@@ -434,7 +491,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         let mut best: Option<(u64, WordGroup<'_, 8>)> = None;
         for (slot, words) in (0..).zip(row.groups::<8>()) {
             if is_candidate(words)
-                && view.sees_entry(self.pool, words.load(0), words.load(1))
+                && view.sees_entry(self.pool, Span::load(|index| words.load(index)))
                 && !self.is_above(words, probe)
                 && best.is_none_or(|(_, best)| self.compare(best, words) == Ordering::Less)
             {
@@ -455,10 +512,9 @@ impl<'p, M: Pmem> Node<'p, M> {
             return false;
         }
         let more = [5, 6, 7].map(|index| words.load(index));
-        let order = more.cmp(&probe.more).then_with(|| {
-            let record = Record::at(self.pool, record);
-            record.map(Record::key).cmp(&Some(probe.key))
-        });
+        let order = more
+            .cmp(&probe.more)
+            .then_with(|| self.key(record).cmp(&Some(probe.key)));
         order == Ordering::Greater
     }
 
@@ -498,7 +554,7 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// Before an entry begins in this slot of a leaf (CN4 fingerprinted).
     fn set_fingerprint(self, slot: u64, record: Offset) {
-        let key = Record::at(self.pool, record).map_or(&b""[..], Record::key);
+        let key = self.key(record).unwrap_or_default();
         let (within, shift) = fingerprint_at(slot);
         let (memory, at) = (self.pool.memory(), self.at.plus(within));
         let others = memory.load(at) & !(0xff << shift);
@@ -547,7 +603,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         if !self.is_leaf() {
             return 0;
         }
-        let key = Record::at(self.pool, entry.record).map_or(&b""[..], Record::key);
+        let key = self.key(entry.record).unwrap_or_default();
         home_of(fingerprint_of(key), self.slots)
     }
 }

@@ -78,8 +78,9 @@ impl<'p> Record<'p> {
         if at.get() + length > memory.bytes() {
             return None;
         }
-        // SAFETY: CR1 unchanging. It is freed for reuse only by a writer, which has the tree for
-        // itself, while this borrows it.
+        // SAFETY: CR1 unchanging. Its block is handed out again only when nobody is pinned who can
+        // have met it (CT3 horizon, CL2 judged-then-followed), and by the writer, which has the
+        // tree for itself.
         let bytes = unsafe { memory.read(at.plus(HEADER_BYTES), (length - HEADER_BYTES) as usize) };
         let check = match memory.hint(at.plus(8)) {
             // Relaxed: it is as unchanging as the rest.

@@ -1,4 +1,11 @@
 //! Scans in the order of the keys, both ways, of the present and of snapshots.
+//!
+//! A scan goes from leaf to leaf, each by a way of its own from the root: the separators on it say
+//! which keys the leaf has, and so where the next one begins.
+//!
+//! - **CS1 range-stands** The keys that a node may hold are the same as long as it is in the tree:
+//!   whatever changes them is a split or merge, which makes new nodes. So leaves that are read one
+//!   after the other leave nothing out between them and overlap nowhere.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -6,6 +13,7 @@ use pando_pmem::Pmem;
 
 use crate::node::{Found, Node, View};
 use crate::record::Record;
+use crate::shared::{Again, Look, Shared};
 use crate::tree::{Error, Snapshot, Tree};
 
 /// The way of a scan.
@@ -48,79 +56,117 @@ impl<M: Pmem> Tree<M> {
         direction: Direction,
         visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let Some(root) = self.root_node(view) else {
-            return Ok(());
-        };
-        let mut scan = Scan {
-            tree: self,
-            view,
-            from,
-            direction,
-            visit,
-        };
-        scan.node(root).map(drop)
+        self.shared.scan(Look::alone(view), from, direction, visit)
     }
 }
 
-struct Scan<'t, M, F> {
-    tree: &'t Tree<M>,
-    view: View,
-    from: Bound<&'t [u8]>,
-    direction: Direction,
-    visit: F,
+/// What a scan has of a leaf, and the keys between which it lies.
+struct Stop {
+    entries: Vec<Found>,
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
 }
 
-impl<'t, M: Pmem, F: FnMut(Record<'_>) -> ControlFlow<()>> Scan<'t, M, F> {
-    fn node(&mut self, node: Node<'t, M>) -> Result<ControlFlow<()>, Error> {
-        let mut found = node.sorted(self.view);
-        if !node.is_leaf() {
-            self.leave_out(&mut found);
-        }
-        if self.direction == Direction::Backward {
-            found.reverse();
-        }
-        for Found { entry, .. } in found {
-            let goes_on = if node.is_leaf() {
-                let record = self.tree.record(entry)?;
-                if !self.has_begun(record.key()) {
-                    continue;
-                }
-                (self.visit)(record)
-            } else {
-                self.node(self.tree.node(entry.child))?
+impl<M: Pmem> Shared<M> {
+    /// See [`Tree::scan`]. The caller is pinned, or the writer.
+    pub(crate) fn scan(
+        &self,
+        look: Look,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let mut from = from.map(<[u8]>::to_vec);
+        loop {
+            let bound = from.as_ref().map(Vec::as_slice);
+            let Ok(stop) = self.stop(look, bound, direction) else {
+                continue;
             };
-            if goes_on.is_break() {
-                return Ok(ControlFlow::Break(()));
+            self.check_kept(look)?;
+            let Some(mut stop) = stop else {
+                return Ok(());
+            };
+            if direction == Direction::Backward {
+                stop.entries.reverse();
+            }
+            for Found { entry, .. } in stop.entries {
+                let record = self.record(entry)?;
+                if has_begun(bound, direction, record.key()) && visit(record).is_break() {
+                    return Ok(());
+                }
+            }
+            let next = match direction {
+                Direction::Forward => stop.high.map(Bound::Included),
+                Direction::Backward => stop.low.map(Bound::Excluded),
+            };
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
             }
         }
-        Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether the scan shows a key.
-    fn has_begun(&self, key: &[u8]) -> bool {
-        match (self.direction, self.from) {
-            (_, Bound::Unbounded) => true,
-            (Direction::Forward, Bound::Included(from)) => key >= from,
-            (Direction::Forward, Bound::Excluded(from)) => key > from,
-            (Direction::Backward, Bound::Included(from)) => key <= from,
-            (Direction::Backward, Bound::Excluded(from)) => key < from,
-        }
+    /// The leaf where a scan from this bound begins; none in an empty tree.
+    fn stop(
+        &self,
+        look: Look,
+        from: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Option<Stop>, Again> {
+        let (mut low, mut high) = (None, None);
+        let leaf = self.descend(look, |node| {
+            let children = sorted(node, look.view)?;
+            let key = |child: &Found| {
+                let separator = child.entry.record;
+                node.still().record(separator).map(Record::key)
+            };
+            let first = |child: &Found| child.entry.record.is_none();
+            let index = match (from, direction) {
+                (Bound::Unbounded, Direction::Forward) => 1,
+                (Bound::Unbounded, Direction::Backward) => children.len(),
+                (Bound::Excluded(from), Direction::Backward) => {
+                    children.partition_point(|child| first(child) || key(child) < Some(from))
+                }
+                (Bound::Included(from) | Bound::Excluded(from), _) => {
+                    children.partition_point(|child| first(child) || key(child) <= Some(from))
+                }
+            };
+            if let Some(above) = children.get(index.max(1)) {
+                high = key(above).map(<[u8]>::to_vec);
+            }
+            let chosen = *children.get(index.max(1) - 1)?;
+            if !first(&chosen) {
+                low = key(&chosen).map(<[u8]>::to_vec);
+            }
+            Some(chosen)
+        })?;
+        let Some(leaf) = leaf else {
+            return Ok(None);
+        };
+        let entries = sorted(leaf, look.view).ok_or(Again)?;
+        Ok(Some(Stop { entries, low, high }))
     }
+}
 
-    /// Leaves children out that have nothing to show.
-    fn leave_out(&self, children: &mut Vec<Found>) {
-        let (Bound::Included(from) | Bound::Excluded(from)) = self.from else {
-            return;
-        };
-        let pool = &self.tree.pool;
-        let is_above = |child: &Found| {
-            let separator = Record::at(pool, child.entry.record);
-            !child.entry.record.is_none() && separator.is_some_and(|it| it.key() > from)
-        };
-        let above = children.partition_point(|child| !is_above(child));
-        match self.direction {
-            Direction::Forward => drop(children.drain(..above.saturating_sub(1))),
-            Direction::Backward => children.truncate(above),
-        }
+/// What a view sees of a node, in order; none if somebody changed it meanwhile.
+fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Option<Vec<Found>> {
+    let mut found: Vec<_> = node.seen(view).collect();
+    if !node.holds() {
+        return None;
+    }
+    // CL2 judged-then-followed: from here on nothing is loaded of the node but records.
+    let still = node.still();
+    found.sort_by(|a, b| still.order(a.entry, b.entry));
+    Some(found)
+}
+
+/// Whether a scan from there shows a key.
+fn has_begun(from: Bound<&[u8]>, direction: Direction, key: &[u8]) -> bool {
+    match (direction, from) {
+        (_, Bound::Unbounded) => true,
+        (Direction::Forward, Bound::Included(from)) => key >= from,
+        (Direction::Forward, Bound::Excluded(from)) => key > from,
+        (Direction::Backward, Bound::Included(from)) => key <= from,
+        (Direction::Backward, Bound::Excluded(from)) => key < from,
     }
 }

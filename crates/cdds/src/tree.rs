@@ -13,21 +13,27 @@
 //! - **CT2 kept-at-once** A snapshot is one word, which is durable when it is acknowledged, and is
 //!   judged by no epoch: a rollback neither forgets a snapshot nor brings back one that was
 //!   released, whose memory may have been used again.
-//! - **CT3 horizon** The allocator's horizon is the oldest snapshot, or the newest committed epoch:
-//!   no view that can come again reads what was freed before.
+//! - **CT3 horizon** The allocator's horizon is at most the oldest snapshot and the newest
+//!   committed epoch: no view that can come again reads what was freed before. It follows them when
+//!   every reader that was pinned at that moment has ended its pin: none has an offset from before.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError};
 use pando_sync::LogEpoch;
+use pando_sync::epoch::ReclaimEpoch;
 use thiserror::Error;
 
+use crate::canary::{self, Fault};
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
 use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
+use crate::reader::Reader;
 use crate::record::Record;
+use crate::shared::{Look, Shared};
 
 /// Slots of the anchor: a root for each snapshot, the committed one, and the one of the open epoch.
 pub(crate) const ANCHOR_SLOTS: u64 = (SNAPSHOTS_MAX + HELD_MAX) as u64 + 4;
@@ -104,7 +110,9 @@ pub struct Tree<M> {
     pub(crate) allocator: Allocator<M>,
     /// Slots of a node.
     pub(crate) slots: u64,
-    anchor: Offset,
+    pub(crate) shared: Arc<Shared<M>>,
+    /// Horizons that wait for readers to end their pins, oldest first.
+    horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
     /// The open epoch.
     pub(crate) open: LogEpoch,
     /// Whether it has stored anything.
@@ -136,21 +144,27 @@ impl<M: Pmem> Tree<M> {
             let entries = bytes / 32;
             return Err(Error::Entries { entries });
         };
+        let allocator = Allocator::new(Arc::clone(&pool))?;
+        let slots = entries.into();
+        let mut open = pool.first_epoch();
+        let anchor = if let Some(anchor) = named_anchor(&pool) {
+            anchor
+        } else {
+            open = open.next();
+            make_anchor(&pool, &allocator)?
+        };
         let mut tree = Self {
-            allocator: Allocator::new(Arc::clone(&pool))?,
-            slots: entries.into(),
-            anchor: Offset::NONE,
-            open: pool.first_epoch(),
+            shared: Arc::new(Shared::new(Arc::clone(&pool), slots, anchor)),
+            horizons: VecDeque::new(),
+            allocator,
+            slots,
+            open,
             has_begun: false,
             retained: Vec::new(),
             words: Vec::new(),
             held: Vec::new(),
             pool,
         };
-        match tree.named_anchor() {
-            Some(anchor) => tree.anchor = anchor,
-            None => tree.make_anchor()?,
-        }
         for word in SNAPSHOT_WORDS {
             let epoch = tree.pool.memory().load(tree.pool.root(word));
             if epoch != 0 {
@@ -162,41 +176,19 @@ impl<M: Pmem> Tree<M> {
         Ok(tree)
     }
 
-    /// The anchor, if the epoch that made it counts.
-    fn named_anchor(&self) -> Option<Offset> {
-        let memory = self.pool.memory();
-        let [made, anchor] = [0, 1].map(|word| memory.load(self.pool.root(word)));
-        let counts = self.present().sees(&self.pool, made);
-        counts.then_some(Offset::new(anchor))
-    }
-
-    fn flush_root(&self, word: u64) {
-        let memory = self.pool.memory();
-        memory.mark(ROOT_FLUSH);
-        memory.flush(self.pool.root(word), 8);
+    /// What a thread reads the tree with, while this one changes it; none when there are
+    /// [`pando_engine::limits::SESSIONS_MAX`] of them.
+    pub fn reader(&self) -> Option<Reader<M>> {
+        Reader::new(Arc::clone(&self.shared))
     }
 
     /// Makes a snapshot's word durable.
     fn set_kept(&self, word: u64, epoch: LogEpoch) {
         let memory = self.pool.memory();
         memory.store(self.pool.root(word), epoch.0);
-        self.flush_root(word);
+        flush_root(&self.pool, word);
         memory.mark(ROOT_FENCE);
         memory.fence();
-    }
-
-    fn make_anchor(&mut self) -> Result<(), Error> {
-        self.begin()?;
-        let bytes = bytes_of(ANCHOR, ANCHOR_SLOTS);
-        let at = self.allocator.allocate(bytes, self.open)?;
-        Node::make(&self.pool, at, (ANCHOR, ANCHOR_SLOTS), self.open, &[]);
-        let memory = self.pool.memory();
-        memory.store(self.pool.root(1), at.get());
-        memory.store(self.pool.root(0), self.open.0);
-        self.flush_root(0);
-        self.anchor = at;
-        self.commit()?;
-        Ok(())
     }
 
     fn note_retained(&mut self) {
@@ -205,13 +197,34 @@ impl<M: Pmem> Tree<M> {
         self.retained = words.chain(self.held.iter().copied()).collect();
         self.retained.sort_unstable();
         self.retained.dedup();
+        self.shared.set_retained(&self.retained);
     }
 
-    fn settle_horizon(&self) {
+    /// Lets the horizon follow snapshots and commits, as readers end their pins (CT3 horizon).
+    fn settle_horizon(&mut self) {
+        /// Horizons that wait; a newer one then stands for the newest of them.
+        const WAITING_MAX: usize = 8;
+        let collector = &self.shared.collector;
         let committed = self.pool.committed();
-        let oldest = self.retained.first().copied();
-        self.allocator
-            .set_horizon(oldest.unwrap_or(committed).min(committed));
+        let oldest = self.retained.first().copied().unwrap_or(committed);
+        let horizon = oldest.min(committed);
+        if canary::has(Fault::FreeEarly) {
+            self.allocator.set_horizon(horizon);
+        }
+        if self.horizons.back().is_none_or(|(last, _)| *last < horizon) {
+            if self.horizons.len() == WAITING_MAX {
+                self.horizons.pop_back();
+            }
+            self.horizons.push_back((horizon, collector.stamp()));
+        }
+        collector.try_advance();
+        while let Some((horizon, stamp)) = self.horizons.front() {
+            if !collector.has_passed(*stamp) {
+                break;
+            }
+            self.allocator.set_horizon(*horizon);
+            self.horizons.pop_front();
+        }
     }
 
     /// Before the first store of an epoch.
@@ -262,7 +275,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     pub(crate) fn anchor(&self) -> Node<'_, M> {
-        Node::at(&self.pool, self.anchor, ANCHOR_SLOTS)
+        Node::at(&self.pool, self.shared.anchor, ANCHOR_SLOTS)
     }
 
     pub(crate) fn node(&self, at: Offset) -> Node<'_, M> {
@@ -314,29 +327,12 @@ impl<M: Pmem> Tree<M> {
 
     /// The record of a key, if it is whole.
     pub(crate) fn record_of(&self, key: &[u8], view: View) -> Result<Option<Record<'_>>, Error> {
-        let Some(mut node) = self.root_node(view) else {
-            return Ok(None);
-        };
-        while !node.is_leaf() {
-            let Some(found) = node.child_for(key, view) else {
-                return Ok(None);
-            };
-            node = self.node(found.entry.child);
-        }
-        let Some(found) = node.find(key, view) else {
-            return Ok(None);
-        };
-        self.record(found.entry).map(Some)
+        self.shared.record_of(key, Look::alone(view))
     }
 
     /// The record of an entry, if it is whole.
     pub(crate) fn record(&self, entry: Entry) -> Result<Record<'_>, Error> {
-        let record = Record::at(&self.pool, entry.record);
-        let record = record.filter(|record| {
-            record.prefetch();
-            record.is_whole()
-        });
-        record.ok_or(Error::Damaged { at: entry.record })
+        self.shared.record(entry)
     }
 
     /// Keeps this moment, durably. Commits.
@@ -371,15 +367,18 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Makes the present what it was at a snapshot, which stays. Takes the same time whatever has
-    /// happened since: the epochs after it become void.
+    /// happened since: the epochs after it become void. Waits until readers have ended their pins.
     pub fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error> {
         self.view(snapshot)?;
         let newest = self.retained.last().copied();
         if let Some(epoch) = newest.filter(|epoch| *epoch > snapshot.0) {
             return Err(Error::NewerSnapshot { epoch });
         }
-        self.open = self.pool.roll_back(snapshot.0)?;
+        self.shared.close();
+        let open = self.pool.roll_back(snapshot.0);
         self.allocator.forget();
+        self.shared.reopen();
+        self.open = open?;
         self.has_begun = false;
         Ok(())
     }
@@ -406,4 +405,30 @@ impl<M: Pmem> Tree<M> {
         }
         Ok(())
     }
+}
+
+/// The anchor, if the epoch that made it counts.
+fn named_anchor<M: Pmem>(pool: &Pool<M>) -> Option<Offset> {
+    let [made, anchor] = [0, 1].map(|word| pool.memory().load(pool.root(word)));
+    let counts = View(pool.first_epoch()).sees(pool, made);
+    counts.then_some(Offset::new(anchor))
+}
+
+/// Makes the anchor of an empty tree, in the pool's first epoch.
+fn make_anchor<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<Offset, Error> {
+    let (epoch, memory) = (pool.first_epoch(), pool.memory());
+    pool.begin(epoch)?;
+    let at = allocator.allocate(bytes_of(ANCHOR, ANCHOR_SLOTS), epoch)?;
+    Node::make(pool, at, (ANCHOR, ANCHOR_SLOTS), epoch, &[]);
+    memory.store(pool.root(1), at.get());
+    memory.store(pool.root(0), epoch.0);
+    flush_root(pool, 0);
+    allocator.settle();
+    pool.commit(epoch)?;
+    Ok(at)
+}
+
+fn flush_root<M: Pmem>(pool: &Pool<M>, word: u64) {
+    pool.memory().mark(ROOT_FLUSH);
+    pool.memory().flush(pool.root(word), 8);
 }

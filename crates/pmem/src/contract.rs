@@ -21,6 +21,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_sync::prefetch::prefetch_lines;
+use pando_sync::shim::step;
 
 use crate::Offset;
 
@@ -114,6 +115,7 @@ impl<'a> Words<'a> {
     /// Loads the word at this index.
     #[inline]
     pub fn load(self, index: usize) -> u64 {
+        step();
         // Acquire: as `Pmem::load`.
         u64::from_le(self.0[index].load(Ordering::Acquire))
     }
@@ -139,6 +141,7 @@ impl<const N: usize> WordGroup<'_, N> {
     /// Loads the word at this index.
     #[inline]
     pub fn load(self, index: usize) -> u64 {
+        step();
         // Acquire: as `Pmem::load`.
         u64::from_le(self.0[index].load(Ordering::Acquire))
     }

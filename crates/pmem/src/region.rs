@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use pando_sync::shim::step;
+
 use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
 
 /// Words that somebody else owns and keeps until the region is gone.
@@ -77,6 +79,7 @@ impl Region {
 
     #[inline]
     pub(crate) fn load(&self, at: Offset) -> u64 {
+        step();
         // Acquire: pairs with the release of `store` and `compare_exchange`.
         u64::from_le(self.words(at, 1)[0].load(Ordering::Acquire))
     }
@@ -88,6 +91,7 @@ impl Region {
 
     #[inline]
     pub(crate) fn store(&self, at: Offset, word: u64) {
+        step();
         // Release: whoever loads the word sees what it points to.
         self.words(at, 1)[0].store(word.to_le(), Ordering::Release);
     }
@@ -95,6 +99,7 @@ impl Region {
     #[inline]
     pub(crate) fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
         let word = &self.words(at, 1)[0];
+        step();
         // As `load` and `store`.
         word.compare_exchange(
             current.to_le(),

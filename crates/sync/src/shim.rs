@@ -62,6 +62,14 @@ pub use modelled::lock;
 /// Whether this build is for a model, whose nodes are small so that structures change often.
 pub const MODEL: bool = cfg!(any(loom, shuttle));
 
+/// A place where a model of random schedules lets other threads go ahead: before an access to
+/// memory whose words cannot be the atomics above, as they lie in a file. Nothing elsewhere.
+#[inline]
+pub fn step() {
+    #[cfg(shuttle)]
+    AtomicBool::new(false).load(Ordering::Relaxed);
+}
+
 /// Pauses of the processor in the first wait and in the last one before it yields the processor, as
 /// powers of two; each wait is twice as long as the one before.
 #[cfg(not(any(loom, shuttle)))]

@@ -1,5 +1,6 @@
 //! The tree beside a model, in memory that never fails, and in every memory that a crash may leave.
 
+mod beside;
 mod crashes;
 mod model;
 

@@ -1,0 +1,37 @@
+//! The faults that tests plant, each in threads of its own; empty outside tests.
+
+/// What is left out, to see that somebody notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nodes change without a mark (CL1 marked-before).
+    Unmarked,
+    /// A parent is not looked at again once its child is known (CL3 coupled).
+    Uncoupled,
+    /// The beginning of an entry is loaded before its end (CL4 past-stands).
+    BeginningFirst,
+    /// What was freed is handed out while readers are pinned (CT3 horizon).
+    FreeEarly,
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether the fault is planted in this thread.
+#[inline]
+pub(crate) fn has(fault: Fault) -> bool {
+    #[cfg(test)]
+    return PLANTED.get() == Some(fault);
+    #[cfg(not(test))]
+    {
+        let _ = fault;
+        false
+    }
+}
+
+/// Plants a fault in this thread.
+#[cfg(test)]
+pub(crate) fn plant(fault: Option<Fault>) {
+    PLANTED.set(fault);
+}

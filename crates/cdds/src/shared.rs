@@ -1,0 +1,207 @@
+//! What readers have of a tree: the way down, and whose memory waits for them.
+
+use std::sync::Arc;
+
+use pando_engine::limits::SESSIONS_MAX;
+use pando_pmem::{Offset, Pmem, Pool};
+use pando_sync::LogEpoch;
+use pando_sync::epoch::Collector;
+use pando_sync::shim::{AtomicBool, AtomicU64, Ordering, Spin, fence};
+
+use crate::canary::{self, Fault};
+use crate::latch::{Latches, Watch};
+use crate::limits::{HELD_MAX, SNAPSHOTS_MAX};
+use crate::node::{Entry, Found, Node, View};
+use crate::record::Record;
+use crate::tree::{ANCHOR_SLOTS, Error};
+
+/// What readers share with the writer.
+pub(crate) struct Shared<M> {
+    pub(crate) pool: Arc<Pool<M>>,
+    /// Slots of a node.
+    pub(crate) slots: u64,
+    pub(crate) anchor: Offset,
+    pub(crate) latches: Latches,
+    /// Pins of readers; what is freed is counted by epochs of the pool (CT3 horizon).
+    pub(crate) collector: Arc<Collector<()>>,
+    /// Epochs of snapshots; 0: none. Each stays in its place.
+    retained: [AtomicU64; SNAPSHOTS_MAX + HELD_MAX],
+    /// Whether a rollback keeps readers out (CL5 closed).
+    closed: AtomicBool,
+}
+
+/// Somebody changed what was being read: the read begins anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again;
+
+/// How somebody looks at the tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) view: View,
+    /// Whether somebody may change what it sees meanwhile.
+    pub(crate) beside: bool,
+    /// Whether the snapshot whose view it is may be released meanwhile.
+    pub(crate) passing: bool,
+}
+
+impl Look {
+    /// Of somebody whom nobody disturbs: the writer.
+    pub(crate) fn alone(view: View) -> Self {
+        Self {
+            view,
+            beside: false,
+            passing: false,
+        }
+    }
+
+    /// At a snapshot (CL4 past-stands).
+    pub(crate) fn past(view: View) -> Self {
+        Self {
+            passing: true,
+            ..Self::alone(view)
+        }
+    }
+
+    /// At the present, beside the writer.
+    pub(crate) const PRESENT: Self = Self {
+        view: View::PRESENT,
+        beside: true,
+        passing: false,
+    };
+}
+
+impl<M: Pmem> Shared<M> {
+    pub(crate) fn new(pool: Arc<Pool<M>>, slots: u64, anchor: Offset) -> Self {
+        Self {
+            pool,
+            slots,
+            anchor,
+            latches: Latches::new(),
+            // Nothing is retired by bytes.
+            collector: Collector::new(SESSIONS_MAX, usize::MAX),
+            retained: std::array::from_fn(|_| AtomicU64::new(0)),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Says which snapshots there are.
+    pub(crate) fn set_retained(&self, epochs: &[LogEpoch]) {
+        let wanted = |epoch: u64| epochs.iter().any(|wanted| wanted.0 == epoch);
+        let load = |place: &AtomicU64| place.load(Ordering::Relaxed);
+        for place in &self.retained {
+            if !wanted(load(place)) {
+                place.store(0, Ordering::Relaxed);
+            }
+        }
+        for epoch in epochs {
+            if self.retained.iter().any(|place| load(place) == epoch.0) {
+                continue;
+            }
+            let free = self.retained.iter().find(|place| load(place) == 0);
+            // Release: pairs with `view_of`; what the snapshot sees is there.
+            free.expect("a place for each snapshot")
+                .store(epoch.0, Ordering::Release);
+        }
+    }
+
+    /// After a read at a snapshot, whether it was there all the time: what it alone saw may have
+    /// been used again. What was loaded before was loaded with `Acquire`.
+    pub(crate) fn check_kept(&self, look: Look) -> Result<(), Error> {
+        if look.passing {
+            self.view_of(look.view.0)?;
+        }
+        Ok(())
+    }
+
+    /// The view of a snapshot that is there.
+    pub(crate) fn view_of(&self, epoch: LogEpoch) -> Result<View, Error> {
+        let is_there = |place: &AtomicU64| place.load(Ordering::Acquire) == epoch.0;
+        let found = epoch != LogEpoch::NONE && self.retained.iter().any(is_there);
+        found
+            .then_some(View(epoch))
+            .ok_or(Error::NoSnapshot { epoch })
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: the fence of the pin before it pairs with the one in `close`.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no reader is pinned, and lets none in until [`Self::reopen`] (CL5 closed).
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        // SeqCst: a reader's pin is seen below, or it sees that the tree is closed.
+        fence(Ordering::SeqCst);
+        let stamp = self.collector.stamp();
+        let mut spin = Spin::new();
+        while !self.collector.has_passed(stamp) {
+            if !self.collector.try_advance() {
+                spin.wait();
+            }
+        }
+    }
+
+    pub(crate) fn reopen(&self) {
+        // Release: pairs with the acquiring loads of whatever a reader follows.
+        self.closed.store(false, Ordering::Release);
+    }
+
+    fn watch(&self, at: Offset, look: Look) -> Watch<'_> {
+        if look.beside {
+            self.latches.watch(at)
+        } else {
+            Watch::STILL
+        }
+    }
+
+    /// The leaf that `choose` leads to; none in an empty tree.
+    pub(crate) fn descend(
+        &self,
+        look: Look,
+        mut choose: impl FnMut(Node<'_, M>) -> Option<Found>,
+    ) -> Result<Option<Node<'_, M>>, Again> {
+        let watch = self.watch(self.anchor, look);
+        let mut node = Node::watched(&self.pool, self.anchor, ANCHOR_SLOTS, watch);
+        let mut found = node.seen(look.view).next();
+        loop {
+            let Some(Found { entry, .. }) = found else {
+                return node.holds().then_some(None).ok_or(Again);
+            };
+            // CL3 coupled.
+            let watch = self.watch(entry.child, look);
+            if !node.holds() && !canary::has(Fault::Uncoupled) {
+                return Err(Again);
+            }
+            node = Node::watched(&self.pool, entry.child, self.slots, watch);
+            if node.is_leaf() {
+                return Ok(Some(node));
+            }
+            found = choose(node);
+        }
+    }
+
+    /// The record of a key, if it is whole.
+    pub(crate) fn record_of(&self, key: &[u8], look: Look) -> Result<Option<Record<'_>>, Error> {
+        loop {
+            let Ok(leaf) = self.descend(look, |node| node.child_for(key, look.view)) else {
+                continue;
+            };
+            let found = leaf.and_then(|leaf| leaf.find(key, look.view));
+            if leaf.is_none_or(Node::holds) {
+                self.check_kept(look)?;
+                return found.map(|found| self.record(found.entry)).transpose();
+            }
+        }
+    }
+
+    /// The record of an entry, if it is whole.
+    pub(crate) fn record(&self, entry: Entry) -> Result<Record<'_>, Error> {
+        let record = Record::at(&self.pool, entry.record);
+        let record = record.filter(|record| {
+            record.prefetch();
+            record.is_whole()
+        });
+        record.ok_or(Error::Damaged { at: entry.record })
+    }
+}
