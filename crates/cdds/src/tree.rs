@@ -97,6 +97,11 @@ pub enum Error {
 pub struct Snapshot(LogEpoch);
 
 impl Snapshot {
+    /// The snapshot of an epoch, which may be gone.
+    pub(crate) const fn of(epoch: LogEpoch) -> Self {
+        Self(epoch)
+    }
+
     /// The newest epoch that it sees.
     #[must_use]
     pub fn epoch(self) -> LogEpoch {

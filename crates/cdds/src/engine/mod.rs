@@ -9,8 +9,8 @@
 //!
 //! | field | writer | reader |
 //! |---|---|---|
-//! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | reads, shared |
-//! | `sessions` | `session`, drop of a session: atomic | `session` |
+//! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | samples, shared |
+//! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
 //!   an entry begins and ends in the epoch of its commit, and [`Cdds::commit`] makes durable what
@@ -19,9 +19,12 @@
 //!   has passed them. After a restart all epochs lie above them (PL2 void-for-ever), so
 //!   (V2 tombstone-horizon) holds without them.
 //! - **CE3 counted** The numbers of keys are written with each commit: opening looks at no key.
+//! - **CE4 trees-known** A session reads without a lock: keys and values beside the writer
+//!   (CL2 judged-then-followed), and whether a tree is there from what it has learnt itself, which
+//!   holds as long as the generation of trees is the same.
 //!
-//! Deliberately absent, for now: readers beside the writer (they share a lock). A large value is
-//! stored in one piece: a change of it costs O(size), and so does a read of a large hash.
+//! Deliberately absent, for now: several writers at a time. A large value is stored in one piece: a
+//! change of it costs O(size), and so does a read of a large hash.
 
 mod graves;
 mod session;
@@ -34,7 +37,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_engine::limits::SESSIONS_MAX;
@@ -90,7 +93,8 @@ impl Default for Options {
 pub struct Cdds {
     clock: Arc<EpochClock>,
     state: RwLock<State>,
-    sessions: AtomicUsize,
+    /// Of the set of trees; sessions begin with 0.
+    generation: AtomicU64,
 }
 
 /// A tree among others.
@@ -248,8 +252,9 @@ impl Cdds {
         self.read().tree.pool.first_epoch()
     }
 
-    fn forget_session(&self) {
-        self.sessions.fetch_sub(1, Ordering::Relaxed);
+    /// After a tree was made or dropped, under the lock of `state` (CE4 trees-known).
+    fn note_trees(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -297,20 +302,14 @@ impl Engine for Cdds {
         Ok(Arc::new(Self {
             clock,
             state: RwLock::new(state),
-            sessions: AtomicUsize::new(0),
+            generation: AtomicU64::new(1),
         }))
     }
 
     fn session(self: &Arc<Self>) -> Result<CddsSession, SessionLimit> {
-        // Relaxed: the count guards nothing but itself.
-        self.sessions
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-                (open < SESSIONS_MAX).then_some(open + 1)
-            })
-            .map_err(|_| SessionLimit {
-                sessions_max: SESSIONS_MAX,
-            })?;
-        Ok(CddsSession::new(Arc::clone(self)))
+        CddsSession::new(Arc::clone(self)).ok_or(SessionLimit {
+            sessions_max: SESSIONS_MAX,
+        })
     }
 
     fn create_tree(&self) -> TreeId {
@@ -326,6 +325,7 @@ impl Engine for Cdds {
                 ..Counted::default()
             },
         );
+        self.note_trees();
         tree
     }
 
@@ -338,6 +338,7 @@ impl Engine for Cdds {
             changed,
             ..Counted::default()
         });
+        self.note_trees();
     }
 
     fn drop_tree(&self, tree: TreeId) {
@@ -350,6 +351,7 @@ impl Engine for Cdds {
                 changed: true,
             };
         }
+        self.note_trees();
     }
 
     fn len(&self, tree: TreeId) -> u64 {

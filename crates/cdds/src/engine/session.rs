@@ -1,19 +1,23 @@
 //! A thread's session.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_engine::{
     AccessMark, CommitHook, Decision, Direction as Way, Hand, Key, NewValue, Ordered, Point, Probe,
     Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
+use pando_pmem::Mapped;
+
 use super::value::{deadline_of, encode, show, version_of};
 use super::{Cdds, State, place_of};
 use crate::node::View;
 use crate::record::Record;
-use crate::{Direction, Error};
+use crate::{Direction, Error, Reader, Snapshot};
 
 /// Entries that a scan shows before it lets writers go ahead.
 const CHUNK_ENTRIES: usize = 64;
@@ -21,6 +25,9 @@ const CHUNK_ENTRIES: usize = 64;
 /// A session of the engine; dropping it frees its place.
 pub struct CddsSession {
     pub(super) engine: Arc<Cdds>,
+    pub(super) reader: Reader<Mapped>,
+    /// The trees that were there when the engine's were of this generation (CE4 trees-known).
+    known: (u64, BTreeSet<TreeId>),
 }
 
 /// What an update does to the tree.
@@ -31,14 +38,31 @@ enum Change {
 }
 
 impl CddsSession {
-    pub(super) fn new(engine: Arc<Cdds>) -> Self {
-        Self { engine }
+    pub(super) fn new(engine: Arc<Cdds>) -> Option<Self> {
+        let reader = engine.read().tree.reader()?;
+        Some(Self {
+            engine,
+            reader,
+            known: (0, BTreeSet::new()),
+        })
     }
-}
 
-impl Drop for CddsSession {
-    fn drop(&mut self) {
-        self.engine.forget_session();
+    /// Whether a tree is there (CE4 trees-known).
+    #[inline]
+    pub(super) fn is_live(&mut self, tree: TreeId) -> bool {
+        // Acquire: pairs with `Cdds::note_trees`.
+        if self.engine.generation.load(Ordering::Acquire) != self.known.0 {
+            self.learn_trees();
+        }
+        self.known.1.contains(&tree)
+    }
+
+    #[cold]
+    fn learn_trees(&mut self) {
+        let state = self.engine.read();
+        let live = state.trees.iter().filter(|(_, tree)| !tree.dropped);
+        let live = live.map(|(number, _)| *number).collect();
+        self.known = (self.engine.generation.load(Ordering::Acquire), live);
     }
 }
 
@@ -127,15 +151,21 @@ impl State {
 }
 
 impl Point for CddsSession {
-    fn pin(&mut self) {}
+    fn pin(&mut self) {
+        self.reader.pin();
+    }
 
-    fn unpin(&mut self) {}
+    fn unpin(&mut self) {
+        self.reader.unpin();
+    }
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         key.check();
+        if !self.is_live(key.tree) {
+            return read(None);
+        }
         let place = place_of(key.tree, key.bytes);
-        let state = self.engine.read();
-        show_record(state.record(state.tree.present(), key.tree, &place), read)
+        sound(self.reader.show(&place, |record| show_record(record, read)))
     }
 
     fn warm(&mut self, _: &[Key<'_>]) {}
@@ -296,10 +326,10 @@ impl Restore for CddsSession {
 }
 
 impl CddsSession {
-    /// Shows the entries of a tree in order, a chunk under the lock at a time.
+    /// Shows the entries of a tree in order, a chunk under one pin at a time.
     pub(super) fn run(
-        &self,
-        view: impl Fn(&State) -> View,
+        &mut self,
+        at: Option<Snapshot>,
         tree: TreeId,
         from: Bound<&[u8]>,
         way: Way,
@@ -317,14 +347,10 @@ impl CddsSession {
             Way::Forward => Direction::Forward,
             Way::Backward => Direction::Backward,
         };
-        loop {
-            let state = self.engine.read();
-            if !state.is_live(tree) {
-                return;
-            }
+        while self.is_live(tree) {
             let (mut left, mut last) = (CHUNK_ENTRIES, None);
             let bound = from.as_ref().map(Vec::as_slice);
-            let result = state.tree.run(view(&state), bound, direction, |record| {
+            let result = self.reader.run(at, bound, direction, |record| {
                 if !record.key().starts_with(&number) {
                     return ControlFlow::Break(());
                 }
@@ -360,7 +386,7 @@ impl Ordered for CddsSession {
         direction: Way,
         visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
-        self.run(|state| state.tree.present(), tree, from, direction, visit);
+        self.run(None, tree, from, direction, visit);
     }
 
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {

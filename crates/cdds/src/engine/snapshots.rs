@@ -9,8 +9,9 @@ use pando_engine::{
 use pando_sync::LogEpoch;
 
 use super::session::{sample_in, show_record, sound};
-use super::{Cdds, CddsSession, State, place_of};
+use super::{Cdds, CddsSession, place_of};
 use crate::node::View;
+use crate::record::Record;
 
 impl Snapshots for Cdds {
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
@@ -60,17 +61,6 @@ impl Snapshots for Cdds {
     }
 }
 
-/// What a snapshot sees.
-fn view_of(at: Snapshot) -> impl Fn(&State) -> View {
-    move |state| {
-        assert!(
-            state.frozen.contains_key(&at),
-            "the snapshot is not released"
-        );
-        View(at.epoch())
-    }
-}
-
 impl ReadAt for CddsSession {
     fn get_at<R>(
         &mut self,
@@ -79,9 +69,15 @@ impl ReadAt for CddsSession {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
         key.check();
-        let place = place_of(key.tree, key.bytes);
-        let state = self.engine.read();
-        show_record(state.record(view_of(at)(&state), key.tree, &place), read)
+        if !self.is_live(key.tree) {
+            return read(None);
+        }
+        let (place, at) = (
+            place_of(key.tree, key.bytes),
+            crate::Snapshot::of(at.epoch()),
+        );
+        let shown = |record: Option<Record<'_>>| show_record(record, read);
+        sound(self.reader.show_at(at, &place, shown))
     }
 
     fn sample_at<R>(
@@ -92,7 +88,8 @@ impl ReadAt for CddsSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         let state = self.engine.read();
-        let view = view_of(at)(&state);
+        assert!(state.frozen.contains_key(&at), "it is not released");
+        let view = View(at.epoch());
         sample_in(&state, view, tree, random, read)
     }
 }
@@ -106,7 +103,8 @@ impl OrderedAt for CddsSession {
         direction: Direction,
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
-        self.run(view_of(at), tree, from, direction, |key, value| {
+        let at = Some(crate::Snapshot::of(at.epoch()));
+        self.run(at, tree, from, direction, |key, value| {
             visit(key, Some(value))
         });
     }

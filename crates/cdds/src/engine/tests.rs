@@ -133,6 +133,32 @@ fn what_was_committed_comes_back_and_nothing_else() {
     }
 }
 
+/// CE4 trees-known: a reader that waited for the writer would wait for ever.
+#[test]
+fn reads_go_on_while_a_writer_has_the_lock() {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    let engine = Cdds::open(clock, Options::default()).expect("memory");
+    let (tree, dropped) = (engine.create_tree(), engine.create_tree());
+    let mut session = engine.session().expect("few sessions");
+    for tree in [tree, dropped] {
+        session.update(Key::new(tree, b"key"), &mut NoHook, |_| {
+            Decision::Write(NewValue::new(Body::string(b"value")))
+        });
+        assert!(session.get(Key::new(tree, b"key"), |value| value.is_some()));
+    }
+    engine.drop_tree(dropped);
+    assert!(!session.get(Key::new(dropped, b"key"), |value| value.is_some()));
+    let writer = engine.write();
+    assert!(session.get(Key::new(tree, b"key"), |value| value.is_some()));
+    let mut seen = 0;
+    session.scan(tree, Bound::Unbounded, Direction::Forward, |_, _| {
+        seen += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(seen, 1);
+    drop(writer);
+}
+
 #[test]
 fn what_is_no_pool_of_this_engine_is_refused() {
     let file = PoolFile::new("refused");
