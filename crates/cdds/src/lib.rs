@@ -54,11 +54,12 @@
 //! Any number of threads read beside the writer, each with a [`Reader`], without a lock.
 //!
 //! Deliberately absent, for now: several writers at a time, a sorted layout and inner nodes in DRAM
-//! to measure against, cleaning of void epochs in the background.
+//! to measure against.
 
 mod canary;
 mod change;
 mod check;
+mod clean;
 mod engine;
 mod latch;
 pub mod limits;

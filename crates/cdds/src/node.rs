@@ -48,6 +48,7 @@ const NODE_FLUSH: Mark = Mark("node: flush of a new one");
 const BEGIN_FLUSH: Mark = Mark("entry: flush of its beginning");
 const USED_FLUSH: Mark = Mark("node: flush of the number of its used slots");
 const FINGERPRINT_FLUSH: Mark = Mark("entry: flush of its fingerprint");
+const CLEAN_FLUSH: Mark = Mark("entry: flush of an erased epoch");
 const END_FLUSH: Mark = Mark("entry: flush of its end");
 
 /// What an entry says, apart from when.
@@ -580,6 +581,26 @@ impl<'p, M: Pmem> Node<'p, M> {
         memory.store(at.plus(8), epoch.0);
         memory.mark(END_FLUSH);
         memory.flush(at, slot_bytes(self.level) as usize);
+    }
+
+    /// Erases void beginnings and ends (CG1 same-meaning).
+    pub(crate) fn clean(self) {
+        let (memory, is_void) = (self.pool.memory(), |epoch| {
+            epoch != 0 && self.pool.is_void(LogEpoch(epoch))
+        });
+        for slot in 0..self.used {
+            let (Span { start, end }, at) = (self.span(slot), self.slot_at(slot));
+            if is_void(start) {
+                memory.store(at, 0);
+            }
+            if is_void(end) {
+                memory.store(at.plus(8), 0);
+            }
+            if is_void(start) || is_void(end) {
+                memory.mark(CLEAN_FLUSH);
+                memory.flush(at, 2 * WORD_BYTES as usize);
+            }
+        }
     }
 
     /// Gives an entry that began in the open epoch another record.

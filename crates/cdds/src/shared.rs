@@ -142,6 +142,23 @@ impl<M: Pmem> Shared<M> {
         }
     }
 
+    /// The same without waiting for long; whether it is closed.
+    pub(crate) fn try_close(&self) -> bool {
+        const TRIES: usize = 4;
+        self.closed.store(true, Ordering::Relaxed);
+        // SeqCst: as in `close`.
+        fence(Ordering::SeqCst);
+        let stamp = self.collector.stamp();
+        for _ in 0..TRIES {
+            self.collector.try_advance();
+            if self.collector.has_passed(stamp) {
+                return true;
+            }
+        }
+        self.reopen();
+        false
+    }
+
     pub(crate) fn reopen(&self) {
         // Release: pairs with the acquiring loads of whatever a reader follows.
         self.closed.store(false, Ordering::Release);

@@ -27,6 +27,7 @@ use pando_sync::epoch::ReclaimEpoch;
 use thiserror::Error;
 
 use crate::canary::{self, Fault};
+use crate::clean::Cleaning;
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
@@ -116,6 +117,8 @@ pub struct Tree<M> {
     /// Slots of a node.
     pub(crate) slots: u64,
     pub(crate) shared: Arc<Shared<M>>,
+    /// What is cleaned up, if something is.
+    pub(crate) cleaning: Option<Cleaning>,
     /// Horizons that wait for readers to end their pins, oldest first.
     horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
     /// The open epoch.
@@ -160,6 +163,7 @@ impl<M: Pmem> Tree<M> {
         };
         let mut tree = Self {
             shared: Arc::new(Shared::new(Arc::clone(&pool), slots, anchor)),
+            cleaning: None,
             horizons: VecDeque::new(),
             allocator,
             slots,
@@ -306,6 +310,7 @@ impl<M: Pmem> Tree<M> {
         self.open = committed.next();
         self.has_begun = false;
         self.settle_horizon();
+        self.end_cleaning()?;
         Ok(committed)
     }
 
@@ -380,6 +385,7 @@ impl<M: Pmem> Tree<M> {
             return Err(Error::NewerSnapshot { epoch });
         }
         self.shared.close();
+        self.cleaning = None;
         let open = self.pool.roll_back(snapshot.0);
         self.allocator.forget();
         self.shared.reopen();

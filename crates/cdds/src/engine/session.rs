@@ -22,6 +22,9 @@ use crate::{Direction, Error, Reader, Snapshot};
 /// Entries that a scan shows before it lets writers go ahead.
 const CHUNK_ENTRIES: usize = 64;
 
+/// Steps of cleaning up after a crash in each call of maintenance.
+const CLEANED_AT_ONCE: usize = 4;
+
 /// A session of the engine; dropping it frees its place.
 pub struct CddsSession {
     pub(super) engine: Arc<Cdds>,
@@ -267,6 +270,7 @@ impl Point for CddsSession {
         sound(state.tree.advance(clock.current()));
         let purged = state.graves.purge(clock.horizon(), steps);
         let freed = sound(state.free_dropped(steps - purged));
+        sound(state.tree.clean(CLEANED_AT_ONCE));
         if clock.is_self_driven() && purged + freed == 0 {
             sound(state.write_own());
             sound(state.tree.commit());

@@ -11,6 +11,7 @@
 //! | entry: flush of its beginning | a committed entry is lost |
 //! | entry: flush of its fingerprint | a committed entry is not found by its key |
 //! | entry: flush of its end | a replaced or removed entry is seen again |
+//! | entry: flush of an erased epoch | an entry of a lost epoch is seen once the pool forgets it |
 //! | root words: flush | an acknowledged snapshot is lost, or one that was released stays |
 //! | root words: fence | the same |
 //!
@@ -42,6 +43,8 @@ enum Op {
     Retain,
     Release,
     RollBack,
+    /// All of it, with the commit that ends it.
+    Clean,
 }
 
 /// What a tree is to hold.
@@ -88,6 +91,11 @@ impl Op {
             (Self::Release, Some(snapshot)) => tree.release(snapshot).unwrap(),
             (Self::RollBack, Some(snapshot)) => tree.roll_back(snapshot).unwrap(),
             (Self::Release | Self::RollBack, None) => {}
+            (Self::Clean, _) => {
+                while tree.clean(1).unwrap() {}
+                tree.put(&key(200), b"cleaning").unwrap();
+                tree.remove(&key(200)).unwrap();
+            }
         }
         tree.commit().unwrap();
     }
@@ -157,6 +165,30 @@ fn judge(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), Strin
     if snapshots != found.snapshots {
         return Err("a snapshot changed by further work".into());
     }
+    clean_up(&mut tree)
+}
+
+/// Cleans, with a change and a commit now and then: what there is stays, and no epoch is void.
+fn clean_up(tree: &mut Tree<Simulated>) -> Result<(), String> {
+    let before = state_of(tree);
+    let mut steps = 0;
+    while !tree.pool.voids().is_empty() {
+        tree.clean(2).map_err(|error| error.to_string())?;
+        steps += 1;
+        if steps % 3 == 0 {
+            tree.put(&key(200), b"cleaning")
+                .and_then(|()| tree.remove(&key(200)))
+                .and_then(|_| tree.commit())
+                .map_err(|error| error.to_string())?;
+        }
+        if steps > 1000 {
+            return Err("cleaning does not end".into());
+        }
+    }
+    if state_of(tree) != before {
+        return Err("cleaning changed what there is".into());
+    }
+    tree.check().map_err(|disorder| disorder.to_string())?;
     Ok(())
 }
 
@@ -297,6 +329,47 @@ fn opening_can_be_interrupted() {
     assert!(images > 500, "{images} images");
 }
 
+/// A crash while void epochs are rubbed out, and after the pool has forgotten them.
+#[test]
+fn cleaning_can_be_interrupted() {
+    let mut images = 0;
+    for seed in 0..10 * effort().min(20) {
+        let memory = Simulated::recording(start_with_voids(seed));
+        let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
+        let mut tree = Tree::open(pool.into()).expect("a tree");
+        let state = state_of(&tree);
+        assert!(!tree.pool.voids().is_empty(), "something was lost");
+        while tree.clean(1).expect("nothing is damaged") {}
+        // An epoch of its own, whose changes cancel out, so that it commits.
+        tree.put(&key(200), b"cleaning").unwrap();
+        tree.remove(&key(200)).unwrap();
+        tree.commit().unwrap();
+        assert_eq!(tree.pool.voids(), [], "it was forgotten");
+        let trace = tree.pool.memory().trace();
+        let (tried, failure) = failure(&trace, &[state.clone(), state], QUICK);
+        images += tried;
+        assert_eq!(failure, None, "seed {seed}");
+    }
+    assert!(images > 500, "{images} images");
+}
+
+/// What a crash leaves within an epoch of several changes.
+fn start_with_voids(seed: u64) -> Vec<u64> {
+    let pool = Pool::open(Simulated::from(start(seed)), SHAPE.node_bytes).expect("a pool");
+    let mut tree = Tree::open(pool.into()).expect("a tree");
+    let mut rng = Rng::with_seed(seed);
+    tree.retain().unwrap();
+    for serial in 0..12 {
+        let number = rng.u8(..12);
+        if rng.bool() {
+            tree.put(&key(number), &value(serial)).unwrap();
+        } else {
+            tree.remove(&key(number)).unwrap();
+        }
+    }
+    tree.pool.memory().words()
+}
+
 /// The canary of the harness, and the table in the header: whatever flush or fence is left out, a
 /// crash shows it.
 #[test]
@@ -310,8 +383,9 @@ fn every_flush_and_fence_is_needed() {
             Op::Remove(4),
             Op::Several(2),
             Op::Release,
+            Op::Clean,
         ];
-        let run = record(&start(seed), &ops);
+        let run = record(&start_with_voids(seed), &ops);
         for count in run.trace.marks() {
             let mark = count.mark.expect("every flush and fence has a name");
             let of_pool = ["pool:", "allocator:", "commit:"];
@@ -323,7 +397,7 @@ fn every_flush_and_fence_is_needed() {
             *found.entry(mark).or_insert(false) |= fails;
         }
     }
-    assert_eq!(found.len(), 8, "{found:?}");
+    assert_eq!(found.len(), 9, "{found:?}");
     needless.extend(found.into_iter().filter(|(_, fails)| !fails));
     assert_eq!(needless, BTreeSet::new(), "nothing fails without these");
 }

@@ -1,0 +1,126 @@
+//! Rubbing void epochs out, a little at a time, so that the pool can forget them.
+//!
+//! What a crash or a rollback leaves is void by its epochs, which readers ask the pool about and of
+//! which it remembers a bounded number of ranges. Cleaning goes through every view that can come
+//! again, leaf by leaf, and then through the allocator's records; it erases void beginnings and
+//! ends. Where it has got to is known in memory only: a restart begins anew.
+//!
+//! - **CG1 same-meaning** A void beginning is as good as none, and so is a void end: whoever reads
+//!   or crashes in between sees the same.
+//! - **CG2 all-views** The ranges are forgotten with a commit, when the present, as it then is
+//!   committed, and every snapshot have been gone through. A node of theirs that was not met was
+//!   made since, of entries of epochs that count: nothing becomes void meanwhile, and a rollback
+//!   begins anew.
+//! - **CG3 erased-first** What was erased is flushed by the thread that forgets, whose header is a
+//!   commit (PM4 commit-last).
+
+use std::ops::Bound;
+
+use pando_pmem::{Pmem, VoidRange};
+
+use crate::node::View;
+use crate::scan::Direction;
+use crate::shared::Look;
+use crate::tree::{Error, Tree};
+
+/// How far it has got.
+#[derive(Debug)]
+pub(crate) struct Cleaning {
+    /// What is to be forgotten.
+    ranges: Vec<VoidRange>,
+    /// Views that were gone through.
+    done: Vec<View>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The leaves of a view, from this key on.
+    Nodes(View, Vec<u8>),
+    /// The allocator's records, from the chunk of this number on.
+    Blocks(u64),
+    /// Everything that there was.
+    Done,
+}
+
+impl Cleaning {
+    fn new(ranges: Vec<VoidRange>) -> Self {
+        Self {
+            ranges,
+            done: Vec::new(),
+            stage: Stage::Nodes(View::PRESENT, Vec::new()),
+        }
+    }
+}
+
+impl<M: Pmem> Tree<M> {
+    /// Cleans up after crashes and rollbacks: up to `steps` ways from the root to a leaf, or chunks
+    /// of the pool. Whether more is to be done; the next commit after the last step ends it.
+    ///
+    /// Cost of a step: O(log n) nodes read; a flush for each entry of a void epoch.
+    pub fn clean(&mut self, steps: usize) -> Result<bool, Error> {
+        let mut cleaning = match self.cleaning.take() {
+            Some(cleaning) => cleaning,
+            None => match self.pool.voids() {
+                ranges if ranges.is_empty() => return Ok(false),
+                ranges => Cleaning::new(ranges),
+            },
+        };
+        for _ in 0..steps {
+            self.clean_step(&mut cleaning)?;
+        }
+        let goes_on = !matches!(cleaning.stage, Stage::Done);
+        self.cleaning = Some(cleaning);
+        Ok(goes_on)
+    }
+
+    fn clean_step(&self, cleaning: &mut Cleaning) -> Result<(), Error> {
+        match &mut cleaning.stage {
+            Stage::Nodes(view, from) => {
+                self.anchor().clean();
+                let look = Look::alone(*view);
+                let passed = |node: crate::node::Node<'_, M>| node.clean();
+                let bound = Bound::Included(from.as_slice());
+                let stop = self.shared.stop(look, bound, Direction::Forward, passed);
+                let next = stop.ok().flatten().and_then(|stop| stop.high);
+                if let Some(next) = next {
+                    *from = next;
+                } else {
+                    cleaning.done.push(*view);
+                    cleaning.stage = self.next_view(&cleaning.done, Stage::Blocks(0));
+                }
+            }
+            Stage::Blocks(from) => {
+                cleaning.stage = match self.allocator.clean(*from, 1) {
+                    Some(next) => Stage::Blocks(next),
+                    None => Stage::Done,
+                }
+            }
+            Stage::Done => cleaning.stage = self.next_view(&cleaning.done, Stage::Done),
+        }
+        Ok(())
+    }
+
+    /// A snapshot that was not gone through.
+    fn next_view(&self, done: &[View], otherwise: Stage) -> Stage {
+        let views = self.retained.iter().map(|epoch| View(*epoch));
+        let next = views.into_iter().find(|view| !done.contains(view));
+        next.map_or(otherwise, |view| Stage::Nodes(view, Vec::new()))
+    }
+
+    /// Lets the pool forget what was rubbed out, right after a commit (CG2 all-views), unless
+    /// readers are pinned: then with a later one.
+    pub(crate) fn end_cleaning(&mut self) -> Result<(), Error> {
+        let is_done = |cleaning: &Cleaning| {
+            let next = self.next_view(&cleaning.done, Stage::Done);
+            matches!((&cleaning.stage, next), (Stage::Done, Stage::Done))
+        };
+        if !self.cleaning.as_ref().is_some_and(is_done) || !self.shared.try_close() {
+            return Ok(());
+        }
+        let ranges = self.cleaning.take().map(|cleaning| cleaning.ranges);
+        let forgotten = self.pool.forget_voids(&ranges.unwrap_or_default());
+        self.shared.reopen();
+        Ok(forgotten?)
+    }
+}
