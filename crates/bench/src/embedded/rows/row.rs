@@ -120,11 +120,9 @@ fn sum_of(column: Option<StringRef<'_>>) -> u64 {
     column.and_then(StringRef::as_flat).map_or(0, figure)
 }
 
-fn sum_of_row(value: ValueRef<'_>) -> u64 {
-    hash(value).map_or(0, |hash| {
-        hash.iter()
-            .fold(0, |sum, (_, column)| sum_of(Some(column)).wrapping_add(sum))
-    })
+fn sum_of_row(row: HashRef<'_>) -> u64 {
+    row.iter()
+        .fold(0, |sum, (_, column)| sum_of(Some(column)).wrapping_add(sum))
 }
 
 impl<S: Point> EngineWorker<S> {
@@ -160,8 +158,9 @@ impl<S: Point> EngineWorker<S> {
     }
 
     fn read_row(&mut self, key: &[u8]) -> Option<u64> {
-        self.session
-            .get(Key::new(self.tree, key), |value| value.map(sum_of_row))
+        self.session.get(Key::new(self.tree, key), |value| {
+            value.and_then(hash).map(sum_of_row)
+        })
     }
 }
 
@@ -190,10 +189,11 @@ impl<S: Ordered> RowWorker for EngineWorker<S> {
             Bound::Included(start),
             Direction::Forward,
             |_, value| {
+                let row = hash(value);
                 let read = if one_column {
-                    sum_of(hash(value).and_then(|hash| field.find(hash)))
+                    sum_of(row.and_then(|row| field.find(row)))
                 } else {
-                    sum_of_row(value)
+                    row.map_or(0, sum_of_row)
                 };
                 total = total.wrapping_add(read);
                 found += 1;
