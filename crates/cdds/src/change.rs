@@ -12,7 +12,7 @@
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
 use pando_engine::mark::with_mark;
-use pando_pmem::{Offset, Pmem};
+use pando_pmem::{Offset, Pmem, Writes};
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
@@ -62,6 +62,7 @@ impl<M: Pmem> Tree<M> {
     pub(crate) fn put_marked(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
         self.begin()?;
+        let _window = Writes::new(self.pool.memory());
         let record = record::make(&self.allocator, self.open, key, value, with_mark(0, mark))?;
         let mut work = self.work();
         work.taken.push(record);
@@ -106,6 +107,7 @@ impl<M: Pmem> Tree<M> {
             return Ok(false);
         };
         self.begin()?;
+        let _window = Writes::new(self.pool.memory());
         self.allocator.expect_free(found.entry.record);
         let mut work = self.work();
         work.freed.push(found.entry.record);

@@ -16,7 +16,7 @@
 
 use std::ops::Bound;
 
-use pando_pmem::{Pmem, VoidRange};
+use pando_pmem::{Pmem, VoidRange, Writes};
 
 use crate::node::View;
 use crate::scan::Direction;
@@ -66,6 +66,7 @@ impl<M: Pmem> Tree<M> {
                 ranges => Cleaning::new(ranges),
             },
         };
+        let _window = Writes::new(self.pool.memory());
         for _ in 0..steps {
             self.clean_step(&mut cleaning)?;
         }

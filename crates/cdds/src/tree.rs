@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError};
+use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError, Writes};
 use pando_sync::LogEpoch;
 use pando_sync::epoch::ReclaimEpoch;
 use thiserror::Error;
@@ -194,6 +194,7 @@ impl<M: Pmem> Tree<M> {
     /// Makes a snapshot's word durable.
     fn set_kept(&self, word: u64, epoch: LogEpoch) {
         let memory = self.pool.memory();
+        let _window = Writes::new(memory);
         memory.store(self.pool.root(word), epoch.0);
         flush_root(&self.pool, word);
         memory.mark(ROOT_FENCE);
@@ -429,6 +430,7 @@ fn named_anchor<M: Pmem>(pool: &Pool<M>) -> Option<Offset> {
 fn make_anchor<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<Offset, Error> {
     let (epoch, memory) = (pool.first_epoch(), pool.memory());
     pool.begin(epoch)?;
+    let _window = Writes::new(memory);
     let at = allocator.allocate(bytes_of(ANCHOR, ANCHOR_SLOTS), epoch)?;
     Node::make(pool, at, (ANCHOR, ANCHOR_SLOTS), epoch, &[]);
     memory.store(pool.root(1), at.get());

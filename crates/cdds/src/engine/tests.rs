@@ -159,6 +159,30 @@ fn reads_go_on_while_a_writer_has_the_lock() {
     drop(writer);
 }
 
+/// A store outside of a window ends the process.
+#[test]
+fn a_pool_that_is_kept_from_stray_writes_takes_all_that_is_meant() {
+    let file = PoolFile::new("protected");
+    let place = Place::Mapped(file.0.clone(), Medium::SharedMemory);
+    let options = Options {
+        place,
+        bytes: BYTES,
+        protection: pando_pmem::Protection::Pages,
+    };
+    for _ in 0..2 {
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let engine = Cdds::open(Arc::clone(&clock), options.clone()).expect("a pool");
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut model = Model::new();
+        for _ in 0..4 {
+            change(&engine, &mut model, &mut random);
+            let ended = LogEpoch(clock.tick().0 - 1);
+            engine.commit(ended).expect("there is room");
+        }
+        assert_eq!(contents(&engine, model.keys().copied()), model);
+    }
+}
+
 #[test]
 fn what_is_no_pool_of_this_engine_is_refused() {
     let file = PoolFile::new("refused");
