@@ -236,8 +236,16 @@ impl Cdds {
     pub fn commit(&self, epoch: LogEpoch) -> Result<LogEpoch, Error> {
         let mut state = self.write();
         state.tree.advance(epoch)?;
+        self.commit_all(&mut state)
+    }
+
+    /// Commits the tree's open epoch. The clock's must not stay behind the one that follows: a
+    /// snapshot of it would miss what is written from now on (CE1 epochs-follow).
+    fn commit_all(&self, state: &mut State) -> Result<LogEpoch, Error> {
         state.write_own()?;
-        state.tree.commit()
+        let committed = state.tree.commit()?;
+        self.clock.rise_to(state.tree.open);
+        Ok(committed)
     }
 
     /// The newest epoch that is durable.

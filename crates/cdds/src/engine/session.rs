@@ -272,8 +272,7 @@ impl Point for CddsSession {
         let freed = sound(state.free_dropped(steps - purged));
         sound(state.tree.clean(CLEANED_AT_ONCE));
         if clock.is_self_driven() && purged + freed == 0 {
-            sound(state.write_own());
-            sound(state.tree.commit());
+            sound(self.engine.commit_all(&mut state));
         }
         purged + freed
     }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pando_engine::{
-    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point, TreeId,
-    ValueVersion,
+    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point, ReadAt,
+    Snapshots, TreeId, ValueVersion,
 };
 use pando_pmem::{Medium, PoolError};
 use pando_sync::LogEpoch;
@@ -157,6 +157,25 @@ fn reads_go_on_while_a_writer_has_the_lock() {
     });
     assert_eq!(seen, 1);
     drop(writer);
+}
+
+/// Maintenance of an engine that drives its clock commits, and so ends epochs of the tree.
+#[test]
+fn a_snapshot_sees_what_was_written_after_a_commit_of_maintenance() {
+    let clock = Arc::new(EpochClock::self_driven());
+    let engine = Cdds::open(Arc::clone(&clock), Options::default()).expect("memory");
+    let (tree, mut session) = (engine.create_tree(), engine.session().expect("few"));
+    for key in [b"1", b"2", b"3"] {
+        session.update(Key::new(tree, key), &mut NoHook, |_| {
+            Decision::Write(NewValue::new(Body::string(b"value")))
+        });
+        while session.maintain(10) > 0 {}
+    }
+    let snapshot = engine.freeze(clock.end_all()).expect("the first");
+    for key in [b"1", b"2", b"3"] {
+        let seen = session.get_at(snapshot, Key::new(tree, key), |value| value.is_some());
+        assert!(seen, "CE1 epochs-follow");
+    }
 }
 
 /// A store outside of a window ends the process.
