@@ -85,6 +85,18 @@ pub enum Error {
         /// Its epoch.
         epoch: LogEpoch,
     },
+    /// Something else is kept under this name.
+    #[error("there is a snapshot {name:?} already")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// Nothing is kept under this name.
+    #[error("there is no snapshot {name:?}")]
+    NoName {
+        /// The name.
+        name: String,
+    },
     /// A rollback would lose a newer snapshot.
     #[error("the snapshot of epoch {epoch} is newer and would be lost")]
     NewerSnapshot {

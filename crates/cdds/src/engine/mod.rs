@@ -7,6 +7,8 @@
 //! |---|---|
 //! | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
 //!
+//! The one before has the names of snapshots that last (`kept.rs`).
+//!
 //! | field | writer | reader |
 //! |---|---|---|
 //! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | samples, shared |
@@ -27,6 +29,7 @@
 //! change of it costs O(size), and so does a read of a large hash.
 
 mod graves;
+mod kept;
 mod session;
 mod snapshots;
 #[cfg(test)]
@@ -46,6 +49,7 @@ use pando_pmem::{Mapped, Medium, Pool, Protection, Shape};
 use pando_sync::LogEpoch;
 
 use self::graves::Graves;
+use self::kept::NAMES;
 pub use self::session::CddsSession;
 use crate::limits::{ENTRIES, node_bytes};
 use crate::{Direction, Error, Tree};
@@ -323,7 +327,7 @@ impl Engine for Cdds {
     fn create_tree(&self) -> TreeId {
         let mut state = self.write();
         let tree = TreeId(state.next_tree);
-        assert!(tree < OWN, "tree numbers are used up");
+        assert!(tree < NAMES, "tree numbers are used up");
         state.next_tree += 1;
         let changed = true;
         state.trees.insert(
@@ -338,7 +342,7 @@ impl Engine for Cdds {
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree < OWN, "tree numbers are used up");
+        assert!(tree < NAMES, "tree numbers are used up");
         let mut state = self.write();
         state.next_tree = state.next_tree.max(tree.0 + 1);
         let changed = true;

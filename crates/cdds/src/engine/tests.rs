@@ -178,6 +178,48 @@ fn a_snapshot_sees_what_was_written_after_a_commit_of_maintenance() {
     }
 }
 
+#[test]
+fn what_is_kept_by_name_outlives_restarts_and_can_be_gone_back_to() {
+    let file = PoolFile::new("kept");
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut model, mut kept) = (Model::new(), Vec::new());
+    let (_, engine) = file.open().expect("a pool");
+    for name in ["first", "second", "third"] {
+        change(&engine, &mut model, &mut random);
+        engine.keep(name).expect("there is room");
+        kept.push(model.clone());
+    }
+    let taken = engine.keep("second");
+    assert!(matches!(taken, Err(Error::NameTaken { .. })));
+    change(&engine, &mut model, &mut random);
+    drop(engine);
+    let (clock, engine) = file.open().expect("a pool");
+    let names = |engine: &Cdds| -> Vec<_> {
+        let kept = engine.kept().expect("nothing is damaged").into_iter();
+        kept.map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(&engine), ["first", "second", "third"]);
+    let holds = |model: &Model| contents(&engine, model.keys().copied()) == *model;
+    assert!(holds(&kept[2]), "what was not committed is lost");
+    let refused = engine.roll_back("second", false);
+    assert!(matches!(refused, Err(Error::NewerSnapshot { .. })));
+    let before = clock.current();
+    engine.roll_back("second", true).expect("it is there");
+    assert!(holds(&kept[1]));
+    assert!(clock.current() >= before);
+    assert_eq!(names(&engine), ["first", "second"]);
+    engine.release_kept("second").expect("it is there");
+    engine.roll_back("first", false).expect("it is there");
+    assert!(holds(&kept[0]));
+    assert_eq!(names(&engine), ["first"]);
+    let gone = engine.roll_back("second", true);
+    assert!(matches!(gone, Err(Error::NoName { .. })));
+    drop(engine);
+    let (_, engine) = file.open().expect("a pool");
+    assert_eq!(contents(&engine, kept[0].keys().copied()), kept[0]);
+    assert_eq!(names(&engine), ["first"]);
+}
+
 /// A store outside of a window ends the process.
 #[test]
 fn a_pool_that_is_kept_from_stray_writes_takes_all_that_is_meant() {

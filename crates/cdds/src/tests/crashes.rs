@@ -165,7 +165,11 @@ fn judge(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), Strin
     if snapshots != found.snapshots {
         return Err("a snapshot changed by further work".into());
     }
-    clean_up(&mut tree)
+    // It takes as long as all of the above: of some.
+    if tree.open.0.is_multiple_of(16) {
+        clean_up(&mut tree)?;
+    }
+    Ok(())
 }
 
 /// Cleans, with a change and a commit now and then: what there is stays, and no epoch is void.

@@ -1,0 +1,103 @@
+//! Snapshots that last, by name.
+//!
+//! A name is a pair of a tree that only the engine knows, whose value is the epoch, written in that
+//! epoch: the snapshot sees its own name, so a rollback to it keeps it. A name counts if a snapshot
+//! of its epoch is there (CT2 kept-at-once); another is what a crash, a release or a rollback left.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use pando_engine::TreeId;
+use pando_sync::LogEpoch;
+
+use super::{Cdds, OWN, State, place_of};
+use crate::{Direction, Error, Snapshot};
+
+/// The number of the tree of names.
+pub(super) const NAMES: TreeId = TreeId(OWN.0 - 1);
+
+impl State {
+    /// The names that count.
+    fn names(&self) -> Result<BTreeMap<String, Snapshot>, Error> {
+        let (mut names, place) = (BTreeMap::new(), place_of(NAMES, b""));
+        let visit = |key: &[u8], value: &[u8]| {
+            let Some(name) = key.strip_prefix(&place[..]) else {
+                return ControlFlow::Break(());
+            };
+            let epoch = value.try_into().map_or(0, u64::from_le_bytes);
+            let snapshot = Snapshot::of(LogEpoch(epoch));
+            if self.tree.snapshots().any(|there| there == snapshot) {
+                names.insert(String::from_utf8_lossy(name).into_owned(), snapshot);
+            }
+            ControlFlow::Continue(())
+        };
+        self.tree
+            .scan(Bound::Included(&place), Direction::Forward, visit)?;
+        Ok(names)
+    }
+
+    fn named(&self, name: &str) -> Result<Snapshot, Error> {
+        let found = self.names()?.remove(name);
+        found.ok_or_else(|| Error::NoName { name: name.into() })
+    }
+}
+
+impl Cdds {
+    /// Keeps what all trees hold now under a name, durably, until [`Cdds::release_kept`]. Commits.
+    /// Nobody writes meanwhile. O(names).
+    pub fn keep(&self, name: &str) -> Result<LogEpoch, Error> {
+        let mut state = self.write();
+        if state.names()?.contains_key(name) {
+            return Err(Error::NameTaken { name: name.into() });
+        }
+        state.tree.advance(self.clock.current())?;
+        state.write_own()?;
+        let epoch = state.tree.open;
+        let place = place_of(NAMES, name.as_bytes());
+        state.tree.put(&place, &epoch.0.to_le_bytes())?;
+        let kept = state.tree.retain();
+        self.clock.rise_to(state.tree.open);
+        debug_assert!(kept.as_ref().is_ok_and(|kept| kept.epoch() == epoch) || kept.is_err());
+        Ok(kept?.epoch())
+    }
+
+    /// The names of what is kept, with the epochs.
+    pub fn kept(&self) -> Result<Vec<(String, LogEpoch)>, Error> {
+        let names = self.read().names()?.into_iter();
+        Ok(names.map(|(name, at)| (name, at.epoch())).collect())
+    }
+
+    /// Lets go, durably, what is kept under a name.
+    pub fn release_kept(&self, name: &str) -> Result<(), Error> {
+        let mut state = self.write();
+        let snapshot = state.named(name)?;
+        state.tree.release(snapshot)
+    }
+
+    /// Makes all trees what they were when this was kept; it stays. Newer ones are lost, if the
+    /// caller says that they may be, else it is refused; as it is while newer snapshots are read.
+    /// Takes the same time whatever has happened since. No session is in an operation, or pinned.
+    pub fn roll_back(&self, name: &str, losing_newer: bool) -> Result<LogEpoch, Error> {
+        let mut state = self.write();
+        let snapshot = state.named(name)?;
+        let newer = |at: &Snapshot| *at > snapshot;
+        let lost: Vec<_> = state.tree.snapshots().filter(newer).collect();
+        if let Some(held) = state.frozen.keys().next_back()
+            && held.epoch() > snapshot.epoch()
+        {
+            let epoch = held.epoch();
+            return Err(Error::NewerSnapshot { epoch });
+        }
+        if losing_newer {
+            for at in lost {
+                state.tree.release(at)?;
+            }
+        }
+        state.tree.roll_back(snapshot)?;
+        state.graves = super::Graves::default();
+        state.read_own()?;
+        self.clock.rise_to(state.tree.open);
+        self.note_trees();
+        Ok(snapshot.epoch())
+    }
+}
