@@ -12,7 +12,7 @@
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
 use pando_engine::mark::with_mark;
-use pando_pmem::{Offset, Pmem, Writes};
+use pando_pmem::{Full, Offset, Pmem, Writes};
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
@@ -39,6 +39,8 @@ struct Work<'t> {
     freed: Vec<Offset>,
     /// The latches of nodes that readers may look at (CL1 marked-before).
     held: Held<'t>,
+    /// It may use what a full pool keeps back: without it, nothing could be removed.
+    in_reserve: bool,
 }
 
 impl<'t> Work<'t> {
@@ -47,6 +49,7 @@ impl<'t> Work<'t> {
             taken: Vec::new(),
             freed: Vec::new(),
             held: Held::new(latches),
+            in_reserve: false,
         }
     }
 }
@@ -58,13 +61,30 @@ impl<M: Pmem> Tree<M> {
         self.put_marked(key, value, 0)
     }
 
+    /// The same for what must be kept even in a full pool, and what is small.
+    pub(crate) fn put_in_reserve(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put_with(key, value, 0, true)
+    }
+
     /// The same, of a value with an access mark.
     pub(crate) fn put_marked(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<(), Error> {
+        self.put_with(key, value, mark, false)
+    }
+
+    fn put_with(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        mark: u8,
+        in_reserve: bool,
+    ) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
         self.begin()?;
         let _window = Writes::new(self.pool.memory());
-        let record = record::make(&self.allocator, self.open, key, value, with_mark(0, mark))?;
+        let take = |bytes| self.take(bytes, in_reserve);
+        let record = record::make(&self.pool, take, (key, value), with_mark(0, mark))?;
         let mut work = self.work();
+        work.in_reserve = in_reserve;
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
         let changed = self.put_record(key, begun, &mut work);
@@ -126,6 +146,14 @@ impl<M: Pmem> Tree<M> {
             changed = Ok(());
         }
         self.finish(changed, work).map(|()| true)
+    }
+
+    fn take(&self, bytes: u64, in_reserve: bool) -> Result<Offset, Full> {
+        if in_reserve {
+            self.allocator.allocate_to_remove(bytes, self.open)
+        } else {
+            self.allocator.allocate(bytes, self.open)
+        }
     }
 
     /// Frees what a change has made unreachable, or what it has taken in vain.
@@ -314,7 +342,7 @@ impl<M: Pmem> Tree<M> {
         work: &mut Work<'_>,
     ) -> Result<Offset, Error> {
         let bytes = bytes_of(level, self.slots);
-        let at = self.allocator.allocate(bytes, self.open)?;
+        let at = self.take(bytes, work.in_reserve)?;
         work.taken.push(at);
         Node::make(&self.pool, at, (level, self.slots), self.open, entries);
         Ok(at)
@@ -324,7 +352,8 @@ impl<M: Pmem> Tree<M> {
     fn separator(&self, entry: Entry, child: Offset, work: &mut Work<'_>) -> Result<Entry, Error> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
-        let record = record::make(&self.allocator, self.open, key, b"", 0)?;
+        let take = |bytes| self.take(bytes, work.in_reserve);
+        let record = record::make(&self.pool, take, (key, b""), 0)?;
         work.taken.push(record);
         Ok(Entry::separator(key, record, child))
     }

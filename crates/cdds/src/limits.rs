@@ -15,8 +15,9 @@ pub const SNAPSHOTS_MAX: usize = 28;
 /// Snapshots that end with the process.
 pub const HELD_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 
-/// Longest key, in bytes: the longest of a database, behind the number of its tree.
-pub const KEY_BYTES_MAX: usize = 64 * 1024 + 4;
+/// Longest key, in bytes: the longest of a database, behind the number of its tree
+/// and a deadline.
+pub const KEY_BYTES_MAX: usize = 64 * 1024 + 16;
 
 /// Longest value, in bytes: the longest string of a database, and what is stored beside it.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 32;

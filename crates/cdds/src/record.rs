@@ -16,8 +16,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool};
-use pando_sync::LogEpoch;
+use pando_pmem::{Full, Mark, Offset, Pmem, Pool};
 use pando_sync::prefetch::prefetch_lines;
 
 const HEADER_BYTES: u64 = 16;
@@ -27,12 +26,11 @@ const PREFETCHED_BYTES: usize = 4096;
 
 const FLUSH: Mark = Mark("record: flush");
 
-/// Writes a record; where it is.
+/// Writes a record into a block that `take` takes; where it is.
 pub(crate) fn make<M: Pmem>(
-    allocator: &Allocator<M>,
-    epoch: LogEpoch,
-    key: &[u8],
-    value: &[u8],
+    pool: &Pool<M>,
+    take: impl FnOnce(u64) -> Result<Offset, Full>,
+    (key, value): (&[u8], &[u8]),
     mark: u32,
 ) -> Result<Offset, Full> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + key.len() + value.len());
@@ -44,8 +42,8 @@ pub(crate) fn make<M: Pmem>(
     let check = checksum(lengths, &bytes[HEADER_BYTES as usize..]);
     bytes[8..12].copy_from_slice(&check.to_le_bytes());
     bytes[12..16].copy_from_slice(&mark.to_le_bytes());
-    let at = allocator.allocate(bytes.len() as u64, epoch)?;
-    let memory = allocator.pool().memory();
+    let at = take(bytes.len() as u64)?;
+    let memory = pool.memory();
     memory.write(at, &bytes);
     memory.mark(FLUSH);
     memory.flush(at, bytes.len());
@@ -60,6 +58,7 @@ fn checksum(lengths: u64, rest: &[u8]) -> u32 {
 /// A record as it stands in a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'p> {
+    at: Offset,
     lengths: u64,
     check: u32,
     mark: Option<&'p AtomicU32>,
@@ -88,6 +87,7 @@ impl<'p> Record<'p> {
             None => memory.load(at.plus(8)) as u32,
         };
         Some(Self {
+            at,
             lengths,
             check,
             mark: memory.hint(at.plus(12)),
@@ -102,6 +102,11 @@ impl<'p> Record<'p> {
 
     pub(crate) fn value(self) -> &'p [u8] {
         &self.bytes[self.key_bytes..]
+    }
+
+    /// Where it is.
+    pub(crate) fn at_offset(self) -> Offset {
+        self.at
     }
 
     /// Where accesses are noted, in memory that lets a reader do that.

@@ -223,7 +223,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Lets the horizon follow snapshots and commits, as readers end their pins (CT3 horizon).
-    fn settle_horizon(&mut self) {
+    pub(crate) fn settle_horizon(&mut self) {
         /// Horizons that wait; a newer one then stands for the newest of them.
         const WAITING_MAX: usize = 8;
         let collector = &self.shared.collector;

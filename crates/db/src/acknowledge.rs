@@ -9,7 +9,8 @@
 //!
 //! A command that holds all gates for long (a long EXEC) does not stop the clock. After
 //! [`limits::TICK_PATIENCE_MS`] the epoch ends while the command runs, and the command's group
-//! belongs to the epoch that is current when it finishes.
+//! belongs to the epoch that is current when it finishes. Where an engine writes its data without a
+//! log, the epoch waits for the command instead.
 //!
 //! | field | writer | under | reader |
 //! |---|---|---|---|
@@ -173,6 +174,8 @@ impl Acknowledgement {
         const PAUSE: Duration = Duration::from_millis(1);
         let patience = Duration::from_millis(limits::TICK_PATIENCE_MS);
         let asked = Instant::now();
+        let waits = self.log.as_ref().is_some_and(EpochLog::waits_for_commands);
+        let may_straddle = !waits;
         let mut whole = lock(&self.whole);
         whole.tick_wanted = true;
         while whole.tick_wanted {
@@ -190,14 +193,16 @@ impl Acknowledgement {
                 return sealed;
             }
             whole = lock(&self.whole);
-            if whole.running && asked.elapsed() >= patience {
+            if whole.running && may_straddle && asked.elapsed() >= patience {
                 // Concurrently with the command: it cannot end its group while `whole` is locked
                 // (AK2), and no other session is in a turn.
                 whole.tick_wanted = false;
                 return self.close(now);
             } else if whole.tick_wanted {
-                let wait = if whole.running {
+                let wait = if whole.running && may_straddle {
                     patience.saturating_sub(asked.elapsed())
+                } else if whole.running {
+                    patience
                 } else {
                     PAUSE
                 };
@@ -264,12 +269,12 @@ impl Acknowledgement {
     /// Whether writes may be executed: the log takes them, or there is none.
     #[inline]
     pub(crate) fn accepts_writes(&self) -> bool {
-        self.files().is_none_or(Log::is_open)
+        self.log.as_ref().is_none_or(|log| log.accepts(false))
     }
 
     /// The same for commands that only remove.
     pub(crate) fn accepts_removals(&self) -> bool {
-        self.files().is_none_or(Log::takes_removals)
+        self.log.as_ref().is_none_or(|log| log.accepts(true))
     }
 
     /// Begins a command under all gates, which the caller holds; what its session logged before is

@@ -22,6 +22,11 @@ pub enum CommandError {
          FLUSHALL too, and writes will when there is room on the disk"
     )]
     LogFull,
+    #[error(
+        "OOM the pool of persistent memory is full, so that writes are refused; reads and removals \
+         go on, and writes will when there is room"
+    )]
+    PoolFull,
     #[error("READONLY You can't write against a read only replica.")]
     ReadOnly,
     #[error("NOREPLICAS Not enough good replicas to write.")]

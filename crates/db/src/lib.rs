@@ -41,6 +41,7 @@ mod open;
 mod options;
 mod pause;
 mod persistence;
+mod pool;
 mod progress;
 mod remapping;
 mod replication;
@@ -75,14 +76,15 @@ pub use memcached::{ListedItem, MemcachedHost};
 pub use memory::{Accesses, EvictionPolicy, LastAccess};
 pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
+pub use pando_cdds::{Options as PoolOptions, Place};
 pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
 pub use pando_engine::{LogEpoch, SessionLimit};
 pub use persistence::{
-    CheckReport, CheckpointFailure, CheckpointOptions, DumpWriter, Loaded, Pace, RecoveryError,
-    StreamError, check, expect_database,
+    CheckReport, CheckpointFailure, CheckpointOptions, CloseError, DumpWriter, Loaded, Pace,
+    RecoveryError, StreamError, check, expect_database,
 };
 pub use progress::{Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{

@@ -7,14 +7,14 @@ use thiserror::Error;
 
 use crate::database::{Database, Parts};
 use crate::durable::standing::Standing;
-use crate::epoch_log::EpochLog;
 #[cfg(any(test, feature = "hand-log"))]
 use crate::epoch_log::HandLog;
+use crate::epoch_log::{EpochLog, PoolLog};
 use crate::expiry::ExpiryIndex;
 use crate::options::Options;
 use crate::persistence::{self, RecoveryError};
 use crate::store::Store;
-use crate::{limits, maintenance};
+use crate::{limits, maintenance, pool};
 
 /// Why a database cannot be opened.
 #[derive(Debug, Error)]
@@ -32,6 +32,15 @@ pub enum OpenError {
     /// The data on disk cannot be recovered.
     #[error(transparent)]
     Recovery(#[from] Box<RecoveryError>),
+    /// The pool of persistent memory cannot be opened.
+    #[error(transparent)]
+    Pool(#[from] pando_cdds::Error),
+    /// An engine that keeps its data itself was to be stored on disk besides.
+    #[error("engine {engine} keeps its data in its pool: there is no log for it")]
+    NoLog {
+        /// Its name.
+        engine: &'static str,
+    },
     /// The background thread could not be started.
     #[error("cannot start the maintenance thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -82,6 +91,10 @@ impl Database {
     /// A database on disk ([`Options::durability`]) is recovered first.
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
         match options.durability.clone() {
+            None if options.engine.has_pool() => Self::open_pool(options),
+            Some(_) if options.engine.has_pool() => Err(OpenError::NoLog {
+                engine: options.engine.name(),
+            }),
             None => Self::open_empty(options, None),
             Some(durability) => {
                 check_options(&options)?;
@@ -100,7 +113,7 @@ impl Database {
     fn open_empty(options: Options, log: Option<EpochLog>) -> Result<Arc<Self>, OpenError> {
         check_options(&options)?;
         let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let store = Store::open(&options, Arc::clone(&epochs));
+        let store = Store::open(&options, Arc::clone(&epochs))?;
         let trees = (0..options.databases)
             .map(|_| store.create_tree())
             .collect();
@@ -111,7 +124,50 @@ impl Database {
             trees,
             mapping_changes: 0,
             standing: Standing::default(),
+            hidden_trees: Vec::new(),
             log,
+            durable: None,
+        };
+        Self::begin(options, parts)
+    }
+
+    /// Opens a database that its engine brings back. Deadlines are looked at, other keys are not.
+    fn open_pool(options: Options) -> Result<Arc<Self>, OpenError> {
+        check_options(&options)?;
+        let epochs = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let store = Store::open(&options, Arc::clone(&epochs))?;
+        let engine = Arc::clone(store.pooled().expect("the engine of this opening"));
+        let noted = pool::noted_mapping(&engine)?;
+        let (mapping_changes, mut trees) = noted.clone().unwrap_or_default();
+        while trees.len() < options.databases {
+            trees.push(store.create_tree());
+        }
+        if noted.is_none_or(|(_, noted)| noted != trees) {
+            pool::note_mapping(&engine, mapping_changes, &trees);
+        }
+        // Of a snapshot that has ended with its process, or made just before a crash.
+        for tree in engine
+            .trees()
+            .into_iter()
+            .filter(|tree| !trees.contains(tree))
+        {
+            store.drop_tree(tree);
+        }
+        let expiry = ExpiryIndex::new();
+        engine.deadlines(|deadline, key| expiry.reconcile(key, None, || Some(deadline)))?;
+        let hidden_trees = trees.split_off(options.databases);
+        let durable = epochs.current().previous();
+        let lasts = !matches!(options.pool.place, pando_cdds::Place::Memory);
+        let log = EpochLog::Pool(Arc::new(PoolLog::new(engine, durable, lasts)));
+        let parts = Parts {
+            epochs,
+            store,
+            expiry,
+            trees,
+            mapping_changes,
+            standing: Standing::default(),
+            hidden_trees,
+            log: Some(log),
             durable: None,
         };
         Self::begin(options, parts)

@@ -15,13 +15,16 @@ pub enum EngineKind {
     Masstree,
     /// One concurrent hash table per database: faster, and without key order.
     Mercury,
+    /// A versioned B-tree in persistent memory, which keeps its data itself: no log, no
+    /// checkpoints.
+    Cdds,
     /// A `BTreeMap` behind a lock: the oracle of the other engines.
     Reference,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 3] = [Self::Masstree, Self::Mercury, Self::Reference];
+    pub const ALL: [Self; 4] = [Self::Masstree, Self::Mercury, Self::Cdds, Self::Reference];
 
     /// The name that `--engine` takes.
     #[must_use]
@@ -29,15 +32,28 @@ impl EngineKind {
         match self {
             Self::Masstree => "masstree",
             Self::Mercury => "mercury",
+            Self::Cdds => "cdds",
             Self::Reference => "reference",
         }
+    }
+
+    /// Whether the engine keeps its data itself, in [`Options::pool`]: outside of the memory that
+    /// [`Options::memory`] counts, and without a log.
+    #[must_use]
+    pub const fn has_pool(self) -> bool {
+        matches!(self, Self::Cdds)
+    }
+
+    /// The engines whose data are in memory, and in a log where they are kept on disk.
+    pub fn in_memory() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.into_iter().filter(|kind| !kind.has_pool())
     }
 
     /// Whether the engine keeps keys in order, which KRANGE, KPREFIX, KCOUNT and KRANGEDEL need.
     #[must_use]
     pub const fn is_ordered(self) -> bool {
         match self {
-            Self::Masstree | Self::Reference => true,
+            Self::Masstree | Self::Cdds | Self::Reference => true,
             Self::Mercury => false,
         }
     }
@@ -87,6 +103,9 @@ pub struct Options {
     pub memory: MemoryMeter,
     /// Where the database is stored; default nowhere: in memory only.
     pub durability: Option<DurabilityOptions>,
+    /// Where the pool of [`EngineKind::Cdds`] is, which needs no [`Self::durability`]; default in
+    /// memory of the process.
+    pub pool: pando_cdds::Options,
     /// Whether it goes on following the database that it has followed ([`crate::Replica`]); default
     /// no. Otherwise its next copy is a full one.
     pub follows: bool,
@@ -112,6 +131,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             memory: || 0,
             durability: None,
+            pool: pando_cdds::Options::default(),
             follows: false,
             seed: fastrand::u64(..),
             absences: None,

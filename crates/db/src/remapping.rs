@@ -10,6 +10,7 @@ use pando_engine::TreeId;
 use crate::database::Database;
 use crate::durable::hook::record_mapping;
 use crate::effects::{Leftover, MappingImage, leaves};
+use crate::pool;
 use crate::session_state::SessionState;
 
 /// Exchanges two databases. The caller holds all gates (B1 mapping-stands-still).
@@ -95,5 +96,9 @@ pub(crate) fn record(database: &Database, session: &mut SessionState) {
     let changes = database.mapping.changes.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(log) = &mut session.log {
         record_mapping(log, changes, database.mapping().into_iter());
+    }
+    if let Some(engine) = database.store.pooled() {
+        session.note_commit();
+        pool::note_mapping(engine, changes, &database.mapping());
     }
 }

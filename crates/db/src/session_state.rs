@@ -15,6 +15,15 @@ use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
 
+/// What an engine keeps itself, without a record in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is not of that kind.
+    ByNone,
+    Nothing,
+    Something,
+}
+
 /// The part of a session that commands change.
 #[derive(Debug)]
 pub(crate) struct SessionState {
@@ -41,6 +50,8 @@ pub(crate) struct SessionState {
     pub(crate) wrote: LogEpoch,
     /// Whether that group must not be acknowledged before it is durable (AK5 interval-waits).
     pub(crate) beyond_room: bool,
+    /// What the engine has kept since the last group ended.
+    pub(crate) kept: Kept,
     /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).
     pub(crate) effects: Option<Box<Effects>>,
 }
@@ -78,12 +89,16 @@ impl SessionState {
             self.wrote = epoch;
             self.beyond_room = log.is_beyond_room();
         }
+        if self.kept == Kept::Something {
+            self.kept = Kept::Nothing;
+            self.wrote = epoch;
+        }
     }
 
     /// Whether something was recorded since the last group ended.
     #[inline]
     pub(crate) fn has_group(&self) -> bool {
-        self.log.as_ref().is_some_and(LogSession::has_group)
+        self.kept == Kept::Something || self.log.as_ref().is_some_and(LogSession::has_group)
     }
 
     /// Hands the groups to the log, before the gate under which they were made is released.
@@ -105,6 +120,21 @@ impl SessionState {
         if let Some(log) = &mut self.log {
             log.wait_for_room();
         }
+    }
+
+    /// The engine has committed something.
+    #[inline]
+    pub(crate) fn note_commit(&mut self) {
+        if self.kept != Kept::ByNone {
+            self.kept = Kept::Something;
+        }
+    }
+
+    /// Whether the engine had no room for the update that was just made, so that it changed
+    /// nothing.
+    #[inline]
+    pub(crate) fn take_refusal(&mut self) -> bool {
+        self.kept != Kept::ByNone && self.store.take_refusal()
     }
 
     /// Records that the reply may reveal this epoch (AK4 sync-waits).

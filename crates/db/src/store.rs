@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use pando_cdds::Cdds;
 use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
     LogEpoch, NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine,
@@ -20,6 +21,7 @@ use crate::options::{EngineKind, Options};
 pub(crate) enum Store {
     Masstree(Arc<Masstree>),
     Mercury(Arc<Mercury>),
+    Cdds(Arc<Cdds>),
     Reference(Arc<ReferenceEngine>),
 }
 
@@ -29,6 +31,7 @@ pub(crate) enum Store {
 pub(crate) enum StoreSession {
     Masstree(<Masstree as Engine>::Session),
     Mercury(<Mercury as Engine>::Session),
+    Cdds(<Cdds as Engine>::Session),
     Reference(<ReferenceEngine as Engine>::Session),
 }
 
@@ -38,13 +41,17 @@ macro_rules! on {
         match $value {
             $kind::Masstree($engine) => $run,
             $kind::Mercury($engine) => $run,
+            $kind::Cdds($engine) => $run,
             $kind::Reference($engine) => $run,
         }
     };
 }
 
 impl Store {
-    pub(crate) fn open(options: &Options, clock: Arc<EpochClock>) -> Self {
+    pub(crate) fn open(
+        options: &Options,
+        clock: Arc<EpochClock>,
+    ) -> Result<Self, pando_cdds::Error> {
         let of_masstree = pando_masstree::Options {
             retired_bytes_max: options.retired_bytes_max,
             ..pando_masstree::Options::default()
@@ -56,7 +63,7 @@ impl Store {
         let of_reference = ReferenceOptions {
             absences: options.absences,
         };
-        match options.engine {
+        Ok(match options.engine {
             EngineKind::Masstree => {
                 let Ok(engine) = Masstree::open(clock, of_masstree);
                 Self::Masstree(engine)
@@ -65,10 +72,19 @@ impl Store {
                 let Ok(engine) = Mercury::open(clock, of_mercury);
                 Self::Mercury(engine)
             }
+            EngineKind::Cdds => Self::Cdds(Cdds::open(clock, options.pool.clone())?),
             EngineKind::Reference => {
                 let Ok(engine) = ReferenceEngine::open(clock, of_reference);
                 Self::Reference(engine)
             }
+        })
+    }
+
+    /// The engine that keeps its data itself, if it is that one.
+    pub(crate) fn pooled(&self) -> Option<&Arc<Cdds>> {
+        match self {
+            Self::Cdds(engine) => Some(engine),
+            _ => None,
         }
     }
 
@@ -76,6 +92,7 @@ impl Store {
         match self {
             Self::Masstree(engine) => engine.session().map(StoreSession::Masstree),
             Self::Mercury(engine) => engine.session().map(StoreSession::Mercury),
+            Self::Cdds(engine) => engine.session().map(StoreSession::Cdds),
             Self::Reference(engine) => engine.session().map(StoreSession::Reference),
         }
     }
@@ -105,7 +122,7 @@ impl Store {
         match self {
             Self::Masstree(engine) => engine.idle_bytes(),
             Self::Mercury(engine) => engine.idle_bytes(),
-            Self::Reference(_) => 0,
+            Self::Cdds(_) | Self::Reference(_) => 0,
         }
     }
 
@@ -280,6 +297,7 @@ pub(crate) enum Listing<'s> {
 #[derive(Debug)]
 pub(crate) enum OrderedSession<'s> {
     Masstree(&'s mut <Masstree as Engine>::Session),
+    Cdds(&'s mut <Cdds as Engine>::Session),
     Reference(&'s mut <ReferenceEngine as Engine>::Session),
 }
 
@@ -337,7 +355,7 @@ impl StoreSession {
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) => false,
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => false,
             Self::Reference(session) => session.has_absences(),
         }
     }
@@ -345,7 +363,7 @@ impl StoreSession {
     /// The session as one of runs, if they may have to be repeated.
     pub(crate) fn transactional(&mut self) -> Option<&mut impl Transactional> {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) => None,
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => None,
             Self::Reference(session) => session.has_absences().then_some(session),
         }
     }
@@ -353,7 +371,7 @@ impl StoreSession {
     /// Keys in a tree, including writes of the current run.
     pub(crate) fn len(&self, store: &Store, tree: TreeId) -> u64 {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) => store.len(tree),
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => store.len(tree),
             Self::Reference(session) => Transactional::len(session, tree),
         }
     }
@@ -363,6 +381,7 @@ impl StoreSession {
         match self {
             Self::Masstree(session) => session.boundaries(tree, parts),
             Self::Mercury(_) => Vec::new(),
+            Self::Cdds(session) => session.boundaries(tree, parts),
             Self::Reference(session) => session.boundaries(tree, parts),
         }
     }
@@ -372,7 +391,16 @@ impl StoreSession {
         match self {
             Self::Masstree(session) => Some(EmptyingSession::Masstree(session)),
             Self::Mercury(session) => Some(EmptyingSession::Mercury(session)),
-            Self::Reference(_) => None,
+            Self::Cdds(_) | Self::Reference(_) => None,
+        }
+    }
+
+    /// Whether an update or a restore since the last call found no room, and changed nothing.
+    #[inline]
+    pub(crate) fn take_refusal(&mut self) -> bool {
+        match self {
+            Self::Cdds(session) => session.take_refusal(),
+            _ => false,
         }
     }
 
@@ -380,6 +408,7 @@ impl StoreSession {
         match self {
             Self::Masstree(session) => Listing::Ordered(OrderedSession::Masstree(session)),
             Self::Mercury(session) => Listing::Walking(WalkingSession(session)),
+            Self::Cdds(session) => Listing::Ordered(OrderedSession::Cdds(session)),
             Self::Reference(session) => Listing::Ordered(OrderedSession::Reference(session)),
         }
     }
@@ -396,6 +425,7 @@ impl OrderedSession<'_> {
     ) {
         match self {
             Self::Masstree(session) => session.scan_all(tree, from, direction, visit),
+            Self::Cdds(session) => session.scan_all(tree, from, direction, visit),
             Self::Reference(session) => session.scan_all(tree, from, direction, visit),
         }
     }
@@ -413,6 +443,7 @@ impl OrderedSession<'_> {
     ) {
         match self {
             Self::Masstree(session) => session.scan_at(at, tree, from, direction, visit),
+            Self::Cdds(session) => session.scan_at(at, tree, from, direction, visit),
             Self::Reference(session) => session.scan_at(at, tree, from, direction, visit),
         }
     }

@@ -14,7 +14,7 @@ use crate::shared::Listening;
 /// measured.
 #[must_use]
 pub fn sync_cost(config: &Config) -> Option<Duration> {
-    if config.without_log {
+    if config.without_log || config.engine.has_pool() {
         return None;
     }
     let options = config.durability_options();
@@ -32,11 +32,17 @@ fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) ->
         Durability::Interval => "a crash loses at most 200 ms of what was acknowledged",
         Durability::None => "a crash loses what is not on disk yet",
     };
-    let mut text = format!(
-        "durability {}: {promise}; data in {}",
-        config.durability.name(),
-        config.data_dir.display(),
-    );
+    let mode = config.durability.name();
+    if let Some(path) = &config.pmem {
+        // Answers of `sync` wait for a commit, which costs some flushed lines.
+        let pool = database.options().pool.promise();
+        return format!(
+            "durability {mode}: {promise}; data in {}\n{pool}",
+            path.display()
+        );
+    }
+    let data = config.data_dir.display();
+    let mut text = format!("durability {mode}: {promise}; data in {data}");
     if let Some(found) = database.recovery() {
         let read = found.loaded + found.replayed;
         let took_ms = (found.load_us + found.replay_us) / 1000;

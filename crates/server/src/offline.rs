@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pando_db::{
-    Database, DurabilityOptions, LogError, OpenError, RecoveryError, StreamError, check,
+    CloseError, Database, DurabilityOptions, OpenError, RecoveryError, StreamError, check,
     expect_database,
 };
 use thiserror::Error;
@@ -140,7 +140,7 @@ fn with_database(
     config: &Config,
     mut durability: DurabilityOptions,
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
-) -> Result<Result<(), LogError>, OfflineError> {
+) -> Result<Result<(), CloseError>, OfflineError> {
     durability.progress = Some(progress::reporter(Arc::default()));
     let options = pando_db::Options {
         durability: Some(durability),

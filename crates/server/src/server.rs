@@ -16,6 +16,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -49,6 +50,14 @@ pub enum StartError {
     Metrics {
         /// The address.
         address: SocketAddr,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The directory of the pool cannot be looked at.
+    #[error("{}: {error}", path.display())]
+    Pool {
+        /// The pool's file.
+        path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
@@ -101,10 +110,14 @@ impl Server {
         signals: Option<StopSignals>,
         manager: &Arc<ServiceManager>,
     ) -> Result<Self, StartError> {
-        let durable = config.durability != Durability::None;
+        let durable = config.durability != Durability::None && !config.engine.has_pool();
         if !durable {
             tell_of_kept_data(&config);
         }
+        let pool = config.pool_options().map_err(|error| StartError::Pool {
+            path: config.pmem.clone().unwrap_or_default(),
+            error,
+        })?;
         let durability = durable.then(|| pando_db::DurabilityOptions {
             progress: Some(progress::reporter(Arc::clone(manager))),
             ..config.durability_options()
@@ -113,6 +126,7 @@ impl Server {
             let database = Database::open(pando_db::Options {
                 memory,
                 durability,
+                pool,
                 ..options
             })?;
             tell_of_recovery(&database);

@@ -82,7 +82,7 @@ impl Cdds {
         let snapshot = state.named(name)?;
         let newer = |at: &Snapshot| *at > snapshot;
         let lost: Vec<_> = state.tree.snapshots().filter(newer).collect();
-        if let Some(held) = state.frozen.keys().next_back()
+        if let Some(held) = state.frozen.last()
             && held.epoch() > snapshot.epoch()
         {
             let epoch = held.epoch();

@@ -1,11 +1,13 @@
 //! The tree behind the contract that every engine keeps: logical trees, versions, marks, snapshots.
 //!
 //! One persistent tree holds all of an engine's trees. A key in it is the number of a tree,
-//! big-endian, and the key. The last number is the engine's own:
+//! big-endian, and the key. The last numbers are the engine's own:
 //!
-//! | key | value |
-//! |---|---|
-//! | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
+//! | tree | key | value |
+//! |---|---|---|
+//! | [`OWN`] | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
+//! | [`OWN`] | the name of a note, not of four bytes | what the engine's user noted ([`Cdds::set_note`]) |
+//! | [`DEADLINES`] | a deadline, big-endian, and a key in its place | nothing |
 //!
 //! The one before has the names of snapshots that last (`kept.rs`).
 //!
@@ -13,6 +15,7 @@
 //! |---|---|---|
 //! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | samples, shared |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
+//! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
 //!   an entry begins and ends in the epoch of its commit, and [`Cdds::commit`] makes durable what
@@ -24,6 +27,11 @@
 //! - **CE4 trees-known** A session reads without a lock: keys and values beside the writer
 //!   (CL2 judged-then-followed), and whether a tree is there from what it has learnt itself, which
 //!   holds as long as the generation of trees is the same.
+//! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], from the same epoch on
+//!   and up to the same epoch as its value.
+//! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
+//!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
+//!   room.
 //!
 //! Deliberately absent, for now: several writers at a time. A large value is stored in one piece: a
 //! change of it costs O(size), and so does a read of a large hash.
@@ -36,16 +44,18 @@ mod snapshots;
 mod tests;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, Images, SessionLimit, Snapshot, TreeId};
-use pando_pmem::{Mapped, Medium, Pool, Protection, Shape};
+use pando_engine::{
+    Deadline, Engine, EpochClock, Gauge, Images, Key, SessionLimit, Snapshot, TreeId,
+};
+use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape};
 use pando_sync::LogEpoch;
 
 use self::graves::Graves;
@@ -56,6 +66,9 @@ use crate::{Direction, Error, Tree};
 
 /// The number of the engine's own tree.
 const OWN: TreeId = TreeId(u32::MAX);
+
+/// The tree of keys with deadlines.
+const DEADLINES: TreeId = TreeId(NAMES.0 - 1);
 
 /// Instead of a number of keys: the tree was dropped, and some of its keys may be left.
 const DROPPED: u64 = u64::MAX;
@@ -72,6 +85,31 @@ pub struct Options {
     pub bytes: u64,
     /// How stray writes are kept away; not at all by default.
     pub protection: Protection,
+}
+
+impl Options {
+    /// A pool of so many bytes in this file: on a tmpfs in shared memory, elsewhere in persistent
+    /// memory with direct access.
+    pub fn in_file(path: PathBuf, bytes: u64) -> std::io::Result<Self> {
+        let directory = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let medium = Medium::of_directory(directory.unwrap_or(Path::new(".")))?;
+        Ok(Self {
+            place: Place::Mapped(path, medium),
+            bytes,
+            ..Self::default()
+        })
+    }
+
+    /// What a crash of the process and a loss of power take.
+    #[must_use]
+    pub fn promise(&self) -> &'static str {
+        match &self.place {
+            Place::Memory => "memory of the process: everything ends with it",
+            Place::Mapped(_, medium) => medium.promise(),
+        }
+    }
 }
 
 /// Where a pool is.
@@ -99,6 +137,8 @@ pub struct Cdds {
     state: RwLock<State>,
     /// Of the set of trees; sessions begin with 0.
     generation: AtomicU64,
+    /// Something was written since the last commit.
+    written: AtomicBool,
 }
 
 /// A tree among others.
@@ -115,7 +155,10 @@ struct State {
     trees: BTreeMap<TreeId, Counted>,
     next_tree: u32,
     graves: Graves,
-    frozen: BTreeMap<Snapshot, Images>,
+    /// Snapshots, oldest first.
+    frozen: BTreeSet<Snapshot>,
+    /// Values kept for snapshots, by the newest and the oldest of these.
+    images: BTreeMap<(Snapshot, Snapshot), Images>,
 }
 
 impl fmt::Debug for Cdds {
@@ -133,6 +176,12 @@ fn place_of(tree: TreeId, key: &[u8]) -> Vec<u8> {
     place.extend_from_slice(&tree.0.to_be_bytes());
     place.extend_from_slice(key);
     place
+}
+
+/// A deadline of a key, as [`DEADLINES`] lists it.
+fn listed(deadline: Deadline, place: &[u8]) -> Vec<u8> {
+    let key = [&deadline.0.to_be_bytes()[..], place].concat();
+    place_of(DEADLINES, &key)
 }
 
 impl State {
@@ -184,7 +233,7 @@ impl State {
                 counted.keys
             };
             let place = place_of(OWN, &number.0.to_be_bytes());
-            self.tree.put(&place, &keys.to_le_bytes())?;
+            self.tree.put_in_reserve(&place, &keys.to_le_bytes())?;
             counted.changed = false;
         }
         Ok(())
@@ -213,6 +262,11 @@ impl State {
                 done += 1;
             }
             for key in keys {
+                let record = self.tree.record_of(&key, self.tree.present())?;
+                let deadline = record.and_then(|record| value::deadline_of(record.value()));
+                if let Some(deadline) = deadline {
+                    self.tree.remove(&listed(deadline, &key))?;
+                }
                 self.tree.remove(&key)?;
                 done += 1;
             }
@@ -239,6 +293,10 @@ impl Cdds {
     /// Cost: one commit, and a record for each tree whose number of keys has changed.
     pub fn commit(&self, epoch: LogEpoch) -> Result<LogEpoch, Error> {
         let mut state = self.write();
+        assert!(
+            state.tree.open <= epoch,
+            "CE1: epoch {epoch} is closed first"
+        );
         state.tree.advance(epoch)?;
         self.commit_all(&mut state)
     }
@@ -249,7 +307,72 @@ impl Cdds {
         state.write_own()?;
         let committed = state.tree.commit()?;
         self.clock.rise_to(state.tree.open);
+        self.written.store(false, Ordering::Relaxed);
         Ok(committed)
+    }
+
+    /// Whether something was written since the last commit.
+    #[must_use]
+    pub fn has_open_writes(&self) -> bool {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Closes the pool in peace: the next opening has no epochs to give up. Nobody writes any more.
+    pub fn rest(&self) -> Result<(), Error> {
+        let mut state = self.write();
+        state.write_own()?;
+        let newest = state.tree.commit()?;
+        self.written.store(false, Ordering::Relaxed);
+        Ok(state.tree.pool.rest(newest)?)
+    }
+
+    /// What was noted under a name.
+    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let state = self.read();
+        let noted = state.tree.get(&place_of(OWN, name.as_bytes()))?;
+        Ok(noted.map(<[u8]>::to_vec))
+    }
+
+    /// Notes something under a name, in the epoch of the clock: it comes back with what was written
+    /// in it, or not at all.
+    ///
+    /// # Panics
+    /// When the name has four bytes, as numbers of trees do.
+    pub fn set_note(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        assert_ne!(name.len(), 4, "a name that is no number");
+        let mut state = self.write();
+        state.tree.advance(self.clock.current())?;
+        self.written.store(true, Ordering::Relaxed);
+        state
+            .tree
+            .put_in_reserve(&place_of(OWN, name.as_bytes()), bytes)
+    }
+
+    /// Shows every key that has a deadline, the earliest first (CE5 deadlines-listed). O(these).
+    pub fn deadlines(&self, mut visit: impl FnMut(Deadline, Key<'_>)) -> Result<(), Error> {
+        let state = self.read();
+        let first = place_of(DEADLINES, b"");
+        let from = Bound::Included(&first[..]);
+        state.tree.scan(from, Direction::Forward, |place, _| {
+            let entry = place.strip_prefix(&first[..]);
+            let entry = entry.and_then(<[u8]>::split_first_chunk::<8>);
+            let Some((deadline, place)) = entry else {
+                return ControlFlow::Break(());
+            };
+            if let Some((tree, key)) = place.split_first_chunk() {
+                let key = Key::new(TreeId(u32::from_be_bytes(*tree)), key);
+                visit(Deadline(u64::from_be_bytes(*deadline)), key);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The trees that exist. O(these).
+    #[must_use]
+    pub fn trees(&self) -> Vec<TreeId> {
+        let state = self.read();
+        let live = state.trees.iter().filter(|(_, tree)| !tree.dropped);
+        live.map(|(number, _)| *number).collect()
     }
 
     /// The newest epoch that is durable.
@@ -288,7 +411,15 @@ fn open_pool(options: &Options) -> Result<Pool<Mapped>, Error> {
     if is_new {
         return Ok(Pool::create(memory, shape)?);
     }
-    Ok(Pool::open(memory, shape.node_bytes)?)
+    match (Pool::open(memory, shape.node_bytes), &options.place) {
+        (Err(PoolError::Unfinished), Place::Mapped(path, medium)) => {
+            // Whoever made it died before it was a pool.
+            let bytes = Some(options.bytes);
+            let memory = Mapped::open(path, bytes, *medium, options.protection)?;
+            Ok(Pool::create(memory, shape)?)
+        }
+        (opened, _) => Ok(opened?),
+    }
 }
 
 impl Engine for Cdds {
@@ -307,7 +438,8 @@ impl Engine for Cdds {
             trees: BTreeMap::new(),
             next_tree: 0,
             graves: Graves::default(),
-            frozen: BTreeMap::new(),
+            frozen: BTreeSet::new(),
+            images: BTreeMap::new(),
         };
         state.read_own()?;
         clock.rise_to(state.tree.open);
@@ -315,6 +447,7 @@ impl Engine for Cdds {
             clock,
             state: RwLock::new(state),
             generation: AtomicU64::new(1),
+            written: AtomicBool::new(false),
         }))
     }
 
@@ -326,8 +459,9 @@ impl Engine for Cdds {
 
     fn create_tree(&self) -> TreeId {
         let mut state = self.write();
+        self.written.store(true, Ordering::Relaxed);
         let tree = TreeId(state.next_tree);
-        assert!(tree < NAMES, "tree numbers are used up");
+        assert!(tree < DEADLINES, "tree numbers are used up");
         state.next_tree += 1;
         let changed = true;
         state.trees.insert(
@@ -342,8 +476,9 @@ impl Engine for Cdds {
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree < NAMES, "tree numbers are used up");
+        assert!(tree < DEADLINES, "tree numbers are used up");
         let mut state = self.write();
+        self.written.store(true, Ordering::Relaxed);
         state.next_tree = state.next_tree.max(tree.0 + 1);
         let changed = true;
         state.trees.entry(tree).or_insert(Counted {
@@ -355,6 +490,7 @@ impl Engine for Cdds {
 
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
+        self.written.store(true, Ordering::Relaxed);
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
             *counted = Counted {

@@ -14,7 +14,7 @@ use pando_engine::{
 use pando_pmem::Mapped;
 
 use super::value::{deadline_of, encode, show, version_of};
-use super::{Cdds, State, place_of};
+use super::{Cdds, State, listed, place_of};
 use crate::node::View;
 use crate::record::Record;
 use crate::{Direction, Error, Reader, Snapshot};
@@ -31,6 +31,8 @@ pub struct CddsSession {
     pub(super) reader: Reader<Mapped>,
     /// The trees that were there when the engine's were of this generation (CE4 trees-known).
     known: (u64, BTreeSet<TreeId>),
+    /// See [`Self::take_refusal`].
+    refused: bool,
 }
 
 /// What an update does to the tree.
@@ -47,7 +49,30 @@ impl CddsSession {
             engine,
             reader,
             known: (0, BTreeSet::new()),
+            refused: false,
         })
+    }
+
+    /// Whether an update or a restore since the last call found no room
+    /// (CE6 full-changes-nothing).
+    #[inline]
+    pub fn take_refusal(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Whether a change was made, or had no room.
+    fn is_made(&mut self, made: Result<(), Error>) -> bool {
+        match made {
+            Ok(()) => {
+                self.engine.written.store(true, Ordering::Relaxed);
+                true
+            }
+            Err(Error::Full(_)) => {
+                self.refused = true;
+                false
+            }
+            Err(error) => fail(&error),
+        }
     }
 
     /// Whether a tree is there (CE4 trees-known).
@@ -80,7 +105,7 @@ impl fmt::Debug for CddsSession {
 /// Ends a process whose pool fails it: what it would answer is wrong.
 ///
 /// # Panics
-/// Always: when the pool is full, or something in it is damaged; nothing of that was shown.
+/// Always. Nothing of what is damaged was shown.
 #[cold]
 fn fail(error: &Error) -> ! {
     panic!("the pool cannot be used: {error}")
@@ -114,33 +139,48 @@ impl State {
         sound(self.tree.record_of(place, view))
     }
 
-    /// Puts or removes, and keeps the images, counts and graves right.
-    fn apply(&mut self, tree: TreeId, place: &[u8], change: &Change) {
-        let old = sound(self.tree.record_of(place, self.tree.present()));
+    /// Puts or removes, and keeps the images, counts, graves and deadlines right. If there is no
+    /// room, nothing has changed.
+    fn apply(&mut self, tree: TreeId, place: &[u8], change: &Change) -> Result<(), Error> {
+        let old = self.tree.record_of(place, self.tree.present())?;
         let was = old.map(|record| (version_of(record.value()), record.value().len()));
-        if let (Some((version, bytes)), Some(mut newest)) = (was, self.frozen.last_entry())
-            && newest.key().holds(version)
-        {
-            let images = newest.get_mut();
-            images.count += 1;
-            images.bytes += (place.len() + bytes) as u64;
-        }
+        let listed_at = old.and_then(|record| deadline_of(record.value()));
+        let lists = match change {
+            Change::Put(_, stored, _) => deadline_of(stored),
+            _ => None,
+        };
         if let Change::Put(version, ..) | Change::Remove(version) = change {
             // A version that borrows is above the open epoch; it must not be drawn again either.
-            sound(self.tree.pool.begin(version.epoch()).map_err(Error::from));
+            self.tree.pool.begin(version.epoch())?;
         }
         match change {
-            Change::Keep => {}
+            Change::Keep => return Ok(()),
             Change::Put(_, stored, mark) => {
-                sound(self.tree.put_marked(place, stored, *mark));
+                let listing = lists.filter(|_| lists != listed_at);
+                if let Some(deadline) = listing {
+                    self.tree.put(&listed(deadline, place), b"")?;
+                }
+                if let Err(error) = self.tree.put_marked(place, stored, *mark) {
+                    if let Some(deadline) = listing {
+                        self.tree.remove(&listed(deadline, place))?;
+                    }
+                    return Err(error);
+                }
                 self.graves.rise(place);
                 self.count(tree, was.is_none(), false);
             }
             Change::Remove(_) => {
-                let removed = sound(self.tree.remove(place));
+                let removed = self.tree.remove(place)?;
                 self.count(tree, false, removed);
             }
         }
+        if let Some(deadline) = listed_at.filter(|_| lists != listed_at) {
+            self.tree.remove(&listed(deadline, place))?;
+        }
+        if let Some((version, bytes)) = was {
+            self.keep_image(version, place.len() + bytes);
+        }
+        Ok(())
     }
 
     /// The version that the key has now, as a value or as a removed one.
@@ -207,40 +247,42 @@ impl Point for CddsSession {
         // CE1 epochs-follow.
         sound(state.tree.advance(clock.current()));
         let record = state.record(state.tree.present(), key.tree, &place);
-        let last = state.last_version(&place);
+        let (old_at, last) = (record.map(Record::at_offset), state.last_version(&place));
         let mut forgotten = false;
-        let change = show_record(record, |old| {
-            let new = match decide(old) {
-                Decision::Keep => return Change::Keep,
-                Decision::Remove => {
-                    let Some(old) = old else {
-                        return Change::Keep;
-                    };
-                    let self_driven = clock.forget(old.version);
-                    forgotten = self_driven.is_some();
-                    let version = self_driven.unwrap_or_else(|| clock.draw(last));
-                    hook.committed(key, Some(old), None, version);
-                    return Change::Remove(version);
-                }
-                Decision::Write(new) => new,
-            };
-            new.body.check();
-            let version = clock.draw(last);
-            let view = new.view(version);
-            hook.committed(key, old, Some(view), version);
-            Change::Put(version, encode(&view), new.mark)
+        let (change, new) = show_record(record, |old| match decide(old) {
+            Decision::Keep => (Change::Keep, None),
+            Decision::Remove => {
+                let Some(old) = old else {
+                    return (Change::Keep, None);
+                };
+                let self_driven = clock.forget(old.version);
+                forgotten = self_driven.is_some();
+                let version = self_driven.unwrap_or_else(|| clock.draw(last));
+                (Change::Remove(version), None)
+            }
+            Decision::Write(new) => {
+                new.body.check();
+                let version = clock.draw(last);
+                let stored = encode(&new.view(version));
+                (Change::Put(version, stored, new.mark), Some(new))
+            }
         });
-        state.apply(key.tree, &place, &change);
-        match change {
-            Change::Keep => None,
-            Change::Put(version, ..) => Some(version),
-            Change::Remove(version) => {
-                if !forgotten {
-                    state.graves.bury(&place, version);
-                }
-                Some(version)
+        let (Change::Put(version, ..) | Change::Remove(version)) = change else {
+            return None;
+        };
+        let made = state.apply(key.tree, &place, &change);
+        if matches!(made, Ok(())) {
+            // What was replaced stays as it is until the lock is released: nobody allocates.
+            let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
+            show_record(old, |old| {
+                hook.committed(key, old, new.as_ref().map(|new| new.view(version)), version);
+            });
+            if matches!(change, Change::Remove(_)) && !forgotten {
+                state.graves.bury(&place, version);
             }
         }
+        drop(guard);
+        self.is_made(made).then_some(version)
     }
 
     fn sample<R>(
@@ -268,9 +310,13 @@ impl Point for CddsSession {
         let mut state = self.engine.write();
         let clock = &self.engine.clock;
         sound(state.tree.advance(clock.current()));
+        state.tree.settle_horizon();
         let purged = state.graves.purge(clock.horizon(), steps);
         let freed = sound(state.free_dropped(steps - purged));
         sound(state.tree.clean(CLEANED_AT_ONCE));
+        if freed > 0 {
+            self.engine.written.store(true, Ordering::Relaxed);
+        }
         if clock.is_self_driven() && purged + freed == 0 {
             sound(self.engine.commit_all(&mut state));
         }
@@ -320,11 +366,12 @@ impl Restore for CddsSession {
             Some(value) => Change::Put(version, encode(&value.view(version)), value.mark),
             None => Change::Remove(version),
         };
-        state.apply(key.tree, &place, &change);
-        if matches!(change, Change::Remove(_)) {
+        let made = state.apply(key.tree, &place, &change);
+        if matches!((&made, change), (Ok(()), Change::Remove(_))) {
             state.graves.bury(&place, version);
         }
-        true
+        drop(guard);
+        self.is_made(made)
     }
 }
 

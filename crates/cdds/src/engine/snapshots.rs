@@ -9,7 +9,7 @@ use pando_engine::{
 use pando_sync::LogEpoch;
 
 use super::session::{sample_in, show_record, sound};
-use super::{Cdds, CddsSession, place_of};
+use super::{Cdds, CddsSession, State, place_of};
 use crate::node::View;
 use crate::record::Record;
 
@@ -19,23 +19,37 @@ impl Snapshots for Cdds {
         let mut state = self.write();
         SnapshotLimit::check(state.frozen.len())?;
         let snapshot = Snapshot::of_epoch(epoch);
-        let newest = state.frozen.keys().next_back();
+        let newest = state.frozen.last();
         assert!(newest.is_none_or(|newest| *newest < snapshot));
         // What is written from now on begins above the snapshot (CE1 epochs-follow).
         sound(state.tree.advance(self.clock.current()));
         state.tree.hold(epoch);
-        state.frozen.insert(snapshot, Images::default());
+        state.frozen.insert(snapshot);
         Ok(snapshot)
     }
 
     fn release(&self, snapshot: Snapshot) {
         let mut state = self.write();
         state.tree.let_go(snapshot.epoch());
-        let images = state.frozen.remove(&snapshot).unwrap_or_default();
-        // An older snapshot sees some of what was kept for this one; which is not known.
-        if let Some((_, older)) = state.frozen.range_mut(..snapshot).next_back() {
-            older.count += images.count;
-            older.bytes += images.bytes;
+        let older = state.frozen.range(..snapshot).next_back().copied();
+        let newer = state.frozen.range(snapshot..).nth(1).copied();
+        state.frozen.remove(&snapshot);
+        for ((newest, oldest), images) in std::mem::take(&mut state.images) {
+            let last = if newest == snapshot {
+                older
+            } else {
+                Some(newest)
+            };
+            let first = if oldest == snapshot {
+                newer
+            } else {
+                Some(oldest)
+            };
+            if let (Some(last), Some(first)) = (last, first)
+                && first <= last
+            {
+                state.add_images(last, first, images);
+            }
         }
     }
 
@@ -47,17 +61,40 @@ impl Snapshots for Cdds {
 
     fn keeps(&self, version: ValueVersion) -> bool {
         let state = self.read();
-        let newest = state.frozen.keys().next_back();
+        let newest = state.frozen.last();
         newest.is_some_and(|newest| newest.holds(version))
     }
 
     fn images(&self, snapshot: Snapshot) -> Images {
         let state = self.read();
-        state.frozen.get(&snapshot).copied().unwrap_or_default()
+        let kept = state.images.iter();
+        let kept = kept.filter(|((newest, _), _)| *newest == snapshot);
+        kept.fold(Images::default(), |sum, (_, images)| Images {
+            count: sum.count + images.count,
+            bytes: sum.bytes + images.bytes,
+        })
     }
 
     fn image_trees(&self) -> Vec<TreeId> {
         Vec::new()
+    }
+}
+
+impl State {
+    /// Notes values that are kept for the snapshots from the oldest to the newest.
+    fn add_images(&mut self, newest: Snapshot, oldest: Snapshot, images: Images) {
+        let all = self.images.entry((newest, oldest)).or_default();
+        all.count += images.count;
+        all.bytes += images.bytes;
+    }
+
+    /// Notes that a value of this version and length is replaced or removed.
+    pub(super) fn keep_image(&mut self, version: ValueVersion, bytes: usize) {
+        let oldest = self.frozen.iter().find(|snapshot| snapshot.holds(version));
+        if let (Some(oldest), Some(newest)) = (oldest.copied(), self.frozen.last().copied()) {
+            let (count, bytes) = (1, bytes as u64);
+            self.add_images(newest, oldest, Images { count, bytes });
+        }
     }
 }
 
@@ -88,7 +125,7 @@ impl ReadAt for CddsSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         let state = self.engine.read();
-        assert!(state.frozen.contains_key(&at), "it is not released");
+        assert!(state.frozen.contains(&at), "it is not released");
         let view = View(at.epoch());
         sample_in(&state, view, tree, random, read)
     }

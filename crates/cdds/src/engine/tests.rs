@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pando_engine::{
-    Body, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point, ReadAt,
-    Snapshots, TreeId, ValueVersion,
+    Attributes, Body, CommitHook, Deadline, Decision, Direction, Engine, EpochClock, Key, NewValue,
+    NoHook, Ordered, Point, ReadAt, Snapshots, TreeId, ValueRef, ValueVersion,
 };
 use pando_pmem::{Medium, PoolError};
 use pando_sync::LogEpoch;
 
-use super::{Cdds, Options, Place};
+use super::{Cdds, CddsSession, Options, Place};
 use crate::Error;
 
 const BYTES: u64 = 32 << 20;
@@ -128,7 +128,11 @@ fn what_was_committed_comes_back_and_nothing_else() {
             let versions = model.values().flat_map(BTreeMap::values);
             newest = versions.fold(newest, |newest, (version, _)| newest.max(version.epoch()));
             assert_eq!(contents(&engine, model.keys().copied()), model);
-            // Dropped as a process that ends is: what is open is lost.
+            // Dropped as a process that ends is: what is open is lost. Or it is closed in peace.
+            if random.u32(0..3) == 0 {
+                engine.rest().expect("there is room");
+                committed = model;
+            }
         }
     }
 }
@@ -242,6 +246,114 @@ fn a_pool_that_is_kept_from_stray_writes_takes_all_that_is_meant() {
         }
         assert_eq!(contents(&engine, model.keys().copied()), model);
     }
+}
+
+/// CE6 full-changes-nothing.
+#[test]
+fn a_full_pool_refuses_reads_and_takes_removals() {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    let options = Options {
+        bytes: 8 << 20,
+        ..Options::default()
+    };
+    let engine = Cdds::open(Arc::clone(&clock), options).expect("memory");
+    let (tree, mut session) = (
+        engine.create_tree(),
+        engine.session().expect("few sessions"),
+    );
+    let commit = || engine.commit(LogEpoch(clock.tick().0 - 1));
+    let key = |number: u32| number.to_be_bytes();
+    let value = NewValue::new(Body::string(&[7; 900])).with(Attributes {
+        deadline: Some(Deadline(9)),
+        ..Attributes::default()
+    });
+    let put = |session: &mut CddsSession, number: u32| {
+        let version = session.update(Key::new(tree, &key(number)), &mut Counting, |_| {
+            Decision::Write(value.view(ValueVersion::from_bits(0)).hand_over())
+        });
+        assert_eq!(version.is_none(), session.take_refusal());
+        version.is_some()
+    };
+    let mut keys = 0;
+    for round in 0..4 {
+        let mut refused = 0;
+        for number in 0.. {
+            if !put(&mut session, number) {
+                refused += 1;
+                assert_eq!(engine.len(tree), session_len(&mut session, tree));
+            }
+            if refused == 3 {
+                break;
+            }
+            if number % 100 == 0 {
+                commit().expect("counts have room");
+            }
+        }
+        assert!(
+            round == 0 || engine.len(tree) * 10 >= keys * 9,
+            "room comes back"
+        );
+        keys = engine.len(tree);
+        assert!(keys > 4000, "{keys} keys of 900 bytes in 8 MiB");
+        let mut listed = 0;
+        engine.deadlines(|_, _| listed += 1).expect("it is sound");
+        assert_eq!(listed, keys, "CE5 deadlines-listed");
+        for number in 0..(keys as u32) {
+            let removed = session.update(Key::new(tree, &key(number)), &mut NoHook, |_| {
+                Decision::Remove
+            });
+            assert!(removed.is_some() && !session.take_refusal());
+        }
+        commit().expect("removals made room");
+        // Readers' pins have to pass.
+        for _ in 0..3 {
+            session.maintain(1);
+        }
+    }
+}
+
+/// Told of every change, and of none that was refused.
+struct Counting;
+
+impl CommitHook for Counting {
+    fn committed(
+        &mut self,
+        _: Key<'_>,
+        old: Option<ValueRef<'_>>,
+        new: Option<ValueRef<'_>>,
+        _: ValueVersion,
+    ) {
+        for value in [old, new].into_iter().flatten() {
+            assert_eq!(value.attributes.deadline, Some(Deadline(9)));
+        }
+    }
+}
+
+fn session_len(session: &mut CddsSession, tree: TreeId) -> u64 {
+    let mut keys = 0;
+    session.scan(tree, Bound::Unbounded, Direction::Forward, |_, _| {
+        keys += 1;
+        ControlFlow::Continue(())
+    });
+    keys
+}
+
+#[test]
+fn a_note_comes_back_with_its_epoch() {
+    let file = PoolFile::new("note");
+    let (clock, engine) = file.open().expect("a new pool");
+    assert_eq!(engine.note("mapping").expect("it is sound"), None);
+    engine.set_note("mapping", b"one").expect("there is room");
+    engine
+        .commit(LogEpoch(clock.tick().0 - 1))
+        .expect("there is room");
+    engine.set_note("mapping", b"two").expect("there is room");
+    drop(engine);
+    let (_, engine) = file.open().expect("a sound pool");
+    assert_eq!(
+        engine.note("mapping").expect("it is sound").as_deref(),
+        Some(&b"one"[..])
+    );
 }
 
 #[test]

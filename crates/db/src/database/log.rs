@@ -77,7 +77,7 @@ impl Database {
     /// Whether replies can wait for the disk: there is a log.
     #[must_use]
     pub fn is_durable(&self) -> bool {
-        self.acknowledgement.log().is_some()
+        self.acknowledgement.log().is_some_and(EpochLog::lasts)
     }
 
     /// Ends the log epoch, and writes its part of the log.

@@ -38,7 +38,7 @@ use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
 use crate::role::Role;
-use crate::session_state::SessionState;
+use crate::session_state::{Kept, SessionState};
 use crate::snapshots::{Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
@@ -55,6 +55,8 @@ pub(crate) struct Parts {
     pub(crate) mapping_changes: u64,
     /// Where it stands in another's history.
     pub(crate) standing: Standing,
+    /// Trees of databases beyond the configured number, kept for a later configuration.
+    pub(crate) hidden_trees: Vec<TreeId>,
     pub(crate) log: Option<EpochLog>,
     pub(crate) durable: Option<Durable>,
 }
@@ -69,6 +71,8 @@ pub struct Database {
     pub(crate) snapshots: Snapshots,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
+    /// Trees of databases beyond the configured number.
+    hidden_trees: Vec<TreeId>,
     /// The state of a database on disk besides its log.
     pub(crate) durable: Option<Durable>,
     pub(crate) cursors: Cursors,
@@ -115,6 +119,7 @@ impl Database {
             snapshots: Snapshots::default(),
             expiry: parts.expiry,
             durable: parts.durable,
+            hidden_trees: parts.hidden_trees,
             watchers: Watchers::default(),
             watch_horizon: WatchHorizon::default(),
             pause: Pause::default(),
@@ -167,6 +172,10 @@ impl Database {
             observed: LogEpoch::NONE,
             wrote: LogEpoch::NONE,
             beyond_room: false,
+            kept: match self.store.pooled() {
+                Some(_) => Kept::Nothing,
+                None => Kept::ByNone,
+            },
             effects: None,
         })
     }
@@ -196,11 +205,8 @@ impl Database {
 
     /// The trees of all databases, including those beyond the configured number (B1).
     pub(crate) fn mapping(&self) -> Vec<TreeId> {
-        let hidden = self
-            .durable
-            .iter()
-            .flat_map(|durable| &durable.hidden_trees);
-        self.mapping.iter().chain(hidden.copied()).collect()
+        let hidden = self.hidden_trees.iter().copied();
+        self.mapping.iter().chain(hidden).collect()
     }
 
     /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.

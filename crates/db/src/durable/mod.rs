@@ -27,7 +27,7 @@ use std::time::Duration;
 use pando_durability::checkpoint::Directories;
 use pando_durability::disk::DirectoryLock;
 use pando_durability::log::Log;
-use pando_engine::{LogEpoch, TreeId};
+use pando_engine::LogEpoch;
 use pando_sync::lock;
 
 pub use bytes::Malformed;
@@ -90,8 +90,6 @@ pub(crate) struct Durable {
     pub(crate) files: Directories,
     pub(crate) log: Arc<Log>,
     pub(crate) identity: u128,
-    /// Trees of databases beyond the configured number, kept for a later configuration.
-    pub(crate) hidden_trees: Vec<TreeId>,
     /// The start epochs of the checkpoints that are kept, newest first; locked while one is taken.
     pub(crate) checkpoints: Mutex<Vec<LogEpoch>>,
     /// Trees are being loaded that the mapping does not show yet (FW4 log-has-copy); changes while

@@ -64,7 +64,7 @@ fn limit(shell: &Shell, keys: usize) {
 }
 
 fn on_every_engine(policy: EvictionPolicy, keys: usize, test: impl Fn(&mut Shell)) {
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::in_memory() {
         test(&mut shell(engine, policy, keys));
     }
 }
@@ -320,7 +320,7 @@ fn scattered_memory_is_no_reason_to_evict_many() {
 fn writes_wait_for_evicted_memory() {
     let value = "v".repeat(KEY_BYTES);
     let step_us = limits::MEMORY_WAIT_MAX.0 / 10;
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::in_memory() {
         let mut shell = shell(engine, EvictionPolicy::AllKeysRandom, 50);
         let mut reader = shell.connect();
         let stalled = reader.turn();

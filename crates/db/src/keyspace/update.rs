@@ -118,6 +118,9 @@ impl Keyspace<'_> {
         #[cfg(test)]
         self.split_group(key);
         self.settle(key, &effects);
+        if self.session.take_refusal() {
+            return Err(CommandError::PoolFull);
+        }
         if effects.expired {
             add(&self.session.counters.expired_met, 1);
         }
@@ -183,6 +186,7 @@ impl Keyspace<'_> {
             return;
         };
         add(&self.session.counters.commits, 1);
+        self.session.note_commit();
         if committed == Committed::Removed {
             let bytes = key.bytes.len() + limits::TOMBSTONE_BYTES;
             add(&self.session.counters.buried_bytes, bytes as u64);

@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn runs_that_do_not_ascend_are_refused() {
         let clock = Arc::new(EpochClock::starting_at(LogEpoch(9)));
-        let (store, expiry) = (Store::open(&Options::default(), clock), ExpiryIndex::new());
+        let store = Store::open(&Options::default(), clock).expect("it is in memory");
+        let expiry = ExpiryIndex::new();
         let tree = TreeId(3);
         store.restore_tree(tree);
         let load = |keys: [&[u8]; 3]| {

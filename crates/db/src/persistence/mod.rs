@@ -35,8 +35,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::Room;
-use pando_durability::log::{Log, LogOptions};
+use pando_durability::log::{Log, LogError, LogOptions};
 use pando_sync::lock;
+use thiserror::Error;
 
 pub use check::{CheckReport, check, expect_database};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions};
@@ -128,6 +129,7 @@ pub(crate) fn open(
             trees: found.trees,
             mapping_changes: found.changes,
             standing: found.standing,
+            hidden_trees: Vec::new(),
             log: None,
             durable: None,
         };
@@ -155,10 +157,10 @@ pub(crate) fn open(
         session.hand_over();
     }
     found.checkpoints.truncate(crate::limits::CHECKPOINTS_KEPT);
+    let hidden_trees = found.trees.split_off(options.databases);
     let durable = Durable {
         log: Arc::clone(&log),
         identity: found.identity,
-        hidden_trees: found.trees.split_off(options.databases),
         checkpoints: Mutex::new(found.checkpoints),
         loading: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
@@ -176,10 +178,22 @@ pub(crate) fn open(
         trees: found.trees,
         mapping_changes: found.changes,
         standing,
+        hidden_trees,
         log: Some(EpochLog::Files(log)),
         durable: Some(durable),
     };
     Ok((options, parts))
+}
+
+/// Why not everything that was written is durable at the end.
+#[derive(Debug, Error)]
+pub enum CloseError {
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The pool of an engine that needs no log.
+    #[error(transparent)]
+    Pool(#[from] pando_cdds::Error),
 }
 
 impl Database {
@@ -233,13 +247,17 @@ impl Database {
     /// Ends the current epoch and makes everything written durable. Nothing is written afterwards,
     /// and others may use the directories. To be called after [`Self::close`], with no open turn
     /// and no checkpoint in progress.
-    pub fn close_log(&self) -> Result<(), pando_durability::log::LogError> {
+    pub fn close_log(&self) -> Result<(), CloseError> {
+        if let Some(EpochLog::Pool(pool)) = self.acknowledgement.log() {
+            self.end_epoch();
+            return Ok(pool.rest()?);
+        }
         let Some(durable) = &self.durable else {
             return Ok(());
         };
         self.end_epoch();
         let closed = durable.log.close();
         lock(&durable.locks).clear();
-        closed
+        Ok(closed?)
     }
 }

@@ -75,6 +75,9 @@ pub enum RecoveryError {
     /// A directory is in use, or cannot be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The engine cannot be opened.
+    #[error(transparent)]
+    Engine(#[from] pando_cdds::Error),
     /// The disk reported an error.
     #[error("{}: {error}", path.display())]
     Disk {
@@ -348,7 +351,7 @@ impl OnDisk {
             // RC1. A new engine for every attempt (RC2).
             let epochs = Arc::new(EpochClock::starting_at(self.newest.next()));
             let attempt = Attempt {
-                store: Store::open(options, Arc::clone(&epochs)),
+                store: Store::open(options, Arc::clone(&epochs))?,
                 expiry: ExpiryIndex::new(),
                 durability,
                 files,

@@ -80,7 +80,7 @@ impl Turn<'_> {
             let ran = Ran { start, result };
             answer(client, spec, request, ran, reply, host)
         };
-        if self.session.log.is_some() {
+        if self.session.has_group() {
             self.end_group();
             if self.session.wrote > LogEpoch::NONE {
                 self.note_write(client);

@@ -52,6 +52,18 @@ pub enum Medium {
 }
 
 impl Medium {
+    /// What files of a directory can lie on: shared memory on a tmpfs, else persistent memory with
+    /// direct access. Whether the file system has that, [`Mapped::create`] and [`Mapped::open`]
+    /// find out.
+    pub fn of_directory(path: &Path) -> io::Result<Self> {
+        let is_memory = lies_in_memory(&File::open(path)?)?;
+        Ok(if is_memory {
+            Self::SharedMemory
+        } else {
+            Self::Dax
+        })
+    }
+
     /// What a crash of the process and a loss of power take.
     #[must_use]
     pub fn promise(self) -> &'static str {

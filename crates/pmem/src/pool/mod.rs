@@ -241,6 +241,7 @@ impl<M: Pmem> Pool<M> {
         if epoch.0 <= self.mark.load(Ordering::Relaxed) {
             return Ok(());
         }
+        assert!(!self.is_void(epoch), "epoch {epoch} is void (PL2)");
         let _one = lock(&self.header);
         if epoch.0 <= self.mark.load(Ordering::Relaxed) {
             return Ok(());
@@ -270,8 +271,13 @@ impl<M: Pmem> Pool<M> {
     /// Lowers the mark to the newest epoch that has stored anything, before a pool is closed in
     /// peace: the next opening has fewer numbers to give up, or none. No epoch begins afterwards.
     pub fn rest(&self, newest: LogEpoch) -> Result<(), PoolError> {
-        let _one = lock(&self.header);
-        let newest = newest.max(self.committed());
+        let header = lock(&self.header);
+        let void = header
+            .voids
+            .last()
+            .map_or(LogEpoch::NONE, |range| range.last);
+        // PL2 void-for-ever: the next opening goes on above all of them.
+        let newest = newest.max(self.committed()).max(void);
         if newest.0 < self.mark.load(Ordering::Relaxed) {
             self.memory.commit(MARK_AT, sealed(newest))?;
             self.mark.store(newest.0, Ordering::Relaxed);

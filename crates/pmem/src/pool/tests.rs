@@ -91,6 +91,17 @@ fn a_pool_that_was_closed_in_peace_goes_on_where_it_was() {
     assert_eq!(again.voids(), []);
 }
 
+/// An opening that writes nothing closes in peace above what it has made void.
+#[test]
+fn a_pool_at_rest_goes_on_above_void_epochs() {
+    let pool = open(some_pool()).unwrap();
+    let first = pool.first_epoch();
+    pool.rest(pool.committed()).unwrap();
+    let again = open(pool.memory().words()).unwrap();
+    assert!(again.is_void(LogEpoch(2)));
+    assert_eq!(again.first_epoch(), first);
+}
+
 #[test]
 fn a_lost_epoch_is_void_for_ever_and_its_number_is_not_drawn_again() {
     let pool = open(some_pool()).unwrap();

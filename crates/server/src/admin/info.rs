@@ -246,6 +246,11 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
         report.line("log_pending_bytes", log.pending_bytes);
         report.line("log_epoch_closed", log.closed);
         report.line("log_epoch_durable", log.durable);
+    } else if database.is_durable() {
+        let pool = &database.options().pool;
+        report.line("pool_bytes", pool.bytes);
+        report.line("pool_note", pool.promise());
+        report.line("log_epoch_durable", database.durable());
     } else {
         report.line(
             "durability_note",

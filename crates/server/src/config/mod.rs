@@ -110,6 +110,10 @@ pub struct Config {
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
+    /// `pmem`: file of the pool of the engine `cdds`. Default none: in memory of the process.
+    pub pmem: Option<PathBuf>,
+    /// `pmem-size`: bytes of that pool. Default 1 GiB.
+    pub pmem_bytes: u64,
     /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
     /// start means that nothing is read from or written to disk. Default `interval`.
     pub durability: Durability,
@@ -238,6 +242,8 @@ impl Default for Config {
             memcached_udp_reply_ratio: 0,
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
+            pmem: None,
+            pmem_bytes: 1 << 30,
             durability: Durability::Interval,
             data_dir: "pando-data".into(),
             log_dirs: Vec::new(),
@@ -326,6 +332,13 @@ impl Config {
                 expected: "none, since the server was started so: a log begins with the server",
             });
         }
+        if let Some(path) = self.pmem.as_ref().filter(|_| !self.engine.has_pool()) {
+            return Err(SettingError::Relation {
+                setting: "pmem",
+                got: path.display().to_string(),
+                expected: "none, unless the engine is cdds",
+            });
+        }
         if self.daemonize {
             return Err(SettingError::Relation {
                 setting: "daemonize",
@@ -407,7 +420,19 @@ impl Config {
         }
     }
 
-    /// The database's share of the settings, without [`Self::durability_options`].
+    /// Where the pool of the engine `cdds` is.
+    pub fn pool_options(&self) -> std::io::Result<pando_db::PoolOptions> {
+        match &self.pmem {
+            Some(path) => pando_db::PoolOptions::in_file(path.clone(), self.pmem_bytes),
+            None => Ok(pando_db::PoolOptions {
+                bytes: self.pmem_bytes,
+                ..pando_db::PoolOptions::default()
+            }),
+        }
+    }
+
+    /// The database's share of the settings, without [`Self::durability_options`] and
+    /// [`Self::pool_options`].
     #[must_use]
     pub fn database_options(&self) -> pando_db::Options {
         pando_db::Options {

@@ -301,6 +301,19 @@ static SETTINGS: &[Setting] = &[
         },
     ),
     Setting::new(
+        "pmem",
+        "File of the pool of the engine cdds, in persistent memory (DAX) or on a tmpfs; without, \
+         the pool is in memory of the process",
+        |config| print_path(config.pmem.as_deref()),
+        |config, value| set(&mut config.pmem, parse_path(value)),
+    ),
+    Setting::new(
+        "pmem-size",
+        "Bytes of the pool of the engine cdds; that of a pool which exists cannot be changed",
+        |config| print(config.pmem_bytes),
+        |config, value| set(&mut config.pmem_bytes, memory(value, MIB, 1 << 44)),
+    ),
+    Setting::new(
         "durability",
         "When requests are answered: none, interval or sync; with none nothing is kept on disk",
         |config| config.durability.name().into(),

@@ -28,7 +28,7 @@ mod writers;
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -79,9 +79,27 @@ struct Seen {
     window: Duration,
 }
 
+/// The file of a pool, removed at the end.
+struct PoolFile(PathBuf);
+
+impl PoolFile {
+    fn new(seed: u64) -> Self {
+        let name = format!("pando-crash-{}-{seed}", std::process::id());
+        Self(Path::new("/dev/shm").join(name))
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// Rounds on one folder.
 struct Rounds {
     folder: Folder,
+    /// Of an engine that keeps its data in a pool of shared memory.
+    pool: Option<PoolFile>,
     random: fastrand::Rng,
     judgement: Judgement,
     states: Vec<State>,
@@ -96,6 +114,7 @@ impl Rounds {
         let generators = (0..WRITERS.len()).map(|writer| Some(Generator::new(seed, writer)));
         Self {
             folder: Folder::new(),
+            pool: None,
             random: fastrand::Rng::with_seed(seed),
             judgement,
             states: vec![State::default(); WRITERS.len()],
@@ -115,6 +134,12 @@ impl Rounds {
         let threads = random.usize(1..=4).to_string();
         let mode = ["interval", "sync"][random.usize(..2)].to_owned();
         let mut flags = vec!["--threads".into(), threads, "--durability".into(), mode];
+        if let Some(PoolFile(path)) = &self.pool {
+            let path = path.display().to_string();
+            flags.extend(["--engine".into(), "cdds".into(), "--pmem".into(), path]);
+            flags.extend(["--pmem-size".into(), "128mb".into()]);
+            return Server::start(&self.folder.path().join("data"), &flags);
+        }
         flags.extend(["--checkpoint-log-size".into(), "2mb".into()]);
         flags.extend(["--log-segment-size".into(), "1mb".into()]);
         for directory in 0..random.usize(..3) {
@@ -301,10 +326,22 @@ fn variable(name: &str, default: u64) -> u64 {
 
 #[test]
 fn what_was_promised_survives_a_kill() {
+    survives(|seed| Rounds::new(seed, FAIR));
+}
+
+#[test]
+fn what_was_promised_survives_a_kill_in_a_pool() {
+    survives(|seed| Rounds {
+        pool: Some(PoolFile::new(seed)),
+        ..Rounds::new(seed, FAIR)
+    });
+}
+
+fn survives(load: impl FnOnce(u64) -> Rounds) {
     let rounds = variable("PANDO_CRASH_ROUNDS", 8);
     let seed = variable("PANDO_CRASH_SEED", fastrand::u64(..));
     println!("PANDO_CRASH_SEED={seed}");
-    let mut load = Rounds::new(seed, FAIR);
+    let mut load = load(seed);
     let mut round = 0;
     while round < rounds || load.counts.iter().any(|count| *count <= 10) {
         if let Err(violation) = load.run() {

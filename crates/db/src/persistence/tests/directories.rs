@@ -71,7 +71,7 @@ fn every_call_of_a_small_workload() {
 
 #[test]
 fn all_directories_have_their_share() {
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::in_memory() {
         let setup = Setup { engine, ..setup() };
         let disk = filled(&setup);
         let bytes = |directory: &&str| -> usize {

@@ -148,7 +148,7 @@ fn loaded(stream: &[u8]) -> Shell {
 
 #[test]
 fn portions_in_a_snapshot_are_a_dump_of_its_moment() {
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::in_memory() {
         let mut shell = Shell::with_options(Options {
             databases: 4,
             engine,
