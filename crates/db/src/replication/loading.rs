@@ -43,14 +43,14 @@ enum Given<'a> {
 }
 
 impl Loading {
-    pub(super) fn begin(database: &Database, hello: &Hello) -> Self {
+    pub(super) fn begin(database: &Database, hello: &Hello) -> Result<Self, Malformed> {
         let mut loading = Self {
             mapped: Vec::new(),
             changes: 0,
             here: HashMap::new(),
         };
-        loading.map(database, hello.changes, hello.trees.clone());
-        loading
+        loading.map(database, hello.changes, hello.trees.clone())?;
+        Ok(loading)
     }
 
     /// The mapping there, and the trees here in the same order.
@@ -66,9 +66,19 @@ impl Loading {
         }
     }
 
-    fn map(&mut self, database: &Database, changes: u64, trees: Vec<TreeId>) {
+    fn map(
+        &mut self,
+        database: &Database,
+        changes: u64,
+        mut trees: Vec<TreeId>,
+    ) -> Result<(), Malformed> {
         if changes < self.changes || changes == self.changes && !self.mapped.is_empty() {
-            return;
+            return Ok(());
+        }
+        // Databases beyond the configured number are kept there, and not shown.
+        trees.truncate(database.databases());
+        if trees.len() != database.databases() {
+            return malformed("a mapping has too few databases");
         }
         self.changes = changes;
         for tree in &trees {
@@ -80,6 +90,7 @@ impl Loading {
                 drop_tree(database, self.here[&left]);
             }
         }
+        Ok(())
     }
 
     /// The tree here, if the copy still has it.
@@ -133,7 +144,7 @@ impl Loading {
         }
         mappings.sort_unstable_by_key(|(changes, _)| *changes);
         for (changes, trees) in mappings {
-            self.map(session.database(), changes, trees);
+            self.map(session.database(), changes, trees)?;
         }
         found.sort_by_key(|(written, _)| written.version);
         let here = found.into_iter().filter_map(|(written, change)| {
@@ -181,6 +192,9 @@ fn restore_all(
         let mut turn = session.turn();
         for (key, version, change) in changes.by_ref().take(crate::limits::COPY_SLICE_ENTRIES) {
             restore_one(&database, turn.session_mut(), (key, version), change)?;
+        }
+        if turn.session_mut().take_refusal() {
+            return Err(ReplicationError::PoolFull);
         }
     }
     session.tidy();
@@ -237,4 +251,32 @@ fn restore_one(
     }
     restore(&mut session.store, &database.expiry, (key, version), new);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::Shell;
+
+    /// Its databases beyond ours are its own affair.
+    #[test]
+    fn a_mapping_of_more_databases_shows_as_many_as_there_are_here() {
+        let shell = Shell::new();
+        let databases = shell.database.databases() as u32;
+        let trees = |numbers: std::ops::Range<u32>| numbers.map(TreeId).collect::<Vec<_>>();
+        let mut loading = Loading {
+            mapped: Vec::new(),
+            changes: 0,
+            here: HashMap::new(),
+        };
+        let map = |loading: &mut Loading, changes, trees| {
+            loading.map(&shell.database, changes, trees).is_ok()
+        };
+        assert!(map(&mut loading, 1, trees(0..databases)));
+        assert!(map(&mut loading, 2, trees(1..databases + 3)));
+        assert!(!map(&mut loading, 3, trees(0..databases - 1)));
+        let (there, here) = loading.finish();
+        assert_eq!(there, trees(1..databases + 1));
+        assert_eq!(here.len(), shell.database.databases());
+    }
 }

@@ -139,6 +139,9 @@ pub enum ReplicationError {
     /// The log takes no writes.
     #[error("the log of this server takes no writes")]
     Log,
+    /// The pool of the engine has no room for what comes.
+    #[error("the pool of this server is full")]
+    PoolFull,
     /// No session is free.
     #[error(transparent)]
     Session(#[from] SessionLimit),

@@ -8,7 +8,8 @@
 //! | `Loading` | `Done` | `Following`, by `swap` |
 //! | `Following` | `Epoch` | `Following`, by `repeat` |
 //! | `Following` | `TakeOver` | `Following`, until it is dropped |
-//! | any | an error | `Nothing`, its data as they are |
+//! | `Following` | an epoch, but the log takes no writes | `Following`, at the same position |
+//! | any | another error | `Nothing`, its data as they are |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -136,11 +137,15 @@ impl Replica {
     }
 
     /// Takes a message. After an error its data stay as they were, or as of the epochs that were
-    /// repeated, and it has no position: it needs a full copy.
+    /// repeated, and it has no position: it needs a full copy. Only an epoch for which the log has
+    /// no room may come again.
     pub fn take(&mut self, message: &[u8]) -> Result<(), ReplicationError> {
         let taken = message::take(message).and_then(|message| self.take_message(message));
-        if taken.is_err() {
-            self.give_up();
+        match &taken {
+            Ok(()) => {}
+            // Nothing of the epoch is here: it can come again.
+            Err(ReplicationError::Log) if matches!(self.state, State::Following) => {}
+            Err(_) => self.give_up(),
         }
         taken
     }
@@ -244,7 +249,7 @@ impl Replica {
         self.awaited.clear();
         self.durable = LogEpoch::NONE;
         self.mark_loading(true);
-        self.state = State::Loading(Loading::begin(&database, hello));
+        self.state = State::Loading(Loading::begin(&database, hello)?);
         (self.history, self.position) = (hello.history, hello.position);
         Ok(())
     }
@@ -324,6 +329,10 @@ impl Replica {
         let mut turn = self.session.turn();
         turn.hold_all();
         let repeated = repeat_all(&mut turn, &mut self.trees, last_mapping(others), &found);
+        let mut repeated = repeated.map_err(ReplicationError::from);
+        if turn.session_mut().take_refusal() {
+            repeated = repeated.and(Err(ReplicationError::PoolFull));
+        }
         let before = lock(&database.standing).clone();
         let standing = match repeated {
             Ok(()) => Standing {
