@@ -25,7 +25,6 @@
 //!   ([`EpochClock::forget`]). The next insert of the key, under the same lock, draws from a later
 //!   epoch. Most removals find the epoch there already and write nothing: the epoch moves only when
 //!   a value written in it is removed in it.
-//!   brought is removed within it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

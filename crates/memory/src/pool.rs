@@ -227,8 +227,10 @@ impl Pool {
                 if !depot.has_blocks() {
                     return None;
                 }
-                if let Some(Supply::Blocks(chain)) = depot.get(class, 0, &self.arena) {
-                    self.classes[class].free = chain;
+                match depot.get(class, 0, &self.arena) {
+                    Some(Supply::Blocks(chain)) => self.classes[class].free = chain,
+                    Some(Supply::Run(..)) => unreachable!("the depot has blocks, under its lock"),
+                    None => {}
                 }
                 continue;
             };

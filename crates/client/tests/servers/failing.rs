@@ -39,7 +39,7 @@ fn a_node_that_is_away_fails_its_own_keys() {
             break;
         }
     }
-    // It is back, and its rest ends.
+    // It is back, and the back-off ends.
     let _server = Pando::start_at(port);
     while let Err(error) = client.set(&keys[1], "back") {
         assert!(matches!(error, Error::Resting { .. }), "{error}");
@@ -201,7 +201,7 @@ fn a_replica_that_does_not_serve_is_passed_over() {
     assert_eq!(replica.requests(), 1);
 }
 
-/// A server that reads the next request when it has got rid of its reply, as a single thread does.
+/// A server that reads the next request after it has sent its reply, as a single thread does.
 #[test]
 fn a_batch_waits_for_no_server_that_waits_for_it() {
     let reply = [&b"$100000\r\n"[..], &vec![b'x'; 100_000], b"\r\n"].concat();

@@ -1,5 +1,5 @@
-//! Commands that run in slices keep their promise beside writers: whatever is there from beginning
-//! to end is met, nothing is met twice, nothing is made up.
+//! Commands that run in slices keep their promise beside writers: every key that exists throughout
+//! is returned, none twice, and none that never existed.
 
 use std::collections::BTreeSet;
 

@@ -10,7 +10,7 @@ use super::directories::Directories;
 use super::manifest::{Chunk, Manifest};
 use super::{CheckpointError, manifest_path, part_name, unfinished_path};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES};
+use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES, MANIFEST_BYTES_MAX};
 
 /// A part file being written by one thread.
 #[derive(Debug)]
@@ -309,6 +309,11 @@ pub fn place(
     manifest: &Manifest,
 ) -> Result<(), CheckpointError> {
     let bytes = manifest.encode();
+    assert!(
+        bytes.len() as u64 <= MANIFEST_BYTES_MAX,
+        "a manifest of {} bytes could not be read again",
+        bytes.len()
+    );
     let unfinished = unfinished_path(directory, manifest.start);
     // As for part files: it is usually absent.
     let _ = disk.remove(&unfinished);

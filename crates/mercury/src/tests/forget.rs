@@ -1,4 +1,4 @@
-//! A self-driven clock: memory comes back though nobody moves a horizon or maintains.
+//! A self-driven clock: removed keys free their memory without maintenance.
 
 use super::*;
 

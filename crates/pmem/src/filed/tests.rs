@@ -82,7 +82,7 @@ fn open(disk: &SimulatedDisk, planted: Planted) -> Result<Journal, PoolError> {
     Ok(journal)
 }
 
-/// The numbers of the commits that each line saw last.
+/// For each line, the number of the last commit that wrote it.
 type Model = Vec<u64>;
 
 fn content(number: u64, line: u64) -> [u8; 64] {
@@ -91,7 +91,8 @@ fn content(number: u64, line: u64) -> [u8; 64] {
     content
 }
 
-/// Commits random lines until the power ends; the models of all commits begun, how many ended.
+/// Commits random lines until power is lost. Returns the expected content after each commit that
+/// began, and how many finished.
 fn run(journal: &mut Journal, first: &Model, seed: u64, commits: u64) -> (Vec<Model>, usize) {
     let mut rng = Rng::with_seed(seed);
     let mut models = vec![first.clone()];

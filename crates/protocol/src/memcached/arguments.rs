@@ -64,7 +64,7 @@ pub fn authenticates(verb: Verb, line: Line<'_>) -> bool {
 
 /// How many bytes follow a line of a client that must authenticate.
 #[must_use]
-pub fn announced_by_stranger(verb: Verb, line: Line<'_>) -> Option<usize> {
+pub fn announced_unauthenticated(verb: Verb, line: Line<'_>) -> Option<usize> {
     (verb == Verb::Set).then(|| length(line, 4).ok())?
 }
 

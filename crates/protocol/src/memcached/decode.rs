@@ -18,7 +18,7 @@
 //! Deliberately absent: the meaning of the words, except the length that a storage command
 //! announces.
 
-use super::arguments::{announced, announced_by_stranger};
+use super::arguments::{announced, announced_unauthenticated};
 use super::line::{Line, Verb};
 use crate::limits::{MEMCACHED_GET_LINE_BYTES_MAX, MEMCACHED_LINE_BYTES_MAX};
 use crate::{ArgumentRange, Decoded};
@@ -88,7 +88,7 @@ pub struct Decoder {
     /// Total bytes of the unfinished request, once its line is complete; 0 before.
     needed: u32,
     /// The client must authenticate.
-    stranger: bool,
+    unauthenticated: bool,
 }
 
 impl Decoder {
@@ -100,20 +100,21 @@ impl Decoder {
             skip: 0,
             searched: 0,
             needed: 0,
-            stranger: false,
+            unauthenticated: false,
         }
     }
 
-    /// Changes the bound of an item, from the next line on.
+    /// Changes the bound of an item. It applies to the next line that is parsed, and to a request
+    /// whose data are not all here.
     pub fn set_item_bytes_max(&mut self, item_bytes_max: usize) {
         self.limits.item_bytes_max = item_bytes_max;
     }
 
-    /// Sets whether the client is authenticated; initially it is. For an unauthenticated one, from
-    /// the next line on only `set` has data, and only their length must be right: they are the user
-    /// and the password.
+    /// Sets whether the client is authenticated; initially it is. For an unauthenticated one only
+    /// `set` has data, from the next line that is parsed on, and only their length must be right:
+    /// they are the user and the password.
     pub fn set_authenticated(&mut self, authenticated: bool) {
-        self.stranger = !authenticated;
+        self.unauthenticated = !authenticated;
     }
 
     /// Decodes the request at `input[from..]` and appends its ranges to `arguments`: one for the
@@ -196,8 +197,8 @@ impl Decoder {
 
     #[inline]
     fn announced(&self, verb: Verb, line: Line<'_>) -> Option<usize> {
-        if self.stranger {
-            announced_by_stranger(verb, line)
+        if self.unauthenticated {
+            announced_unauthenticated(verb, line)
         } else {
             announced(verb, line)
         }
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_has_to_say_how_much_follows_only() {
+    fn a_unauthenticated_has_to_say_how_much_follows_only() {
         let input = b"set a b c 3 x y\r\nu p\r\nms a 1\r\nx\r\nset a\r\nset a 0 0 -1\r\n";
         let mut decoder = decoder();
         decoder.set_authenticated(false);

@@ -176,7 +176,7 @@ fn swapped_databases_do_not_mix() {
             &format!("MGET {}", keys()),
             expect(are_one),
         );
-        // What a range meets, and how much there is, are those of one database too.
+        // KRANGE and DBSIZE, too, see one state of the database.
         if server.is_ordered() {
             let write = |writer: &mut Connection, _: usize| writer.ok("SWAPDB 0 1");
             check(server, 800, write, "KRANGE [k0 (l", whole_range);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How long a server that could read does not: then it has stopped reading.
+/// A server that reads nothing for this long has stopped reading.
 const STUCK: Duration = Duration::from_millis(500);
 
 /// The binary under test.
@@ -72,7 +72,7 @@ impl TestServer {
             ["--bind", "127.0.0.1"],
             ["--threads", "2"],
             ["--loglevel", "warning"],
-            // What a test keeps on disk it keeps where it says.
+            // A test that needs durability says where.
             ["--durability", "none"],
         ] {
             if !flags.contains(&default[0]) {
@@ -149,7 +149,7 @@ impl TestServer {
         self.client().get_connection().unwrap()
     }
 
-    /// What it says to those who look after it, if the command has piped that.
+    /// The server's stderr, if it is piped.
     pub(crate) fn take_stderr(&mut self) -> std::process::ChildStderr {
         self.child.stderr.take().expect("a pipe")
     }

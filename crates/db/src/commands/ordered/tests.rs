@@ -457,7 +457,7 @@ fn portions_put_together_are_the_whole_range() {
     }
 }
 
-/// What lies in the way of a scan is looked at in slices, and a portion with *next* has an item.
+/// Tombstones are passed in bounded slices; a reply with *next* has at least one item.
 #[test]
 fn removed_and_expired_keys_are_passed_in_slices() {
     let many = 2 * limits::SLICE_ENTRIES_MAX + 10;

@@ -193,7 +193,7 @@ fn log_space_comes_back_while_the_database_is_served() {
         checkpoint(&harness, true).expect("the disk works");
         used.push(disk.used());
     }
-    // What it takes does not grow with what was ever written.
+    // Disk use does not grow with the total written.
     assert!(used[7] < used[3] * 2, "{used:?}");
 }
 
@@ -216,8 +216,8 @@ fn epochs_never_go_back() {
     }
 }
 
-/// Permissions, or a sector that the disk no longer reads: what is needed is named, and what is not
-/// is got round without a loss.
+/// Missing permissions or a bad sector: recovery names a file that it needs, and skips one that it
+/// does not.
 #[test]
 fn an_unreadable_file_is_named_or_got_round() {
     let setup = Setup {

@@ -152,7 +152,7 @@ struct Canary {
 
 #[derive(Clone, Copy, Debug)]
 enum Flaw {
-    /// Takes data for a line when they come later than their own.
+    /// Parses data as a line if they arrive after the command line.
     ForgetsTheData,
     /// Ends a resumed request a byte early.
     EndsEarly,
