@@ -162,6 +162,18 @@ pub enum CommandError {
     #[error("ERR the reply would be longer than {reply_bytes_max} bytes")]
     ReplyTooLong { reply_bytes_max: usize },
 
+    // Sketches.
+    #[error("WRONGTYPE Key is not a valid HyperLogLog string value.")]
+    NotASketch,
+    #[error("INVALIDOBJ Corrupted HLL object detected")]
+    DamagedSketch,
+    #[error("ERR HLL encoding is not sparse")]
+    SketchNotSparse,
+    #[error("ERR The specified key does not exist")]
+    NoSketchThere,
+    #[error("ERR Unknown PFDEBUG subcommand '{subcommand}'")]
+    PfdebugSubcommand { subcommand: String },
+
     // Bitmaps.
     #[error("ERR bit offset is not an integer or out of range")]
     BitOffset,

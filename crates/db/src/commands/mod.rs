@@ -6,8 +6,10 @@
 mod bitmaps;
 pub(crate) mod databases;
 pub(crate) mod detached;
+mod draft;
 pub(crate) mod extended;
 mod hashes;
+mod hyperloglog;
 mod keys;
 mod ordered;
 mod strings;
@@ -37,6 +39,7 @@ pub(crate) fn execute(
         K::Hash(command) => hashes::execute(command, keyspace, request, reply),
         K::Key(command) => keys::execute(command, keyspace, request, reply),
         K::Bitmap(command) => bitmaps::execute(command, keyspace, request, reply),
+        K::Hyperloglog(command) => hyperloglog::execute(command, keyspace, request, reply),
         K::Ordered(command) => ordered::execute(command, keyspace, request, reply),
         K::Database(command) => databases::execute(command, keyspace, request, reply),
     }

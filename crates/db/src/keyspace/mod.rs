@@ -318,6 +318,12 @@ impl<'t> Keyspace<'t> {
         self.database.refuses_writes() || self.database.store.pressure() == Pressure::Refuse
     }
 
+    /// Whether a command that reads may store what it computed beside the data: not in a snapshot,
+    /// nor while writes are refused, or come from another database.
+    pub(crate) fn may_write_for_a_reader(&self) -> bool {
+        self.view.moment().is_none() && self.database.takes_writes() && !self.refuses_growth()
+    }
+
     /// When values were last used: for OBJECT IDLETIME, and memcached's `h`, `l` and `la`. In a
     /// closure of [`Self::read`] or [`Self::update`] it gives the time before that use.
     #[must_use]

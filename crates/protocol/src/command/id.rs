@@ -12,8 +12,8 @@
 //! entries.
 
 use super::table::{
-    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand, KeyCommand,
-    OrderedCommand, StringCommand,
+    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
+    HyperloglogCommand, KeyCommand, OrderedCommand, StringCommand,
 };
 
 /// Names a command.
@@ -35,6 +35,7 @@ pub enum KeyspaceCommand {
     Hash(HashCommand),
     Key(KeyCommand),
     Bitmap(BitmapCommand),
+    Hyperloglog(HyperloglogCommand),
     Ordered(OrderedCommand),
     Database(DatabaseCommand),
 }
@@ -53,6 +54,7 @@ impl CommandId {
             Self::Keyspace(K::Database(command)) => FIRST_DATABASE + command as u8,
             Self::Keyspace(K::String(command)) => FIRST_STRING + command as u8,
             Self::Keyspace(K::Bitmap(command)) => FIRST_BITMAP + command as u8,
+            Self::Keyspace(K::Hyperloglog(command)) => FIRST_HYPERLOGLOG + command as u8,
             Self::Keyspace(K::Key(command)) => FIRST_KEY + command as u8,
             Self::Keyspace(K::Hash(command)) => FIRST_HASH + command as u8,
             Self::Keyspace(K::Ordered(command)) => FIRST_ORDERED + command as u8,
@@ -64,7 +66,8 @@ const FIRST_HOST: u8 = ConnectionCommand::COUNT;
 const FIRST_DATABASE: u8 = FIRST_HOST + HostCommand::COUNT;
 const FIRST_STRING: u8 = FIRST_DATABASE + DatabaseCommand::COUNT;
 const FIRST_BITMAP: u8 = FIRST_STRING + StringCommand::COUNT;
-const FIRST_KEY: u8 = FIRST_BITMAP + BitmapCommand::COUNT;
+const FIRST_HYPERLOGLOG: u8 = FIRST_BITMAP + BitmapCommand::COUNT;
+const FIRST_KEY: u8 = FIRST_HYPERLOGLOG + HyperloglogCommand::COUNT;
 const FIRST_HASH: u8 = FIRST_KEY + KeyCommand::COUNT;
 const FIRST_ORDERED: u8 = FIRST_HASH + HashCommand::COUNT;
 

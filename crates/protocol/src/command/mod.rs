@@ -28,7 +28,7 @@ pub use reference::reference;
 pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};
 pub use table::{
-    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand, KeyCommand,
-    OrderedCommand, StringCommand,
+    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
+    HyperloglogCommand, KeyCommand, OrderedCommand, StringCommand,
 };
 pub use unbuilt::is_unbuilt;

@@ -20,11 +20,12 @@ had the command, or an option of it, unless they say otherwise.
 ";
 
 /// The chapters, in page order, with what their commands have in common.
-const CHAPTERS: [(Group, &str, &str); 10] = [
+const CHAPTERS: [(Group, &str, &str); 11] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
     (Group::String, "Strings", ""),
     (Group::Bitmap, "Bits of strings", ""),
+    (Group::Hyperloglog, "HyperLogLog", ""),
     (Group::Hash, "Hashes", ""),
     (Group::Ordered, "Ranges of keys", ORDERED),
     (Group::Transactions, "Transactions", ""),

@@ -35,7 +35,6 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
         "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember \
          georadiusbymember_ro geosearch geosearchstore",
     ),
-    ("HyperLogLog", "pfadd pfcount pfdebug pfmerge pfselftest"),
     (
         "Vectors",
         "vadd vcard vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem \

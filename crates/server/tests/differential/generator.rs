@@ -26,10 +26,11 @@ const FAR_MS: u64 = 4_102_444_800_000;
 type Family = fn(&mut Generator) -> Step;
 
 /// Families with their weights.
-const FAMILIES: [(u32, Family); 9] = [
+const FAMILIES: [(u32, Family); 10] = [
     (30, Generator::string),
     (14, Generator::number),
     (14, Generator::bitmap),
+    (6, Generator::hyperloglog),
     (24, Generator::hash),
     (20, Generator::key),
     (14, Generator::expiry),
@@ -129,7 +130,7 @@ impl Generator {
     /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
     fn key_of(&mut self, kind: u8) -> Vec<u8> {
         let kind = if self.one_in(12) {
-            self.pick(b"snhb")
+            self.pick(b"snhbp")
         } else {
             kind
         };
@@ -144,7 +145,7 @@ impl Generator {
     }
 
     fn any_key(&mut self) -> Vec<u8> {
-        let kind = self.pick(b"snhb");
+        let kind = self.pick(b"snhbp");
         self.key_of(kind)
     }
 
@@ -407,6 +408,39 @@ impl Generator {
                 self.exact("bitop", [args![operation, target], sources].concat())
             }
             _ => self.bitfield(key),
+        }
+    }
+
+    fn hyperloglog(&mut self) -> Step {
+        let key = self.key_of(b'p');
+        let keys = |generator: &mut Self| {
+            let count = generator.random.usize(..3);
+            let keys = (0..count).map(|_| generator.key_of(b'p'));
+            [vec![key.clone()], keys.collect()].concat()
+        };
+        match self.random.u32(..16) {
+            0..7 => {
+                // Few elements for most keys, so that sketches stay sparse; many for some.
+                let (count, range) = self.pick(&[(4, 50), (40, 2000), (400, 100_000)]);
+                let elements = (0..self.random.usize(..count))
+                    .map(|_| self.random.u32(..range).to_string().into_bytes());
+                let elements: Vec<_> = elements.collect();
+                self.exact("pfadd", [args![key], elements].concat())
+            }
+            7..11 => {
+                let keys = keys(self);
+                self.exact("pfcount", keys)
+            }
+            11..13 => {
+                let keys = keys(self);
+                self.exact("pfmerge", keys)
+            }
+            13 => {
+                let subcommands = ["encoding", "DECODE", "TODENSE", "GETREG", "none"];
+                let subcommand = self.pick(&subcommands);
+                self.exact("pfdebug", args![subcommand, key])
+            }
+            _ => self.exact("get", args![key]),
         }
     }
 

@@ -5,8 +5,8 @@
 use pando_engine::{Decision, NewValue};
 use pando_protocol::{Reply, Request, number};
 
-use super::draft::Draft;
 use super::{EMPTY, check_length, kept, parse_offset};
+use crate::commands::draft::Draft;
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};

@@ -8,7 +8,6 @@ mod bitfield;
 mod bitop;
 mod bits;
 mod count;
-mod draft;
 mod position;
 
 use pando_engine::StringRef;

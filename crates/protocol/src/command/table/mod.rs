@@ -7,6 +7,7 @@ mod containers;
 mod database;
 mod hashes;
 mod host;
+mod hyperloglog;
 mod keys;
 mod ordered;
 mod snapshots;
@@ -17,6 +18,7 @@ pub use connection::ConnectionCommand;
 pub use database::DatabaseCommand;
 pub use hashes::HashCommand;
 pub use host::HostCommand;
+pub use hyperloglog::HyperloglogCommand;
 pub use keys::KeyCommand;
 pub use ordered::OrderedCommand;
 pub use strings::StringCommand;
@@ -24,12 +26,13 @@ pub use strings::StringCommand;
 use super::CommandSpec;
 
 /// The families, in the order of [`super::CommandId`]'s numbers.
-pub(super) static FAMILIES: [&[CommandSpec]; 8] = [
+pub(super) static FAMILIES: [&[CommandSpec]; 9] = [
     connection::COMMANDS,
     host::COMMANDS,
     database::COMMANDS,
     strings::COMMANDS,
     bitmaps::COMMANDS,
+    hyperloglog::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
     ordered::COMMANDS,

@@ -1,4 +1,4 @@
-//! A string that is edited at several places before it is stored, for BITFIELD.
+//! A string that is edited at several places before it is stored.
 //!
 //! Edits go to pages, each copied from the string at its first write; finishing writes every page
 //! into the string once. So the cost is that of the pages touched, however long the string is and
@@ -14,7 +14,7 @@ const PAGE_BYTES: usize = CHUNK_BYTES;
 
 /// The next version of a string, under construction.
 #[derive(Debug)]
-pub(super) struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     string: StringRef<'a>,
     len: usize,
     /// By index; each as long as the draft has bytes there.
@@ -23,7 +23,7 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Begins with `string`, followed by zeros up to `len_min` bytes.
-    pub(super) fn new(string: StringRef<'a>, len_min: usize) -> Self {
+    pub(crate) fn new(string: StringRef<'a>, len_min: usize) -> Self {
         Self {
             string,
             len: string.len().max(len_min),
@@ -32,12 +32,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether anything was written, or the string has grown.
-    pub(super) fn is_changed(&self) -> bool {
+    pub(crate) fn is_changed(&self) -> bool {
         !self.pages.is_empty() || self.len > self.string.len()
     }
 
     /// The bytes from `offset` on, zeros beyond the end.
-    pub(super) fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
+    pub(crate) fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
         let mut bytes = [0; N];
         if self.pages.is_empty() {
             copy_from(self.string, offset, &mut bytes);
@@ -54,7 +54,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes `bytes` at `offset`; they end within the draft.
-    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         let (string, len) = (self.string, self.len);
         for (index, byte) in bytes.iter().enumerate() {
             let at = offset + index;
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The string as edited.
-    pub(super) fn finish(self) -> StringBody<'static> {
+    pub(crate) fn finish(self) -> StringBody<'static> {
         let mut body = None;
         for (index, page) in &self.pages {
             let string = body.as_ref().map_or(self.string, StringBody::as_ref);
