@@ -585,7 +585,8 @@ impl<'t> Turn<'t> {
         client: &mut Client,
         reply: &mut Reply<'_>,
     ) -> Result<Progress, CommandError> {
-        if client.transaction.is_some() {
+        if let Some(transaction) = &mut client.transaction {
+            transaction.refuse();
             return Err(CommandError::NestedMulti);
         }
         client.transaction = Some(Transaction::default());
@@ -612,7 +613,8 @@ impl<'t> Turn<'t> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<Progress, CommandError> {
-        if client.transaction.is_some() {
+        if let Some(transaction) = &mut client.transaction {
+            transaction.refuse();
             return Err(CommandError::WatchInsideMulti);
         }
         let keys = request.args_from(1);

@@ -435,13 +435,17 @@ fn without_memory_nothing_is_queued() {
 }
 
 #[test]
-fn errors_of_multi_and_watch_inside_a_transaction_abort_nothing() {
+fn multi_and_watch_inside_a_transaction_abort_it() {
+    const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
     Bench::new().check(&[
         ("MULTI", "+OK"),
         ("MULTI", "-ERR MULTI calls can not be nested"),
-        ("WATCH k", "-ERR WATCH inside MULTI is not allowed"),
         ("SET k 1", "+QUEUED"),
-        ("EXEC", "*1 +OK"),
+        ("EXEC", ABORTED),
+        ("MULTI", "+OK"),
+        ("WATCH k", "-ERR WATCH inside MULTI is not allowed"),
+        ("EXEC", ABORTED),
+        ("GET k", "$-1"),
     ]);
 }
 

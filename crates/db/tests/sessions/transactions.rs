@@ -32,7 +32,8 @@ fn transactions_do_not_nest() {
         a: MULTI -> -ERR MULTI calls can not be nested
         a: WATCH k -> -ERR WATCH inside MULTI is not allowed
         a: SET k 1 -> +QUEUED
-        a: EXEC -> *1 +OK");
+        a: EXEC -> -EXECABORT Transaction discarded because of previous errors.
+        a: GET k -> $-1");
 }
 
 /// A command that is refused when it is queued ends the transaction, whatever the reason.

@@ -59,7 +59,6 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
         "Replication and cluster",
         "asking psync readonly readwrite replconf sync",
     ),
-    ("Server", "lolwut"),
 ];
 
 /// Whether Redis has a command of this name that this server does not have yet.

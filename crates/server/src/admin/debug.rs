@@ -2,9 +2,12 @@
 
 use pando_db::{Progress, Wait};
 
+use super::error::Echo;
 use super::{AdminError, Call, Handled};
 
 const HELP: &[&str] = &[
+    "ERROR <text>",
+    "    Answer an error with this text.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Look for expired keys in the background, or do not.",
     "SLEEP <seconds>",
@@ -22,6 +25,9 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         request.len(),
     ) {
         (b"help", 2) => call.help("DEBUG", HELP),
+        (b"error", 3) => Err(AdminError::Given {
+            text: Echo::of(request.arg(2)),
+        }),
         (b"sleep", 3) => Ok(Progress::Waits(Wait::Time {
             milliseconds: sleep_ms(request.arg(2)),
         })),

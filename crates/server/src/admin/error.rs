@@ -11,6 +11,9 @@ pub(crate) enum AdminError {
     #[error(transparent)]
     Command(#[from] CommandError),
 
+    #[error("{}", .text)]
+    Given { text: Echo },
+
     // Connections.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     WrongPassword,

@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pando_db::{LogState, Progress};
+use pando_db::{CommandError, LogState, Progress};
+use pando_protocol::number;
 
 use super::memory::MemoryFigures;
 use super::{Call, Handled, REDIS_VERSION};
@@ -14,6 +15,19 @@ use crate::process;
 use crate::registry::{ClientFlag, WireProtocol};
 use crate::shared::wall_us;
 use crate::statistics::Figures;
+
+/// LOLWUT [VERSION version …]. Whatever Redis would paint, this is a tree with one root.
+pub(super) fn lolwut(call: &mut Call<'_, '_, '_>) -> Handled {
+    if call.request.is(1, "VERSION") && call.request.len() > 2 {
+        let version = number::parse_i64(call.request.arg(2));
+        version.ok_or(CommandError::NotAnInteger)?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    call.reply.verbatim(&format!(
+        "  (()  (())   ()\n   |    ||    |\n ==+====++====+==\n\nPando ver. {version}\n"
+    ));
+    Ok(Progress::Done)
+}
 
 /// A section: its name in requests and in its heading, whether INFO without arguments shows it.
 struct Section {

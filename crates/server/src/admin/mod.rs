@@ -113,6 +113,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Info => info::execute(call),
         HostCommand::Lastsave => persistence::lastsave(call),
         HostCommand::Latency => latency::execute(call),
+        HostCommand::Lolwut => info::lolwut(call),
         HostCommand::Memory => memory::execute(call),
         HostCommand::Module => scripting::module(call),
         HostCommand::Monitor => client::monitor(call),

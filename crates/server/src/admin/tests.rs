@@ -502,6 +502,15 @@ fn small_honest_answers() {
                 "DEBUG foo",
                 "-ERR unknown subcommand or wrong number of arguments for 'foo'. Try DEBUG HELP.",
             ),
+            ("DEBUG ERROR MYERR", "-MYERR"),
+            (
+                "DEBUG ERROR",
+                "-ERR unknown subcommand or wrong number of arguments for 'ERROR'. Try DEBUG HELP.",
+            ),
+            (
+                "LOLWUT VERSION x",
+                "-ERR value is not an integer or out of range",
+            ),
             ("DEBUG SET-ACTIVE-EXPIRE 0", "+OK"),
             ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
             ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),

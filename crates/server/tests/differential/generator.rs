@@ -16,6 +16,8 @@ pub(super) struct Step {
 /// Draws arguments; everything follows from the seed.
 pub(super) struct Generator {
     random: Rng,
+    /// Whether MULTI was the last of MULTI, EXEC and DISCARD.
+    in_multi: bool,
 }
 
 const KEYS: usize = 24;
@@ -47,11 +49,28 @@ impl Generator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Rng::with_seed(seed),
+            in_multi: false,
         }
     }
 
-    /// The next command.
+    /// The next command. Not MULTI or WATCH inside MULTI, which end the transaction as they do in
+    /// later versions than the peer's.
     pub(super) fn next(&mut self) -> Step {
+        loop {
+            let step = self.draw();
+            let name = step.arguments[0].to_ascii_lowercase();
+            let (is_alone, is_multi) = (step.arguments.len() == 1, name == b"multi");
+            if self.in_multi && (is_multi || name == b"watch") {
+                continue;
+            }
+            if is_alone && (is_multi || [&b"exec"[..], b"discard", b"reset"].contains(&&name[..])) {
+                self.in_multi = is_multi;
+            }
+            return step;
+        }
+    }
+
+    fn draw(&mut self) -> Step {
         let total: u32 = FAMILIES.iter().map(|(weight, _)| weight).sum();
         let mut ticket = self.random.u32(..total);
         for (weight, family) in FAMILIES {
@@ -66,7 +85,10 @@ impl Generator {
 
     /// Now and then drops, doubles or replaces an argument, or changes the name's case.
     fn spoil(&mut self, mut step: Step) -> Step {
-        let special = matches!(step.compare, Compare::Scan | Compare::Dump);
+        let special = matches!(
+            step.compare,
+            Compare::Scan | Compare::ScanReply | Compare::Dump
+        );
         if special {
             return step;
         }

@@ -16,6 +16,9 @@ pub(super) fn reason(
         b"command" if word(1).is_none_or(|word| word == b"count") => {
             Some("COMMAND: there are fewer commands")
         }
+        b"bitcount" | b"bitpos" if matches!(ours, Value::Error(_)) => {
+            Some("BITCOUNT, BITPOS: arguments are checked before the key, as in Redis 8")
+        }
         b"dbsize" => match (ours, theirs) {
             (Value::Integer(ours), Value::Integer(theirs)) if ours.abs_diff(*theirs) <= 3 => {
                 Some("DBSIZE: expired keys count until they are removed, which takes its time")

@@ -3,7 +3,7 @@
 //! All slices count one version of the string: the command keeps that version's chunks, whatever is
 //! written to the key meanwhile.
 
-use std::ops::Range;
+use std::ops;
 
 use pando_engine::StringRef;
 use pando_protocol::{Reply, Request, number};
@@ -22,11 +22,12 @@ pub(super) fn bitcount(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    // As in Redis, the range of an absent key is not even parsed.
+    // As in Redis 8, the arguments are checked before the key.
+    let range = Range::parse(request)?;
     let begun = keyspace.read_string(request.arg(1), |string| {
-        string.map_or(Ok(Outcome::Counted(0)), |string| begin(string, request))
+        string.map_or(Outcome::Counted(0), |string| begin(string, range))
     })?;
-    match begun? {
+    match begun {
         Outcome::Counted(ones) => {
             reply.integer(ones);
             Ok(Progress::Done)
@@ -41,35 +42,54 @@ enum Outcome {
     Begun(Counting),
 }
 
-fn begin(string: StringRef<'_>, request: Request<'_>) -> Result<Outcome, CommandError> {
-    let bits = parse_range(request, string.len())?;
+fn begin(string: StringRef<'_>, range: Option<Range>) -> Outcome {
+    let bits = range.map_or(0..string.len() * 8, |range| range.bits(string.len()));
     if bits.is_empty() {
-        return Ok(Outcome::Counted(0));
+        return Outcome::Counted(0);
     }
     let bytes = bits.start / 8..bits.end.div_ceil(8);
     let outside = count_outside(string, &bits);
     if bytes.len() <= SLICE_BYTES_MAX {
-        return Ok(Outcome::Counted(count(string, bytes) - outside));
+        return Outcome::Counted(count(string, bytes) - outside);
     }
-    Ok(Outcome::Begun(Counting {
+    Outcome::Begun(Counting {
         string: Detached::take(string),
         rest: bytes,
         ones: -outside,
-    }))
+    })
 }
 
-fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, CommandError> {
-    match request.len() {
-        2 => Ok(0..len * 8),
-        4 | 5 => {
-            let start = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-            let end = number::parse_i64(request.arg(3)).ok_or(CommandError::NotAnInteger)?;
-            if is_reversed(start, end) {
-                return Ok(0..0);
-            }
-            Ok(RangeUnit::parse(request, 4)?.bits(start, end, len))
+/// The part of a string that is counted.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: i64,
+    end: i64,
+    unit: RangeUnit,
+}
+
+impl Range {
+    /// The range of a request; `None` if it is the whole string.
+    fn parse(request: Request<'_>) -> Result<Option<Self>, CommandError> {
+        let integer =
+            |index| number::parse_i64(request.arg(index)).ok_or(CommandError::NotAnInteger);
+        match request.len() {
+            2 => Ok(None),
+            4 | 5 => Ok(Some(Self {
+                start: integer(2)?,
+                end: integer(3)?,
+                unit: RangeUnit::parse(request, 4)?,
+            })),
+            _ => Err(CommandError::Syntax),
         }
-        _ => Err(CommandError::Syntax),
+    }
+
+    /// Its bits in a string of `len` bytes.
+    fn bits(self, len: usize) -> ops::Range<usize> {
+        if is_reversed(self.start, self.end) {
+            0..0
+        } else {
+            self.unit.bits(self.start, self.end, len)
+        }
     }
 }
 
@@ -78,7 +98,7 @@ fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, Command
 struct Counting {
     string: Detached<'static>,
     /// The bytes that are not counted yet.
-    rest: Range<usize>,
+    rest: ops::Range<usize>,
     /// Set bits so far, less those of the first and last byte that are outside the range.
     ones: i64,
 }
@@ -101,7 +121,7 @@ impl Slice for Counting {
 }
 
 /// The set bits in the first and last byte of `bits` (not empty) that are not part of it.
-fn count_outside(string: StringRef<'_>, bits: &Range<usize>) -> i64 {
+fn count_outside(string: StringRef<'_>, bits: &ops::Range<usize>) -> i64 {
     let before = byte_at(string, bits.start / 8) & !(0xff >> (bits.start % 8));
     let after = match bits.end % 8 {
         0 => 0,
@@ -111,7 +131,7 @@ fn count_outside(string: StringRef<'_>, bits: &Range<usize>) -> i64 {
 }
 
 /// The set bits of these bytes.
-fn count(string: StringRef<'_>, bytes: Range<usize>) -> i64 {
+fn count(string: StringRef<'_>, bytes: ops::Range<usize>) -> i64 {
     let mut ones = 0;
     string.for_each_piece(bytes, |piece| ones += count_ones(piece));
     ones

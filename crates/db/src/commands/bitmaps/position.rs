@@ -1,7 +1,7 @@
 //! BITPOS: the first bit that is set, or clear. A large string is searched in slices, as in
 //! BITCOUNT: all slices see one version of it.
 
-use std::ops::Range;
+use std::ops;
 
 use pando_engine::StringRef;
 use pando_protocol::{Reply, Request, number};
@@ -28,13 +28,14 @@ pub(super) fn bitpos(
         Some(_) => return Err(CommandError::BitArgument),
         None => return Err(CommandError::NotAnInteger),
     };
-    // As in Redis, an absent key is endless zeros, and its range is not even parsed.
+    // As in Redis 8, the arguments are checked before the key. An absent key is endless zeros.
+    let range = Range::parse(request)?;
     let begun = keyspace.read_string(request.arg(1), |string| match string {
-        None if wanted => Ok(Outcome::Over(-1)),
-        None => Ok(Outcome::Over(0)),
-        Some(string) => begin(string, request, wanted),
+        None if wanted => Outcome::Over(-1),
+        None => Outcome::Over(0),
+        Some(string) => begin(string, range, wanted),
     })?;
-    match begun? {
+    match begun {
         Outcome::Over(position) => {
             reply.integer(position);
             Ok(Progress::Done)
@@ -49,33 +50,29 @@ enum Outcome {
     Begun(Search),
 }
 
-fn begin(
-    string: StringRef<'_>,
-    request: Request<'_>,
-    wanted: bool,
-) -> Result<Outcome, CommandError> {
-    let mut rest = parse_range(request, string.len())?;
+fn begin(string: StringRef<'_>, range: Range, wanted: bool) -> Outcome {
+    let mut rest = range.bits(string.len());
     if rest.is_empty() {
-        return Ok(Outcome::Over(-1));
+        return Outcome::Over(-1);
     }
     // Without an end to the range, zeros follow the string.
-    let otherwise = if !wanted && request.len() < 5 {
+    let otherwise = if !wanted && range.end.is_none() {
         string.len() as i64 * 8
     } else {
         -1
     };
     if let Some(position) = find(string, take_slice(&mut rest), wanted) {
-        return Ok(Outcome::Over(position as i64));
+        return Outcome::Over(position as i64);
     }
     if rest.is_empty() {
-        return Ok(Outcome::Over(otherwise));
+        return Outcome::Over(otherwise);
     }
-    Ok(Outcome::Begun(Search {
+    Outcome::Begun(Search {
         string: Detached::take(string),
         rest,
         wanted,
         otherwise,
-    }))
+    })
 }
 
 /// A search in progress.
@@ -83,7 +80,7 @@ fn begin(
 struct Search {
     string: Detached<'static>,
     /// The remaining bits; not empty.
-    rest: Range<usize>,
+    rest: ops::Range<usize>,
     wanted: bool,
     /// The answer if none of them matches.
     otherwise: i64,
@@ -106,31 +103,48 @@ impl Slice for Search {
 }
 
 /// Takes the bits of one slice from the front.
-fn take_slice(rest: &mut Range<usize>) -> Range<usize> {
+fn take_slice(rest: &mut ops::Range<usize>) -> ops::Range<usize> {
     let end = rest.end.min((rest.start / 8 + SLICE_BYTES_MAX) * 8);
     let bits = rest.start..end;
     rest.start = end;
     bits
 }
 
-fn parse_range(request: Request<'_>, len: usize) -> Result<Range<usize>, CommandError> {
-    if request.len() > 6 {
-        return Err(CommandError::Syntax);
+/// The part of a string that is searched.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: i64,
+    /// To the string's end, and beyond, if there is none.
+    end: Option<i64>,
+    unit: RangeUnit,
+}
+
+impl Range {
+    fn parse(request: Request<'_>) -> Result<Self, CommandError> {
+        if request.len() > 6 {
+            return Err(CommandError::Syntax);
+        }
+        let integer = |index: usize| match request.get(index) {
+            Some(text) => number::parse_i64(text)
+                .map(Some)
+                .ok_or(CommandError::NotAnInteger),
+            None => Ok(None),
+        };
+        let start = integer(3)?.unwrap_or(0);
+        let unit = RangeUnit::parse(request, 5)?;
+        let end = integer(4)?;
+        Ok(Self { start, end, unit })
     }
-    let integer = |index: usize| match request.get(index) {
-        Some(text) => number::parse_i64(text)
-            .map(Some)
-            .ok_or(CommandError::NotAnInteger),
-        None => Ok(None),
-    };
-    let start = integer(3)?.unwrap_or(0);
-    let unit = RangeUnit::parse(request, 5)?;
-    let end = integer(4)?.unwrap_or(i64::MAX);
-    Ok(unit.bits(start, end, len))
+
+    /// Its bits in a string of `len` bytes.
+    fn bits(self, len: usize) -> ops::Range<usize> {
+        self.unit
+            .bits(self.start, self.end.unwrap_or(i64::MAX), len)
+    }
 }
 
 /// The first bit of `bits` (not empty) that equals `wanted`. O(bytes up to there).
-fn find(string: StringRef<'_>, bits: Range<usize>, wanted: bool) -> Option<usize> {
+fn find(string: StringRef<'_>, bits: ops::Range<usize>, wanted: bool) -> Option<usize> {
     // A byte without a wanted bit; bits in which another byte differs from it are wanted.
     let boring = if wanted { 0x00 } else { 0xff };
     let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
@@ -152,7 +166,7 @@ fn find(string: StringRef<'_>, bits: Range<usize>, wanted: bool) -> Option<usize
 }
 
 /// The first byte of `range` that is not `boring`, and the bits in which it differs.
-fn find_byte(string: StringRef<'_>, range: Range<usize>, boring: u8) -> Option<(usize, u8)> {
+fn find_byte(string: StringRef<'_>, range: ops::Range<usize>, boring: u8) -> Option<(usize, u8)> {
     let mut start = range.start;
     while start < range.end {
         let end = range.end.min(start + STRIDE_BYTES);

@@ -19,7 +19,7 @@ use crate::progress::{Handled, Progress};
 /// Fields that an HSCAN without COUNT looks at.
 const COUNT: usize = 10;
 
-/// HSCAN key cursor [MATCH pattern] [COUNT count]
+/// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub(super) fn scan(
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
@@ -33,7 +33,7 @@ pub(super) fn scan(
     let mut paused = None;
     let handled = keyspace.read(key, |value| {
         let Some(value) = value else {
-            write(reply, 0, &[]);
+            write(reply, 0, &[], true);
             return Ok(Progress::Done);
         };
         let hash = hash_of(value)?;
@@ -55,7 +55,7 @@ pub(super) fn scan(
         } else {
             walk.advance(hash, &options, None, usize::MAX, usize::MAX);
         }
-        write(reply, next, &walk.found);
+        write(reply, next, &walk.found, options.values);
         Ok(Progress::Done)
     });
     if let Some((cursor, place)) = paused {
@@ -64,13 +64,15 @@ pub(super) fn scan(
     handled
 }
 
-fn write(reply: &mut Reply<'_>, cursor: u64, found: &[(&[u8], StringRef<'_>)]) {
+fn write(reply: &mut Reply<'_>, cursor: u64, found: &[(&[u8], StringRef<'_>)], values: bool) {
     reply.array(2);
     reply.bulk(cursor.to_string());
-    reply.array(found.len() * 2);
+    reply.array(found.len() * if values { 2 } else { 1 });
     for (field, value) in found {
         reply.bulk(field);
-        reply_bulk(reply, *value);
+        if values {
+            reply_bulk(reply, *value);
+        }
     }
 }
 
@@ -80,6 +82,8 @@ struct Options<'r> {
     pattern: Option<&'r [u8]>,
     /// The common prefix of every field shown.
     prefix: Vec<u8>,
+    /// Whether values are shown.
+    values: bool,
 }
 
 impl<'r> Options<'r> {
@@ -88,9 +92,16 @@ impl<'r> Options<'r> {
             count: COUNT,
             pattern: None,
             prefix: Vec::new(),
+            values: true,
         };
         let mut index = 3;
-        while let Some(argument) = request.get(index + 1) {
+        while index < request.len() {
+            if request.is(index, "NOVALUES") {
+                options.values = false;
+                index += 1;
+                continue;
+            }
+            let argument = request.get(index + 1).ok_or(CommandError::Syntax)?;
             if request.is(index, "COUNT") {
                 let count = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;
                 options.count = usize::try_from(count).map_err(|_| CommandError::Syntax)?;
@@ -106,11 +117,7 @@ impl<'r> Options<'r> {
             }
             index += 2;
         }
-        if index < request.len() {
-            Err(CommandError::Syntax)
-        } else {
-            Ok(options)
-        }
+        Ok(options)
     }
 
     fn shows(&self, field: &[u8]) -> bool {

@@ -508,6 +508,9 @@ fn small_hashes_are_scanned_whole() {
     shell.check(&[
         ("HSET h b 2 a 1 \"\" 0", ":3"),
         ("HSCAN h 0", "*2 $1 0 *6 $0  $1 0 $1 a $1 1 $1 b $1 2"),
+        ("HSCAN h 0 NOVALUES", "*2 $1 0 *3 $0  $1 a $1 b"),
+        ("HSCAN h 0 novalues MATCH b COUNT 9", "*2 $1 0 *1 $1 b"),
+        ("HSCAN h 0 NOVALUES MATCH", "-ERR syntax error"),
         (
             "HSCAN h 0 COUNT 1",
             "*2 $1 0 *6 $0  $1 0 $1 a $1 1 $1 b $1 2",

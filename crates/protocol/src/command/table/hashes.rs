@@ -156,6 +156,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             integer("cursor"),
             pattern("pattern").token("MATCH").optional(),
             integer("count").token("COUNT").optional(),
+            word("novalues", "NOVALUES").since("7.4.0").optional(),
         ]),
     CommandSpec::new(HashCommand::Hset.id(), "hset", -4)
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Fast])

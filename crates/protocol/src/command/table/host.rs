@@ -24,6 +24,7 @@ family! {
         Info,
         Lastsave,
         Latency,
+        Lolwut,
         Memory,
         Module,
         Monitor,
@@ -197,6 +198,13 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Holds the commands about observed latencies.")
         .complexity("Depends on the subcommand.")
         .subcommands(LATENCY),
+    CommandSpec::new(HostCommand::Lolwut.id(), "lolwut", -1)
+        .flags(&[Flag::Readonly, Flag::Fast])
+        .categories(&[])
+        .group(Group::Server, "5.0.0")
+        .summary("Says what this is, and its version.")
+        .complexity("O(1)")
+        .arguments(&[integer("version").token("VERSION").optional()]),
     CommandSpec::new(HostCommand::Memory.id(), "memory", -2)
         .categories(&[])
         .group(Group::Server, "4.0.0")
