@@ -190,8 +190,11 @@ impl Pool {
 
     #[cold]
     fn refill(&mut self, class: usize) -> NonNull<u8> {
+        let class_bytes = bytes_of_class(class);
         let local = &mut self.classes[class];
         let arena = &self.arena;
+        // P1: whatever is overwritten below would have no holder.
+        assert!(local.free.count == 0 && local.bump == local.end);
         let supply = loop {
             let supply = lock(&arena.depots[class]).get(class, local.run_bytes, arena);
             match supply {
@@ -205,8 +208,9 @@ impl Pool {
                 local.free.pop().expect("a supply is not empty")
             }
             Supply::Run(start, end) => {
+                assert!(end.addr() >= start.addr() + class_bytes);
                 local.run_bytes = (local.run_bytes * 2).min(SLAB_BYTES);
-                local.bump = start.wrapping_add(bytes_of_class(class));
+                local.bump = start.wrapping_add(class_bytes);
                 local.end = end;
                 NonNull::new(start).expect("a slab is never at address 0")
             }
@@ -276,6 +280,14 @@ impl Pool {
         let class_bytes = bytes_of_class(class);
         Counters::add(&self.counters.live_bytes, -(class_bytes as i64));
         count_elsewhere(-(class_bytes as isize));
+        // SAFETY: blocks of classes lie in chunks.
+        let slab = || unsafe { SlabRef::of_block(block.as_ptr()) };
+        // P4: the class is fixed while the caller has the block.
+        debug_assert_eq!(
+            slab().class(),
+            Some(class),
+            "freed by another arena or length"
+        );
         if cfg!(debug_assertions) {
             // SAFETY: the block is that long and the caller gave it up.
             unsafe { ptr::write_bytes(block.as_ptr(), POISON_BYTE, class_bytes) };

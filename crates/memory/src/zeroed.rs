@@ -57,6 +57,7 @@ impl Zeroed {
     /// When the system has no memory left to map.
     #[must_use]
     pub fn new(bytes: usize, pages: Pages) -> Self {
+        assert!(bytes > 0);
         let (start, mapping) = if bytes < MAPPED_BYTES_MIN {
             let layout = layout(bytes);
             // SAFETY: the layout's size is not zero.
@@ -68,6 +69,7 @@ impl Zeroed {
             let mapping = Mapping::new(bytes, pages);
             (mapping.start(), Some(mapping))
         };
+        debug_assert!(start.addr().get().is_multiple_of(ALIGN));
         Self {
             start,
             bytes,

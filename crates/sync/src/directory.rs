@@ -134,6 +134,8 @@ impl<T: Send + Sync> Directory<T> {
         let pointer = Arc::as_ptr(&made).cast_mut();
         owned.all.insert(number, made);
         let segment = self.segment(number).expect("just made");
+        let slot = &segment[number as usize % SEGMENT_SLOTS];
+        assert!(slot.load(Ordering::Relaxed).is_null());
         // Release pairs with `get`.
         let publish = Ordering::Release;
         #[cfg(all(test, loom))]
@@ -142,15 +144,19 @@ impl<T: Send + Sync> Directory<T> {
         } else {
             publish
         };
-        segment[number as usize % SEGMENT_SLOTS].store(pointer, publish);
+        slot.store(pointer, publish);
     }
 
     /// Removes an item; the caller keeps it until the epoch has passed (MD1).
     pub fn remove(&self, number: u32) -> Option<Arc<T>> {
-        let owned = self.owned().all.remove(&number)?;
+        // Until the slot is empty: `restore` may want the number.
+        let mut owned = self.owned();
+        let removed = owned.all.remove(&number)?;
         let segment = self.segment(number).expect("what exists has a segment");
-        segment[number as usize % SEGMENT_SLOTS].store(ptr::null_mut(), Ordering::Release);
-        Some(owned)
+        let slot = &segment[number as usize % SEGMENT_SLOTS];
+        assert!(ptr::eq(slot.load(Ordering::Relaxed), Arc::as_ptr(&removed)));
+        slot.store(ptr::null_mut(), Ordering::Release);
+        Some(removed)
     }
 
     /// Shows every item with its number.

@@ -268,7 +268,8 @@ impl<C> Collector<C> {
         }
         let mut orphans = lock(&self.orphans);
         let (count, bytes) = self.reclaim_passed(&mut orphans, context);
-        self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.orphan_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes);
         self.note_halves();
         count
     }
@@ -345,6 +346,7 @@ impl<C> Participant<C> {
         }
         let collector = &*self.collector;
         let slot = &collector.slots[self.index];
+        debug_assert!(slot.claimed.load(Ordering::Relaxed));
         let mut epoch = collector.epoch.load(Ordering::Relaxed);
         loop {
             slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
@@ -367,6 +369,11 @@ impl<C> Participant<C> {
         if self.pins > 0 {
             return;
         }
+        // R1.
+        debug_assert!(
+            self.collector.epoch.load(Ordering::Relaxed) <= self.epoch.0 + 1
+                || self.collector.trusts_first_load()
+        );
         // Release pairs with the Acquire fence in `try_advance`: this pin's reads are over.
         self.collector.slots[self.index]
             .state
@@ -385,6 +392,8 @@ impl<C> Participant<C> {
     pub unsafe fn retire(&mut self, pointer: NonNull<u8>, bytes: usize, reclaim: Reclaim<C>) {
         debug_assert!(self.is_pinned(), "R2 needs a pin");
         let stamp = ReclaimEpoch(self.epoch.0 + 1);
+        // Collection stops at the first stamp that has not passed.
+        debug_assert!(self.limbo.back().is_none_or(|last| last.stamp <= stamp));
         self.limbo.push_back(Retired {
             pointer,
             bytes,
@@ -405,6 +414,7 @@ impl<C> Participant<C> {
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
         shrink_queue(&mut self.limbo);
         self.set_limbo_bytes(self.limbo_bytes - bytes);
+        debug_assert!(self.limbo_bytes == 0 || !self.limbo.is_empty());
         self.collector.note_halves();
         count
     }
@@ -428,6 +438,7 @@ pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
 impl<C> Drop for Participant<C> {
     fn drop(&mut self) {
         let collector = &self.collector;
+        debug_assert!(self.pins == 0 || std::thread::panicking());
         if !self.limbo.is_empty() {
             let mut orphans = lock(&collector.orphans);
             orphans.append(&mut self.limbo);

@@ -76,6 +76,7 @@ impl Gates {
     /// Makes [`Self::enter_all`] take the gate of session `index`; called at least once before the
     /// gate is entered. The caller holds no gate.
     pub fn open(&self, index: usize) {
+        assert!(index < self.every.len());
         self.used.fetch_max(index + 1, Ordering::Relaxed);
         // G4: a taker of all gates without this one is done.
         drop(lock(&self.turnstile.0));
@@ -83,6 +84,8 @@ impl Gates {
 
     /// Takes the gate of session `index`, which is open.
     pub fn enter(&self, index: usize) -> GateGuard<'_> {
+        // G4: or a taker of all gates would pass this one over.
+        debug_assert!(index < self.used.load(Ordering::Relaxed));
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // G3: a taker of all gates holds the turnstile until it is done.
             drop(self.wait_for(&self.turnstile.0));

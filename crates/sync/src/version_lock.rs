@@ -250,6 +250,7 @@ impl VersionLock {
     #[inline]
     pub fn unlock(&self) {
         let word = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(word, POISON, "a reclaimed node is being unlocked");
         debug_assert!(word & LOCKED != 0, "unlocked by one who does not own it");
         let mut next = word & !(LOCKED | DIRTY);
         if word & INSERTING != 0 {
@@ -259,6 +260,8 @@ impl VersionLock {
         if word & SPLITTING != 0 {
             next = next.wrapping_add(1 << VSPLIT_SHIFT);
         }
+        // L3: a snapshot from before the marks equals no later word.
+        debug_assert!(word & DIRTY == 0 || (next ^ word) >> VINSERT_SHIFT != 0);
         // Release pairs with `stable` and `try_lock`.
         self.0.store(next, Ordering::Release);
     }
@@ -285,6 +288,7 @@ impl VersionLock {
     #[inline]
     pub fn set_root(&self, root: bool) {
         let word = self.0.load(Ordering::Relaxed);
+        debug_assert!(word & LOCKED != 0, "changed by one who does not own it");
         let next = if root { word | ROOT } else { word & !ROOT };
         self.0.store(next, Ordering::Relaxed);
     }

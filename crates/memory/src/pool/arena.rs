@@ -170,9 +170,11 @@ impl Arena {
     /// Takes over the counts of a pool that is being dropped.
     pub(super) fn absorb(&self, counters: &Arc<Counters>) {
         let mut chunks = lock(&self.chunks);
+        let pools = chunks.counters.len();
         chunks
             .counters
             .retain(|other| !Arc::ptr_eq(other, counters));
+        assert_eq!(chunks.counters.len() + 1, pools, "absorbed once");
         let parts: [fn(&Counters) -> &AtomicI64; 3] =
             [|c| &c.live_bytes, |c| &c.live_blocks, |c| &c.external_bytes];
         for of in parts {
@@ -285,7 +287,9 @@ impl Arena {
     pub(super) fn return_slab(&self, slab: SlabRef) {
         let mut chunks = lock(&self.chunks);
         let index = slab.chunk_index();
-        chunks.all[index].free |= 1 << slab.index();
+        let bit = 1 << slab.index();
+        assert!(chunks.all[index].free & bit == 0, "returned twice");
+        chunks.all[index].free |= bit;
         chunks.resident_free += 1;
         chunks.resident_from = chunks.resident_from.min(index);
         chunks.free_from = chunks.free_from.min(index);
@@ -312,6 +316,7 @@ impl Arena {
     }
 
     fn count_all(&self, chunks: &Chunks) -> ArenaUsage {
+        debug_assert!(chunks.add_up());
         let usage = self.usage_of(chunks);
         let reserved = (chunks.reserved * SLAB_BYTES) as u64;
         let allowance = allowance_bytes(usage.mapped_bytes) + reserved;
@@ -351,6 +356,7 @@ impl Arena {
         release_slabs(start, slabs, self.pages);
         let mut chunks = lock(&self.chunks);
         let cut = &mut chunks.all[index];
+        assert!(cut.free & hidden == 0 && cut.released & slabs == 0);
         cut.free |= hidden;
         cut.released |= slabs;
         chunks.released += count;
@@ -395,6 +401,16 @@ impl Arena {
 }
 
 impl Chunks {
+    /// Whether the counts of free slabs are those of the chunks. O(chunks).
+    fn add_up(&self) -> bool {
+        let sum = |of: fn(&Cut) -> u64| {
+            let counts = self.all.iter().map(|cut| of(cut).count_ones() as usize);
+            counts.sum::<usize>()
+        };
+        sum(|cut| cut.free & !cut.released) == self.resident_free
+            && sum(|cut| cut.released) == self.released
+    }
+
     /// A free resident slab, from the first chunk that has one.
     fn take_resident(&mut self) -> Option<SlabRef> {
         if self.resident_free == 0 {
@@ -402,8 +418,9 @@ impl Chunks {
         }
         let from = self.resident_from;
         let mut cuts = self.all[from..].iter();
-        let found = cuts.position(|cut| cut.free & !cut.released != 0)?;
-        let index = from + found;
+        let found = cuts.position(|cut| cut.free & !cut.released != 0);
+        debug_assert!(found.is_some(), "one is counted, and none is before");
+        let index = from + found?;
         self.resident_from = index;
         self.resident_free -= 1;
         let cut = &mut self.all[index];

@@ -7,8 +7,15 @@
 
 use std::ptr::{self, NonNull};
 
+use super::class::bytes_of_class;
+
 /// Offset of the link in a free block: past the first word, which debug builds poison.
 const LINK_OFFSET: usize = 8;
+
+const _: () = assert!(
+    LINK_OFFSET + size_of::<*mut u8>() <= bytes_of_class(0),
+    "every block has room for a link"
+);
 
 /// A chain of free blocks of one class.
 #[derive(Clone, Copy)]
@@ -28,6 +35,7 @@ impl Chain {
 
     /// The chain that [`Self::first`] and its count were taken from.
     pub(super) fn from_parts(first: *mut u8, count: usize) -> Self {
+        debug_assert_eq!(first.is_null(), count == 0);
         Self { first, count }
     }
 
@@ -67,6 +75,7 @@ impl Chain {
             // SAFETY: just popped, so on no chain.
             unsafe { front.push(block.as_ptr()) };
         }
+        debug_assert_eq!(self.first.is_null(), self.count == 0);
         front
     }
 }

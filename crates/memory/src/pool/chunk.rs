@@ -34,7 +34,10 @@ impl Chunk {
     /// # Panics
     /// When the system has no memory left to map.
     pub(super) fn map(pages: Pages) -> Self {
-        Self(Mapping::new(Self::BYTES, pages))
+        let mapping = Mapping::new(Self::BYTES, pages);
+        // A block's chunk and slab follow from its address.
+        assert!(mapping.start().addr().get().is_multiple_of(Self::BYTES));
+        Self(mapping)
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {

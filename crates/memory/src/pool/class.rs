@@ -30,6 +30,15 @@ const MIDDLE: usize = SMALL + count_between(512, 1024, 64);
 /// How many classes there are.
 pub(super) const CLASS_COUNT: usize = MIDDLE + count_between(1024, BLOCK_BYTES_MAX, 256);
 
+const _: () = assert!(
+    bytes_of_class(CLASS_COUNT - 1) == BLOCK_BYTES_MAX
+        && class_of_bytes(BLOCK_BYTES_MAX) == CLASS_COUNT - 1
+);
+const _: () = assert!(
+    CLASS_COUNT < u8::MAX as usize,
+    "a slab has its class and 1 in a byte"
+);
+
 /// The class whose blocks hold `bytes` bytes.
 #[inline]
 pub(super) const fn class_of_bytes(bytes: usize) -> usize {

@@ -112,13 +112,16 @@ impl Depot {
     pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Option<Supply> {
         (self.only_fills, self.was_asked) = (false, true);
         if let Some(chain) = self.chains.pop() {
+            debug_assert!(chain.count > 0);
             return Some(Supply::Blocks(chain));
         }
         let class_bytes = bytes_of_class(class);
         if self.slabs.free_count > 0 {
-            return Some(Supply::Blocks(self.slabs.take(batch_count(class_bytes))));
+            let chain = self.slabs.take(batch_count(class_bytes));
+            debug_assert!(chain.count > 0, "free blocks are on the list");
+            return Some(Supply::Blocks(chain));
         }
-        if self.end.addr() - self.next.addr() < class_bytes {
+        if self.next == self.end {
             let slab = arena.take_slab()?;
             slab.assign(class);
             self.slabs.count += 1;
@@ -136,6 +139,7 @@ impl Depot {
         let class_bytes = bytes_of_class(class);
         let run = (bytes / class_bytes).max(1) * class_bytes;
         let left = self.end.addr() - self.next.addr();
+        debug_assert!(left.is_multiple_of(class_bytes));
         if left > 0 {
             let start = self.next;
             self.next = start.wrapping_add(run.min(left));
@@ -157,5 +161,7 @@ pub(super) fn cut(start: *mut u8, end: *mut u8, class: usize) -> Chain {
         unsafe { chain.push(next) };
         next = next.wrapping_add(class_bytes);
     }
+    // P1: the rest of a block would have no holder.
+    debug_assert_eq!(next, end);
     chain
 }

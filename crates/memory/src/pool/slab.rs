@@ -238,6 +238,8 @@ impl SlabRef {
 
     /// Gives the slab a class. Nobody else knows of the slab.
     pub(super) fn assign(self, class: usize) {
+        // P4: it was free.
+        assert!(self.class().is_none() && !self.is_emptying());
         self.slab().next.store(ptr::null_mut(), Ordering::Relaxed);
         self.slab()
             .previous
@@ -277,6 +279,9 @@ impl Slabs {
 
     fn link(&mut self, slab: SlabRef) {
         let (address, first) = (slab.0.as_ptr(), self.first());
+        debug_assert!(!Self::is_listed(slab) && slab.free_count() > 0);
+        // PE1 emptying-gives-none.
+        debug_assert!(!slab.is_emptying());
         let slab = slab.slab();
         slab.next.store(self.first, Ordering::Relaxed);
         slab.previous.store(ptr::null_mut(), Ordering::Relaxed);
@@ -288,6 +293,7 @@ impl Slabs {
     }
 
     fn unlink(&mut self, slab: SlabRef) {
+        debug_assert!(Self::is_listed(slab));
         let slab = slab.slab();
         let next = slab.next.load(Ordering::Relaxed);
         let previous = slab.previous.load(Ordering::Relaxed);
@@ -331,6 +337,8 @@ impl Slabs {
         Self::set_chain(slab, chain);
         let listed = Self::is_listed(slab);
         self.free_count += usize::from(listed);
+        // P1: no block came back twice.
+        debug_assert!(chain.count <= slab.capacity(class));
         if chain.count == slab.capacity(class) {
             if listed {
                 self.unlink(slab);
