@@ -18,7 +18,7 @@ use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
     EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, FORM_MASK, Form, HAS_DEADLINE, HAS_EXTRAS,
-    HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset,
+    HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_of,
     extras_offset, is_plain, is_short, short_lengths,
 };
 
@@ -53,6 +53,8 @@ impl<'g> BlockRef<'g> {
     /// of the guard ends.
     #[inline]
     pub unsafe fn from_address(address: NonNull<u8>, _: Guard<'g>) -> Self {
+        // P2 alignment: `meta_word` relies on it.
+        debug_assert!(address.cast::<u64>().is_aligned());
         Self(address, PhantomData)
     }
 
@@ -298,7 +300,9 @@ impl<'g> BlockRef<'g> {
             }
             if extras & EXTRA_TOKEN != 0 {
                 attributes.token = NonZero::new(self.read(at));
+                debug_assert!(attributes.token.is_some());
             }
+            debug_assert_eq!(extras_of(&attributes), extras);
         }
         attributes
     }

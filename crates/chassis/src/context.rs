@@ -35,6 +35,7 @@ impl<C, X: Default> Context<C, X> {
     /// A context that is not pinned.
     #[must_use]
     pub fn new(participant: Participant<Pool>, pool: Pool, counters: Arc<Padded<C>>) -> Self {
+        assert!(!participant.is_pinned());
         Self {
             participant,
             pool,
@@ -129,6 +130,7 @@ impl<C, X> Context<C, X> {
         while self.is_held() {
             self.release();
         }
+        debug_assert!(!self.participant.is_pinned());
         let maintains = clock.is_self_driven() && !std::thread::panicking();
         if maintains {
             self.pool.settle();

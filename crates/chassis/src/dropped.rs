@@ -41,12 +41,13 @@ impl<T, P> Default for DroppedTrees<T, P> {
 impl<T, P: Default> DroppedTrees<T, P> {
     /// Queues a tree that was taken out of the directory before `stamp` was drawn.
     pub fn push(&self, tree: Arc<T>, stamp: ReclaimEpoch) {
-        lock(&self.trees).push(Dropped {
+        let mut trees = lock(&self.trees);
+        trees.push(Dropped {
             tree,
             stamp,
             progress: P::default(),
         });
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.count.store(trees.len(), Ordering::Relaxed);
     }
 
     /// Trees that are not freed yet.
@@ -75,10 +76,11 @@ impl<T, P: Default> DroppedTrees<T, P> {
             let dropped = &mut trees[index];
             let (stamp, progress) = (dropped.stamp, &mut dropped.progress);
             let freed = free(&dropped.tree, stamp, progress, steps - done);
+            debug_assert!(freed.steps <= steps - done);
             done += freed.steps;
             if freed.whole {
                 trees.swap_remove(index);
-                self.count.fetch_sub(1, Ordering::Relaxed);
+                self.count.store(trees.len(), Ordering::Relaxed);
             } else if freed.steps == 0 {
                 break;
             }

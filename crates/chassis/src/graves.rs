@@ -92,6 +92,7 @@ impl<T: Buried> Graves<T> {
                 grave.add_bytes(tombstone.bytes().wrapping_neg());
                 exhumed.push(tombstone);
             }
+            debug_assert!(!queue.is_empty() || grave.bytes.load(Ordering::Relaxed) == 0);
             shrink_queue(&mut queue);
         }
         exhumed

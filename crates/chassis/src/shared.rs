@@ -68,8 +68,9 @@ impl<C: CounterSet> Shared<C> {
     /// Forgets a session's counters; their sums are kept.
     pub fn close<X>(&self, context: &Context<C, X>) {
         let mut registry = lock(&self.registry);
-        let own = &context.counters;
+        let (own, open) = (&context.counters, registry.open.len());
         registry.open.retain(|counters| !Arc::ptr_eq(counters, own));
+        assert_eq!(registry.open.len() + 1, open, "closed once");
         registry.closed.absorb(own);
     }
 
@@ -126,6 +127,7 @@ impl<C: CounterSet> Shared<C> {
             self.collector.try_advance();
         }
         self.collector.collect_orphans(&mut context.pool);
+        debug_assert!(self.retired_bytes() == 0 || std::thread::panicking());
     }
 
     /// Asserts, in debug builds, that an engine being dropped has freed all its memory.

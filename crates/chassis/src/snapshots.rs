@@ -288,6 +288,8 @@ impl Snapshots {
 
     /// Whether the first image of a key is what a reader at this snapshot sees.
     fn shows(&self, at: Snapshot, image: BlockRef<'_>) -> bool {
+        // SI3.
+        debug_assert!(!image.is_tombstone());
         at.holds(image.version()) || self.is(SnapshotFault::LaterImage)
     }
 
@@ -346,6 +348,7 @@ impl Snapshots {
     }
 
     fn publish(&self, state: &mut State, list: List, stamp: impl FnOnce() -> ReclaimEpoch) {
+        assert!(list.is_sorted_by(|one, next| one.frozen.snapshot < next.frozen.snapshot));
         let live = list.iter().filter(|entry| !entry.released);
         let newest = live
             .map(|entry| entry.frozen.snapshot.epoch().0)
@@ -402,6 +405,7 @@ impl Snapshots {
         let mut entries = list.iter_mut();
         let entry = entries.find(|entry| entry.frozen.snapshot == snapshot);
         let entry = entry.expect("the snapshot is there");
+        assert!(!entry.released, "released twice");
         entry.released = true;
         // One that keeps nothing is dropped at once: making and dropping snapshots in turn leaves
         // no trail.
@@ -512,6 +516,7 @@ impl Snapshots {
         let older = list[..from].iter().rfind(|entry| !entry.released);
         let into = &older.expect("what nobody needs was unlinked").frozen;
         let source = &list[from].frozen;
+        assert!(into.snapshot < source.snapshot);
         let stands = merge
             .take()
             .filter(|merge| (merge.from, merge.into) == (source.snapshot, into.snapshot));

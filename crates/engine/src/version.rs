@@ -88,6 +88,7 @@ impl EpochClock {
     /// A clock that starts at `first` (1 on an empty database, else above everything on disk).
     #[must_use]
     pub fn starting_at(first: LogEpoch) -> Self {
+        assert!(first > LogEpoch::NONE);
         Self {
             current: AtomicU64::new(first.0),
             horizon: AtomicU64::new(first.0),
@@ -174,7 +175,9 @@ impl EpochClock {
 
     /// Begins the next epoch and returns it.
     pub fn tick(&self) -> LogEpoch {
-        LogEpoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
+        let ended = self.current.fetch_add(1, Ordering::AcqRel);
+        assert!(ended < EPOCH_MAX);
+        LogEpoch(ended + 1)
     }
 
     /// Makes `epoch` the current one, unless a later one is. The caller excludes all commits.
@@ -195,7 +198,8 @@ impl EpochClock {
     /// Moves the horizon; it never moves back, nor past the current epoch (V2).
     pub fn set_horizon(&self, horizon: LogEpoch) {
         let bounded = horizon.0.min(self.current().0);
-        self.horizon.fetch_max(bounded, Ordering::Release);
+        let before = self.horizon.fetch_max(bounded, Ordering::Release);
+        debug_assert!(before <= self.current().0);
     }
 }
 

@@ -78,6 +78,8 @@ impl<'o, 'n> Fork<'o, 'n> {
             link: block.as_ptr(),
         });
         entries.sort_by_key(|entry| (entry.slice, entry.code));
+        let [one, other] = &entries;
+        debug_assert!((one.slice, one.code) != (other.slice, other.code));
         let mut root = young_layer(&entries, guard, context);
         for layer in (0..self.shared).rev() {
             let entry = NewEntry {
@@ -94,6 +96,8 @@ impl<'o, 'n> Fork<'o, 'n> {
 
 /// Turns the entry in `slot` of a border node that the caller owns into a layer.
 pub(crate) fn deepen(tree: &Tree, border: BorderRef<'_>, slot: usize, root: BorderRef<'_>) {
+    debug_assert_eq!(border.code(slot), CODE_SUFFIX);
+    debug_assert!(root.version.peek().is_root());
     // A reader that saw the suffix must not take the layer for its value; it sees the mark in
     // between.
     if !tree.canary.is(Fault::DeepenWithoutMark) {
@@ -135,6 +139,8 @@ pub(crate) fn grow<'g>(
     let version = NodeLock::new(NodeKind::Border, true);
     let wide = BorderRef::allocate(&mut context.pool, guard, WIDTH, version, 0);
     let old = young.permutation();
+    debug_assert!(young.version.peek().is_root() && old.count() == young.width());
+    debug_assert!(young.next().is_none() && young.prev().is_none());
     for index in 0..=old.count() {
         wide.fill(index, insertion.listed(young, old, index));
     }

@@ -297,6 +297,9 @@ impl Border {
     /// Makes the slots that it lists visible in one step (§4.6.2). The caller owns the lock.
     #[inline]
     pub(crate) fn set_permutation(&self, permutation: Permutation) {
+        debug_assert!(permutation.count() <= self.width());
+        // MP2.
+        debug_assert!(permutation.slots().all(|slot| slot < self.width()));
         // Release pairs with `permutation`.
         self.permutation
             .store(permutation.to_bits(), Ordering::Release);
@@ -564,6 +567,7 @@ impl<'g> InteriorRef<'g> {
     }
 
     pub(crate) fn set_count(self, count: usize) {
+        debug_assert!(count <= WIDTH);
         for vacant in count..self.count() {
             self.set_key(vacant, KEY_NONE);
         }

@@ -80,6 +80,8 @@ fn leave_list(border: BorderRef<'_>) {
     };
     let next = border.next();
     if let Some(next) = next {
+        debug_assert!(next.prev().is_some_and(|prev| prev == border));
+        debug_assert!(left.low() < border.low() && border.low() < next.low());
         next.set_prev(left);
     }
     left.set_next(next);
@@ -128,6 +130,7 @@ fn leave_ancestors<'g>(border: BorderRef<'g>, locked: &mut LockedAncestors<'g>) 
 /// locked and marked the node.
 fn remove_child(node: InteriorRef<'_>, index: usize) {
     let count = node.count();
+    debug_assert!(0 < count && index <= count);
     for moving in index.saturating_sub(1)..count - 1 {
         node.set_key(moving, node.key(moving + 1));
     }

@@ -77,7 +77,7 @@ impl ImageStore<'_> {
             return;
         };
         let beyond = value.bytes_beyond(next.and_then(BlockRef::value).as_ref());
-        Update {
+        let commit = Update {
             tree,
             draw: Draw::Given(block.version()),
             images: None,
@@ -86,6 +86,8 @@ impl ImageStore<'_> {
             decide: |_: Option<ValueRef<'_>>| Decision::Write(value.again()),
         }
         .run(None, guard, context);
+        // SI4 one-image.
+        debug_assert!(commit.is_some());
         frozen.add_bytes(context.number(), block.bytes() + beyond);
     }
 }

@@ -20,7 +20,7 @@ use crate::canary::Fault;
 use crate::context::{Context, Retire};
 use crate::node::{BorderRef, Guard, InteriorRef, NewEntry, NodeRef, WIDTH};
 use crate::permutation::Permutation;
-use crate::slice::CODE_NEVER;
+use crate::slice::{CODE_NEVER, rank_of_code};
 use crate::tree::Tree;
 use crate::update::Insertion;
 
@@ -48,6 +48,10 @@ pub(crate) fn split<'g>(
     debug_assert_eq!(permutation.count(), WIDTH);
     let entries: [NewEntry; WIDTH + 1] =
         std::array::from_fn(|index| insertion.listed(border, permutation, index));
+    debug_assert!(
+        entries.is_sorted_by_key(|entry| (entry.slice, rank_of_code(entry.code))),
+        "in order"
+    );
     let position = insertion.position;
     let edge = if position == WIDTH && border.next().is_none() {
         Edge::Right
@@ -116,9 +120,13 @@ pub(crate) fn extend<'g>(
 
 /// Inserts a new node into the list behind one that the caller has locked.
 fn link_behind<'g>(border: BorderRef<'g>, right: BorderRef<'g>) {
+    // M3 low-is-constant.
+    debug_assert!(border.low() < right.low());
     right.set_next(border.next());
     right.set_prev(border);
     if let Some(next) = border.next() {
+        debug_assert!(right.low() < next.low());
+        debug_assert!(next.prev().is_some_and(|prev| prev == border));
         // Guarded by the lock of its left sibling, which is this node (§4.5).
         next.set_prev(right);
     }
@@ -223,7 +231,9 @@ fn new_layer_root<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let kind = halves.left.version.peek().kind().above();
+    let (left, right) = (halves.left.version.peek(), halves.right.version.peek());
+    debug_assert!(left.is_root() && !right.is_root() && left.kind() == right.kind());
+    let kind = left.kind().above();
     let version = NodeLock::new(kind, true);
     let root = InteriorRef::allocate(&mut context.pool, guard, version);
     root.set_key(0, halves.separator);
@@ -247,6 +257,8 @@ fn insert_child<'g>(
     separator: u64,
 ) {
     let (index, count) = (parent.index_of(left), parent.count());
+    debug_assert!(index == 0 || parent.key(index - 1) < separator);
+    debug_assert!(index == count || separator < parent.key(index));
     right.set_parent(parent);
     for moving in (index..count).rev() {
         parent.set_child(moving + 2, parent.child(moving + 1));
@@ -273,6 +285,7 @@ fn split_interior<'g>(
             node.key(index - usize::from(index > at))
         }
     });
+    debug_assert!(keys.is_sorted_by(|one, next| one < next));
     let children: [NodeRef<'g>; WIDTH + 2] = std::array::from_fn(|index| {
         if index == at + 1 {
             halves.right

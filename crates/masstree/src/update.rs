@@ -290,6 +290,8 @@ where
             Decision::Write(new) => Some(new),
         };
         let version = self.draw.after(Some(block.version()))?;
+        // E2 versions-grow.
+        debug_assert!(block.version() < version);
         let suffix = block.hand_over_key_part();
         let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
         self.keep_image(block, Some(next), guard, context);
@@ -410,6 +412,7 @@ where
         context: &mut Context,
     ) -> Option<Commit> {
         let (version, new) = self.decide_absent()?;
+        debug_assert_eq!(cursor.rank(), CODE_SUFFIX, "shorter keys have a slot each");
         let fork = Fork::of_suffixes(other.block.key_part(), cursor.suffix());
         let suffix = KeyPart::store(&mut context.pool, fork.new.suffix());
         let block = BlockRef::build(&mut context.pool, guard, version, suffix, new);

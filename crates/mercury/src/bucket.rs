@@ -325,6 +325,7 @@ impl Line {
         unsafe { memory.write(line) };
         let link = memory.as_ptr().expose_provenance() as u64;
         let control = self.control().load(Ordering::Relaxed);
+        assert!(link & !LINK_MASK == 0 && control & LINK_MASK == 0);
         // Release pairs with the readers' Acquire: the line is seen initialised.
         self.control().store(control | link, Ordering::Release);
         Self::linked(link, guard).expect("just linked")
@@ -386,6 +387,7 @@ impl Drop for Owned<'_> {
     fn drop(&mut self) {
         // HB1: nobody else changes the word while it is locked.
         let control = self.head.control().load(Ordering::Relaxed);
+        debug_assert!(control & LOCKED != 0);
         // Release pairs with `Line::lock`.
         self.head
             .control()
@@ -464,12 +466,15 @@ impl<'g> Owned<'g> {
     /// Replaces the entry at its place by another one of the same key (HB2).
     #[inline]
     pub(crate) fn replace(&self, place: Place<'g>, tagged: Tagged) {
+        // HB2: the slot stays the key's.
+        debug_assert_eq!(place.tagged().0 >> TAG_SHIFT, tagged.0 >> TAG_SHIFT);
         // Release pairs with the readers' Acquire: the entry is seen initialised.
         place.0.store(tagged.0, Ordering::Release);
     }
 
     /// Frees a place.
     pub(crate) fn clear(&self, place: Place<'g>) {
+        debug_assert!(place.tagged().0 != 0, "a place is freed once");
         place.0.store(0, Ordering::Release);
     }
 
@@ -522,6 +527,7 @@ impl<'g> Owned<'g> {
     pub(crate) fn leave(self, mut unlinked: impl FnMut(NonNull<Line>)) {
         let Self { head, guard } = *ManuallyDrop::new(self);
         let mut link = head.control().load(Ordering::Relaxed);
+        debug_assert!(link & LOCKED != 0);
         // Release pairs with `find`, `snapshot` and `lock`: a thread that sees the mark sees the
         // entries in the next table.
         head.control().store(MOVED, Ordering::Release);

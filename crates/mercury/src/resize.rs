@@ -158,6 +158,8 @@ pub(crate) fn advance(
         return to - from;
     }
     let old = tree.set_table(table.next_pointer());
+    // HR3: nobody else replaces the current table.
+    assert!(std::ptr::eq(old, table) && table.published() == table.buckets());
     if tree.canary.is(Fault::FreeTableEarly) {
         table.give_up();
     }

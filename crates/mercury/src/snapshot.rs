@@ -74,7 +74,10 @@ pub(crate) fn keep_image<'g>(
         new: Some(value.again()),
         keeper: None,
     };
-    if let Some(commit) = restore(tree, hash, image, guard, context) {
+    let commit = restore(tree, hash, image, guard, context);
+    // SI4 one-image.
+    debug_assert!(commit.is_some_and(|commit| commit.inserted));
+    if let Some(commit) = commit {
         follow_up(engine, tree, hash, commit, guard, context);
     }
     frozen.add_bytes(context.number(), entry.bytes() + beyond);

@@ -174,6 +174,10 @@ impl Table {
 
     /// Sets the table to which the buckets move; the caller owns the right to move.
     pub(crate) fn begin(&self, next: Box<Table>) {
+        // HR1 next-once.
+        assert!(self.next.load(Ordering::Relaxed).is_null() && self.moved() == 0);
+        let (buckets, later) = (self.buckets(), next.buckets());
+        assert!(later == 2 * buckets || 2 * later == buckets);
         // Release pairs with `next`.
         self.next.store(Box::into_raw(next), Ordering::Release);
     }
@@ -191,6 +195,7 @@ impl Table {
     }
 
     pub(crate) fn set_moved(&self, moved: usize) {
+        debug_assert!((self.moved()..=self.buckets()).contains(&moved));
         self.progress.moved.store(moved, Ordering::Relaxed);
         let published = self.published.load(Ordering::Relaxed);
         if moved - published >= PUBLISH_BUCKETS || moved > self.mask {
@@ -209,6 +214,7 @@ impl Table {
 
     /// Releases the right to move.
     pub(crate) fn disown(&self) {
+        debug_assert!(self.progress.moving.load(Ordering::Relaxed));
         // Release pairs with `try_own`.
         self.progress.moving.store(false, Ordering::Release);
     }

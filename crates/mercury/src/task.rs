@@ -96,7 +96,8 @@ impl Tasks {
     }
 
     fn fewer(&self, list: usize) {
-        self.pending.fetch_sub(list, Ordering::Relaxed);
+        let before = self.pending.fetch_sub(list, Ordering::Relaxed);
+        assert!(before >= list);
     }
 
     fn is_idle(&self) -> bool {

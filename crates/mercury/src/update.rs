@@ -152,6 +152,8 @@ where
         let pool = &mut context.pool;
         let (next, new) = entry.build_like(pool, version, key.bytes, new);
         keep(engine, tree, entry, Some(next), guard, context);
+        // E2 versions-grow.
+        debug_assert!(old.version < version);
         self.hook.committed(key, Some(old), Some(new), version);
         locked.replace(place, next);
         keep_late(engine, tree, entry, guard, context);
@@ -219,6 +221,8 @@ impl<'g> Locked<'g> {
         let found = self.found;
         let old = found.and_then(|(_, entry)| entry.value());
         let key_part = KeyPart::inline(key.bytes);
+        // E2 versions-grow.
+        debug_assert!(found.is_none_or(|(_, replaced)| replaced.version() < version));
         let entry = BlockRef::build(&mut context.pool, guard, version, key_part, new);
         let new = entry.value();
         if let (Some(engine), Some((_, replaced))) = (keeper, found) {

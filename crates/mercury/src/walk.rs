@@ -66,10 +66,15 @@ pub(crate) fn step_mask(tree: &Tree, guard: Guard<'_>) -> usize {
 /// The end of the interval of `mask` that contains `cursor` (HW1).
 pub(crate) fn following(cursor: u64, mask: u64) -> u64 {
     // The bits beyond the mask are ones, so that the carry enters at the mask's highest bit.
-    (cursor | !mask)
+    let end = (cursor | !mask)
         .reverse_bits()
         .wrapping_add(1)
-        .reverse_bits()
+        .reverse_bits();
+    debug_assert!(
+        end == 0 || end.reverse_bits() > cursor.reverse_bits(),
+        "HW1"
+    );
+    end
 }
 
 /// Collects the entries whose hashes end like `class` under `mask` (HW2), and perhaps others.

@@ -284,11 +284,11 @@ impl VersionLock {
         self.set(DELETED | SPLITTING);
     }
 
-    /// Makes the node a root, or no longer one. The caller owns the lock (L1).
+    /// Makes the node a root, or no longer one. The caller owns the lock (L1), or nobody can see
+    /// the node yet.
     #[inline]
     pub fn set_root(&self, root: bool) {
         let word = self.0.load(Ordering::Relaxed);
-        debug_assert!(word & LOCKED != 0, "changed by one who does not own it");
         let next = if root { word | ROOT } else { word & !ROOT };
         self.0.store(next, Ordering::Relaxed);
     }

@@ -16,8 +16,8 @@ use super::BlockRef;
 use crate::key::{KeyPart, Part};
 use crate::layout::{
     BODY_SHORT_MAX, EXTRA_ENCODING, EXTRA_FLAGS, Form, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES,
-    IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, META_OFFSET, Shape, deadline_offset, extras_of,
-    extras_offset, packed_lengths,
+    IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, META_OFFSET, Shape, deadline_offset, extras_bytes,
+    extras_of, extras_offset, packed_lengths,
 };
 
 /// The body of a block to be built.
@@ -128,6 +128,8 @@ impl<'g> BlockRef<'g> {
         new: ShortValue<'_>,
     ) -> (Self, ValueRef<'g>) {
         let ShortValue { form, bytes, mark } = new;
+        // Longer ones would run into each other's bits of the meta word.
+        debug_assert!(key.len() <= KEY_SHORT_MAX && bytes.len() <= BODY_SHORT_MAX);
         let meta = form as u32 | packed_lengths(key.len(), bytes.len());
         let body_offset = HEADER_BYTES + key.len();
         let block = Writer(pool.allocate(body_offset + bytes.len()));
@@ -269,7 +271,8 @@ impl Writer {
         }
     }
 
-    fn put_extras(&self, mut at: usize, extras: u8, attributes: &Attributes) {
+    fn put_extras(&self, start: usize, extras: u8, attributes: &Attributes) {
+        let mut at = start;
         self.put(at, extras);
         at += 1;
         if extras & EXTRA_FLAGS != 0 {
@@ -282,7 +285,9 @@ impl Writer {
         }
         if let Some(token) = attributes.token {
             self.put(at, token);
+            at += size_of_val(&token);
         }
+        debug_assert_eq!(at, start + extras_bytes(extras));
     }
 
     /// Copies; short data as two words that may overlap, since a call would cost more.

@@ -255,6 +255,7 @@ impl Snapshots for ReferenceEngine {
 
     fn release(&self, snapshot: Snapshot) {
         let trees = self.frozen_mut().remove(&snapshot);
+        assert!(trees.is_some(), "released twice");
         for frozen in trees.into_iter().flat_map(HashMap::into_values) {
             let map = std::mem::take(&mut *frozen.tree.write());
             self.dropped().push(map);

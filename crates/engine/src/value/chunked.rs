@@ -145,6 +145,8 @@ impl Chunked {
         while span(self.height) < self.length {
             self.raise();
         }
+        // DC1.
+        debug_assert!(self.height == 0 || span(self.height - 1) < self.length);
         if !bytes.is_empty() {
             let added = write(&mut self.root, self.height, offset, bytes);
             self.heap_bytes = self.heap_bytes.checked_add_signed(added).expect("DC3");
@@ -258,6 +260,7 @@ fn changed(
     offset: usize,
     show: &mut impl FnMut(Range<usize>),
 ) {
+    debug_assert!(old_height <= height);
     if height == old_height && new.is_same(old) {
         return;
     }
@@ -363,6 +366,7 @@ fn write(node: &mut Node, height: u32, offset: usize, bytes: &[u8]) -> isize {
 /// Writes `bytes` at `offset` of a chunk, up to [`CHUNK_BYTES`]; like [`write`].
 fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
     let end = offset + bytes.len();
+    debug_assert!(end <= CHUNK_BYTES);
     let (old, old_heap_bytes) = match node {
         Node::Chunk(chunk) if end <= chunk.len() && bytes.len() < chunk.len() => {
             chunk.unshare()[offset..end].copy_from_slice(bytes);

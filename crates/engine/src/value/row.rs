@@ -604,6 +604,7 @@ pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8]
                 start + value.len(),
                 end,
             );
+            debug_assert!(is_complete(block));
         }
         Err(index) => {
             assert!(count < COUNT_MAX, "{count} fields in one block");
@@ -619,6 +620,7 @@ pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8]
             block[ends + 2..][..2].copy_from_slice(&(end as u16).to_le_bytes());
             block[..HEADER_BYTES].copy_from_slice(&(count as u16 + 1).to_le_bytes());
             move_ends(ends_of(block, 2 * index + 2..2 * count + 2), end, start);
+            debug_assert!(is_complete(block));
         }
     }
 }
@@ -634,6 +636,13 @@ pub(super) fn remove_from(block: &mut Vec<u8>, index: usize) {
     replace_in(block, ends..ends + 2 * SHORT_OFFSET_BYTES, 0);
     block[..HEADER_BYTES].copy_from_slice(&(count as u16 - 1).to_le_bytes());
     move_ends(ends_of(block, 2 * index..2 * count - 2), start, end);
+    debug_assert!(is_complete(block));
+}
+
+/// Whether the last field ends where a block under construction does.
+fn is_complete(block: &[u8]) -> bool {
+    let row = RowRef::new(block);
+    row.data + row.start(row.count) == block.len()
 }
 
 /// Makes the place of `range` `bytes` long, for the caller to fill.

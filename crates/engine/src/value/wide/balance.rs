@@ -46,8 +46,21 @@ pub(super) fn settle(
             tree: Subtree::new(Node::Interior(right.into())),
         });
     }
+    // DW2; the root alone may have fewer.
+    debug_assert!(list.len() <= WIDE_FANOUT_MAX && (siblings.is_empty() || is_whole(&list)));
+    debug_assert!(are_separated(&list));
     *children = list.into();
     siblings
+}
+
+/// Whether an interior node may have these children (DW2 interior-children).
+fn is_whole(children: &[Child]) -> bool {
+    (WIDE_FANOUT_MIN..=WIDE_FANOUT_MAX).contains(&children.len())
+}
+
+/// Whether the separators rise (DW4 separators).
+fn are_separated(children: &[Child]) -> bool {
+    children[1..].is_sorted_by(|one, next| one.separator.as_bytes() < next.separator.as_bytes())
 }
 
 /// How to repair a child that is too small.
@@ -127,6 +140,8 @@ fn join(list: &mut Vec<Child>, index: usize) {
             } else {
                 Vec::new()
             };
+            debug_assert!(right.is_empty() || (is_whole(&all) && is_whole(&right)));
+            debug_assert!(are_separated(&all));
             *children = all.into();
             tree.recount();
             if let Some(first) = right.first() {

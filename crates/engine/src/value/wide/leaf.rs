@@ -37,6 +37,11 @@ impl Leaf {
         }
     }
 
+    /// Whether there are as many large columns as cells that say so (DW6 large-in-order).
+    fn is_in_order(&self) -> bool {
+        self.row().out_of_line_before(self.row().len()) == self.large.len()
+    }
+
     /// Bytes that a change of the leaf copies: the measure of DW1 leaf-weight and
     /// DW3 heavy-neighbours.
     pub(super) fn weight(&self) -> usize {
@@ -100,6 +105,8 @@ impl Leaf {
             cut(&before, 0..row.len(), &mut cuts);
         }
         cuts.sort_unstable();
+        debug_assert!(cuts.is_sorted_by(|one, next| one < next));
+        debug_assert!(cuts.iter().all(|cut| (1..row.len()).contains(cut)));
         cuts
     }
 }
@@ -117,6 +124,7 @@ impl Handle<Leaf> {
             large.splice(old, new);
             *self = Handle::new(Leaf { block, large });
         }
+        debug_assert!(self.is_in_order());
     }
 
     /// Sets a field; returns whether it is new and whether it is the last one.
@@ -166,8 +174,13 @@ impl Handle<Leaf> {
                 tree: Subtree::new(Node::Leaf(leaf)),
             }
         });
-        let right = right.collect();
+        let right: Vec<Child> = right.collect();
+        let fields = self.row().len();
         *self = Handle::new(self.part(0..cuts[0]));
+        debug_assert_eq!(
+            self.row().len() + right.iter().map(|child| child.tree.fields).sum::<usize>(),
+            fields
+        );
         right
     }
 }
