@@ -132,10 +132,9 @@ impl<T: Send + Sync> Directory<T> {
         }
         let made = Arc::new(made);
         let pointer = Arc::as_ptr(&made).cast_mut();
-        owned.all.insert(number, made);
+        let before = owned.all.insert(number, made);
+        assert!(before.is_none(), "readers may hold the one before");
         let segment = self.segment(number).expect("just made");
-        let slot = &segment[number as usize % SEGMENT_SLOTS];
-        assert!(slot.load(Ordering::Relaxed).is_null());
         // Release pairs with `get`.
         let publish = Ordering::Release;
         #[cfg(all(test, loom))]
@@ -144,7 +143,7 @@ impl<T: Send + Sync> Directory<T> {
         } else {
             publish
         };
-        slot.store(pointer, publish);
+        segment[number as usize % SEGMENT_SLOTS].store(pointer, publish);
     }
 
     /// Removes an item; the caller keeps it until the epoch has passed (MD1).

@@ -106,6 +106,11 @@ impl Manifest {
         bytes
     }
 
+    /// Whether it is what would be read from these bytes.
+    pub(super) fn is_read_from(&self, bytes: &[u8]) -> bool {
+        Self::decode(&bytes[HEADER_BYTES..]).as_ref() == Some(self)
+    }
+
     fn decode(body: &[u8]) -> Option<Self> {
         let mut input = Cursor(body);
         let (start, end) = (LogEpoch(input.long()?), LogEpoch(input.long()?));

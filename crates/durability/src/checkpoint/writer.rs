@@ -81,6 +81,7 @@ impl PartWriter {
 
     /// Begins a chunk: entries of one tree, in key order if `sorted`.
     pub fn begin_chunk(&mut self, tree: u32, sorted: bool) {
+        assert!(self.open.is_none() && self.chunk.entries == 0);
         self.chunk = Chunk {
             tree,
             sorted,
@@ -204,6 +205,7 @@ impl PartWriter {
 
     /// Makes the file durable.
     pub fn finish(mut self) -> Result<PartSummary, CheckpointError> {
+        assert_eq!(self.chunk.entries, 0, "a chunk was begun and not ended");
         self.flush()?;
         self.file
             .sync()
@@ -217,6 +219,7 @@ impl PartWriter {
     }
 
     fn open_block(&mut self, kind: Kind) {
+        assert!(self.open.is_none());
         self.open = Some(self.buffer.len());
         self.buffer.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
         let kind_at = self.buffer.len() - 4;
@@ -296,6 +299,7 @@ pub fn publish(
     // Alternating between all parts: reading in this order reads from all disks.
     chunks.sort_by_key(|(number, _)| *number);
     manifest.chunks = chunks.into_iter().map(|(_, chunk)| chunk).collect();
+    assert!(start <= end);
     directories.sync(disk)?;
     place(disk, &directories.manifests, &manifest)?;
     Ok(manifest)
@@ -314,6 +318,7 @@ pub fn place(
         "a manifest of {} bytes could not be read again",
         bytes.len()
     );
+    debug_assert!(manifest.is_read_from(&bytes));
     let unfinished = unfinished_path(directory, manifest.start);
     // As for part files: it is usually absent.
     let _ = disk.remove(&unfinished);

@@ -82,6 +82,9 @@ impl LogScan {
             next = next.filter(|&epoch| epoch > LogEpoch::NONE);
         }
         chain.reverse();
+        // LC2.
+        assert!(chain.is_sorted_by(|one, next| one < next));
+        assert!(chain.iter().all(|epoch| counts[epoch]));
         let dropped = newest.map_or(from, LogEpoch::next);
         let torn = scanned
             .epochs

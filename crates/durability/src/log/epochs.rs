@@ -99,6 +99,7 @@ pub(super) struct Epochs {
 impl Epochs {
     /// After recovery up to `cutoff`; `written` is the newest epoch in the log that was recovered.
     pub(super) fn new(cutoff: LogEpoch, written: LogEpoch) -> Self {
+        assert!(written <= cutoff);
         Self {
             state: Mutex::new(State {
                 closed: cutoff,
@@ -256,8 +257,10 @@ impl Epochs {
         let Some(durable) = durable else {
             return false;
         };
+        assert!(state.durable_written <= state.written && durable <= state.closed);
         // Release: partner of the load in `durable` (LE1, LE2).
         let before = self.durable.swap(durable.0, Ordering::Release);
+        assert!(before < durable.0, "LE2");
         #[cfg(all(test, loom))]
         let (fenced, notifies) = (
             self.fault != Some(models::Fault::NoFence),

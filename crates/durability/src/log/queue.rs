@@ -161,6 +161,8 @@ impl Queue {
                 break;
             }
         }
+        assert!(!state.entries.is_empty() || (state.bytes, state.urgent) == (0, 0));
+        debug_assert!(batch.is_sorted_by(|one, next| one.sequence + 1 == next.sequence));
     }
 
     /// The bytes that the next frame takes in a segment.
@@ -285,6 +287,7 @@ impl State {
 
     /// Closes the epochs up to this one; returns what the log wrote in them.
     pub(super) fn close(&mut self, epoch: LogEpoch, log: u32) -> Option<Participant> {
+        assert!(epoch > self.closed);
         self.closed = epoch;
         let mut closed: Option<Participant> = None;
         self.open.retain(|open| {
@@ -303,6 +306,7 @@ impl State {
     }
 
     pub(super) fn push_mark(&mut self, epoch: LogEpoch, mark: Vec<u8>) {
+        assert!(epoch <= self.closed, "groups of the epoch may follow");
         self.add(epoch, Body::Mark(mark));
     }
 

@@ -109,6 +109,7 @@ impl LogSession {
         if !self.has_group() {
             return;
         }
+        debug_assert!(epoch >= self.epoch && epoch > LogEpoch::NONE);
         if self.epoch != epoch {
             self.cut_whole_groups();
             self.epoch = epoch;
@@ -158,6 +159,7 @@ impl LogSession {
             self.frames.push((self.epoch, body));
             at = end;
         }
+        debug_assert!(!self.has_group());
     }
 
     /// Sets the earliest time at which writes since the last call of [`Self::hand_over`] may be

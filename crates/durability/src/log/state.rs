@@ -350,8 +350,9 @@ impl Shared {
 
     /// A batch of a log is durable: this many bytes of groups, and perhaps an awaited epoch.
     pub(super) fn written(&self, log: usize, bytes: usize, awaited: bool) {
-        self.pending.fetch_sub(bytes, Ordering::Relaxed);
-        self.logs[log].pending.fetch_sub(bytes, Ordering::Relaxed);
+        let all = self.pending.fetch_sub(bytes, Ordering::Relaxed);
+        let own = self.logs[log].pending.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(bytes <= own && bytes <= all, "written and not handed over");
         self.wake_waiting();
         if awaited {
             self.wake_all();

@@ -195,6 +195,7 @@ impl Supply {
         let made = self.produce(disk, log);
         let mut state = self.lock();
         let files = &mut state.logs[log];
+        assert!(files.making, "one thread at a time makes a file");
         files.making = false;
         files.trouble = made.as_ref().err().map(ToString::to_string);
         self.set_ahead(log, false);
@@ -219,6 +220,7 @@ impl Supply {
         let made = self.produce(disk, log);
         let mut state = self.lock();
         let files = &mut state.logs[log];
+        assert!(files.making && files.ready.is_none());
         files.making = false;
         files.again = false;
         files.trouble = made.as_ref().err().map(ToString::to_string);
@@ -408,6 +410,7 @@ impl Supply {
     }
 
     pub(super) fn seal(&self, segment: Sealed) {
+        assert!(segment.bytes <= segment.file_bytes);
         self.lock().sealed.push(segment);
     }
 

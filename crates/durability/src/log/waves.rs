@@ -106,6 +106,8 @@ impl LogCut {
             bytes += more;
         }
         ranges.push(start..=self.cutoff().max(start));
+        // LV1: every epoch is in one range.
+        assert!(ranges.is_sorted_by(|one, next| one.end().next() == *next.start()));
         ranges
     }
 

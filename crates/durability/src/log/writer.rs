@@ -198,6 +198,11 @@ impl Writer {
             let payload = durable.0.to_le_bytes();
             frame::encode(&mut self.buffer, previous.salt, what, (&payload, &[]));
             self.buffer.pad(BLOCK_BYTES);
+            // LW4.
+            assert!(
+                self.buffer.len() == BLOCK_BYTES
+                    && previous.at + BLOCK_BYTES as u64 <= shared.options.segment_bytes
+            );
             match previous.write(self.buffer.as_slice()) {
                 Ok(()) => previous.at += BLOCK_BYTES as u64,
                 Err(error) => shared.note(&error),
@@ -280,6 +285,8 @@ impl Writer {
 
     fn write_batch(&mut self, shared: &Shared) -> Result<(), LogError> {
         let segment = self.segment.as_mut().expect("a segment was begun");
+        // LW3: no block is written again.
+        assert!(segment.at.is_multiple_of(BLOCK_BYTES as u64));
         self.buffer.clear();
         for entry in &self.batch {
             let what = (entry.body.kind(), entry.sequence, entry.epoch);
@@ -288,6 +295,9 @@ impl Writer {
         self.buffer.pad(BLOCK_BYTES);
         let began = Instant::now();
         let bytes = self.buffer.as_slice();
+        // LW4: the last block is left.
+        let end = segment.at + (bytes.len() + BLOCK_BYTES) as u64;
+        assert!(end <= shared.options.segment_bytes);
         segment.write(bytes)?;
         let newest = self.batch.iter().map(|entry| entry.epoch).max();
         segment.last_epoch = segment.last_epoch.max(newest.unwrap_or_default());
@@ -306,6 +316,7 @@ impl Writer {
 
     /// The batch is durable.
     fn count(&mut self, shared: &Shared) {
+        assert!(!self.batch.is_empty(), "a batch counts once");
         let mut bytes = 0;
         let mut awaited = false;
         for entry in &self.batch {
