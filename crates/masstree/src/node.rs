@@ -298,7 +298,7 @@ impl Border {
     #[inline]
     pub(crate) fn set_permutation(&self, permutation: Permutation) {
         debug_assert!(permutation.count() <= self.width());
-        // MP2.
+        // All of them in the node.
         debug_assert!(permutation.slots().all(|slot| slot < self.width()));
         // Release pairs with `permutation`.
         self.permutation

@@ -161,7 +161,7 @@ pub(super) fn cut(start: *mut u8, end: *mut u8, class: usize) -> Chain {
         unsafe { chain.push(next) };
         next = next.wrapping_add(class_bytes);
     }
-    // P1: the rest of a block would have no holder.
+    // P1 one-holder: the rest of a block would have no holder.
     debug_assert_eq!(next, end);
     chain
 }

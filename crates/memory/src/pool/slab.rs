@@ -238,7 +238,7 @@ impl SlabRef {
 
     /// Gives the slab a class. Nobody else knows of the slab.
     pub(super) fn assign(self, class: usize) {
-        // P4: it was free.
+        // Nobody has one of its blocks.
         assert!(self.class().is_none() && !self.is_emptying());
         self.slab().next.store(ptr::null_mut(), Ordering::Relaxed);
         self.slab()
@@ -337,7 +337,7 @@ impl Slabs {
         Self::set_chain(slab, chain);
         let listed = Self::is_listed(slab);
         self.free_count += usize::from(listed);
-        // P1: no block came back twice.
+        // P1 one-holder: no block came back twice.
         debug_assert!(chain.count <= slab.capacity(class));
         if chain.count == slab.capacity(class) {
             if listed {

@@ -46,7 +46,7 @@ pub(super) fn settle(
             tree: Subtree::new(Node::Interior(right.into())),
         });
     }
-    // DW2; the root alone may have fewer.
+    // DW2 interior-children; the root alone may have fewer.
     debug_assert!(list.len() <= WIDE_FANOUT_MAX && (siblings.is_empty() || is_whole(&list)));
     debug_assert!(are_separated(&list));
     *children = list.into();
