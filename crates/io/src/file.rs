@@ -96,6 +96,8 @@ impl File {
 
     /// Writes at `offset`. Fewer bytes than asked for are no error.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        // The system would refuse the write, as it refuses one to a bad disk.
+        debug_assert!(!self.through || is_aligned(bytes, offset));
         repeated(|| self.file.write_at(bytes, offset))
     }
 
@@ -161,6 +163,14 @@ pub fn room(directory: &Path) -> io::Result<Room> {
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = fs::File::open(path)?;
     repeated(|| directory.sync_all())
+}
+
+/// Whether a file that is written through takes these bytes at this offset.
+fn is_aligned(bytes: &[u8], offset: u64) -> bool {
+    let places = [bytes.as_ptr().addr() as u64, bytes.len() as u64, offset];
+    places
+        .iter()
+        .all(|place| place.is_multiple_of(ALIGNMENT as u64))
 }
 
 fn repeated<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

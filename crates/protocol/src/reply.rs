@@ -62,6 +62,7 @@ impl<'o> Reply<'o> {
 
     /// Removes everything from `position` on.
     pub fn rewind(&mut self, position: usize) {
+        debug_assert!(position <= self.out.len());
         self.out.truncate(position);
     }
 
@@ -107,6 +108,7 @@ impl<'o> Reply<'o> {
 
     /// A status line; `text` has no line break.
     pub fn simple(&mut self, text: &str) {
+        debug_assert!(!text.contains(['\r', '\n']), "it would end the reply");
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
         self.out.extend_from_slice(b"\r\n");
@@ -278,6 +280,7 @@ impl<'o> Reply<'o> {
     )]
     fn insert_header(&mut self, deferred: Deferred, header: impl FnOnce(&mut Reply<'_>)) {
         let end = self.out.len();
+        assert!(deferred.offset <= end, "rewound past its beginning");
         header(self);
         let header_bytes = self.out.len() - end;
         self.out[deferred.offset..].rotate_right(header_bytes);

@@ -133,6 +133,8 @@ impl RequestBuffer {
             });
             buffer.bytes.extend_from_slice(argument);
         }
+        // Ranges have 32 bits.
+        assert!(u32::try_from(buffer.bytes.len()).is_ok());
         buffer
     }
 

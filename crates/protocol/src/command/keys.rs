@@ -71,6 +71,8 @@ pub struct KeySpec {
 
 impl KeySpec {
     const fn new(first: u8, last: i8, step: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        // The name is no key, and the walk over the keys goes on.
+        assert!(first > 0 && step > 0);
         Self {
             first,
             last,

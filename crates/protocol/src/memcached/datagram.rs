@@ -30,6 +30,14 @@ const COUNT: usize = 4;
 const RESERVED: usize = 6;
 
 const _: () = assert!(RESERVED + 2 == HEADER_BYTES);
+// What fits within a bound takes no more than the bound, headers included.
+const _: () = {
+    let mut bytes = 0;
+    while bytes <= 2 * DATAGRAM_BYTES_MAX {
+        assert!(bytes_of(payload_within(bytes)) <= bytes);
+        bytes += 1;
+    }
+};
 
 /// A request's id and its commands; `None` for a datagram that is not a single-datagram request,
 /// which gets no reply.

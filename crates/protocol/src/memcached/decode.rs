@@ -135,6 +135,8 @@ impl Decoder {
             start += skipped as usize;
         }
         let rest = &input[start..];
+        // Nothing is kept of an item that is skipped.
+        debug_assert!(self.skip == 0 || (rest.is_empty() && self.needed == 0));
         if rest.len() < self.needed as usize {
             return Ok(incomplete(start, self.needed as usize - rest.len()));
         }
@@ -189,6 +191,7 @@ impl Decoder {
             }
         }
         self.needed = 0;
+        debug_assert!(from < end && end <= input.len());
         Ok(Decoded::Request {
             arguments: arguments.len() - first,
             end,

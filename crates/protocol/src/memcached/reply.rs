@@ -64,6 +64,7 @@ impl<'o> Reply<'o> {
 
     /// Removes everything from `position` on.
     pub fn rewind(&mut self, position: usize) {
+        debug_assert!(position <= self.out.len());
         self.out.truncate(position);
     }
 

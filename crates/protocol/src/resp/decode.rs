@@ -227,6 +227,7 @@ impl Decoder {
         mut progress: Progress,
         arguments: &mut Vec<ArgumentRange>,
     ) -> Result<Decoded, ProtocolError> {
+        debug_assert!(!self.skips && self.bulk_len.is_none() && self.arguments.is_empty());
         let first = arguments.len();
         if let Some(end) = self.whole(input, progress.at, progress.arguments_left, arguments) {
             let arguments = arguments.len() - first;
@@ -329,6 +330,9 @@ impl Decoder {
 
     /// Remembers the progress of the request that begins at `start`.
     fn suspend(&mut self, start: usize, progress: &Progress) {
+        debug_assert!(start <= progress.at);
+        // A length is known from an argument's header to its end.
+        debug_assert!(progress.bulk_len.is_none() || progress.arguments_left > 0);
         self.arguments_left = progress.arguments_left;
         self.position = (progress.at - start) as u32;
         self.searched = progress.searched;
@@ -369,6 +373,7 @@ impl Decoder {
     /// Discards what has arrived of a request that was given up, from `at` on. Returns where that
     /// ends, and at least how many more bytes it has; 0 at its end.
     fn skip_rest(&mut self, input: &[u8], mut at: usize) -> Result<(usize, usize), ProtocolError> {
+        debug_assert!(self.arguments.is_empty() && self.position == 0);
         loop {
             if let Some(left) = self.bulk_len {
                 let skipped = (left as usize).min(input.len() - at) as u32;
