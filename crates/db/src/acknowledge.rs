@@ -263,6 +263,7 @@ impl Acknowledgement {
         if std::mem::take(&mut whole.tick_wanted) {
             self.ticked.notify_all();
         }
+        debug_assert!(self.clock.is_above_all());
         LogEpoch(self.clock.current().0 - 1)
     }
 
@@ -281,6 +282,7 @@ impl Acknowledgement {
     /// handed over (AK3). Returns the current epoch.
     pub(crate) fn begin_whole(&self) -> LogEpoch {
         let mut whole = lock(&self.whole);
+        assert!(!whole.running, "one command at a time holds all gates");
         whole.running = true;
         self.clock.current()
     }
@@ -295,6 +297,7 @@ impl Acknowledgement {
     ) -> LogEpoch {
         let mut whole = lock(&self.whole);
         let epoch = self.clock.current();
+        assert!(whole.running && begun <= epoch);
         end_group(epoch);
         if epoch != begun {
             // Release pairs with `straddle`; a reader of the writes first takes a gate, which also

@@ -154,6 +154,7 @@ impl Table {
             let position = self.positions.remove(&oldest).expect("CU1");
             self.bytes -= position.bytes();
         }
+        assert_eq!(self.order.len(), self.positions.len(), "CU1");
     }
 }
 

@@ -82,6 +82,7 @@ impl Entries {
         if self.by_deadline.remove(entry) {
             self.sum -= u128::from(entry.0.0);
         }
+        debug_assert!(!self.by_deadline.is_empty() || self.sum == 0);
     }
 
     /// Takes the first entry if it is due.
@@ -91,6 +92,7 @@ impl Entries {
         }
         let entry = self.by_deadline.pop_first()?;
         self.sum -= u128::from(entry.0.0);
+        debug_assert!(!self.by_deadline.is_empty() || self.sum == 0);
         Some(entry)
     }
 }

@@ -49,12 +49,15 @@ impl Database {
         session: &SessionState,
         wanted: &Wanted<'_>,
     ) -> Result<Arc<NamedSnapshot>, CommandError> {
+        assert!(self.gates.are_all_taken());
         self.snapshots.check_name(wanted.name)?;
         let snapshots_max = self.snapshots.count_max.load(Ordering::Relaxed);
         if self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
         }
         let time = session.now.milliseconds();
+        // AK3 handed-over: the epoch ends here.
+        assert!(!session.has_group());
         let epoch = self.acknowledgement.end_epoch_within(time);
         let snapshot = self.store.freeze(epoch)?;
         let frozen = |tree: TreeId| Frozen {
@@ -131,6 +134,7 @@ impl Database {
 
     /// Drops an existing snapshot; its memory is reclaimed gradually. The caller holds all gates.
     pub(crate) fn drop_snapshot(&self, snapshot: &NamedSnapshot) {
+        assert!(self.gates.are_all_taken());
         self.snapshots.remove(snapshot.moment);
         self.store.release(snapshot.moment.snapshot);
         let mut kept: HashSet<_> = self.mapping().into_iter().collect();

@@ -244,5 +244,27 @@ const _: () = assert!(
     2 * (pando_engine::limits::KEY_BYTES_MAX + pando_engine::limits::FIELD_BYTES_MAX)
         < CURSOR_BYTES_MAX / 2
 );
+// Epochs end often enough that a quick disk is never late, and what a crash loses of an `interval`
+// is less than the 200 ms that are promised.
+const _: () = assert!(
+    LOG_INTERVAL_MS + TICK_PATIENCE_MS < pando_durability::limits::LATE.0
+        && pando_durability::limits::LATE.0 < 200
+);
+// A sweep for victims is several windows, so that those that are found first go first.
+const _: () = assert!(EVICT_WINDOW < EVICT_STEPS_MAX);
+// A wave has several pieces, so that every thread has one.
+const _: () = assert!(REPLAY_PIECE_BYTES < REPLAY_WAVE_BYTES);
+// Segments of every size that a configuration chooses are ones that the log takes.
+const _: () = assert!(
+    SEGMENT_BYTES <= pando_durability::limits::SEGMENT_BYTES_MAX
+        && SEGMENT_BYTES_SMALLEST >= pando_durability::limits::SEGMENT_BYTES_MIN
+        && SEGMENT_UNIT_BYTES.is_multiple_of(pando_durability::limits::BLOCK_BYTES as u64)
+);
+// The chunks of all databases, of 40 bytes each, take half of a manifest at most: the rest is for
+// pieces.
+const _: () = assert!(
+    (CHECKPOINT_RANGES_MAX * DATABASES_MAX * 40) as u64
+        <= pando_durability::limits::MANIFEST_BYTES_MAX / 2
+);
 // The longest string passes DUMP and RESTORE.
 const _: () = assert!(pando_engine::limits::COLUMN_BYTES_MAX <= RESTORED_BYTES_MAX);

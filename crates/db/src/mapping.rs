@@ -79,6 +79,7 @@ impl Mapping {
 
     /// Restores the mapping. The caller holds all gates (B1 mapping-stands-still).
     pub(crate) fn put_back(&self, image: &TreesImage) {
+        assert_eq!(image.0.len(), self.len());
         for (index, (tree, changed_in)) in image.0.iter().enumerate() {
             self.set(index, *tree, *changed_in);
         }

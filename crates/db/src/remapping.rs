@@ -76,6 +76,7 @@ fn keep_image(database: &Database, session: &mut SessionState) {
 /// Restores the mapping: the run that changed it does not count. The caller holds all gates
 /// (B1 mapping-stands-still).
 pub(crate) fn put_back(database: &Database, image: MappingImage) {
+    assert!(database.gates.are_all_taken());
     if !leaves(Leftover::Mapping) {
         database.mapping.put_back(&image.trees);
         for tree in image.made {
@@ -93,6 +94,7 @@ pub(crate) fn put_back(database: &Database, image: MappingImage) {
 
 /// Records the mapping in the session's log. The caller has changed it, under all gates.
 pub(crate) fn record(database: &Database, session: &mut SessionState) {
+    assert!(database.gates.are_all_taken());
     let changes = database.mapping.changes.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(log) = &mut session.log {
         record_mapping(log, changes, database.mapping().into_iter());

@@ -180,6 +180,7 @@ impl Snapshots {
         let (list, added) = (self.list(), Arc::new(snapshot));
         let newest = list.last().map(|newest| newest.epoch());
         assert!(newest < Some(added.epoch()), "epochs do not come back");
+        assert!(list.len() < limits::SNAPSHOTS_MAX);
         let all = list.iter().chain([&added]);
         self.change(all.cloned().collect());
         added
@@ -189,7 +190,9 @@ impl Snapshots {
     pub(crate) fn remove(&self, moment: Moment) {
         let list = self.list();
         let others = list.iter().filter(|snapshot| snapshot.moment != moment);
-        self.change(others.cloned().collect());
+        let others: List = others.cloned().collect();
+        assert_eq!(others.len() + 1, list.len(), "removed once");
+        self.change(others);
     }
 
     fn change(&self, list: List) {

@@ -168,6 +168,8 @@ impl<'t> Turn<'t> {
             self.session.store.unpin();
             self.held = HeldGates::Nothing;
         }
+        // T2, T4.
+        debug_assert!(self.whole_since.is_none() && !self.session.has_group());
     }
 
     pub(crate) fn hold_own(&mut self) {
@@ -207,6 +209,8 @@ impl<'t> Turn<'t> {
             self.refresh_clock();
         }
         if self.whole_since.is_none() {
+            // What it writes from now on is one group (T4).
+            debug_assert!(!self.session.has_group());
             self.whole_since = Some(self.database.acknowledgement.begin_whole());
         }
     }
@@ -250,6 +254,7 @@ impl<'t> Turn<'t> {
     #[inline]
     fn finish(&mut self, client: &mut Client) {
         self.end_group();
+        debug_assert!(self.session.effects.is_none() && !self.session.has_group());
         if self.session.wrote > LogEpoch::NONE {
             self.note_write(client);
         }

@@ -116,6 +116,8 @@ impl Watches {
         for seen in watched.databases.values().flat_map(HashMap::values) {
             seen.release(database);
         }
+        let watched = watched.databases.values().map(HashMap::len);
+        debug_assert_eq!(watched.sum::<usize>(), self.count);
         (self.count, self.bytes) = (0, 0);
     }
 
@@ -142,6 +144,8 @@ impl Database {
         indexes: &[usize],
         change: impl FnOnce(),
     ) {
+        // B1 mapping-stands-still.
+        assert!(self.gates.are_all_taken());
         self.watchers.each(indexes, |index, key, seen| {
             // A present key is dropped with its tree.
             matches!(seen, Seen::Live(_)) || seen.has_changed_at(self, session, index, key)

@@ -211,6 +211,7 @@ impl WatchHorizon {
         {
             state.epochs.pop_front();
         }
+        assert!(least <= horizon && horizon <= current);
         horizon
     }
 }

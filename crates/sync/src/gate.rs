@@ -139,6 +139,12 @@ impl Gates {
         Some(self.take_all(turnstile))
     }
 
+    /// Whether somebody holds all gates, or is taking them: what code that needs them can assert.
+    #[must_use]
+    pub fn are_all_taken(&self) -> bool {
+        try_lock(&self.turnstile.0).is_none()
+    }
+
     /// Like [`Self::enter_all`], unless anybody holds a gate or is taking all: does not wait.
     pub fn try_enter_all_free(&self) -> Option<AllGates<'_>> {
         let turnstile = try_lock(&self.turnstile.0)?;

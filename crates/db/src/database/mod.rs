@@ -99,6 +99,7 @@ pub struct Database {
 impl Database {
     /// Makes a database of its parts; [`Self::run_in_background`] starts its background threads.
     pub(crate) fn assemble(options: Options, parts: Parts) -> Arc<Self> {
+        assert_eq!(parts.trees.len(), options.databases);
         let keys = |tree: &TreeId| parts.store.len(*tree);
         let began_empty = parts.trees.iter().map(keys).sum::<u64>() == 0;
         Arc::new(Self {
@@ -183,7 +184,9 @@ impl Database {
     /// Takes back the gate of a closed session, and keeps its counts (B2).
     pub(crate) fn close_session(&self, session: &SessionState) {
         self.counters.close(&session.counters);
-        lock(&self.free_gates).push(session.gate);
+        let mut free = lock(&self.free_gates);
+        debug_assert!(!free.contains(&session.gate), "B2");
+        free.push(session.gate);
     }
 
     /// The settings.

@@ -156,6 +156,8 @@ fn may_be_change(old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
 /// Writes the record of a change, unless that does not pay: then nothing.
 fn try_put_change(out: &mut Vec<u8>, key: Key<'_>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     let start = out.len();
+    // A reader refuses a change that is not behind its predecessor.
+    debug_assert!(old.version < new.version);
     put_head(out, CHANGE, key, new.version);
     out.number(new.version.to_bits() - old.version.to_bits());
     out.string(key.bytes);
@@ -234,6 +236,8 @@ pub(crate) fn put_mapping(
     changes: u64,
     trees: impl ExactSizeIterator<Item = TreeId>,
 ) {
+    // A reader refuses more.
+    assert!(trees.len() <= limits::DATABASES_MAX);
     out.put(&[MAPPING]);
     out.number(changes);
     out.number(trees.len() as u64);

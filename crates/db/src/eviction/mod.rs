@@ -88,6 +88,8 @@ fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: u
         steps = steps.saturating_sub(1);
     }
     session.evictor = evictor;
+    // EV1.
+    assert!(evicted.keys <= limits::EVICT_KEYS_MAX);
     evicted
 }
 

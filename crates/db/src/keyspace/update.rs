@@ -65,6 +65,10 @@ impl CommitHook for Hook<'_> {
         new: Option<ValueRef<'_>>,
         version: ValueVersion,
     ) {
+        // E3 hook-once, E2 versions-grow.
+        debug_assert!(self.effects.committed.is_none());
+        debug_assert!(old.is_none_or(|old| old.version < version));
+        debug_assert!(new.is_none_or(|new| new.version == version));
         self.recorder.committed(key, old, new, version);
         let effects = &mut self.effects;
         let replaced = old.and_then(|value| value.attributes.deadline);
@@ -115,6 +119,7 @@ impl Keyspace<'_> {
             }
         });
         let effects = hook.finish(key);
+        debug_assert_eq!(version.is_some(), effects.committed.is_some());
         #[cfg(test)]
         self.split_group(key);
         self.settle(key, &effects);

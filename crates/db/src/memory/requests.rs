@@ -42,6 +42,8 @@ impl Requests {
         let before = self
             .held_bytes
             .fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+        // RQ1.
+        debug_assert!(before.checked_add_signed(more).is_some());
         before.wrapping_add_signed(more)
     }
 

@@ -348,6 +348,7 @@ impl OnDisk {
                     notes: recovery.notes.clone(),
                 });
             }
+            assert!(cut.cutoff() <= self.newest);
             // RC1. A new engine for every attempt (RC2).
             let epochs = Arc::new(EpochClock::starting_at(self.newest.next()));
             let attempt = Attempt {

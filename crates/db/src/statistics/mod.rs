@@ -195,7 +195,9 @@ impl Counters {
         let mut sums = lock(&self.sums);
         sums.ended = Statistics::sum([&**session].into_iter()).plus(sums.ended);
         sums.ended_memcached.add(&session.memcached);
+        let open = sums.open.len();
         sums.open.retain(|open| !Arc::ptr_eq(open, session));
+        assert_eq!(sums.open.len() + 1, open, "closed once");
     }
 
     /// What all sessions have counted. O(open sessions).
