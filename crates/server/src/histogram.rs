@@ -53,6 +53,16 @@ pub(crate) const fn bucket_start(bucket: usize) -> u64 {
 }
 
 /// The value that stands for a bucket.
+// Each bucket begins with its own values, and the last one holds the largest.
+const _: () = {
+    let mut bucket = 0;
+    while bucket < BUCKETS {
+        assert!(bucket_of(bucket_start(bucket)) == bucket);
+        bucket += 1;
+    }
+    assert!(bucket_of((1 << VALUE_BITS) - 1) == BUCKETS - 1);
+};
+
 const fn bucket_middle(bucket: usize) -> u64 {
     u64::midpoint(bucket_start(bucket), bucket_start(bucket + 1) - 1)
 }

@@ -150,6 +150,7 @@ impl Keeper {
             if !is_asked && !is_due {
                 continue;
             }
+            assert!(state.running_since.is_none() && state.answered <= asked);
             state.running_since = Some(Instant::now());
             let hurry = state.hurry;
             drop(state);

@@ -237,6 +237,18 @@ const _: () = assert!(UDP_REPLY_BYTES_MAX <= pando_protocol::memcached::datagram
 // The longest item can be read.
 const _: () =
     assert!(MEMCACHED_REPLY_BYTES_MAX > pando_protocol::limits::MEMCACHED_ITEM_BYTES_MAX + 4096);
+// A keeper looks at a small volume more often, and a short file is read at once.
+const _: () = assert!(KEEPER_SMALL_ROOM_MS <= KEEPER_MS && READ_BYTES <= LARGE_READ_BYTES);
+// Buffers come back to the pool, and a reply ends a batch before it makes its buffer too long.
+const _: () = assert!(
+    OUTPUT_BUFFER_BYTES <= POOLED_BUFFER_BYTES_MAX && POOLED_BUFFER_BYTES_MAX <= OUTPUT_PAUSE_BYTES
+);
+// A replica confirms several times before its window is full.
+const _: () = assert!(
+    4 * REPLICATION_CONFIRM_BYTES <= REPLICATION_WINDOW_BYTES && REPLICATION_CONFIRM_BYTES > 0
+);
+// What waits of a monitor's lines in the mailbox fits its output.
+const _: () = assert!(MONITOR_QUEUE_BYTES_MAX <= MONITOR_OUTPUT_BYTES_MAX);
 // The arena holds several reads.
 const _: () = assert!(ARENA_BYTES >= 4 * READ_BYTES);
 

@@ -134,6 +134,12 @@ impl WorkerRecorder {
     fn read_clock(&mut self) -> u64 {
         let now_ns = self.now_ns();
         let spent_ns = now_ns.saturating_sub(self.last_reading_ns);
+        let since = self.pending[self.untimed_from..].iter();
+        // SR1.
+        debug_assert_eq!(
+            since.map(|pending| pending.count).sum::<u64>(),
+            self.untimed
+        );
         if let Some(share_ns) = spent_ns.checked_div(self.untimed) {
             for pending in &self.pending[self.untimed_from..] {
                 let counters = &self.statistics.commands[usize::from(pending.command)];

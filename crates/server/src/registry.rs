@@ -322,7 +322,10 @@ impl ClientRecord {
 
     /// Begins a wait that CLIENT UNBLOCK may end. Called by its worker.
     pub(crate) fn begin_wait(&self) {
-        let waits = self.wait.load(Ordering::Relaxed) >> 1;
+        let wait = self.wait.load(Ordering::Relaxed);
+        // Whoever claims a wait ends one, and only the worker begins the next.
+        debug_assert!(wait & 1 == 0);
+        let waits = wait >> 1;
         self.wait.store((waits + 1) << 1 | 1, Ordering::Relaxed);
     }
 
@@ -420,7 +423,8 @@ impl Registry {
             return None;
         }
         let record = Arc::new(ClientRecord::new(id, origin, now_ms));
-        clients.insert(id, Arc::clone(&record));
+        let before = clients.insert(id, Arc::clone(&record));
+        assert!(before.is_none(), "ids do not come back");
         Some(record)
     }
 
@@ -431,7 +435,8 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        lock(&self.clients).remove(&id);
+        let removed = lock(&self.clients).remove(&id);
+        assert!(removed.is_some(), "removed once");
     }
 
     /// Open connections.

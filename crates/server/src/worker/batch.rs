@@ -107,6 +107,8 @@ impl Gathering {
     /// number of bytes and whether there may be more. One system call.
     #[inline]
     pub(crate) fn read(&mut self, slot: usize, stream: &Stream) -> io::Result<(usize, bool)> {
+        // BA2: nothing that was read is overwritten.
+        debug_assert!(!self.is_full());
         let start = self.arena_used;
         let window = &mut self.arena[start..start + limits::READ_BYTES];
         let count = stream.read(window)?;
@@ -191,6 +193,8 @@ impl Gathering {
 
     /// Passes all segments with their arena bytes to `settle`, and forgets them (BA2).
     pub(crate) fn take_segments(&mut self, mut settle: impl FnMut(&Segment, &[u8])) {
+        // BA1: what is not decoded now would be decoded after what comes later.
+        debug_assert_eq!(self.next_segment, self.segments.len());
         for segment in self.segments.drain(..) {
             let bytes = match segment.place {
                 Place::Arena { start, end } => &self.arena[start..end],
@@ -325,6 +329,8 @@ impl Decoding<'_> {
                     return true;
                 }
             };
+            // A decoder that does not go on would keep the worker here for ever.
+            debug_assert!(segment.decoded < end && end <= bytes.len());
             segment.decoded = end;
             entries.push(Entry {
                 segment: index,

@@ -100,6 +100,16 @@ impl Flags {
 }
 
 impl Phase {
+    /// Whether the diagram in the module's header leads from this phase to that one.
+    fn may_become(&self, next: &Self) -> bool {
+        match self {
+            Self::Ready => matches!(next, Self::Waiting(_) | Self::Closing),
+            Self::Waiting(_) => matches!(next, Self::Ready | Self::Closing),
+            Self::Closing => matches!(next, Self::Lingering),
+            Self::Lingering => false,
+        }
+    }
+
     fn wait(&self) -> Option<&Wait> {
         match self {
             Self::Waiting(waiting) => Some(&waiting.wait),
@@ -165,6 +175,7 @@ impl Connection {
 
     /// Enters a phase, and records whether the client waits.
     pub(crate) fn enter(&mut self, phase: Phase) {
+        assert!(self.phase.may_become(&phase));
         let wait = phase.wait();
         self.record.set_flag(ClientFlag::Blocked, wait.is_some());
         if matches!(wait, Some(Wait::Disk { .. } | Wait::Replicas { .. })) {

@@ -26,14 +26,17 @@ impl Connections {
             self.slots.push(Some(connection));
             self.slots.len() - 1
         };
-        self.by_client.insert(client, slot);
+        let before = self.by_client.insert(client, slot);
+        assert!(before.is_none(), "one connection per client");
+        debug_assert_eq!(self.by_client.len() + self.free.len(), self.slots.len());
         slot
     }
 
     /// Removes a connection.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot)?.take()?;
-        self.by_client.remove(&connection.client.id);
+        let removed = self.by_client.remove(&connection.client.id);
+        assert_eq!(removed, Some(slot));
         self.free.push(slot);
         Some(connection)
     }

@@ -284,6 +284,9 @@ impl Datagrams {
                 socket, peer, id, ..
             } = self.received[answer.datagram];
             let reply = &self.out[answer.start..answer.end];
+            let bytes_max = self.received[answer.datagram].reply_bytes_max;
+            // UD1.
+            debug_assert!(reply.len() <= bytes_max);
             if answer.epoch == LogEpoch::NONE {
                 Self::send_one(&self.sockets, statistics, (socket, peer, id), reply);
             } else if self.held_bytes + reply.len() <= limits::UDP_HELD_BYTES_MAX
@@ -321,6 +324,7 @@ impl Datagrams {
             self.held_bytes -= held.reply.len();
             self.held.pop_front();
         }
+        debug_assert_eq!(self.held_bytes, 0);
         None
     }
 }

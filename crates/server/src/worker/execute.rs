@@ -175,7 +175,10 @@ impl Execution<'_> {
         if runs_again {
             defer(connection, entry, entry.ranges(self.batch.ranges));
         } else {
-            self.batch.segments[entry.segment].executed = entry.end;
+            let segment = &mut self.batch.segments[entry.segment];
+            // Requests are executed in their order, each once.
+            debug_assert!(segment.executed < entry.end && entry.end <= segment.decoded);
+            segment.executed = entry.end;
             if entry.waiting {
                 connection.input.executed_waiting();
             }

@@ -60,6 +60,7 @@ impl Group {
 
     /// Whether the worker checks its sockets once more before it asks for the disk.
     pub(crate) fn goes_on(&mut self, look: Look) -> bool {
+        debug_assert!(look.waiting > 0);
         let is_joined = !self.is_open || look.waiting > self.waiting;
         if !self.is_open {
             self.begun_ns = look.now_ns;

@@ -146,6 +146,7 @@ impl Holding {
         if !connection.flags.holding {
             connection.flags.holding = true;
             connection.record.set_flag(ClientFlag::Held, true);
+            debug_assert!(!self.slots.contains(&slot), "HO1");
             self.slots.push(slot);
         }
     }
@@ -274,6 +275,11 @@ impl Worker {
             }
         }
         self.holding.noted = LogEpoch::NEVER;
+        debug_assert!(self.holding.least > durable);
+        debug_assert_eq!(
+            self.holding.slots.is_empty(),
+            self.holding.least == LogEpoch::NEVER
+        );
         if self.holding.slots.is_empty() {
             // Another worker had it written before the group was full.
             self.holding.group.close();

@@ -128,6 +128,8 @@ impl Input {
         stream: &Stream,
         bytes_max: usize,
     ) -> io::Result<(usize, bool)> {
+        // IN2.
+        debug_assert!(self.is_hungry());
         let wanted = self
             .bytes_missing
             .clamp(limits::READ_BYTES, limits::LARGE_READ_BYTES);
@@ -163,6 +165,7 @@ impl Input {
 
     /// Queues a request that was decoded after all waiting ones, or refused there as `too_long`.
     pub(crate) fn defer(&mut self, arguments: &[ArgumentRange], end: usize, too_long: bool) {
+        debug_assert!(self.waiting.back().is_none_or(|last| last.end < end));
         self.waiting.push_back(Waiting {
             arguments: arguments.len() as u32,
             end,
@@ -176,6 +179,7 @@ impl Input {
         if let Some(request) = self.waiting.pop_front() {
             self.ranges.drain(..request.arguments as usize);
         }
+        debug_assert!(!self.waiting.is_empty() || self.ranges.is_empty());
     }
 
     /// Keeps the rest of bytes that are not kept yet: `bytes[executed..]`, of which the decoder has
@@ -188,6 +192,7 @@ impl Input {
         bytes_missing: usize,
     ) {
         debug_assert!(self.bytes.is_empty());
+        debug_assert!(executed <= decoded && decoded <= bytes.len(), "IN1");
         if executed == bytes.len() {
             return;
         }

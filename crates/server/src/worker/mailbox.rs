@@ -147,7 +147,8 @@ impl Mailbox {
 
     /// The worker has closed a connection.
     pub(crate) fn disconnected(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let before = self.connections.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "disconnected once");
     }
 }
 
@@ -182,6 +183,7 @@ impl WorkerMailbox for Mailbox {
             if undelivered > limits::MONITOR_QUEUE_BYTES_MAX {
                 queue.lines_dropped += 1;
             } else if !queue.closed {
+                debug_assert!(undelivered <= limits::MONITOR_QUEUE_BYTES_MAX, "WM2");
                 queue.undelivered_bytes = undelivered;
                 queue
                     .messages

@@ -102,6 +102,14 @@ impl Output {
         if from < self.bytes.len() && is_later {
             self.marks.push_back(Mark { from, epoch });
         }
+        debug_assert!(self.marks_increase());
+    }
+
+    /// OU1, and nothing that waits is sent.
+    fn marks_increase(&self) -> bool {
+        let pairs = self.marks.iter().zip(self.marks.iter().skip(1));
+        let mut pairs = pairs.map(|(one, next)| one.from <= next.from && one.epoch < next.epoch);
+        pairs.all(|increase| increase) && self.sent <= self.sendable()
     }
 
     /// Makes all unsent output wait for `epoch`, or for an earlier one that part of it already
@@ -114,6 +122,7 @@ impl Output {
                 epoch,
             }),
         }
+        debug_assert!(self.marks_increase());
         self.marks[0].epoch
     }
 
@@ -173,6 +182,7 @@ impl Output {
         if self.pending() > 0 {
             return Ok((Sent::Held, taken));
         }
+        debug_assert!(self.marks.is_empty());
         self.sent = 0;
         let buffer = std::mem::take(&mut self.bytes);
         if buffer.capacity() > 0 {
