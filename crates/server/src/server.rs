@@ -314,7 +314,12 @@ fn tell_of_kept_data(config: &Config) {
     let durability = config.durability_options();
     if pando_db::expect_database(&durability).is_ok() {
         let directory = durability.data_directory.display();
-        warn!("durability is none: the data kept in {directory} are neither loaded nor changed");
+        let why = if config.engine.has_pool() {
+            format!("engine {} keeps its data in a pool", config.engine.name())
+        } else {
+            "durability is none".to_owned()
+        };
+        warn!("{why}: the data kept in {directory} are neither loaded nor changed");
     }
 }
 

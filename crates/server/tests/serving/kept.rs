@@ -164,9 +164,11 @@ fn a_server_that_shuts_down_lets_go_of_its_directory_first() {
 fn a_server_that_keeps_nothing_says_that_it_leaves_data_alone() {
     let folder = Folder::new();
     let data = text(&folder, "data");
-    let said_of = |expected: bool| {
+    let said_of = |why: &[&str], expected: bool| {
         let mut command = Command::new(BINARY);
-        command.args(["--port", "0", "--bind", "127.0.0.1", "--durability", "none"]);
+        command
+            .args(["--port", "0", "--bind", "127.0.0.1"])
+            .args(why);
         command.args(["--data-dir", &data]).stderr(Stdio::piped());
         let mut server = TestServer::spawn(&mut command);
         let mut stderr = server.take_stderr();
@@ -181,13 +183,17 @@ fn a_server_that_keeps_nothing_says_that_it_leaves_data_alone() {
             "{said}"
         );
         assert_eq!(said.contains(&data), expected, "{said}");
+        said
     };
-    said_of(false);
+    let (none, pool) = (["--durability", "none"], ["--engine", "cdds"]);
+    said_of(&none, false);
+    said_of(&pool, false);
     let server = TestServer::start(&["--durability", "sync", "--data-dir", &data]);
     server.connect().ask(&["SET", "k", "v"], "+OK\r\n");
     server.signal("TERM");
     assert!(server.wait().success());
-    said_of(true);
+    assert!(said_of(&none, true).contains("durability is none"));
+    assert!(said_of(&pool, true).contains("engine cdds keeps its data in a pool"));
     let server = TestServer::start(&["--durability", "sync", "--data-dir", &data]);
     server.connect().ask(&["GET", "k"], "$1\r\nv\r\n");
 }
