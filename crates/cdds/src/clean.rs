@@ -75,6 +75,18 @@ impl<M: Pmem> Tree<M> {
         Ok(goes_on)
     }
 
+    /// Cleans up after all crashes and rollbacks so far, while nobody else reads or writes, and
+    /// commits. O(pool).
+    pub fn clean_all(&mut self) -> Result<(), Error> {
+        while self.clean(1)? {}
+        self.commit()?;
+        assert!(
+            self.pool.voids().is_empty(),
+            "CG2: all views were gone through"
+        );
+        Ok(())
+    }
+
     fn clean_step(&self, cleaning: &mut Cleaning) -> Result<(), Error> {
         match &mut cleaning.stage {
             Stage::Nodes(view, from) => {
@@ -109,8 +121,8 @@ impl<M: Pmem> Tree<M> {
         next.map_or(otherwise, |view| Stage::Nodes(view, Vec::new()))
     }
 
-    /// Lets the pool forget what was rubbed out, right after a commit (CG2 all-views), unless
-    /// readers are pinned: then with a later one.
+    /// Lets the pool forget what was rubbed out, while nothing is there but what is committed (CG2
+    /// all-views), unless readers are pinned: then after a later commit.
     pub(crate) fn end_cleaning(&mut self) -> Result<(), Error> {
         let is_done = |cleaning: &Cleaning| {
             let next = self.next_view(&cleaning.done, Stage::Done);

@@ -15,6 +15,10 @@ pub const SNAPSHOTS_MAX: usize = 28;
 /// Snapshots that end with the process.
 pub const HELD_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 
+/// Void ranges that an opened pool may have: half of those that it has room for. The others are for
+/// crashes while it is cleaned up.
+pub const VOID_RANGES_LEFT: usize = pando_pmem::limits::VOID_RANGES_MAX / 2;
+
 /// Longest key, in bytes: the longest of a database, behind the number of its tree
 /// and a deadline.
 pub const KEY_BYTES_MAX: usize = 64 * 1024 + 16;

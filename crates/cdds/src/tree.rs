@@ -315,6 +315,7 @@ impl<M: Pmem> Tree<M> {
     /// Cost: the lines of records that changed, and one commit, whatever the number of changes.
     pub fn commit(&mut self) -> Result<LogEpoch, Error> {
         if !self.has_begun {
+            self.end_cleaning()?;
             return Ok(self.pool.committed());
         }
         self.allocator.settle();

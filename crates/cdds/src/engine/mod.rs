@@ -61,7 +61,7 @@ use pando_sync::LogEpoch;
 use self::graves::Graves;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
-use crate::limits::{ENTRIES, node_bytes};
+use crate::limits::{ENTRIES, VOID_RANGES_LEFT, node_bytes};
 use crate::{Direction, Error, Tree};
 
 /// The number of the engine's own tree.
@@ -429,12 +429,17 @@ impl Engine for Cdds {
 
     const NAME: &'static str = "cdds";
 
-    /// Opens the trees of a pool, in the same time whatever they hold. The clock is raised above
-    /// the epochs that the pool has used.
+    /// Opens the trees of a pool, in the same time whatever they hold, unless
+    /// [`VOID_RANGES_LEFT`] crashes came before what the earlier ones left was cleaned up: then
+    /// that is done first, in O(pool). The clock is raised above the epochs that the pool has used.
     fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Error> {
         let pool = Arc::new(open_pool(&options)?);
+        let mut tree = Tree::open(pool)?;
+        if tree.pool.voids().len() > VOID_RANGES_LEFT {
+            tree.clean_all()?;
+        }
         let mut state = State {
-            tree: Tree::open(pool)?,
+            tree,
             trees: BTreeMap::new(),
             next_tree: 0,
             graves: Graves::default(),

@@ -46,6 +46,37 @@ impl Drop for PoolFile {
     }
 }
 
+/// A pool that never has the time to clean up behind its crashes goes on all the same.
+#[test]
+fn crashes_without_a_rest_between_do_not_use_a_pool_up() {
+    const CRASHES: u64 = 2 * pando_pmem::limits::VOID_RANGES_MAX as u64;
+    let file = PoolFile::new("crashes");
+    for round in 0..CRASHES {
+        let (clock, engine) = file.open().expect("a pool");
+        if round == 0 {
+            engine.create_tree();
+        }
+        let tree = engine.trees()[0];
+        let mut session = engine.session().expect("few sessions");
+        assert_eq!(engine.len(tree), round);
+        for key in 0..round {
+            session.get(Key::new(tree, &key.to_be_bytes()), |value| {
+                assert!(value.is_some(), "key {key} in round {round}");
+            });
+        }
+        let mut put = |key: u64| {
+            session.update(Key::new(tree, &key.to_be_bytes()), &mut NoHook, |_| {
+                Decision::Write(NewValue::new(Body::string(b"value")))
+            });
+        };
+        put(round);
+        let committed = clock.tick();
+        engine.commit(LogEpoch(committed.0 - 1)).expect("room");
+        // What the crash takes.
+        put(u64::MAX);
+    }
+}
+
 type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, (ValueVersion, Vec<u8>)>>;
 
 fn contents(engine: &Arc<Cdds>, trees: impl Iterator<Item = TreeId>) -> Model {
