@@ -134,12 +134,8 @@ impl WorkerRecorder {
     fn read_clock(&mut self) -> u64 {
         let now_ns = self.now_ns();
         let spent_ns = now_ns.saturating_sub(self.last_reading_ns);
-        let since = self.pending[self.untimed_from..].iter();
         // SR1.
-        debug_assert_eq!(
-            since.map(|pending| pending.count).sum::<u64>(),
-            self.untimed
-        );
+        debug_assert_eq!(self.count_pending(), self.untimed);
         if let Some(share_ns) = spent_ns.checked_div(self.untimed) {
             for pending in &self.pending[self.untimed_from..] {
                 let counters = &self.statistics.commands[usize::from(pending.command)];
@@ -229,6 +225,12 @@ impl WorkerRecorder {
         self.push(command, arrived_ns, settings);
         self.untimed_from = self.pending.len();
         elapsed_ns
+    }
+
+    /// The commands since the last reading of the clock (SR1).
+    fn count_pending(&self) -> u64 {
+        let since = self.pending[self.untimed_from..].iter();
+        since.map(|pending| pending.count).sum()
     }
 
     /// Counts the untimed commands without a share of the time, which belongs to another.

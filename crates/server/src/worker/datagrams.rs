@@ -281,12 +281,14 @@ impl Datagrams {
     fn send(&mut self, statistics: &WorkerStatistics, holding: &mut Holding) {
         for answer in self.answers.drain(..) {
             let Received {
-                socket, peer, id, ..
+                socket,
+                peer,
+                id,
+                reply_bytes_max,
             } = self.received[answer.datagram];
             let reply = &self.out[answer.start..answer.end];
-            let bytes_max = self.received[answer.datagram].reply_bytes_max;
             // UD1.
-            debug_assert!(reply.len() <= bytes_max);
+            debug_assert!(reply.len() <= reply_bytes_max);
             if answer.epoch == LogEpoch::NONE {
                 Self::send_one(&self.sockets, statistics, (socket, peer, id), reply);
             } else if self.held_bytes + reply.len() <= limits::UDP_HELD_BYTES_MAX
