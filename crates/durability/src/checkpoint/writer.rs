@@ -10,7 +10,9 @@ use super::directories::Directories;
 use super::manifest::{Chunk, Manifest};
 use super::{CheckpointError, manifest_path, part_name, unfinished_path};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::limits::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BUFFER_BYTES, MANIFEST_BYTES_MAX};
+use crate::limits::{
+    CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BLOCK_BYTES_MAX, CHECKPOINT_BUFFER_BYTES, MANIFEST_BYTES_MAX,
+};
 
 /// A part file being written by one thread.
 #[derive(Debug)]
@@ -232,7 +234,12 @@ impl PartWriter {
         let Some(begin) = self.open.take() else {
             return;
         };
-        let payload = (self.buffer.len() - begin - BLOCK_HEADER_BYTES) as u32;
+        let payload = self.buffer.len() - begin - BLOCK_HEADER_BYTES;
+        assert!(
+            payload <= CHECKPOINT_BLOCK_BYTES_MAX,
+            "a block of {payload} bytes could not be read again"
+        );
+        let payload = payload as u32;
         let (number, tree, entries) = (self.blocks, self.chunk.tree, self.entries);
         let block = &mut self.buffer[begin..];
         block[4..8].copy_from_slice(&payload.to_le_bytes());

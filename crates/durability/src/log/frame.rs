@@ -139,6 +139,7 @@ pub(crate) fn encode(
     let frame = &mut buffer.as_mut_slice()[from..];
     let checksum = crc32c::crc32c_append(salt as u32, &frame[BYTES_AT..]);
     frame[..BYTES_AT].copy_from_slice(&checksum.to_le_bytes());
+    debug_assert!(parse(frame, salt).is_some_and(|frame| frame.kind == kind));
     buffer.pad(FRAME_ALIGNMENT);
 }
 
@@ -222,6 +223,7 @@ impl Mark {
             payload.extend_from_slice(&participant.first.to_le_bytes());
             payload.extend_from_slice(&participant.last.to_le_bytes());
         }
+        debug_assert_eq!(Self::parse(&payload).as_ref(), Some(self));
         payload
     }
 

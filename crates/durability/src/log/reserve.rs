@@ -141,6 +141,7 @@ impl Reserve {
         if !share.has_parts() {
             return margin;
         }
+        assert!(share.parts <= share.of);
         let left = u128::from(left) * u128::from(share.parts) / u128::from(share.of);
         let left = u64::try_from(left).expect("a part of it");
         left.saturating_add(share.pieces_bytes)

@@ -106,6 +106,7 @@ impl Header {
         }
         let checksum = checksum(&block);
         block[CHECKSUM_AT..IDENTITY_AT].copy_from_slice(&checksum.to_le_bytes());
+        debug_assert!(Self::parse(&block, Path::new("")).is_ok_and(|read| read == *self));
         block
     }
 
@@ -280,6 +281,7 @@ pub(crate) fn begin(
     header: &Header,
 ) -> Result<(PathBuf, Box<dyn DiskFile>), LogError> {
     let FreeFile { path, file } = free;
+    assert!(header.bytes.is_multiple_of(BLOCK_BYTES as u64));
     let mut block = AlignedBuffer::new(BLOCK_BYTES);
     block.push(&header.encode());
     block.pad(BLOCK_BYTES);

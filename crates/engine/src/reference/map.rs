@@ -279,6 +279,9 @@ impl Map {
         if !queued {
             self.tombstones.push_back((version.epoch(), key));
         }
+        // RM1, RM2: it has a slot and is not live; nothing is queued twice.
+        debug_assert!(self.live.len() < self.slots.len());
+        debug_assert!(self.tombstones.len() <= self.slots.len());
         value
     }
 
@@ -305,6 +308,8 @@ impl Map {
                 self.tombstones.push_back((slot.version.epoch(), key));
             }
         }
+        // RM3: what is neither live nor queued would never go.
+        debug_assert!(self.tombstones() <= self.tombstones.len());
         steps
     }
 
