@@ -83,6 +83,7 @@ impl Taken {
         value::put_value(out, self.value.view(ValueVersion::from_bits(0)));
         let length = (out.len() - begin - LENGTH_BYTES) as u64;
         out[begin..][..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        debug_assert!(matches!(first(&out[begin..]), Ok(Some(_))));
     }
 }
 

@@ -157,6 +157,7 @@ pub(crate) fn seal(payload: &mut Vec<u8>) {
     payload.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = CHECKSUM.checksum(payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
+    debug_assert!(open(payload).is_ok());
 }
 
 /// What a payload holds.

@@ -51,11 +51,11 @@ impl<'l> Recorder<'l> {
             return;
         }
         match new {
-            None => log.append(|out| record::put_remove(out, key, version)),
+            None => log.append(|out| in_place(out, |out| record::put_remove(out, key, version))),
             Some(new) if record::is_small(new) => {
                 // A large value that became small is written whole.
                 let old = old.filter(|old| record::is_small(*old));
-                log.append(|out| record::put_write(out, key, old, new));
+                log.append(|out| in_place(out, |out| record::put_write(out, key, old, new)));
             }
             Some(new) => {
                 self.later = Some(Later {
@@ -74,6 +74,15 @@ impl<'l> Recorder<'l> {
             write_later(log, key, &later);
         }
     }
+}
+
+/// Writes a record under the engine's lock: in the place that was reserved for it.
+#[inline]
+fn in_place(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let (start, capacity) = (out.len(), out.capacity());
+    put(out);
+    debug_assert!(out.len() - start <= record::SMALL_RECORD_BYTES_MAX);
+    debug_assert_eq!(out.capacity(), capacity);
 }
 
 #[cold]

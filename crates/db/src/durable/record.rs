@@ -115,8 +115,16 @@ fn put_head(out: &mut Vec<u8>, kind: u8, key: Key<'_>, version: ValueVersion) {
 
 /// Writes the record of a removal.
 pub(crate) fn put_remove(out: &mut Vec<u8>, key: Key<'_>, version: ValueVersion) {
+    let start = out.len();
     put_head(out, REMOVE, key, version);
     out.string(key.bytes);
+    debug_assert!(is_readable(&out[start..]));
+}
+
+/// Whether recovery reads one record here: every writer of records asks, in debug builds.
+fn is_readable(record: &[u8]) -> bool {
+    let mut input = Input(record);
+    take(&mut input).is_ok() && input.is_empty()
 }
 
 /// Writes the record of a commit that has left `new`.
@@ -133,9 +141,11 @@ pub(crate) fn put_write(
     {
         return;
     }
+    let start = out.len();
     put_head(out, PUT, key, new.version);
     out.string(key.bytes);
     value::put_value(out, new);
+    debug_assert!(is_readable(&out[start..]));
 }
 
 /// Whether the changes may be smaller than the value, as far as is known without comparing.
@@ -165,6 +175,7 @@ fn try_put_change(out: &mut Vec<u8>, key: Key<'_>, old: ValueRef<'_>, new: Value
     if !worth_it {
         out.truncate(start);
     }
+    debug_assert!(!worth_it || is_readable(&out[start..]));
     worth_it
 }
 
@@ -238,18 +249,22 @@ pub(crate) fn put_mapping(
 ) {
     // A reader refuses more.
     assert!(trees.len() <= limits::DATABASES_MAX);
+    let start = out.len();
     out.put(&[MAPPING]);
     out.number(changes);
     out.number(trees.len() as u64);
     for tree in trees {
         out.number(u64::from(tree.0));
     }
+    debug_assert!(is_readable(&out[start..]));
 }
 
 /// Writes the record of where the database stands.
 pub(crate) fn put_standing(out: &mut Vec<u8>, standing: &Standing) {
+    let start = out.len();
     out.put(&[STANDING]);
     standing.put(out);
+    debug_assert!(is_readable(&out[start..]));
 }
 
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {

@@ -24,6 +24,7 @@ const LATELY: u8 = 2;
 pub(super) const CLASSES: u8 = CLASS_MAX + 1;
 
 const _: () = assert!((LATELY + 1) * CLASSES - 1 <= MARK_MAX);
+const _: () = assert!(OFTEN_FIRST < MARK_MAX);
 
 /// The class in a mark of [`Tracking::Lately`].
 pub(super) fn class_of_mark(mark: u8) -> u8 {

@@ -112,6 +112,7 @@ impl Judge {
             }
             (self.visits, self.taken) = (0, 0);
         }
+        debug_assert!((OFTEN_FIRST..=MARK_MAX).contains(&self.threshold));
         verdict
     }
 }

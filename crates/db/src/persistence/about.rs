@@ -36,6 +36,7 @@ impl About {
         if self.standing.changes > 0 {
             self.standing.put(&mut out);
         }
+        debug_assert_eq!(Self::decode(&out).as_ref(), Ok(self));
         out
     }
 

@@ -254,6 +254,13 @@ impl Worker<'_> {
             None => malformed(NO_PREDECESSOR),
         })?;
         self.restorer.put(written.key, written.version, Some(new));
+        debug_assert!(
+            matches!(
+                self.restorer.session.probe(written.key),
+                Probe::Present { version, .. } if version == written.version
+            ),
+            "RP2"
+        );
         Ok(())
     }
 

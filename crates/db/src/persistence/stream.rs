@@ -141,6 +141,7 @@ impl<W: Write> DumpWriter<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         if !self.block.is_empty() {
+            assert!(self.block.len() <= BLOCK_BYTES);
             let length = self.block.len() as u32;
             self.out.write_all(&length.to_le_bytes())?;
             let crc = crc32c::crc32c(&self.block);

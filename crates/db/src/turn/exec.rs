@@ -7,7 +7,7 @@ use pando_protocol::Reply;
 use pando_protocol::command::CommandId;
 
 use super::usual::{Ran, answer, write_error};
-use super::{Host, Turn};
+use super::{HeldGates, Host, Turn};
 use crate::client::{Client, Exec, Note, Undo};
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
@@ -65,6 +65,7 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
+        assert!(matches!(self.held, HeldGates::All { .. }) && client.transaction.is_none());
         let mut progress = Progress::Done;
         self.session.fit = Fit::of_transaction(&self.database.memory);
         reply.array(exec.transaction.len());

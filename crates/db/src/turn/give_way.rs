@@ -32,6 +32,8 @@ impl Turn<'_> {
         if now.0.wrapping_sub(self.session.now.0) < limits::HOLD_MAX.0 {
             return;
         }
+        // T4 one-group: nothing is in progress.
+        debug_assert!(self.session.effects.is_none() && self.past.is_none());
         let all = matches!(self.held, HeldGates::All { .. });
         self.let_go();
         if all {

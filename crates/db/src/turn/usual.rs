@@ -63,6 +63,9 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
+        // T1 gate-and-pin, T4 one-group.
+        debug_assert!(matches!(self.held, HeldGates::Own { .. }) && self.past.is_none());
+        debug_assert!(self.session.effects.is_none() && !self.session.has_group());
         self.session.observes = false;
         self.session.wrote = LogEpoch::NONE;
         if self.session.access.tracking != Tracking::Nothing {
