@@ -114,6 +114,8 @@ impl Places<'_> {
                 timeout.map(|it| it.0.saturating_mul(NANOSECONDS_PER_MILLISECOND))
             }
             Wait::Others(_) | Wait::Away => {
+                // One slice per connection and turn.
+                debug_assert!(!self.waiters.slicing.contains(&slot));
                 self.waiters.slicing.push(slot);
                 None
             }
