@@ -285,6 +285,28 @@ mod models {
         });
     }
 
+    /// One thread removes an item, another one restores its number: what `restore` has put there is
+    /// found, by readers too.
+    #[test]
+    fn what_is_restored_beside_a_removal_stays() {
+        loom::model(|| {
+            let directory = Arc::new(Directory::new());
+            let number = directory.create(Thing::new);
+            let mut reader = Collector::new(1, 1).register().expect("a place is free");
+            let shared = Arc::clone(&directory);
+            let removing = thread::spawn(move || shared.remove(number));
+            let restored = directory.restore(number, Thing::new);
+            let removed = removing.join().expect("no panic");
+            reader.pin();
+            // SAFETY: pinned until the end of the closure.
+            let guard = unsafe { Guard::new() };
+            assert_eq!(directory.get(number, guard).is_some(), restored);
+            assert_eq!(directory.find(number).is_some(), restored);
+            reader.unpin(&mut ());
+            drop(removed);
+        });
+    }
+
     #[test]
     fn what_is_made_is_seen_whole() {
         made_beside_a_reader(false);
