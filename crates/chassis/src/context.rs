@@ -35,7 +35,6 @@ impl<C, X: Default> Context<C, X> {
     /// A context that is not pinned.
     #[must_use]
     pub fn new(participant: Participant<Pool>, pool: Pool, counters: Arc<Padded<C>>) -> Self {
-        assert!(!participant.is_pinned());
         Self {
             participant,
             pool,

@@ -107,8 +107,6 @@ impl Gathering {
     /// number of bytes and whether there may be more. One system call.
     #[inline]
     pub(crate) fn read(&mut self, slot: usize, stream: &Stream) -> io::Result<(usize, bool)> {
-        // BA2: nothing that was read is overwritten.
-        debug_assert!(!self.is_full());
         let start = self.arena_used;
         let window = &mut self.arena[start..start + limits::READ_BYTES];
         let count = stream.read(window)?;

@@ -183,7 +183,6 @@ impl WorkerMailbox for Mailbox {
             if undelivered > limits::MONITOR_QUEUE_BYTES_MAX {
                 queue.lines_dropped += 1;
             } else if !queue.closed {
-                debug_assert!(undelivered <= limits::MONITOR_QUEUE_BYTES_MAX, "WM2");
                 queue.undelivered_bytes = undelivered;
                 queue
                     .messages
