@@ -335,6 +335,7 @@ impl<'g> Packer<'_, '_, 'g> {
     /// it.
     fn layer(&mut self, count: usize, offset: usize, depth: usize) -> *mut u8 {
         let keys = self.run.as_slice();
+        debug_assert!((2..=keys.len()).contains(&count), "one key needs no layer");
         let shared = &keys[0].key[offset..];
         let last = &keys[count - 1].key[offset..];
         let common = shared.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -397,6 +398,8 @@ impl<'g> Packer<'_, '_, 'g> {
 
     /// The root above several nodes that nobody can see yet, each with its lower bound.
     fn above(&mut self, mut nodes: Vec<(u64, NodeRef<'g>)>) -> NodeRef<'g> {
+        // M3 low-is-constant.
+        debug_assert!(nodes.is_sorted_by(|one, next| one.0 < next.0));
         while nodes.len() > 1 {
             let mut parents = Vec::with_capacity(nodes.len() / WIDTH + 1);
             let mut rest = &nodes[..];

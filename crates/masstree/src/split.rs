@@ -96,6 +96,10 @@ pub(crate) fn extend<'g>(
     guard: Guard<'g>,
     context: &mut Context,
 ) -> BorderRef<'g> {
+    debug_assert!(
+        entries.is_sorted_by_key(|entry| (entry.slice, rank_of_code(entry.code))),
+        "in order"
+    );
     // Readers that found the node responsible for keys that are the new one's now look again.
     if !tree.canary.is(Fault::SplitWithoutMark) {
         border.version.mark_splitting();
