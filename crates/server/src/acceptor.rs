@@ -73,6 +73,7 @@ impl Acceptor {
         workers: Vec<Arc<Mailbox>>,
         signals: Option<StopSignals>,
     ) -> io::Result<(Self, AcceptorHandle)> {
+        assert_eq!(workers.len(), shared.workers());
         let poller = Poller::new(limits::EVENTS_MAX, WAKER)?;
         for (index, (listener, _)) in listeners.iter().enumerate() {
             poller.add(listener, Token(FIRST_LISTENER + index), Interest::Read)?;

@@ -93,6 +93,7 @@ impl<'w> WorkerHost<'w> {
     /// The request just executed continues in slices: its latency and slow log entry wait for the
     /// last one.
     pub fn begin_slices(&mut self, request: Request<'_>) -> SliceTrace {
+        debug_assert_ne!(self.command, NO_COMMAND);
         self.recorder.postpone();
         SliceTrace {
             command: self.command,
@@ -243,6 +244,7 @@ impl Host for WorkerHost<'_> {
         self.record.set_last_command(command);
         let timing = self.recorder.begin(spec, request, &self.shared.settings);
         if is_exec(spec) {
+            debug_assert!(self.outer.is_none());
             self.outer = Some((command, timing));
         } else {
             (self.command, self.timing) = (command, timing);
@@ -274,6 +276,7 @@ impl Host for WorkerHost<'_> {
             }
             _ => (self.command, self.timing),
         };
+        debug_assert_ne!(command, NO_COMMAND, "it was never started");
         let moved = request.span_bytes() + reply_bytes;
         let settings = &self.shared.settings;
         let elapsed = self

@@ -551,6 +551,8 @@ fn queue_up(slot: usize, connection: &mut Connection, queue: &mut VecDeque<usize
 
 /// Sets when the connection's phase times out.
 fn set_deadline(connection: &mut Connection, timers: &mut Timers, due_ns: u64) {
+    // Of several deadlines the last one set is the connection's.
+    debug_assert!(!matches!(connection.phase, Phase::Lingering));
     connection.due_ns = due_ns;
     timers.set(Deadline {
         due_ns,
