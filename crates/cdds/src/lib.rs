@@ -74,7 +74,7 @@ mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
-pub use engine::{Cdds, CddsSession, Options, Place};
+pub use engine::{Cdds, CddsSession, KeptSnapshot, Options, Place};
 pub use reader::Reader;
 pub use scan::Direction;
 pub use tree::{Error, Snapshot, Tree};

@@ -117,6 +117,20 @@ pub enum CommandError {
     },
     #[error("ERR there are {snapshots_max} snapshots already, as many as are allowed; drop one")]
     TooManySnapshots { snapshots_max: usize },
+    #[error(
+        "ERR nothing outlasts this server: snapshots that last need the engine cdds with a file \
+         for its pool (--pmem)"
+    )]
+    SnapshotsEndHere,
+    #[error("ERR this snapshot does not last: only one made with PERSIST can be gone back to")]
+    SnapshotEndsHere,
+    #[error("ERR {newer} newer snapshots would be lost; FORCE drops them")]
+    NewerSnapshots { newer: usize },
+    #[error(
+        "ERR there were {then} databases when the snapshot was made, and there are {now}: start \
+         with as many"
+    )]
+    SnapshotOfOtherDatabases { then: usize, now: usize },
     #[error("ERR the memory of very many dropped snapshots is not free yet; try again")]
     SnapshotsOnTheirWayOut,
     #[error(

@@ -1,4 +1,4 @@
-//! Making snapshots and dropping them, under all gates.
+//! Making snapshots, dropping them and going back to them, under all gates.
 //!
 //! A snapshot ends the log epoch: everything acknowledged or committed before it has its epoch or
 //! an earlier one, everything after it a later one. All gates are held, so no command is half in
@@ -8,12 +8,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_engine::{Images, TreeId};
+use pando_engine::{Images, Key, Point, TreeId};
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::error::CommandError;
+use crate::kept;
 use crate::limits;
+use crate::remapping;
 use crate::session_state::SessionState;
 use crate::snapshots::{Frozen, NamedSnapshot};
 use crate::view::Moment;
@@ -39,6 +41,7 @@ pub(crate) struct Wanted<'r> {
     pub(crate) name: &'r [u8],
     pub(crate) lives: Option<Milliseconds>,
     pub(crate) is_held: bool,
+    pub(crate) lasts: bool,
 }
 
 impl Database {
@@ -55,22 +58,111 @@ impl Database {
         if self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
         }
+        let keeper = if wanted.lasts {
+            let engine = self.store.pooled().filter(|_| self.is_durable());
+            Some(engine.ok_or(CommandError::SnapshotsEndHere)?)
+        } else {
+            None
+        };
         let time = session.now.milliseconds();
         // AK3 handed-over: the epoch ends here.
         assert!(!session.has_group());
-        let epoch = self.acknowledgement.end_epoch_within(time);
-        let snapshot = self.store.freeze(epoch)?;
+        let mut epoch = self.acknowledgement.end_epoch_within(time);
         let frozen = |tree: TreeId| Frozen {
             tree,
             keys: self.store.len(tree),
         };
+        let databases: Box<[Frozen]> = self.mapping.iter().map(frozen).collect();
+        let until = wanted.lives.map(|lives| time.saturating_add(lives));
+        if let Some(engine) = keeper {
+            // An epoch that holds the name and nothing else.
+            let name = String::from_utf8_lossy(wanted.name);
+            let about = kept::about(time, until, &databases);
+            epoch = engine.keep(&name, &about).map_err(|error| match error {
+                pando_cdds::Error::TooManySnapshots => CommandError::TooManySnapshots {
+                    snapshots_max: pando_cdds::limits::SNAPSHOTS_MAX,
+                },
+                pando_cdds::Error::Full(_) => CommandError::PoolFull,
+                error => panic!("the pool is not to be trusted: {error}"),
+            })?;
+        }
+        let snapshot = self.store.freeze(epoch)?;
         Ok(self.snapshots.add(NamedSnapshot {
             name: wanted.name.into(),
             moment: Moment { snapshot, time },
-            until: wanted.lives.map(|lives| time.saturating_add(lives)),
-            is_held: wanted.is_held,
-            databases: self.mapping.iter().map(frozen).collect(),
+            until,
+            is_held: wanted.is_held || wanted.lasts,
+            lasts: wanted.lasts,
+            databases,
         }))
+    }
+
+    /// Makes the present what a snapshot shows, which stays. Newer ones go, if the caller says that
+    /// they may. The caller holds all gates, and its session has handed over everything it logged
+    /// (AK3 handed-over). O(keys with a deadline, watched keys).
+    ///
+    /// Versions that were drawn since are not drawn again, so nothing that was read since can be
+    /// taken for something else later. Followers take a full copy.
+    pub(crate) fn roll_back(
+        &self,
+        session: &mut SessionState,
+        to: &NamedSnapshot,
+        losing_newer: bool,
+    ) -> Result<(), CommandError> {
+        assert!(self.gates.are_all_taken());
+        let engine = self.store.pooled().filter(|_| to.lasts);
+        let engine = engine.ok_or(CommandError::SnapshotEndsHere)?;
+        let list = self.snapshots.list();
+        let newer: Vec<_> = list
+            .iter()
+            .filter(|other| other.epoch() > to.epoch())
+            .collect();
+        if !losing_newer && !newer.is_empty() {
+            let newer = newer.len();
+            return Err(CommandError::NewerSnapshots { newer });
+        }
+        // Those beyond the configured number are not shown, but kept.
+        let (then, now) = (to.databases.len(), self.mapping().len());
+        if then != now || now != self.databases() {
+            return Err(CommandError::SnapshotOfOtherDatabases { then, now });
+        }
+        let time = session.now.milliseconds();
+        assert!(!session.has_group());
+        self.acknowledgement.end_epoch_within(time);
+        for newer in newer {
+            self.drop_snapshot(newer);
+        }
+        let before = self.mapping();
+        let all: Vec<usize> = (0..self.databases()).collect();
+        // The engine waits until nobody reads.
+        session.store.unpin();
+        self.change_trees(session, &all, || {
+            let name = String::from_utf8_lossy(&to.name);
+            let gone_back = engine.roll_back(&name, true);
+            gone_back.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
+            let epoch = self.epochs.current();
+            for (index, frozen) in to.databases.iter().enumerate() {
+                self.mapping.set(index, frozen.tree, epoch);
+            }
+            for tree in before.iter().chain(&self.mapping()) {
+                self.expiry.drop_tree(*tree);
+            }
+            let reconcile = |deadline, key: Key<'_>| {
+                self.expiry.reconcile(key, None, || Some(deadline));
+            };
+            let listed = engine.deadlines(reconcile);
+            listed.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
+        });
+        session.store.pin();
+        self.snapshots.rollbacks.fetch_add(1, Ordering::Relaxed);
+        remapping::record(self, session);
+        // A new epoch: no follower stands in it.
+        self.acknowledgement.rise_above(self.epochs.current(), time);
+        let ring = self.acknowledgement.ring();
+        if ring.is_on() {
+            ring.turn_on(self.closed_epoch());
+        }
+        Ok(())
     }
 
     /// Sets the limit of snapshots; up to [`limits::SNAPSHOTS_MAX`].
@@ -136,6 +228,10 @@ impl Database {
     pub(crate) fn drop_snapshot(&self, snapshot: &NamedSnapshot) {
         assert!(self.gates.are_all_taken());
         self.snapshots.remove(snapshot.moment);
+        if let Some(engine) = self.store.pooled().filter(|_| snapshot.lasts) {
+            let released = engine.release_kept(&String::from_utf8_lossy(&snapshot.name));
+            released.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
+        }
         self.store.release(snapshot.moment.snapshot);
         let mut kept: HashSet<_> = self.mapping().into_iter().collect();
         kept.extend(self.snapshots.trees());

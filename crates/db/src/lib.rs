@@ -31,6 +31,7 @@ mod freeze;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod kept;
 mod keyspace;
 pub mod limits;
 mod maintenance;

@@ -1,8 +1,10 @@
 //! Opening a database: options, recovery, background threads.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use pando_engine::{EpochClock, LogEpoch, SessionLimit};
+use pando_cdds::Cdds;
+use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use crate::database::{Database, Parts};
@@ -13,8 +15,9 @@ use crate::epoch_log::{EpochLog, PoolLog};
 use crate::expiry::ExpiryIndex;
 use crate::options::Options;
 use crate::persistence::{self, RecoveryError};
+use crate::snapshots::NamedSnapshot;
 use crate::store::Store;
-use crate::{limits, maintenance, pool};
+use crate::{kept, limits, maintenance, pool};
 
 /// Why a database cannot be opened.
 #[derive(Debug, Error)]
@@ -35,6 +38,12 @@ pub enum OpenError {
     /// The pool of persistent memory cannot be opened.
     #[error(transparent)]
     Pool(#[from] pando_cdds::Error),
+    /// A snapshot that the pool keeps is none of a database.
+    #[error("the pool keeps a snapshot {name:?} that no database has made")]
+    Snapshot {
+        /// Its name.
+        name: String,
+    },
     /// An engine that keeps its data itself was to be stored on disk besides.
     #[error("engine {engine} keeps its data in its pool: there is no log for it")]
     NoLog {
@@ -99,7 +108,7 @@ impl Database {
             Some(durability) => {
                 check_options(&options)?;
                 let (options, parts) = persistence::open(options, durability)?;
-                Self::begin(options, parts)
+                Self::assemble(options, parts).begin()
             }
         }
     }
@@ -128,7 +137,7 @@ impl Database {
             log,
             durable: None,
         };
-        Self::begin(options, parts)
+        Self::assemble(options, parts).begin()
     }
 
     /// Opens a database that its engine brings back. Deadlines are looked at, other keys are not.
@@ -145,13 +154,21 @@ impl Database {
         if noted.is_none_or(|(_, noted)| noted != trees) {
             pool::note_mapping(&engine, mapping_changes, &trees);
         }
+        let snapshots = kept_snapshots(&engine, &trees)?;
+        let shown = snapshots.iter().flat_map(|snapshot| &snapshot.databases);
+        let shown: HashSet<TreeId> = shown
+            .map(|frozen| frozen.tree)
+            .chain(trees.iter().copied())
+            .collect();
         // Of a snapshot that has ended with its process, or made just before a crash.
-        for tree in engine
-            .trees()
-            .into_iter()
-            .filter(|tree| !trees.contains(tree))
-        {
-            store.drop_tree(tree);
+        for tree in engine.trees() {
+            if !shown.contains(&tree) {
+                store.drop_tree(tree);
+            }
+        }
+        for snapshot in &snapshots {
+            let frozen = store.freeze(snapshot.epoch());
+            frozen.expect("there are fewer than an engine can have");
         }
         let expiry = ExpiryIndex::new();
         engine.deadlines(|deadline, key| expiry.reconcile(key, None, || Some(deadline)))?;
@@ -170,15 +187,29 @@ impl Database {
             log: Some(log),
             durable: None,
         };
-        Self::begin(options, parts)
+        let database = Self::assemble(options, parts);
+        for snapshot in snapshots {
+            database.snapshots.add(snapshot);
+        }
+        database.begin()
     }
 
-    fn begin(options: Options, parts: Parts) -> Result<Arc<Self>, OpenError> {
-        let database = Self::assemble(options, parts);
-        let session = database.open_session()?;
-        database.run_in_background(maintenance::start(&database, session)?);
-        Ok(database)
+    fn begin(self: Arc<Self>) -> Result<Arc<Self>, OpenError> {
+        let session = self.open_session()?;
+        self.run_in_background(maintenance::start(&self, session)?);
+        Ok(self)
     }
+}
+
+/// The snapshots that a pool has kept, oldest first; `trees` are those of the present.
+fn kept_snapshots(engine: &Cdds, trees: &[TreeId]) -> Result<Vec<NamedSnapshot>, OpenError> {
+    let kept = engine.kept()?;
+    let each = kept.iter().map(|kept| {
+        let snapshot = kept::kept_snapshot(kept, trees);
+        let name = || kept.name.clone();
+        snapshot.ok_or_else(|| OpenError::Snapshot { name: name() })
+    });
+    each.collect()
 }
 
 fn check(

@@ -10,6 +10,7 @@
 //! | `changes`, `loose` | the same | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //! | `count_max`, `bytes_max` | CONFIG SET | `Relaxed` | SNAPSHOT CREATE, maintenance |
 //! | `is_full` | maintenance | `Relaxed` | writes |
+//! | `rollbacks` | SNAPSHOT ROLLBACK | all gates, `Relaxed` | cas tokens, under a gate, `Relaxed` |
 //!
 //! A session keeps the list that it last saw ([`Seen`]), so reading in a snapshot writes no shared
 //! memory.
@@ -57,6 +58,8 @@ pub(crate) struct NamedSnapshot {
     pub(crate) until: Option<Milliseconds>,
     /// It is dropped only on request.
     pub(crate) is_held: bool,
+    /// The pool keeps it across restarts.
+    pub(crate) lasts: bool,
     pub(crate) databases: Box<[Frozen]>,
 }
 
@@ -91,6 +94,8 @@ pub(crate) struct Snapshots {
     /// Bytes that their images may take; 0 is no bound.
     pub(crate) bytes_max: AtomicUsize,
     is_full: AtomicBool,
+    /// How often the present was made what a snapshot shows.
+    pub(crate) rollbacks: AtomicU64,
 }
 
 impl Default for Snapshots {
@@ -102,6 +107,7 @@ impl Default for Snapshots {
             count_max: AtomicUsize::new(limits::SNAPSHOTS_MAX),
             bytes_max: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
+            rollbacks: AtomicU64::new(0),
         }
     }
 }

@@ -1,33 +1,49 @@
 //! Snapshots that last, by name.
 //!
-//! A name is a pair of a tree that only the engine knows, whose value is the epoch, written in that
-//! epoch: the snapshot sees its own name, so a rollback to it keeps it. A name counts if a snapshot
-//! of its epoch is there (CT2 kept-at-once); another is what a crash, a release or a rollback left.
+//! A name is a pair of a tree that only the engine knows, whose value is the epoch and what the
+//! caller notes about it, written in that epoch: the snapshot sees its own name, so a rollback to
+//! it keeps it. A name counts if a snapshot of its epoch is there (CT2 kept-at-once); another is
+//! what a crash, a release or a rollback left.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 
 use pando_engine::TreeId;
 use pando_sync::LogEpoch;
 
 use super::{Cdds, OWN, State, place_of};
+use crate::limits::SNAPSHOTS_MAX;
 use crate::{Direction, Error, Snapshot};
 
 /// The number of the tree of names.
 pub(super) const NAMES: TreeId = TreeId(OWN.0 - 1);
 
+/// A snapshot that lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The last epoch that it shows.
+    pub epoch: LogEpoch,
+    /// What its maker noted.
+    pub about: Vec<u8>,
+}
+
 impl State {
-    /// The names that count.
-    fn names(&self) -> Result<BTreeMap<String, Snapshot>, Error> {
+    /// The names that count, with what was noted.
+    fn names(&self) -> Result<BTreeMap<String, (Snapshot, Vec<u8>)>, Error> {
         let (mut names, place) = (BTreeMap::new(), place_of(NAMES, b""));
         let visit = |key: &[u8], value: &[u8]| {
             let Some(name) = key.strip_prefix(&place[..]) else {
                 return ControlFlow::Break(());
             };
-            let epoch = value.try_into().map_or(0, u64::from_le_bytes);
-            let snapshot = Snapshot::of(LogEpoch(epoch));
-            if self.tree.snapshots().any(|there| there == snapshot) {
-                names.insert(String::from_utf8_lossy(name).into_owned(), snapshot);
+            if let Some((epoch, about)) = value.split_first_chunk() {
+                let snapshot = Snapshot::of(LogEpoch(u64::from_le_bytes(*epoch)));
+                if self.tree.snapshots().any(|there| there == snapshot) {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    names.insert(name, (snapshot, about.to_vec()));
+                }
             }
             ControlFlow::Continue(())
         };
@@ -38,33 +54,45 @@ impl State {
 
     fn named(&self, name: &str) -> Result<Snapshot, Error> {
         let found = self.names()?.remove(name);
-        found.ok_or_else(|| Error::NoName { name: name.into() })
+        let (snapshot, _) = found.ok_or_else(|| Error::NoName { name: name.into() })?;
+        Ok(snapshot)
     }
 }
 
 impl Cdds {
-    /// Keeps what all trees hold now under a name, durably, until [`Cdds::release_kept`]. Commits.
-    /// Nobody writes meanwhile. O(names).
-    pub fn keep(&self, name: &str) -> Result<LogEpoch, Error> {
+    /// Keeps what all trees hold now under a name, durably, with what the caller notes about it,
+    /// until [`Cdds::release_kept`]. Commits. Nobody writes meanwhile. O(names).
+    pub fn keep(&self, name: &str, about: &[u8]) -> Result<LogEpoch, Error> {
         let mut state = self.write();
         if state.names()?.contains_key(name) {
             return Err(Error::NameTaken { name: name.into() });
+        }
+        if state.tree.snapshots().count() >= SNAPSHOTS_MAX {
+            return Err(Error::TooManySnapshots);
         }
         state.tree.advance(self.clock.current())?;
         state.write_own()?;
         let epoch = state.tree.open;
         let place = place_of(NAMES, name.as_bytes());
-        state.tree.put(&place, &epoch.0.to_le_bytes())?;
+        let value = [&epoch.0.to_le_bytes(), about].concat();
+        state.tree.put(&place, &value)?;
         let kept = state.tree.retain();
         self.clock.rise_to(state.tree.open);
         debug_assert!(kept.as_ref().is_ok_and(|kept| kept.epoch() == epoch) || kept.is_err());
         Ok(kept?.epoch())
     }
 
-    /// The names of what is kept, with the epochs.
-    pub fn kept(&self) -> Result<Vec<(String, LogEpoch)>, Error> {
+    /// What is kept, oldest first.
+    pub fn kept(&self) -> Result<Vec<KeptSnapshot>, Error> {
         let names = self.read().names()?.into_iter();
-        Ok(names.map(|(name, at)| (name, at.epoch())).collect())
+        let each = names.map(|(name, (at, about))| KeptSnapshot {
+            name,
+            epoch: at.epoch(),
+            about,
+        });
+        let mut kept: Vec<_> = each.collect();
+        kept.sort_unstable_by_key(|kept| kept.epoch);
+        Ok(kept)
     }
 
     /// Lets go, durably, what is kept under a name.
@@ -95,7 +123,11 @@ impl Cdds {
         }
         state.tree.roll_back(snapshot)?;
         state.graves = super::Graves::default();
+        // What was kept for the last snapshot that stays has come back.
+        let last = state.frozen.last().copied();
+        state.images.retain(|(newest, _), _| Some(*newest) != last);
         state.read_own()?;
+        self.written.store(false, Ordering::Relaxed);
         self.clock.rise_to(state.tree.open);
         self.note_trees();
         Ok(snapshot.epoch())

@@ -59,6 +59,7 @@ use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape};
 use pando_sync::LogEpoch;
 
 use self::graves::Graves;
+pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
 use crate::limits::{ENTRIES, VOID_RANGES_LEFT, node_bytes};

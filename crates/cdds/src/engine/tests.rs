@@ -221,17 +221,19 @@ fn what_is_kept_by_name_outlives_restarts_and_can_be_gone_back_to() {
     let (_, engine) = file.open().expect("a pool");
     for name in ["first", "second", "third"] {
         change(&engine, &mut model, &mut random);
-        engine.keep(name).expect("there is room");
+        engine.keep(name, name.as_bytes()).expect("there is room");
         kept.push(model.clone());
     }
-    let taken = engine.keep("second");
+    let taken = engine.keep("second", b"");
     assert!(matches!(taken, Err(Error::NameTaken { .. })));
     change(&engine, &mut model, &mut random);
     drop(engine);
     let (clock, engine) = file.open().expect("a pool");
     let names = |engine: &Cdds| -> Vec<_> {
         let kept = engine.kept().expect("nothing is damaged").into_iter();
-        kept.map(|(name, _)| name).collect()
+        kept.inspect(|kept| assert_eq!(kept.about, kept.name.as_bytes()))
+            .map(|kept| kept.name)
+            .collect()
     };
     assert_eq!(names(&engine), ["first", "second", "third"]);
     let holds = |model: &Model| contents(&engine, model.keys().copied()) == *model;

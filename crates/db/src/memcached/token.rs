@@ -6,8 +6,9 @@
 //! its tokens. Versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another
 //! one), and so would those of a server that lost its last writes in a crash. The offset is
 //! therefore drawn from the tree's number and from a number that every opening of a database draws
-//! anew: a token read from another tree, or before a restart, matches by chance only, about once in
-//! 2^62 times. Clients of memcached expect no more of a restart: there it forgets everything.
+//! anew, and that every SNAPSHOT ROLLBACK changes: a token read from another tree, or before a
+//! restart or a rollback, matches by chance only, about once in 2^62 times. Clients of memcached
+//! expect no more of a restart: there it forgets everything.
 //! (Epochs that begin beyond any that a crash can have lost would keep tokens across a restart, but
 //! the log, its scan and every checkpoint would have to allow gaps.)
 //!
@@ -17,6 +18,7 @@
 //! them.
 
 use std::num::NonZero;
+use std::sync::atomic::Ordering;
 
 use pando_engine::{TreeId, ValueRef, ValueVersion};
 
@@ -32,7 +34,12 @@ impl Tokens {
     /// Those of the keyspace's tree, as long as the caller holds a gate.
     #[inline]
     pub(super) fn of(keyspace: &Keyspace<'_>) -> Self {
-        Self::new(keyspace.options().seed, keyspace.view.tree())
+        let rollbacks = &keyspace.database.snapshots.rollbacks;
+        let seed = keyspace
+            .options()
+            .seed
+            .wrapping_add(rollbacks.load(Ordering::Relaxed));
+        Self::new(seed, keyspace.view.tree())
     }
 
     #[inline]

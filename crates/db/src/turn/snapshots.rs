@@ -26,9 +26,9 @@ use crate::snapshots::NamedSnapshot;
 /// What SNAPSHOT HELP answers.
 const HELP: &[&str] = &[
     "SNAPSHOT subcommand [argument ...]. The subcommands:",
-    "CREATE name [TTL seconds] [HOLD]",
+    "CREATE name [TTL seconds] [HOLD | PERSIST]",
     "    Make a snapshot of all databases. It goes when it is dropped, after TTL seconds, or when",
-    "    memory is short; with HOLD not for that.",
+    "    memory is short; with HOLD not for that, with PERSIST not with the server either.",
     "READ name command [argument ...]",
     "    Run a command that only reads in a snapshot.",
     "USE name | NONE",
@@ -39,6 +39,9 @@ const HELP: &[&str] = &[
     "    Tell of a snapshot its age, its keys and what it keeps in memory.",
     "DROP name | ALL",
     "    Drop a snapshot, or all of them.",
+    "ROLLBACK name [FORCE]",
+    "    Make all databases what they were in a snapshot made with PERSIST; with FORCE also where",
+    "    newer snapshots are lost.",
     "HELP",
     "    These lines.",
 ];
@@ -58,6 +61,7 @@ impl Turn<'_> {
             "drop" => self.drop_snapshots(request, reply)?,
             "info" => self.tell_of_snapshot(request, reply)?,
             "list" => self.list_snapshots(reply),
+            "rollback" => self.roll_back(request, reply)?,
             "read" => return self.read_in_snapshot(client, request, reply, host),
             "use" => self.use_snapshot(client, request, reply)?,
             _ => {
@@ -82,6 +86,29 @@ impl Turn<'_> {
         let created = created?;
         self.session.observe(created.epoch());
         write_entry(&created, reply);
+        Ok(())
+    }
+
+    fn roll_back(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let losing_newer = match request.len() {
+            3 => false,
+            4 if request.is(3, "FORCE") => true,
+            _ => return Err(CommandError::Syntax),
+        };
+        let snapshot = Arc::clone(self.named(request.arg(2))?);
+        let gone_back = self
+            .database
+            .roll_back(self.session, &snapshot, losing_newer);
+        // The epoch may have ended: the command belongs to the one that has begun.
+        let epoch = self.database.epochs.current();
+        self.whole_since = Some(epoch);
+        gone_back?;
+        self.session.observe(epoch);
+        reply.ok();
         Ok(())
     }
 
@@ -119,6 +146,7 @@ impl Turn<'_> {
             ("age-ms", now.saturating_sub(created).0 as i64),
             ("ttl-ms", until.map_or(-1, |until| until.0 as i64)),
             ("hold", i64::from(snapshot.is_held)),
+            ("persist", i64::from(snapshot.lasts)),
             ("keys", keys as i64),
             ("images", images.count as i64),
             ("image-bytes", images.bytes as i64),
@@ -267,11 +295,14 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
         name: request.arg(2),
         lives: None,
         is_held: false,
+        lasts: false,
     };
     let mut at = 3;
     while at < request.len() {
         if request.is(at, "HOLD") {
             wanted.is_held = true;
+        } else if request.is(at, "PERSIST") {
+            wanted.lasts = true;
         } else if request.is(at, "TTL") {
             at += 1;
             let seconds = request.get(at).ok_or(CommandError::Syntax)?;

@@ -11,6 +11,7 @@ mod harness;
 mod hash;
 mod held;
 mod kept;
+mod lasting;
 mod malformed;
 mod memcached;
 mod process;

@@ -105,6 +105,7 @@ fn what_redis_7_0_lacks_is_known() {
             "snapshot|info",
             "snapshot|list",
             "snapshot|read",
+            "snapshot|rollback",
             "snapshot|use",
             "client|durability",
             "client|no-touch",

@@ -13,13 +13,15 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
         .summary(
-            "Makes a snapshot of all databases; with HOLD it does not go when memory is short.",
+            "Makes a snapshot of all databases. With HOLD it stays when memory is short, with \
+             PERSIST also when the server ends.",
         )
         .complexity("O(D) for D databases, whatever they hold.")
         .arguments(&[
             string("name"),
             integer("seconds").token("TTL").optional(),
             word("hold", "HOLD").optional(),
+            word("persist", "PERSIST").optional(),
         ]),
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|drop", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti])
@@ -59,6 +61,14 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
             string("command"),
             string("arg").optional().multiple(),
         ]),
+    CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|rollback", -3)
+        .flags(&[Flag::Write, Flag::Admin, Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Makes all databases what they were in a snapshot made with PERSIST.")
+        .complexity("O(N) for N keys with a deadline, whatever has changed since.")
+        .arguments(&[string("name"), word("force", "FORCE").optional()]),
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|use", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
         .categories(&[Category::Connection])
